@@ -6,6 +6,8 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // Account is a service account: the identity of a workload within its trust domain.
@@ -14,8 +16,8 @@ type Account struct{ Namespace, Name string }
 // String returns "namespace/name".
 func (a Account) String() string { return a.Namespace + "/" + a.Name }
 
-// AccountOf returns the service account of a WorkloadEntry, or of the workloads of a WorkloadGroup. Where
-// the object names none it is "default", as in Istio.
+// AccountOf returns the service account of a WorkloadEntry, or of the workloads of a WorkloadGroup. If
+// the object has none it is "default", as in Istio.
 func AccountOf(o *config.Object) Account {
 	if g, ok := o.Spec.(*networking.WorkloadGroup); ok {
 		return newAccount(o.Namespace, g.GetTemplate().GetServiceAccount())
@@ -24,3 +26,13 @@ func AccountOf(o *config.Object) Account {
 }
 
 func newAccount(namespace, name string) Account { return Account{namespace, cmp.Or(name, "default")} }
+
+// authenticatedAs reports whether a workload has the identity of an account. With --dev it has none, and
+// matches all.
+func authenticatedAs(r *registry.Registration, account Account) bool {
+	if r.Identity == "" {
+		return true
+	}
+	id, err := spiffe.Parse(r.Identity)
+	return err == nil && account == Account{id.Namespace, id.ServiceAccount}
+}

@@ -1,6 +1,7 @@
 package entry
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -14,37 +15,57 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Deriver makes services of ServiceEntry and WorkloadEntry objects and of the workloads that registered. It keeps what it derived,
-// so that a change costs only the services that it concerns. One goroutine calls it, except for Entries.
-type Deriver struct {
-	runtime Runtime                 // immutable; nil: no workload registers
-	shown   atomic.Pointer[Entries] // written by Derive, read by Entries
+// source is the name of the Deriver as a source.
+const source = "serviceentry"
 
-	started    bool                                           // the first batch was made
-	objects    pmap.Map[config.Key, *config.Object]           // as of the last Derive
-	selectors  map[labelKey]map[config.Key]*config.Object     // ServiceEntries with a workloadSelector, by one of its labels
-	workloads  workloads                                      // WorkloadEntries that operators wrote
-	registered registered                                     // workloads that registered
-	byHost     map[registry.Key]map[config.Key]*config.Object // ServiceEntries by each of their hosts
-	relayed    map[registry.Key]bool                          // services that other control planes relay
+// Runtime supplies the workloads that registered, as registry.Runtime does.
+type Runtime interface {
+	Registrations() registry.Registrations
+	Watch(ctx context.Context) <-chan struct{}
 }
 
-// New makes a Deriver. The workloads that register with runtime become endpoints; nil: none register.
+// Entries are WorkloadEntry objects by key.
+type Entries = pmap.Map[config.Key, *config.Object]
+
+// objectSet is a set of objects.
+type objectSet = map[config.Key]*config.Object
+
+// Deriver derives services. One goroutine calls it, except for Entries.
+type Deriver struct {
+	runtime Runtime                 // immutable; nil: no workload registers
+	entries atomic.Pointer[Entries] // written by Derive, read by Entries
+
+	started       bool                                 // Derive was called
+	objects       pmap.Map[config.Key, *config.Object] // as of the latest Derive
+	registrations registry.Registrations               // as of the latest Derive
+
+	byHost    map[registry.Key]objectSet // ServiceEntries by each of their hosts
+	selectors map[labelKey]objectSet     // ServiceEntries with a workloadSelector, by one of its labels
+	relayed   map[registry.Key]bool      // services that other control planes relay
+
+	written    workloads                              // WorkloadEntry objects
+	registered workloads                              // workloads that registered
+	byKey      map[registry.RegistrationKey]*workload // those of registered
+	ownLabels  int                                    // how many of registered have labels of their own
+}
+
+// New makes a Deriver. The workloads that register with runtime become endpoints; nil: none do.
 func New(runtime Runtime) *Deriver {
 	return &Deriver{
 		runtime:    runtime,
-		registered: newRegistered(),
-		selectors:  map[labelKey]map[config.Key]*config.Object{},
-		workloads:  workloads{},
-		byHost:     map[registry.Key]map[config.Key]*config.Object{},
+		byHost:     map[registry.Key]objectSet{},
+		selectors:  map[labelKey]objectSet{},
 		relayed:    map[registry.Key]bool{},
+		written:    workloads{},
+		registered: workloads{},
+		byKey:      map[registry.RegistrationKey]*workload{},
 	}
 }
 
-// Name is the registry's name to people.
+// Name returns the name of the Deriver as a source.
 func (d *Deriver) Name() string { return source }
 
-// Watch sends whenever workloads registered, left or reported their health, until ctx ends. It is nil when none register.
+// Watch sends whenever registrations changed, until ctx ends. It is nil when no workload registers.
 func (d *Deriver) Watch(ctx context.Context) <-chan struct{} {
 	if d.runtime == nil {
 		return nil
@@ -52,131 +73,120 @@ func (d *Deriver) Watch(ctx context.Context) <-chan struct{} {
 	return d.runtime.Watch(ctx)
 }
 
-// Derive returns the services that changed since the last call, as groups. A group is a service, and is empty when the
-// service is gone; what another control plane relays of a service is a group of its own. The first batch is Full, and all are
-// Explicit.
+// Entries are the WorkloadEntry objects of registered workloads, as of the latest Derive. Safe for
+// concurrent use.
+func (d *Deriver) Entries() Entries {
+	if e := d.entries.Load(); e != nil {
+		return *e
+	}
+	return Entries{}
+}
+
+// Derive returns the services that changed since the last call. Each is a group, which is empty when the
+// service is removed. What another control plane relays of a service is a group of its own. The first
+// batch is Full, and all are Explicit.
 func (d *Deriver) Derive(objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {
 	changed := map[registry.Key]bool{}
 	var groups []config.Key
 	for ch := range objects.Diff(d.objects) {
 		switch ch.Key.Kind {
 		case config.ServiceEntry:
-			d.replaceEntry(ch.Key, ch.Old, ch.New, changed)
+			d.replaceEntry(ch.Old, ch.New, changed)
 		case config.WorkloadEntry:
-			d.replaceWorkload(ch.Old, ch.New, changed)
+			d.replaceWorkload(d.written, writtenWorkload(ch.Old), writtenWorkload(ch.New), changed)
 		case config.WorkloadGroup:
 			groups = append(groups, ch.Key)
 		}
 	}
 	d.objects = objects
 	d.takeRegistrations(groups, changed)
-	return d.batch(sorted(changed))
+
+	b := feed.Batch[registry.Instances]{Source: source, Full: !d.started, Explicit: true}
+	d.started = true
+	for _, key := range slices.SortedFunc(maps.Keys(changed), registry.Key.Compare) {
+		name := key.Namespace + "/" + key.Host
+		declared, relayed := d.entriesOf(key)
+		b.Updates = append(b.Updates, d.derive(name, key, declared))
+		if len(relayed) > 0 || d.relayed[key] {
+			b.Updates = append(b.Updates, d.derive("relayed "+name, key, relayed))
+		}
+		if d.relayed[key] = len(relayed) > 0; len(relayed) == 0 {
+			delete(d.relayed, key)
+		}
+	}
+	return b
 }
 
-// replaceEntry takes in a changed ServiceEntry and marks the services that it concerns.
-func (d *Deriver) replaceEntry(key config.Key, old, now *config.Object, dirty map[registry.Key]bool) {
+// replaceEntry takes in a ServiceEntry that changed, and marks its services as changed.
+func (d *Deriver) replaceEntry(old, now *config.Object, changed map[registry.Key]bool) {
 	if old != nil {
-		for _, h := range old.Spec.(*networking.ServiceEntry).Hosts {
-			k := registry.Key{Host: h, Namespace: key.Namespace}
-			delete(d.byHost[k], key)
-			dirty[k] = true
+		spec := old.Spec.(*networking.ServiceEntry)
+		for _, h := range spec.Hosts {
+			key := registry.Key{Host: h, Namespace: old.Namespace}
+			removeFrom(d.byHost, key, old.Key)
+			changed[key] = true
 		}
-		if sel := old.Spec.(*networking.ServiceEntry).WorkloadSelector; sel != nil {
-			at := selectorKey(key.Namespace, sel.Labels)
-			if delete(d.selectors[at], key); len(d.selectors[at]) == 0 {
-				delete(d.selectors, at)
-			}
+		if sel := spec.WorkloadSelector; sel != nil {
+			removeFrom(d.selectors, selectorKey(old.Namespace, sel.Labels), old.Key)
 		}
-	}
-	if now == nil {
-		return
-	}
-	spec := now.Spec.(*networking.ServiceEntry)
-	for _, h := range spec.Hosts {
-		k := registry.Key{Host: h, Namespace: key.Namespace}
-		if d.byHost[k] == nil {
-			d.byHost[k] = map[config.Key]*config.Object{}
-		}
-		d.byHost[k][key] = now
-		dirty[k] = true
-	}
-	if sel := spec.WorkloadSelector; sel != nil {
-		at := selectorKey(key.Namespace, sel.Labels)
-		if d.selectors[at] == nil {
-			d.selectors[at] = map[config.Key]*config.Object{}
-		}
-		d.selectors[at][key] = now
-	}
-}
-
-// selectorKey is the label under which a selector is indexed: the first by name. A workload that it selects has that label.
-func selectorKey(namespace string, labels map[string]string) labelKey {
-	if len(labels) == 0 {
-		return labelKey{namespace: namespace}
-	}
-	first := slices.Min(slices.Collect(maps.Keys(labels)))
-	return labelKey{namespace, first, labels[first]}
-}
-
-// replaceWorkload takes in a changed WorkloadEntry and marks the services that select it.
-func (d *Deriver) replaceWorkload(old, now *config.Object, dirty map[registry.Key]bool) {
-	if old != nil {
-		d.mark(old, dirty)
-		d.workloads.remove(old)
 	}
 	if now != nil {
-		d.mark(now, dirty)
-		d.workloads.add(now)
+		spec := now.Spec.(*networking.ServiceEntry)
+		for _, h := range spec.Hosts {
+			key := registry.Key{Host: h, Namespace: now.Namespace}
+			addTo(d.byHost, key, now)
+			changed[key] = true
+		}
+		if sel := spec.WorkloadSelector; sel != nil {
+			addTo(d.selectors, selectorKey(now.Namespace, sel.Labels), now)
+		}
 	}
 }
 
-// mark marks the services that select a WorkloadEntry, in a set that may be nil.
-func (d *Deriver) mark(o *config.Object, dirty map[registry.Key]bool) {
-	if dirty == nil {
-		return
+func addTo[K comparable](index map[K]objectSet, key K, o *config.Object) {
+	if index[key] == nil {
+		index[key] = objectSet{}
 	}
+	index[key][o.Key] = o
+}
+
+func removeFrom[K comparable](index map[K]objectSet, key K, object config.Key) {
+	delete(index[key], object)
+	if len(index[key]) == 0 {
+		delete(index, key)
+	}
+}
+
+// replaceWorkload replaces a workload in an index, and marks the services that select it as changed.
+func (d *Deriver) replaceWorkload(index workloads, old, now *workload, changed map[registry.Key]bool) {
+	if old != nil {
+		d.markSelecting(old.object, changed)
+		index.remove(old)
+	}
+	if now != nil {
+		d.markSelecting(now.object, changed)
+		index.add(now)
+	}
+}
+
+// markSelecting marks the services that select a WorkloadEntry as changed.
+func (d *Deriver) markSelecting(o *config.Object, changed map[registry.Key]bool) {
 	labels := labelsOf(o)
-	for at := range keysOf(o) {
-		for _, entry := range d.selectors[at] {
+	for key := range labelKeys(o.Namespace, labels) {
+		for _, entry := range d.selectors[key] {
 			spec := entry.Spec.(*networking.ServiceEntry)
 			if !selects(spec.WorkloadSelector.Labels, labels) {
 				continue
 			}
 			for _, h := range spec.Hosts {
-				dirty[registry.Key{Host: h, Namespace: o.Namespace}] = true
+				changed[registry.Key{Host: h, Namespace: o.Namespace}] = true
 			}
 		}
 	}
 }
 
-// Entries are the WorkloadEntries of the workloads that registered themselves, as of the last Derive. Safe for concurrent
-// use.
-func (d *Deriver) Entries() Entries {
-	if shown := d.shown.Load(); shown != nil {
-		return *shown
-	}
-	return Entries{}
-}
-
-// batch derives the services of these keys.
-func (d *Deriver) batch(keys []registry.Key) feed.Batch[registry.Instances] {
-	out := feed.Batch[registry.Instances]{Source: source, Full: !d.started, Explicit: true, Updates: make([]feed.Update[registry.Instances], 0, len(keys))}
-	d.started = true
-	for _, k := range keys {
-		name := k.Namespace + "/" + k.Host
-		declared, relayed := d.entriesOf(k)
-		out.Updates = append(out.Updates, d.derive(name, k, declared))
-		if len(relayed) > 0 || d.relayed[k] {
-			out.Updates = append(out.Updates, d.derive("relayed "+name, k, relayed))
-		}
-		if d.relayed[k] = len(relayed) > 0; len(relayed) == 0 {
-			delete(d.relayed, k)
-		}
-	}
-	return out
-}
-
-// entriesOf are the ServiceEntries that declare a service, and those that another control plane relays of it, the oldest first.
+// entriesOf returns the ServiceEntries that declare a service, and those that another control plane
+// relays of it, both with the oldest first.
 func (d *Deriver) entriesOf(key registry.Key) (declared, relayed []*config.Object) {
 	for _, o := range d.byHost[key] {
 		if synthetic(o) {
@@ -185,33 +195,33 @@ func (d *Deriver) entriesOf(key registry.Key) (declared, relayed []*config.Objec
 			declared = append(declared, o)
 		}
 	}
-	if len(declared)+len(relayed) == 0 {
-		delete(d.byHost, key)
-	}
+	byAge := func(a, b *config.Object) int { return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key)) }
 	slices.SortFunc(declared, byAge)
 	slices.SortFunc(relayed, byAge)
 	return declared, relayed
 }
 
-// derive makes a group of one service. Several ServiceEntries of one host and namespace are united: the ports of all, and each
-// endpoint serves those of its own entry. The oldest sets the options, and entries with another resolution or exportTo are not
-// used, so that private endpoints are never exported. Source: Istio merges the ports (SidecarScope).
+// derive makes the group of a service. Several ServiceEntries of one host and namespace are one service
+// with the ports of all, and an endpoint serves the ports of its own entry. The oldest entry sets the
+// options. Entries with another resolution or exportTo are not used, so that endpoints are not exported
+// against their will. Source: Istio merges the ports (SidecarScope).
 func (d *Deriver) derive(group string, key registry.Key, entries []*config.Object) feed.Update[registry.Instances] {
 	out := feed.Update[registry.Instances]{Group: group}
 	var parts []registry.Part
 	for _, o := range entries {
-		all := services(o)
-		s := all[slices.IndexFunc(all, func(s *registry.Service) bool { return s.Host == key.Host })]
+		s := service(o, key.Host)
+		used := true
 		if len(parts) > 0 {
-			if differs := differences(parts[0].Service, s); len(differs) > 0 {
-				out.Problems = append(out.Problems, clash(key.Host, entries[0], o, differs))
-			}
+			first := parts[0].Service
+			used = s.Resolution == first.Resolution && slices.Equal(s.ExportTo, first.ExportTo)
+			out.Problems = append(out.Problems, conflicts(entries[0], first, o, s)...)
 		}
-		if len(parts) == 0 || s.Resolution == parts[0].Service.Resolution && slices.Equal(s.ExportTo, parts[0].Service.ExportTo) {
-			parts = append(parts, registry.Part{Instances: registry.Instances{Service: s, Endpoints: d.endpoints(o, s)}, Source: source})
+		if used {
+			in := registry.Instances{Service: s, Endpoints: d.endpoints(o, s)}
+			parts = append(parts, registry.Part{Instances: in, Source: source})
 		}
-		if o.Spec.(*networking.ServiceEntry).Hosts[0] == key.Host { // once
-			out.Problems = append(out.Problems, d.chosen(o)...)
+		if o.Spec.(*networking.ServiceEntry).Hosts[0] == key.Host { // once for all hosts
+			out.Problems = append(out.Problems, d.selectedByOwnLabels(o)...)
 		}
 	}
 	if len(parts) > 0 {
@@ -220,13 +230,17 @@ func (d *Deriver) derive(group string, key registry.Key, entries []*config.Objec
 	return out
 }
 
-// endpoints are those that a ServiceEntry lists or selects; a DNS service without any resolves its host.
+// endpoints returns those that a ServiceEntry lists or selects. A DNS service without any resolves its
+// host.
 func (d *Deriver) endpoints(o *config.Object, s *registry.Service) *registry.EndpointList {
-	items := inline(o)
-	if sel := o.Spec.(*networking.ServiceEntry).WorkloadSelector; sel != nil {
-		items = append(items, d.selected(o.Namespace, sel.Labels)...)
-	} else if len(items) == 0 && (s.Resolution == registry.DNS || s.Resolution == registry.DNSRoundRobin) {
-		items = hostEndpoint(s)
+	spec := o.Spec.(*networking.ServiceEntry)
+	items := listed(o)
+	dns := s.Resolution == registry.DNS || s.Resolution == registry.DNSRoundRobin
+	switch {
+	case spec.WorkloadSelector != nil:
+		items = append(items, d.selected(o.Namespace, spec.WorkloadSelector.Labels)...)
+	case dns && len(items) == 0:
+		items = []registry.Endpoint{{Address: s.Host, Namespace: s.Namespace}}
 	}
 	return &registry.EndpointList{Items: items}
 }

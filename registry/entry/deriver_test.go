@@ -37,11 +37,13 @@ func with(objs objects, kind config.Kind, name string, spec proto.Message, label
 func serviceEntry(resolution networking.ServiceEntry_Resolution, hosts ...string) *networking.ServiceEntry {
 	return &networking.ServiceEntry{
 		Hosts: hosts, Resolution: resolution,
-		Ports: []*networking.ServicePort{{Number: 80, Name: "http"}, {Number: 443, Name: "secure", Protocol: "TLS", TargetPort: 8443}},
+		Ports: []*networking.ServicePort{
+			{Number: 80, Name: "http"}, {Number: 443, Name: "secure", Protocol: "TLS", TargetPort: 8443},
+		},
 	}
 }
 
-// text writes derived services out.
+// text describes the services of a batch.
 func text(b feed.Batch[registry.Instances]) string {
 	var out strings.Builder
 	for _, u := range b.Updates {
@@ -50,9 +52,11 @@ func text(b feed.Batch[registry.Instances]) string {
 		}
 		for _, in := range u.Items {
 			s := in.Service
-			fmt.Fprintf(&out, "%s/%s %v auto %v ports %v resolution %d external %v\n", s.Namespace, s.Host, s.Addresses, s.WantsAddress(), s.Ports, s.Resolution, s.External)
+			fmt.Fprintf(&out, "%s/%s %v auto %v ports %v resolution %d external %v\n",
+				s.Namespace, s.Host, s.Addresses, s.WantsAddress(), s.Ports, s.Resolution, s.External)
 			for _, ep := range in.Endpoints.All() {
-				fmt.Fprintf(&out, "  %s ports %v labels %v locality %s weight %d sa %q tls %q workload %s/%s\n", ep.Address, ep.Ports, ep.Labels, ep.Locality, ep.Weight, ep.ServiceAccount, ep.TLSMode, ep.Namespace, ep.Workload)
+				fmt.Fprintf(&out, "  %s ports %v labels %v locality %s weight %d sa %q tls %q workload %s/%s\n", ep.Address,
+					ep.Ports, ep.Labels, ep.Locality, ep.Weight, ep.ServiceAccount, ep.TLSMode, ep.Namespace, ep.Workload)
 			}
 		}
 		for _, p := range u.Problems {
@@ -68,8 +72,14 @@ func TestDerive(t *testing.T) {
 	inline.Addresses = []string{"10.1.0.0/16", "240.0.0.1"}
 	inline.Location = networking.ServiceEntry_MESH_INTERNAL
 	inline.Endpoints = []*networking.WorkloadEntry{
-		{Address: "10.0.0.1", Ports: map[string]uint32{"http": 8080}, Labels: map[string]string{"version": "v1"}, Locality: "eu/a", Weight: 3, ServiceAccount: "web"},
-		{Address: "unix:///run/web", Labels: map[string]string{"security.istio.io/tlsMode": "disabled"}, ServiceAccount: "web"},
+		{
+			Address: "10.0.0.1", Ports: map[string]uint32{"http": 8080}, Labels: map[string]string{"version": "v1"},
+			Locality: "eu/a", Weight: 3, ServiceAccount: "web",
+		},
+		{
+			Address: "unix:///run/web", Labels: map[string]string{"security.istio.io/tlsMode": "disabled"},
+			ServiceAccount: "web",
+		},
 	}
 	selecting := serviceEntry(networking.ServiceEntry_STATIC, "api.shop")
 	selecting.Location = networking.ServiceEntry_MESH_INTERNAL
@@ -90,7 +100,9 @@ func TestDerive(t *testing.T) {
 		"selected workloads, by metadata and by spec labels": {
 			objects: with(with(with(with(objects{}, config.ServiceEntry, "api", selecting),
 				config.WorkloadEntry, "one", &networking.WorkloadEntry{Address: "10.0.0.1"}, "app=api"),
-				config.WorkloadEntry, "two", &networking.WorkloadEntry{Address: "10.0.0.2", Labels: map[string]string{"app": "api", "version": "v2"}}),
+				config.WorkloadEntry, "two", &networking.WorkloadEntry{
+					Address: "10.0.0.2", Labels: map[string]string{"app": "api", "version": "v2"},
+				}),
 				config.WorkloadEntry, "other", &networking.WorkloadEntry{Address: "10.0.0.3"}, "app=other"),
 			want: `shop/api.shop [] auto true ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 0 external false
   10.0.0.1 ports map[] labels map[app:api] locality  weight 0 sa "" tls "" workload shop/one
@@ -127,13 +139,14 @@ func TestFirstBatchIsFull(t *testing.T) {
 	if b := d.Derive(objects{}); !b.Full {
 		t.Error("the first batch is not full")
 	}
-	if b := d.Derive(with(objects{}, config.ServiceEntry, "x", serviceEntry(networking.ServiceEntry_STATIC, "x"))); b.Full {
+	x := with(objects{}, config.ServiceEntry, "x", serviceEntry(networking.ServiceEntry_STATIC, "x"))
+	if b := d.Derive(x); b.Full {
 		t.Error("the second batch is full")
 	}
 }
 
-// A WorkloadEntry touches the services that select it, or selected it, and no others.
-func TestDeriveTouchesOnlySelecting(t *testing.T) {
+// A change of a WorkloadEntry derives the services that select it, or selected it, and no others.
+func TestDeriveSelecting(t *testing.T) {
 	t.Parallel()
 	d := entry.New(nil)
 	objs := objects{}
@@ -153,11 +166,11 @@ func TestDeriveTouchesOnlySelecting(t *testing.T) {
 	}
 	moved := with(objs, config.WorkloadEntry, "w", &networking.WorkloadEntry{Address: "10.0.0.1"}, "app=b")
 	if got, want := groups(d.Derive(moved)), []string{"shop/a.shop", "shop/b.shop"}; !slices.Equal(got, want) {
-		t.Errorf("moved from a to b: touched %q, want %q", got, want)
+		t.Errorf("moved from a to b: derived %q, want %q", got, want)
 	}
 }
 
-// Derived step by step equals derived at once.
+// Derived in steps equals derived at once.
 func FuzzDerive(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for range 20 {
@@ -191,6 +204,58 @@ func FuzzDerive(f *testing.F) {
 	})
 }
 
+// Two ServiceEntries of one host are one service with the ports of both. The older one sets the options.
+func TestTwoEntries(t *testing.T) {
+	t.Parallel()
+	entryOf := func(port uint32, change func(*networking.ServiceEntry)) *networking.ServiceEntry {
+		se := serviceEntry(networking.ServiceEntry_STATIC, "web.shop")
+		se.Ports = []*networking.ServicePort{{Number: port, Name: "http"}}
+		se.Endpoints = []*networking.WorkloadEntry{{Address: fmt.Sprint("10.0.0.", port)}}
+		if change != nil {
+			change(se)
+		}
+		return se
+	}
+	for name, tc := range map[string]struct {
+		change  func(*networking.ServiceEntry) // of the second
+		ports   int
+		problem string
+	}{
+		"they agree": {nil, 2, ""},
+		"resolution": {
+			func(se *networking.ServiceEntry) { se.Resolution = networking.ServiceEntry_DNS }, 1,
+			"host web.shop is also declared by ServiceEntry shop/a, which sets its options because it is first by name: " +
+				"its resolution is DNS, not STATIC; its endpoints are not used; make the two agree",
+		},
+		"exportTo": {
+			func(se *networking.ServiceEntry) { se.ExportTo = []string{"."} }, 1,
+			`its exportTo is ["."], not []; its endpoints are not used`,
+		},
+		"location": {
+			func(se *networking.ServiceEntry) { se.Location = networking.ServiceEntry_MESH_INTERNAL }, 2,
+			"its location is MESH_INTERNAL, not MESH_EXTERNAL",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objs := with(objects{}, config.ServiceEntry, "a", entryOf(80, nil))
+			objs = with(objs, config.ServiceEntry, "b", entryOf(90, tc.change))
+			u := entry.New(nil).Derive(objs).Updates[0]
+			in := u.Items[0]
+			if len(in.Service.Ports) != tc.ports || in.Endpoints.Len() != tc.ports {
+				t.Errorf("%d ports, %d endpoints; want %d", len(in.Service.Ports), in.Endpoints.Len(), tc.ports)
+			}
+			got := ""
+			for _, p := range u.Problems {
+				got += p.Text
+			}
+			if !strings.Contains(got, tc.problem) || (got == "") != (tc.problem == "") {
+				t.Errorf("problem: got %q, want %q", got, tc.problem)
+			}
+		})
+	}
+}
+
 func edit(objs objects, what, how byte) objects {
 	name := fmt.Sprint("n", what/4%3)
 	switch what % 4 {
@@ -208,7 +273,8 @@ func edit(objs objects, what, how byte) objects {
 		}
 		return with(objs, config.ServiceEntry, name, se)
 	default:
-		return with(objs, config.WorkloadEntry, name, &networking.WorkloadEntry{Address: fmt.Sprint("10.0.0.", how)}, fmt.Sprint("app=", how%3))
+		entry := &networking.WorkloadEntry{Address: fmt.Sprint("10.0.0.", how)}
+		return with(objs, config.WorkloadEntry, name, entry, fmt.Sprint("app=", how%3))
 	}
 }
 
@@ -233,7 +299,8 @@ func TestPortProtocols(t *testing.T) {
 		{"", "", registry.Unknown},
 	}
 	for _, tc := range tests {
-		se := &networking.ServiceEntry{Hosts: []string{"x"}, Ports: []*networking.ServicePort{{Number: 1, Name: tc.name, Protocol: tc.declared}}}
+		port := &networking.ServicePort{Number: 1, Name: tc.name, Protocol: tc.declared}
+		se := &networking.ServiceEntry{Hosts: []string{"x"}, Ports: []*networking.ServicePort{port}}
 		b := entry.New(nil).Derive(with(objects{}, config.ServiceEntry, "x", se))
 		if got := b.Updates[0].Items[0].Service.Ports[0].Protocol; got != tc.want {
 			t.Errorf("protocol %q, name %q: got %d, want %d", tc.declared, tc.name, got, tc.want)
@@ -241,8 +308,7 @@ func TestPortProtocols(t *testing.T) {
 	}
 }
 
-// A selector that asks for an empty value selects only workloads that have the label, whatever other
-// labels it asks for.
+// A selector with an empty value selects only workloads that have the label.
 func TestSelectorOfEmptyValue(t *testing.T) {
 	t.Parallel()
 	web := serviceEntry(networking.ServiceEntry_STATIC, "web.example.com")

@@ -2,8 +2,6 @@ package entry
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -14,15 +12,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/pmap"
-	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// RegisteredSource is where the WorkloadEntries of registered workloads come from, to people.
+// RegisteredSource is the source of the WorkloadEntry objects of registered workloads.
 const RegisteredSource = "workloads"
 
-// Istio's annotations of the WorkloadEntries of registered workloads: pilot/pkg/autoregistration there.
+// The annotations of WorkloadEntry objects of registered workloads.
+// Source: Istio, pilot/pkg/autoregistration.
 const (
 	groupAnnotation        = "istio.io/autoRegistrationGroup"
 	replicaAnnotation      = "istio.io/workloadController"
@@ -31,42 +28,17 @@ const (
 	probedAnnotation       = "proxy.istio.io/health-checks-enabled"
 )
 
-// localityLabel says where a pod of Kubernetes runs. A workload's locality comes with its node.
+// localityLabel has the locality of a Kubernetes pod. Workloads register their locality instead.
 const localityLabel = "istio-locality"
 
-// Runtime supplies the workloads that registered themselves. registry.Runtime does.
-type Runtime interface {
-	Registrations() registry.Registrations
-	Watch(ctx context.Context) <-chan struct{}
-}
-
-// Entries are WorkloadEntry objects by key.
-type Entries = pmap.Map[config.Key, *config.Object]
-
-// registered are the workloads that registered themselves, as WorkloadEntries.
-type registered struct {
-	all     registry.Registrations                      // as of the last Derive
-	entries map[registry.RegistrationKey]*config.Object // what was made of them
-	of      map[*config.Object]*registry.Registration   // of what it was made
-	index   workloads
-	adding  workloads                         // those of index with labels beside their groups'
-	groups  map[*config.Object]*config.Object // of those of adding
-	shown   Entries
-}
-
-func newRegistered() registered {
-	return registered{entries: map[registry.RegistrationKey]*config.Object{}, of: map[*config.Object]*registry.Registration{}, index: workloads{},
-		adding: workloads{}, groups: map[*config.Object]*config.Object{}}
-}
-
-// takeRegistrations takes in who registered since the last call, and groups that changed, and marks the services that
-// select any of them.
-func (d *Deriver) takeRegistrations(groups []config.Key, dirty map[registry.Key]bool) {
+// takeRegistrations takes in registrations and WorkloadGroups that changed, and marks the services that
+// select their workloads as changed.
+func (d *Deriver) takeRegistrations(groups []config.Key, changed map[registry.Key]bool) {
 	if d.runtime == nil {
 		return
 	}
 	now, touched := d.runtime.Registrations(), map[registry.RegistrationKey]bool{}
-	for ch := range now.Diff(d.registered.all) {
+	for ch := range now.Diff(d.registrations) {
 		touched[ch.Key] = true
 	}
 	for _, g := range groups {
@@ -77,73 +49,68 @@ func (d *Deriver) takeRegistrations(groups []config.Key, dirty map[registry.Key]
 			touched[k] = true
 		}
 	}
-	d.registered.all = now
-	before := d.registered.shown
+	d.registrations = now
+	entries := d.Entries()
 	for k := range touched {
-		if k.Group == "" {
-			if o := d.objects.At(config.Key{Kind: config.WorkloadEntry, Namespace: k.Namespace, Name: k.Name}); o != nil {
-				d.mark(o, dirty)
-			}
+		if k.Group != "" {
+			entries = d.replaceRegistered(k, entries, changed)
 			continue
 		}
-		d.replaceRegistered(k, dirty)
+		key := config.Key{Kind: config.WorkloadEntry, Namespace: k.Namespace, Name: k.Name}
+		if o := d.objects.At(key); o != nil { // its health was reported
+			d.markSelecting(o, changed)
+		}
 	}
-	if d.registered.shown != before {
-		shown := d.registered.shown
-		d.shown.Store(&shown)
-	}
+	d.entries.Store(&entries)
 }
 
-// replaceRegistered makes the entry of one registration anew.
-func (d *Deriver) replaceRegistered(k registry.RegistrationKey, dirty map[registry.Key]bool) {
-	x := &d.registered
-	var now *config.Object
-	r, group := x.all.At(k), d.objects.At(config.Key{Kind: config.WorkloadGroup, Namespace: k.Namespace, Name: k.Group})
-	if r != nil {
-		now = entryOf(r, group)
+// replaceRegistered derives the WorkloadEntry of a registration again.
+func (d *Deriver) replaceRegistered(
+	k registry.RegistrationKey, entries Entries, changed map[registry.Key]bool,
+) Entries {
+	old, now := d.byKey[k], (*workload)(nil)
+	group := d.objects.At(config.Key{Kind: config.WorkloadGroup, Namespace: k.Namespace, Name: k.Group})
+	if r := d.registrations.At(k); r != nil && group != nil {
+		now = registeredWorkload(r, group)
 	}
-	old := x.entries[k]
-	var adding *config.Object // the group, of one that has labels beside it
-	if now != nil && adds(r, group) {
-		adding = group
+	if old != nil && now != nil && sameEndpoint(old, now) {
+		changed = map[registry.Key]bool{} // no service changes
 	}
-	if old != nil && now != nil && x.groups[old] == adding && sameEndpoint(old, now, x.of[old], r) {
-		dirty = nil // proxies are told nothing new
-	}
+	d.replaceWorkload(d.registered, old, now, changed)
 	if old != nil {
-		d.mark(old, dirty)
-		x.index.remove(old)
-		x.adding.remove(old)
-		delete(x.groups, old)
-		x.shown = x.shown.Without(old.Key)
-		delete(x.of, old)
-		delete(x.entries, k)
+		entries = entries.Without(old.object.Key)
+		delete(d.byKey, k)
+		if old.ownLabels {
+			d.ownLabels--
+		}
 	}
 	if now != nil {
-		d.mark(now, dirty)
-		x.index.add(now)
-		if adding != nil {
-			x.adding.add(now)
-			x.groups[now] = adding
+		entries = entries.With(now.object.Key, now.object)
+		d.byKey[k] = now
+		if now.ownLabels {
+			d.ownLabels++
 		}
-		x.shown = x.shown.With(now.Key, now)
-		x.of[now], x.entries[k] = r, now
 	}
+	return entries
 }
 
-// sameEndpoint says that two entries of one registration, with what they were made of, are the same endpoint.
-func sameEndpoint(a, b *config.Object, from, to *registry.Registration) bool {
-	return proto.Equal(a.Spec, b.Spec) && a.Annotations[probedAnnotation] == b.Annotations[probedAnnotation] &&
-		from.Health.State == to.Health.State && from.Health.Ports == to.Health.Ports && from.DisconnectedAt.IsZero() == to.DisconnectedAt.IsZero()
+// sameEndpoint reports whether two versions of a registered workload are the same endpoint.
+func sameEndpoint(a, b *workload) bool {
+	x, y := a.registration, b.registration
+	return proto.Equal(a.object.Spec, b.object.Spec) &&
+		a.object.Annotations[probedAnnotation] == b.object.Annotations[probedAnnotation] &&
+		x.Health.State == y.Health.State && x.Health.Ports == y.Health.Ports &&
+		x.DisconnectedAt.IsZero() == y.DisconnectedAt.IsZero() &&
+		a.ownLabels == b.ownLabels && (!a.ownLabels || a.group == b.group)
 }
 
-// entryOf makes the WorkloadEntry of a registered workload. It is nil when there is no such group, or another identity
-// belongs to it by now.
-func entryOf(r *registry.Registration, group *config.Object) *config.Object {
-	if group == nil {
+// registeredWorkload makes the WorkloadEntry of a registered workload; nil: the group now belongs to
+// another service account.
+func registeredWorkload(r *registry.Registration, group *config.Object) *workload {
+	g, account := group.Spec.(*networking.WorkloadGroup), AccountOf(group)
+	if !authenticatedAs(r, account) {
 		return nil
 	}
-	g := group.Spec.(*networking.WorkloadGroup)
 	spec := &networking.WorkloadEntry{}
 	if g.Template != nil {
 		spec = proto.CloneOf(g.Template)
@@ -151,17 +118,14 @@ func entryOf(r *registry.Registration, group *config.Object) *config.Object {
 	spec.Address = r.Addresses[0].String()
 	spec.Locality = cmp.Or(r.Locality.String(), spec.Locality)
 	spec.Network = cmp.Or(r.Network, spec.Network)
-	spec.Labels = registeredLabels(r, g)
-	account := AccountOf(group)
-	if !provenAs(r, account) {
-		return nil
-	}
-	if _, said := spec.Labels[registry.InterceptionLabel]; r.Unintercepted && !said {
+	spec.Labels = GroupLabels(g, r.Labels)
+	ownLabels := !selects(spec.Labels, GroupLabels(g, nil))
+	if r.Unintercepted && spec.Labels[registry.InterceptionLabel] == "" {
 		spec.Labels[registry.InterceptionLabel] = registry.InterceptionNone
 	}
 	if r.Identity != "" {
 		spec.ServiceAccount = account.Name
-	} else if _, said := spec.Labels[tlsModeLabel]; !said { // without a certificate it takes no mutual TLS
+	} else if spec.Labels[tlsModeLabel] == "" { // it has no certificate for mutual TLS
 		spec.Labels[tlsModeLabel] = "disabled"
 	}
 	o := &config.Object{
@@ -172,23 +136,14 @@ func entryOf(r *registry.Registration, group *config.Object) *config.Object {
 		Spec:        spec,
 	}
 	o.Hash = config.HashOf(o)
-	return o
+	return &workload{object: o, registration: r, group: group, ownLabels: ownLabels}
 }
 
-// provenAs reports whether r has this identity. A registration without one (--dev) matches all.
-func provenAs(r *registry.Registration, account Account) bool {
-	if r.Identity == "" {
-		return true
-	}
-	id, err := spiffe.Parse(r.Identity)
-	return err == nil && account == Account{id.Namespace, id.ServiceAccount}
-}
-
-// registeredLabels are those of the group's metadata over the template's over the proxy's: what the group says of its
-// workloads is so, for policies and services select them by it; a proxy may only add to that.
-func registeredLabels(r *registry.Registration, g *networking.WorkloadGroup) map[string]string {
+// GroupLabels returns the labels of a workload of a group: those of the group's metadata, then of its
+// template, then its own. Policies and services select by what the group sets; a workload can only add.
+func GroupLabels(g *networking.WorkloadGroup, own map[string]string) map[string]string {
 	labels := map[string]string{}
-	maps.Copy(labels, r.Labels)
+	maps.Copy(labels, own)
 	maps.Copy(labels, g.GetTemplate().GetLabels())
 	maps.Copy(labels, g.GetMetadata().GetLabels())
 	delete(labels, localityLabel)
@@ -204,17 +159,12 @@ func registeredAnnotations(r *registry.Registration, g *networking.WorkloadGroup
 	if !r.DisconnectedAt.IsZero() {
 		out[disconnectedAnnotation] = r.DisconnectedAt.UTC().Format(time.RFC3339Nano)
 	}
-	out[probedAnnotation] = strconv.FormatBool(probed(r, g))
+	out[probedAnnotation] = strconv.FormatBool(r.Probed || g.GetProbe() != nil)
 	out[config.HealthAnnotation] = healthText(r.Health)
 	return out
 }
 
-// probed says that somebody asks the workload whether it is ready.
-func probed(r *registry.Registration, g *networking.WorkloadGroup) bool {
-	return r.Probed || g.GetProbe() != nil
-}
-
-// healthText is a report for people.
+// healthText describes a report.
 func healthText(h registry.Report) string {
 	switch {
 	case h.State == registry.ReportedHealthy && h.Ports != "":
@@ -226,6 +176,6 @@ func healthText(h registry.Report) string {
 	case h.Message == "":
 		return "unhealthy"
 	default:
-		return fmt.Sprintf("unhealthy: %s", h.Message)
+		return "unhealthy: " + h.Message
 	}
 }

@@ -12,6 +12,8 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -22,7 +24,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// newRuntime makes a Runtime that forgets nobody: it is not run.
+// newRuntime makes a Runtime whose registrations do not end: it is not run.
 func newRuntime(t *testing.T) *registry.Memory {
 	t.Helper()
 	m, err := registry.NewMemory(registry.MemoryConfig{Replica: "one", Log: testlog.New(t)})
@@ -35,8 +37,8 @@ func newRuntime(t *testing.T) *registry.Memory {
 // join is a workload of a group of namespace shop.
 func join(group, address, identity string, change ...func(*registry.Registration)) registry.Registration {
 	a := netip.MustParseAddr(address)
-	r := registry.Registration{RegistrationKey: registry.RegistrationKey{Namespace: "shop", Group: group, Name: registry.RegistrationName(group, a, "")},
-		Addresses: []netip.Addr{a}, Session: "1"}
+	r := registry.Registration{Addresses: []netip.Addr{a}, Session: "1"}
+	r.Namespace, r.Group, r.Name = "shop", group, registry.RegistrationName(group, a, "")
 	if identity != "" {
 		r.Identity = "spiffe://cluster.local/ns/shop/sa/" + identity
 	}
@@ -74,11 +76,17 @@ func probing(r *registry.Registration) { r.Probed = true }
 
 func unintercepted(r *registry.Registration) { r.Unintercepted = true }
 
+func disconnected(r *registry.Registration) { r.Session = "disconnected" }
+
+func ownLabels(labels map[string]string) func(*registry.Registration) {
+	return func(r *registry.Registration) { r.Labels = labels }
+}
+
 func reportsFor(name string) func(*registry.Registration) {
 	return func(r *registry.Registration) { r.Group, r.Name = "", name }
 }
 
-// endpointsOf writes out the endpoints of the one service.
+// endpointsOf describes the endpoints of a batch.
 func endpointsOf(b feed.Batch[registry.Instances]) string {
 	var out []string
 	for _, u := range b.Updates {
@@ -111,7 +119,8 @@ func shop(group *networking.WorkloadGroup) objects {
 }
 
 func apiGroup() *networking.WorkloadGroup {
-	return &networking.WorkloadGroup{Template: &networking.WorkloadEntry{ServiceAccount: "api", Labels: map[string]string{"app": "api"}}}
+	template := &networking.WorkloadEntry{ServiceAccount: "api", Labels: map[string]string{"app": "api"}}
+	return &networking.WorkloadGroup{Template: template}
 }
 
 func TestRegistered(t *testing.T) {
@@ -119,11 +128,14 @@ func TestRegistered(t *testing.T) {
 	probedGroup := apiGroup()
 	probedGroup.Probe = &networking.ReadinessProbe{}
 	redirected := apiGroup()
-	redirected.Metadata = &networking.WorkloadGroup_ObjectMeta{Labels: map[string]string{registry.InterceptionLabel: "redirect"}}
+	redirected.Metadata = &networking.WorkloadGroup_ObjectMeta{
+		Labels: map[string]string{registry.InterceptionLabel: "redirect"},
+	}
 	noAccount := apiGroup()
 	noAccount.Template.ServiceAccount = ""
 	written := func(address string, annotations ...string) objects {
-		objs := with(shop(apiGroup()), config.WorkloadEntry, "own", &networking.WorkloadEntry{Address: address, ServiceAccount: "api"}, "app=api")
+		entry := &networking.WorkloadEntry{Address: address, ServiceAccount: "api"}
+		objs := with(shop(apiGroup()), config.WorkloadEntry, "own", entry, "app=api")
 		for k, o := range objs.All() {
 			if len(annotations) > 0 && k.Name == "own" {
 				o.Annotations = map[string]string{annotations[0]: annotations[1]}
@@ -134,50 +146,97 @@ func TestRegistered(t *testing.T) {
 	admin := with(shop(apiGroup()), config.WorkloadGroup, "admin", apiGroup())
 	adminPort := apiGroup()
 	adminPort.Template.Ports = map[string]uint32{"http": 9}
-	web := &networking.WorkloadGroup{Template: &networking.WorkloadEntry{ServiceAccount: "web", Labels: map[string]string{"app": "api"}}}
-	both, two := with(written("10.0.0.1"), config.WorkloadGroup, "web", web), with(shop(apiGroup()), config.WorkloadGroup, "a-web", web)
+	web := apiGroup()
+	web.Template.ServiceAccount = "web"
+	both := with(written("10.0.0.1"), config.WorkloadGroup, "web", web)
+	two := with(shop(apiGroup()), config.WorkloadGroup, "a-web", web)
+	api := func(change ...func(*registry.Registration)) registry.Registration {
+		return join("api", "10.0.0.1", "api", change...)
+	}
+	identity := func(id string) func(*registry.Registration) {
+		return func(r *registry.Registration) { r.Identity = id }
+	}
+	network := func(n, name string) func(*registry.Registration) {
+		return func(r *registry.Registration) { r.Network, r.Name = n, name }
+	}
+	probedEntry := written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true")
+	const plain, entry2 = "10.0.0.1 api-10.0.0.1 sa=api tls=istio", "10.0.0.2 own sa=api tls=istio"
+	type all = []registry.Registration
 	for name, tc := range map[string]struct {
 		objects objects
-		all     []registry.Registration
+		all     all
 		want    string
 	}{
-		"a workload with an identity":            {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"without an identity, no mutual TLS":     {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "")}, "10.0.0.1 api-10.0.0.1 sa=api tls="},
-		"the default account":                    {shop(noAccount), []registry.Registration{join("api", "10.0.0.1", "default")}, "10.0.0.1 api-10.0.0.1 sa=default tls=istio"},
-		"no group":                               {shop(nil), []registry.Registration{join("api", "10.0.0.1", "api")}, ""},
-		"another account than the group's":       {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "web")}, ""},
-		"another namespace than the group's":     {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "", func(r *registry.Registration) { r.Identity = "spiffe://cluster.local/ns/bank/sa/api" })}, ""},
-		"nobody's identity":                      {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "", func(r *registry.Registration) { r.Identity = "nonsense" })}, ""},
-		"its labels say no mutual TLS":           {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Labels = map[string]string{"security.istio.io/tlsMode": "disabled"} })}, "10.0.0.1 api-10.0.0.1 sa=api tls="},
-		"its labels are others than its group's": {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Labels = map[string]string{"app": "web"} })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"nothing is redirected to its proxy":     {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", unintercepted)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio not intercepted"},
-		"its group says otherwise":               {shop(redirected), []registry.Registration{join("api", "10.0.0.1", "api", unintercepted)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"unhealthy":                              {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", unhealthy)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
-		"asked by its proxy, no report":          {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", probing)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
-		"asked by its proxy, healthy":            {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", probing, healthyReport)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"a probe in the group, no report":        {shop(probedGroup), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
-		"one address in two groups":              {admin, []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api")}, "10.0.0.1 admin-10.0.0.1 sa=api tls=istio"},
-		"two groups, of which the first left":    {admin, []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api", func(r *registry.Registration) { r.Session = "gone" })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"two groups with ports of their own":     {with(shop(apiGroup()), config.WorkloadGroup, "admin", adminPort), []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api")}, "10.0.0.1 admin-10.0.0.1 sa=api tls=istio\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"two networks":                           {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Network = "a" }), join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Network, r.Name = "b", "other" })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio\n10.0.0.1 other sa=api tls=istio"},
-		"an operator wrote it":                   {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 own sa=api tls=istio"},
-		"an operator wrote it, unhealthy":        {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api", unhealthy)}, "10.0.0.1 own sa=api tls=istio unhealthy"},
-		"an operator wrote it in another form":   {written("2001:DB8::0:1"), []registry.Registration{join("api", "2001:db8::1", "api")}, "2001:DB8::0:1 own sa=api tls=istio"},
-		"an operator wrote another":              {written("10.0.0.2"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.2 own sa=api tls=istio\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"a report for what an operator wrote":    {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), unhealthy)}, "10.0.0.2 own sa=api tls=istio unhealthy"},
-		"a report for another":                   {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("other"), unhealthy)}, "10.0.0.2 own sa=api tls=istio"},
-		"an operator says that it is asked":      {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), nil, "10.0.0.2 own sa=api tls=istio unhealthy"},
-		"an operator's is asked and is healthy":  {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), healthyReport)}, "10.0.0.2 own sa=api tls=istio"},
-		"another account's, unhealthy":           {both, []registry.Registration{join("web", "10.0.0.1", "web", unhealthy)}, "10.0.0.1 own sa=api tls=istio\n10.0.0.1 web-10.0.0.1 sa=web tls=istio unhealthy"},
-		"another account's report":               {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "web", reportsFor("own"), unhealthy)}, "10.0.0.2 own sa=api tls=istio"},
-		"of two accounts":                        {two, []registry.Registration{join("api", "10.0.0.1", "api"), join("a-web", "10.0.0.1", "web", unhealthy)}, "10.0.0.1 a-web-10.0.0.1 sa=web tls=istio unhealthy\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"with an identity":          {shop(apiGroup()), all{api()}, plain},
+		"without identity: no mTLS": {shop(apiGroup()), all{api(identity(""))}, "10.0.0.1 api-10.0.0.1 sa=api tls="},
+		"default account": {
+			shop(noAccount), all{join("api", "10.0.0.1", "default")}, "10.0.0.1 api-10.0.0.1 sa=default tls=istio",
+		},
+		"no group":                     {shop(nil), all{api()}, ""},
+		"other account than the group": {shop(apiGroup()), all{join("api", "10.0.0.1", "web")}, ""},
+		"other namespace":              {shop(apiGroup()), all{api(identity("spiffe://cluster.local/ns/bank/sa/api"))}, ""},
+		"invalid identity":             {shop(apiGroup()), all{api(identity("nonsense"))}, ""},
+		"label disables mTLS": {
+			shop(apiGroup()), all{api(ownLabels(map[string]string{"security.istio.io/tlsMode": "disabled"}))},
+			"10.0.0.1 api-10.0.0.1 sa=api tls=",
+		},
+		"the group's label is used":   {shop(apiGroup()), all{api(ownLabels(map[string]string{"app": "web"}))}, plain},
+		"not intercepted":             {shop(apiGroup()), all{api(unintercepted)}, plain + " not intercepted"},
+		"the group sets interception": {shop(redirected), all{api(unintercepted)}, plain},
+		"unhealthy":                   {shop(apiGroup()), all{api(unhealthy)}, plain + " unhealthy"},
+		"probed, no report":           {shop(apiGroup()), all{api(probing)}, plain + " unhealthy"},
+		"probed, healthy":             {shop(apiGroup()), all{api(probing, healthyReport)}, plain},
+		"group has a probe":           {shop(probedGroup), all{api()}, plain + " unhealthy"},
+		"one address in two groups": {
+			admin, all{api(), join("admin", "10.0.0.1", "api")}, "10.0.0.1 admin-10.0.0.1 sa=api tls=istio",
+		},
+		"two groups, disconnected in one": {
+			admin, all{api(), join("admin", "10.0.0.1", "api", disconnected)}, plain,
+		},
+		"two groups with different ports": {
+			with(shop(apiGroup()), config.WorkloadGroup, "admin", adminPort), all{api(), join("admin", "10.0.0.1", "api")},
+			"10.0.0.1 admin-10.0.0.1 sa=api tls=istio\n" + plain,
+		},
+		"two networks": {
+			shop(apiGroup()), all{api(network("a", "api-10.0.0.1")), api(network("b", "other"))},
+			plain + "\n10.0.0.1 other sa=api tls=istio",
+		},
+		"WorkloadEntry of the same address": {written("10.0.0.1"), all{api()}, "10.0.0.1 own sa=api tls=istio"},
+		"WorkloadEntry gets its health": {
+			written("10.0.0.1"), all{api(unhealthy)}, "10.0.0.1 own sa=api tls=istio unhealthy",
+		},
+		"IPv6 in another form": {
+			written("2001:DB8::0:1"), all{join("api", "2001:db8::1", "api")}, "2001:DB8::0:1 own sa=api tls=istio",
+		},
+		"WorkloadEntry of another address": {written("10.0.0.2"), all{api()}, entry2 + "\n" + plain},
+		"report for a WorkloadEntry": {
+			written("10.0.0.2"), all{join("", "10.0.0.2", "api", reportsFor("own"), unhealthy)}, entry2 + " unhealthy",
+		},
+		"report for another": {
+			written("10.0.0.2"), all{join("", "10.0.0.2", "api", reportsFor("other"), unhealthy)}, entry2,
+		},
+		"probed WorkloadEntry, no report": {probedEntry, nil, entry2 + " unhealthy"},
+		"probed WorkloadEntry, healthy": {
+			probedEntry, all{join("", "10.0.0.2", "api", reportsFor("own"), healthyReport)}, entry2,
+		},
+		"WorkloadEntry of another account": {
+			both, all{join("web", "10.0.0.1", "web", unhealthy)},
+			"10.0.0.1 own sa=api tls=istio\n10.0.0.1 web-10.0.0.1 sa=web tls=istio unhealthy",
+		},
+		"report of another account": {
+			written("10.0.0.2"), all{join("", "10.0.0.2", "web", reportsFor("own"), unhealthy)}, entry2,
+		},
+		"two accounts at one address": {
+			two, all{api(), join("a-web", "10.0.0.1", "web", unhealthy)},
+			"10.0.0.1 a-web-10.0.0.1 sa=web tls=istio unhealthy\n" + plain,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rt := newRuntime(t)
 			registerAll(t, rt, tc.all...)
 			for _, r := range tc.all {
-				if r.Session == "gone" {
+				if r.Session == "disconnected" {
 					if err := rt.Disconnect(t.Context(), r.RegistrationKey, r.Session); err != nil {
 						t.Fatal(err)
 					}
@@ -190,7 +249,8 @@ func TestRegistered(t *testing.T) {
 	}
 }
 
-// What a registered workload is shown as: the group's metadata counts before the template, that before the node's word.
+// The WorkloadEntry of a registered workload has the values of the group's metadata, then of the template,
+// then of the node.
 func TestRegisteredEntry(t *testing.T) {
 	t.Parallel()
 	rt := newRuntime(t)
@@ -199,8 +259,13 @@ func TestRegisteredEntry(t *testing.T) {
 		r.Locality = registry.Locality{Region: "eu", Zone: "eu-1"}
 	}))
 	group := &networking.WorkloadGroup{
-		Metadata: &networking.WorkloadGroup_ObjectMeta{Labels: map[string]string{"a": "meta", "b": "meta"}, Annotations: map[string]string{"owner": "shop"}},
-		Template: &networking.WorkloadEntry{ServiceAccount: "api", Labels: map[string]string{"a": "t", "b": "t", "c": "t"}, Locality: "us", Network: "n1", Weight: 3, Ports: map[string]uint32{"http": 8080}},
+		Metadata: &networking.WorkloadGroup_ObjectMeta{
+			Labels: map[string]string{"a": "meta", "b": "meta"}, Annotations: map[string]string{"owner": "shop"},
+		},
+		Template: &networking.WorkloadEntry{
+			ServiceAccount: "api", Labels: map[string]string{"a": "t", "b": "t", "c": "t"},
+			Locality: "us", Network: "n1", Weight: 3, Ports: map[string]uint32{"http": 8080},
+		},
 	}
 	b := entry.New(rt)
 	b.Derive(with(objects{}, config.WorkloadGroup, "api", group))
@@ -209,26 +274,30 @@ func TestRegisteredEntry(t *testing.T) {
 	}
 	o := b.Entries().At(config.Key{Kind: config.WorkloadEntry, Namespace: "shop", Name: "api-10.0.0.1"})
 	w := o.Spec.(*networking.WorkloadEntry)
-	if w.Address != "10.0.0.1" || w.Locality != "eu/eu-1" || w.Network != "n1" || w.Weight != 3 || w.ServiceAccount != "api" || w.Ports["http"] != 8080 {
-		t.Errorf("spec %v", w)
+	want := &networking.WorkloadEntry{
+		Address: "10.0.0.1", Locality: "eu/eu-1", Network: "n1", Weight: 3, ServiceAccount: "api",
+		Ports: map[string]uint32{"http": 8080}, Labels: map[string]string{"a": "meta", "b": "meta", "c": "t", "d": "node"},
 	}
-	if d := cmp.Diff(map[string]string{"a": "meta", "b": "meta", "c": "t", "d": "node"}, w.Labels); d != "" {
-		t.Errorf("labels (-want +got):\n%s", d)
+	if !proto.Equal(w, want) {
+		t.Errorf("spec: got %v, want %v", w, want)
 	}
 	delete(o.Annotations, "istio.io/connectedAt")
-	if d := cmp.Diff(map[string]string{"owner": "shop", "istio.io/autoRegistrationGroup": "api", "istio.io/workloadController": "one",
-		"proxy.istio.io/health-checks-enabled": "true", "ashore.io/health": "unhealthy: 503"}, o.Annotations); d != "" {
+	annotations := map[string]string{
+		"owner": "shop", "istio.io/autoRegistrationGroup": "api", "istio.io/workloadController": "one",
+		"proxy.istio.io/health-checks-enabled": "true", "ashore.io/health": "unhealthy: 503",
+	}
+	if d := cmp.Diff(annotations, o.Annotations); d != "" {
 		t.Errorf("annotations (-want +got):\n%s", d)
 	}
 	if problems := config.Validate(o); len(problems) > 0 {
-		t.Errorf("it is no proper object: %v", problems)
+		t.Errorf("it is not valid: %v", problems)
 	}
 	if group.Template.Address != "" {
 		t.Error("the group was changed")
 	}
 }
 
-// A proxy that connects anew, or says again what it said, costs nothing but what it is shown as.
+// A proxy that reconnects, or reports the same health, changes its WorkloadEntry but no service.
 func TestReconnectDerivesNothing(t *testing.T) {
 	t.Parallel()
 	rt := newRuntime(t)
@@ -242,7 +311,7 @@ func TestReconnectDerivesNothing(t *testing.T) {
 		t.Errorf("derived %s", endpointsOf(got))
 	}
 	if b.Entries() == before {
-		t.Error("it is shown as before, with the time of its last connection")
+		t.Error("its WorkloadEntry has the time of the former connection")
 	}
 	registerAll(t, rt, join("api", "10.0.0.1", "api", healthyReport))
 	if got := endpointsOf(b.Derive(objs)); got != "10.0.0.1 api-10.0.0.1 sa=api tls=istio" {
@@ -250,7 +319,7 @@ func TestReconnectDerivesNothing(t *testing.T) {
 	}
 }
 
-// A group that changes, goes and comes back takes its workloads along.
+// When a group changes, is deleted or returns, so are its workloads.
 func TestGroupChanges(t *testing.T) {
 	t.Parallel()
 	rt := newRuntime(t)
@@ -278,7 +347,7 @@ func TestGroupChanges(t *testing.T) {
 	}
 }
 
-// However it came about, what is derived is what a new Deriver would make of the same.
+// Derived in steps equals derived at once.
 func TestRegisteredIsItsInput(t *testing.T) {
 	t.Parallel()
 	rt := newRuntime(t)
@@ -303,21 +372,20 @@ func TestRegisteredIsItsInput(t *testing.T) {
 	registerAll(t, rt, join("api", "10.0.0.1", "api", unhealthy))
 	check("unhealthy")
 	objs = with(objs, config.WorkloadEntry, "own", &networking.WorkloadEntry{Address: "10.0.0.2"}, "app=api")
-	check("written by an operator")
+	check("a WorkloadEntry")
 	registerAll(t, rt, join("", "10.0.0.2", "api", reportsFor("own"), unhealthy))
 	check("reported for")
 	objs = objs.Without(config.Key{Kind: config.WorkloadEntry, Namespace: "shop", Name: "own"})
-	check("written no more")
+	check("no WorkloadEntry")
 	for _, r := range []registry.Registration{one, two} {
 		if err := rt.Remove(t.Context(), r.RegistrationKey, r.Session); err != nil {
 			t.Fatal(err)
 		}
-		check("gone")
+		check("removed")
 	}
 }
 
-// A health flap replaces the endpoints of the services that select the workload, and nothing else; the first context
-// has everybody who is registered.
+// A change of health replaces the endpoints of the services that select the workload, and nothing else.
 func TestHealthFlap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -342,7 +410,8 @@ func TestHealthFlap(t *testing.T) {
 			o.Hash = config.HashOf(o)
 			all = append(all, o)
 		}
-		source <- feed.Batch[*config.Object]{Source: "files", Full: true, Updates: []feed.Update[*config.Object]{{Group: "g", Items: all}}}
+		updates := []feed.Update[*config.Object]{{Group: "g", Items: all}}
+		source <- feed.Batch[*config.Object]{Source: "files", Full: true, Updates: updates}
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if len(contexts) != 1 {
@@ -360,8 +429,9 @@ func TestHealthFlap(t *testing.T) {
 			t.Fatalf("%d contexts after the flap", len(contexts))
 		}
 		after := contexts[1].Inputs()
-		if after.Objects != before.Objects || after.Services != before.Services || after.Endpoints.At(other) != before.Endpoints.At(other) {
-			t.Error("a health flap touches more than the endpoints of its service")
+		if after.Objects != before.Objects || after.Services != before.Services ||
+			after.Endpoints.At(other) != before.Endpoints.At(other) {
+			t.Error("a change of health replaced more than the endpoints of its service")
 		}
 		sick := slices.Collect(func(yield func(string) bool) {
 			for _, ep := range after.Endpoints.At(api).All() {
@@ -373,7 +443,7 @@ func TestHealthFlap(t *testing.T) {
 		if !slices.Equal(sick, []string{"10.0.0.2"}) {
 			t.Errorf("unhealthy: %v", sick)
 		}
-		registerAll(t, rt, join("api", "10.0.0.1", "api")) // connects anew: nothing that proxies see
+		registerAll(t, rt, join("api", "10.0.0.1", "api")) // it reconnects: proxies get nothing
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if len(contexts) != 2 {

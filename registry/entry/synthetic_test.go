@@ -11,18 +11,23 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// A ServiceEntry that is made of a service means that service, without what it cannot say.
+// The ServiceEntry of a service describes it, except for what a ServiceEntry cannot describe.
 func TestSynthetic(t *testing.T) {
 	t.Parallel()
-	service := registry.Service{
-		Key: registry.Key{Host: "web.service.consul", Namespace: "shop"}, Resolution: registry.Static, ExportTo: []string{"."}, Labels: map[string]string{"team": "a"}, SubjectAltNames: []string{"spiffe://x/ns/a/sa/b"},
-		Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}, {Number: 9000, Name: "port-9000", TargetPort: 9001}}, Source: "consul:dc1",
+	web := registry.Service{
+		Key:        registry.Key{Host: "web.service.consul", Namespace: "shop"},
+		Resolution: registry.Static, ExportTo: []string{"."}, Labels: map[string]string{"team": "a"},
+		SubjectAltNames: []string{"spiffe://x/ns/a/sa/b"}, Source: "consul:dc1",
+		Ports: []registry.Port{
+			{Number: 80, Name: "http", Protocol: registry.HTTP}, {Number: 9000, Name: "port-9000", TargetPort: 9001},
+		},
 		Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.1/32"), netip.MustParsePrefix("10.2.0.0/16")},
 	}
-	external := service
+	external := web
 	external.External, external.Resolution, external.Addresses = true, registry.DNS, []netip.Prefix{}
 	endpoint := registry.Endpoint{
-		Address: "10.0.0.1", Ports: map[string]uint32{"http": 8080}, Labels: map[string]string{"version": "1"}, Locality: registry.Locality{Region: "eu", Zone: "a"}, Network: "n", Weight: 3,
+		Address: "10.0.0.1", Ports: map[string]uint32{"http": 8080}, Labels: map[string]string{"version": "1"},
+		Locality: registry.Locality{Region: "eu", Zone: "a"}, Network: "n", Weight: 3,
 		ServiceAccount: "web", Namespace: "shop", Workload: "registry-web.service.consul", TLSMode: "istio",
 	}
 	with := func(f func(*registry.Endpoint)) registry.Endpoint {
@@ -30,20 +35,38 @@ func TestSynthetic(t *testing.T) {
 		f(&e)
 		return e
 	}
+	type endpoints = []registry.Endpoint
 	for name, c := range map[string]struct {
 		service   registry.Service
-		endpoints []registry.Endpoint
-		left      int // of those
+		endpoints endpoints
+		left      int // how many of endpoints the ServiceEntry has
 		labels    map[string]string
 	}{
-		"alone":            {service, nil, 0, nil},
-		"external":         {external, []registry.Endpoint{with(func(e *registry.Endpoint) { e.Address = "a.example.com" })}, 1, nil},
-		"endpoints":        {service, []registry.Endpoint{endpoint, with(func(e *registry.Endpoint) { e.Address, e.Ports, e.Weight, e.Labels = "10.0.0.2", nil, 0, nil })}, 2, nil},
-		"no mutual TLS":    {service, []registry.Endpoint{with(func(e *registry.Endpoint) { e.TLSMode, e.Labels = "", nil })}, 1, map[string]string{tlsModeLabel: "disabled"}},
-		"without account":  {service, []registry.Endpoint{with(func(e *registry.Endpoint) { e.ServiceAccount, e.Labels = "", nil })}, 1, map[string]string{tlsModeLabel: "istio"}},
-		"neither":          {service, []registry.Endpoint{with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "", "" })}, 1, nil},
-		"not all ports":    {service, []registry.Endpoint{endpoint, with(func(e *registry.Endpoint) { e.Ports = map[string]uint32{"http": 80, "port-9000": 0} })}, 1, nil},
-		"not all are well": {service, []registry.Endpoint{endpoint, with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), with(func(e *registry.Endpoint) { e.Health = registry.Draining })}, 1, nil},
+		"no endpoints": {web, nil, 0, nil},
+		"external": {
+			external, endpoints{with(func(e *registry.Endpoint) { e.Address = "a.example.com" })}, 1, nil,
+		},
+		"two endpoints": {web, endpoints{endpoint, with(func(e *registry.Endpoint) {
+			e.Address, e.Ports, e.Weight, e.Labels = "10.0.0.2", nil, 0, nil
+		})}, 2, nil},
+		"no mutual TLS": {
+			web, endpoints{with(func(e *registry.Endpoint) { e.TLSMode, e.Labels = "", nil })}, 1,
+			map[string]string{tlsModeLabel: "disabled"},
+		},
+		"no account": {
+			web, endpoints{with(func(e *registry.Endpoint) { e.ServiceAccount, e.Labels = "", nil })}, 1,
+			map[string]string{tlsModeLabel: "istio"},
+		},
+		"neither": {
+			web, endpoints{with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "", "" })}, 1, nil,
+		},
+		"a port is missing": {web, endpoints{endpoint, with(func(e *registry.Endpoint) {
+			e.Ports = map[string]uint32{"http": 80, "port-9000": 0}
+		})}, 1, nil},
+		"not healthy": {
+			web, endpoints{endpoint, with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }),
+				with(func(e *registry.Endpoint) { e.Health = registry.Draining })}, 1, nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,22 +76,22 @@ func TestSynthetic(t *testing.T) {
 			}
 			want := c.service
 			want.Source, want.Object, want.Relayed, want.AutoAddress = source, o.Key.String(), true, true
-			if d := cmp.Diff(want, *services(o)[0], cmpopts.EquateComparable(netip.Prefix{})); d != "" {
+			if d := cmp.Diff(want, *service(o, c.service.Host), cmpopts.EquateComparable(netip.Prefix{})); d != "" {
 				t.Errorf("service (-want +got):\n%s", d)
 			}
 			left := append([]registry.Endpoint{}, c.endpoints[:c.left]...)
 			if c.labels != nil {
 				left[0].Labels = c.labels
 			}
-			if d := cmp.Diff(left, inline(o)); d != "" {
+			if d := cmp.Diff(left, listed(o), cmpopts.EquateEmpty()); d != "" {
 				t.Errorf("endpoints (-want +got):\n%s", d)
 			}
 			if k, ok := SyntheticOf(o.Key); !ok || k != c.service.Key {
-				t.Errorf("its key is of %v, %v", k, ok)
+				t.Errorf("SyntheticOf returns %v, %v", k, ok)
 			}
 		})
 	}
 	if _, ok := SyntheticOf(config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: "web"}); ok {
-		t.Error("an operator's object counts as made")
+		t.Error("the key of an operator's object is accepted")
 	}
 }

@@ -1,30 +1,77 @@
 package entry
 
 import (
+	"iter"
+	"maps"
 	"slices"
 
+	networking "istio.io/api/networking/v1alpha3"
+
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
-// workloads are WorkloadEntries by namespace and by each of their labels.
-type workloads map[labelKey]map[config.Key]*config.Object
+// workload is a WorkloadEntry that services may select.
+type workload struct {
+	object *config.Object
+	// registration is what object was made of, and group its WorkloadGroup; nil: an operator wrote it.
+	registration *registry.Registration
+	group        *config.Object
+	// ownLabels means that the workload has labels that its group does not have.
+	ownLabels bool
+}
 
-// labelKey is one label of one namespace; the empty label stands for all of the namespace.
-type labelKey struct{ namespace, key, value string }
+// writtenWorkload is a WorkloadEntry of an operator; nil for nil.
+func writtenWorkload(o *config.Object) *workload {
+	if o == nil {
+		return nil
+	}
+	return &workload{object: o}
+}
 
-func (x workloads) add(o *config.Object) {
-	for k := range keysOf(o) {
-		if x[k] == nil {
-			x[k] = map[config.Key]*config.Object{}
+// workloads are indexed by namespace and by each of their labels.
+type workloads map[labelKey]map[config.Key]*workload
+
+// labelKey is a label in a namespace. The empty label is for all workloads of the namespace.
+type labelKey struct{ namespace, name, value string }
+
+// labelKeys yields the keys by which a workload with labels is found.
+func labelKeys(namespace string, labels map[string]string) iter.Seq[labelKey] {
+	return func(yield func(labelKey) bool) {
+		if !yield(labelKey{namespace: namespace}) {
+			return
 		}
-		x[k][o.Key] = o
+		for name, value := range labels {
+			if !yield(labelKey{namespace, name, value}) {
+				return
+			}
+		}
 	}
 }
 
-func (x workloads) remove(o *config.Object) {
-	for k := range keysOf(o) {
-		if x[k][o.Key] == o { // or another of the same name took its place
-			delete(x[k], o.Key)
+// selectorKey is the key by which a selector is indexed: its first label by name. Every workload that
+// it selects has that label.
+func selectorKey(namespace string, labels map[string]string) labelKey {
+	if len(labels) == 0 {
+		return labelKey{namespace: namespace}
+	}
+	first := slices.Min(slices.Collect(maps.Keys(labels)))
+	return labelKey{namespace, first, labels[first]}
+}
+
+func (x workloads) add(w *workload) {
+	for k := range labelKeys(w.object.Namespace, labelsOf(w.object)) {
+		if x[k] == nil {
+			x[k] = map[config.Key]*workload{}
+		}
+		x[k][w.object.Key] = w
+	}
+}
+
+func (x workloads) remove(w *workload) {
+	for k := range labelKeys(w.object.Namespace, labelsOf(w.object)) {
+		if found := x[k][w.object.Key]; found != nil && found.object == w.object {
+			delete(x[k], w.object.Key)
 		}
 		if len(x[k]) == 0 {
 			delete(x, k)
@@ -32,45 +79,44 @@ func (x workloads) remove(o *config.Object) {
 	}
 }
 
-// keysOf yields everything that o is found by.
-func keysOf(o *config.Object) func(yield func(labelKey) bool) {
-	return func(yield func(labelKey) bool) {
-		if !yield(labelKey{namespace: o.Namespace}) {
-			return
-		}
-		for k, v := range labelsOf(o) {
-			if !yield(labelKey{o.Namespace, k, v}) {
-				return
-			}
+// selected returns the workloads of a namespace that have all labels of a selector, by name.
+func (x workloads) selected(namespace string, selector map[string]string) []*workload {
+	fewest := x[labelKey{namespace: namespace}]
+	for name, value := range selector {
+		if m := x[labelKey{namespace, name, value}]; len(m) < len(fewest) {
+			fewest = m
 		}
 	}
-}
-
-// selected lists the workloads of namespace that have every label of want, by name. An empty want
-// selects all of them.
-func (x workloads) selected(namespace string, want map[string]string) []*config.Object {
-	few := x[labelKey{namespace: namespace}]
-	for k, v := range want {
-		if with := x[labelKey{namespace, k, v}]; len(with) < len(few) {
-			few = with
+	var out []*workload
+	for _, w := range fewest {
+		if selects(selector, labelsOf(w.object)) {
+			out = append(out, w)
 		}
 	}
-	out := make([]*config.Object, 0, len(few))
-	for _, o := range few {
-		if selects(want, labelsOf(o)) {
-			out = append(out, o)
-		}
-	}
-	slices.SortFunc(out, func(a, b *config.Object) int { return a.Key.Compare(b.Key) })
+	slices.SortFunc(out, func(a, b *workload) int { return a.object.Key.Compare(b.object.Key) })
 	return out
 }
 
-// selects says whether labels has every pair of want.
-func selects(want, labels map[string]string) bool {
-	for k, v := range want {
-		if have, ok := labels[k]; !ok || have != v {
-			return false
+// selects reports whether labels contain a selector.
+func selects(selector, labels map[string]string) bool { return len(missing(selector, labels)) == 0 }
+
+// missing lists the labels of a selector, as "name=value", that labels do not contain.
+func missing(selector, labels map[string]string) (out []string) {
+	for name, value := range selector {
+		if have, ok := labels[name]; !ok || have != value {
+			out = append(out, name+"="+value)
 		}
 	}
-	return true
+	return out
+}
+
+// labelsOf returns the labels of a WorkloadEntry: those of its metadata, and over them those of its spec.
+func labelsOf(o *config.Object) map[string]string {
+	spec := o.Spec.(*networking.WorkloadEntry).Labels
+	if len(o.Labels) == 0 {
+		return spec
+	}
+	all := maps.Clone(o.Labels)
+	maps.Copy(all, spec)
+	return all
 }

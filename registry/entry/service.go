@@ -1,0 +1,81 @@
+package entry
+
+import (
+	"net/netip"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// service makes the service of one host of a ServiceEntry.
+func service(o *config.Object, host string) *registry.Service {
+	spec := o.Spec.(*networking.ServiceEntry)
+	return &registry.Service{
+		Key:             registry.Key{Host: host, Namespace: o.Namespace},
+		Addresses:       prefixes(spec.Addresses),
+		Ports:           ports(spec.Ports),
+		Resolution:      resolution(spec.Resolution),
+		External:        spec.Location == networking.ServiceEntry_MESH_EXTERNAL,
+		ExportTo:        spec.ExportTo,
+		Labels:          o.Labels,
+		SubjectAltNames: spec.SubjectAltNames,
+		Created:         o.Created,
+		Relayed:         synthetic(o),
+		AutoAddress:     true,
+		Source:          source,
+		Object:          o.Key.String(),
+	}
+}
+
+func ports(in []*networking.ServicePort) []registry.Port {
+	out := make([]registry.Port, len(in))
+	for i, p := range in {
+		protocol := protocolOf(p.Protocol, p.Name)
+		out[i] = registry.Port{Number: p.Number, Name: p.Name, Protocol: protocol, TargetPort: p.TargetPort}
+	}
+	return out
+}
+
+// protocolOf returns the protocol that a port declares, or else the one that its name begins with
+// ("http-web"), or else Unknown, which Envoy detects.
+func protocolOf(declared, name string) registry.Protocol {
+	if p, ok := registry.ParseProtocol(declared); ok || declared != "" {
+		return p
+	}
+	name = strings.ToLower(name)
+	if strings.HasPrefix(name, "grpc-web") {
+		return registry.GRPCWeb
+	}
+	prefix, _, _ := strings.Cut(name, "-")
+	p, _ := registry.ParseProtocol(prefix)
+	return p
+}
+
+// prefixes parses virtual addresses, single ones or CIDR ranges. config.Validate rejects others.
+func prefixes(in []string) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(in))
+	for _, s := range in {
+		if a, err := netip.ParseAddr(s); err == nil {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		} else if p, err := netip.ParsePrefix(s); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+func resolution(r networking.ServiceEntry_Resolution) registry.Resolution {
+	switch r {
+	case networking.ServiceEntry_STATIC:
+		return registry.Static
+	case networking.ServiceEntry_DNS:
+		return registry.DNS
+	case networking.ServiceEntry_DNS_ROUND_ROBIN:
+		return registry.DNSRoundRobin
+	default:
+		return registry.Passthrough
+	}
+}
