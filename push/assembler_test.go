@@ -590,6 +590,12 @@ func TestAssembler(t *testing.T) {
 			vip := registry.VIP{IPv4: netip.MustParseAddr("240.240.0.1"), IPv6: netip.MustParseAddr("2001:2::1")}
 			v.vips <- registry.VIPs{}.With(pmap.String("api"), vip)
 			f.want("with one", "one=1 consul/api=10.0.0.2@240.240.0.1@2001:2::1 consul/web=10.0.0.1")
+			if !slices.Equal(v.wanted, []string{"api"}) { // it is in use
+				f.t.Errorf("wanted are %v", v.wanted)
+			}
+			in.Service.Addresses = []netip.Prefix{netip.MustParsePrefix("10.9.0.1/32")}
+			change(f.c, feed.Batch[registry.Instances]{}, update("api", in))
+			f.want("with an address of its own", "one=1 consul/api=10.0.0.2 consul/web=10.0.0.1")
 			if len(v.wanted) != 0 {
 				f.t.Errorf("wanted are %v, want none", v.wanted)
 			}

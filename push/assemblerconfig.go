@@ -61,8 +61,8 @@ type Deriver interface {
 
 // Allocator allocates virtual IPs by host. Nothing waits for an allocation.
 type Allocator interface {
-	// Want replaces the list of hosts that need virtual IPs and have none yet, sorted. It does not
-	// wait.
+	// Want replaces the list of hosts that need virtual IPs, sorted, with those that have some: it
+	// tells that they are in use. It does not wait.
 	Want(hosts []string)
 	// Run sends all virtual IPs first, and again whenever they changed, until ctx ends; then it
 	// returns nil.

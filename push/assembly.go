@@ -30,7 +30,7 @@ type assembly struct {
 	exporter *exporter // nil: nothing is exported
 
 	conflicts map[registry.Host][]feed.Problem // between the sources of a service
-	wanting   map[registry.Host]struct{}       // hosts that need virtual IPs and have none
+	wanting   map[registry.Host]struct{}       // hosts that need virtual IPs
 	newWants  bool                             // wanting changed since Allocator.Want
 	rekey     bool                             // a RequestAuthentication changed since Keys.Want
 }
@@ -159,7 +159,7 @@ func (a *assembly) updateServices(hosts []registry.Host) {
 		delete(a.conflicts, host)
 		for i, j := range joined {
 			now[i] = a.withVIP(j.Instances)
-			wants = wants || now[i].Service.WantsAddress() && len(now[i].Service.AutoAddresses) == 0
+			wants = wants || now[i].Service.WantsAddress()
 			if problems := j.Problems(); len(problems) > 0 {
 				a.conflicts[host] = append(a.conflicts[host], problems...)
 			}
@@ -190,7 +190,7 @@ func (a *assembly) withVIP(in registry.Instances) registry.Instances {
 	return in
 }
 
-// setWanting notes whether a host needs virtual IPs and has none.
+// setWanting notes whether a host needs virtual IPs.
 func (a *assembly) setWanting(host registry.Host, wants bool) {
 	if _, wanted := a.wanting[host]; wanted == wants {
 		return
@@ -203,7 +203,7 @@ func (a *assembly) setWanting(host registry.Host, wants bool) {
 	}
 }
 
-// wants are the hosts that need virtual IPs and have none, sorted.
+// wants are the hosts that need virtual IPs, sorted.
 func (a *assembly) wants() []string {
 	out := make([]string, 0, len(a.wanting))
 	for host := range a.wanting {

@@ -9,12 +9,16 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// capacity is the number of addresses in 240.240.0.0/16 without the first and the last one, which some systems take for a network
-// and a broadcast address. The IPv6 addresses are in 2001:2::/48. Source: Istio, which uses the same ranges for ServiceEntries.
+// capacity is the number of addresses in 240.240.0.0/16 without the first and the last one, which some
+// systems use for the network and for broadcast. The IPv6 addresses are in 2001:2::/48.
+// Source: Istio uses these ranges for ServiceEntries.
 const capacity = 1<<16 - 2
 
 // ErrExhausted means that all addresses are allocated.
-var ErrExhausted = errors.New("all 65534 virtual IPs of 240.240.0.0/16 are allocated: release unused ones with \"ashorectl vip release\", or give services addresses of their own")
+var ErrExhausted = errors.New("all 65534 virtual IPs of 240.240.0.0/16 are allocated: " + remedy)
+
+// remedy is what to do when there are few virtual IPs left.
+const remedy = `release unused ones with "ashorectl vip release", or set "addresses" of services`
 
 // address returns the pair with an index from 0 to capacity-1.
 func address(i int) registry.VIP {

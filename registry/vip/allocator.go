@@ -29,24 +29,24 @@ type Allocator struct {
 	wake chan struct{} // capacity 1; written by Want, read by Run
 
 	mu      sync.Mutex
-	wanted  []string  // guarded by mu; sorted
-	used    int       // guarded by mu; how many addresses are allocated
+	wanted  []string  // guarded by mu
+	used    int       // guarded by mu; how many virtual IPs are allocated
 	invalid []string  // guarded by mu; records that cannot be read
-	failure error     // guarded by mu; why the last attempt failed; nil: it did not
+	failure error     // guarded by mu; of the latest attempt; nil: it succeeded
 	since   time.Time // guarded by mu; of failure
 }
 
 const (
 	retryGap = 5 * time.Second
-	// markGap is how often hosts in use are marked as used.
+	// markGap is how often the allocator looks for hosts to mark as used.
 	markGap = time.Hour
 )
 
 // New returns an allocator; Run allocates.
 func New(cfg Config) *Allocator { return &Allocator{cfg: cfg, wake: make(chan struct{}, 1)} }
 
-// Want replaces the list of hosts that need virtual IPs, sorted, whether they have some or not. It does not wait. Safe for concurrent
-// use.
+// Want replaces the list of hosts that need virtual IPs, with those that have some: they are marked as
+// used. It does not wait. Safe for concurrent use.
 func (a *Allocator) Want(hosts []string) {
 	a.mu.Lock()
 	a.wanted = hosts
@@ -57,8 +57,8 @@ func (a *Allocator) Want(hosts []string) {
 	}
 }
 
-// Run sends the virtual IPs of all hosts first, and again whenever they changed, also by another replica, until ctx ends; then it
-// returns nil. While the store does not answer it tries again.
+// Run sends the virtual IPs of all hosts first, and again whenever they changed, also by another replica,
+// until ctx ends; then it returns nil. While the store is unavailable it tries again.
 func (a *Allocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
 	changed := a.cfg.Records.Watch(ctx, tableName)
 	var sent registry.VIPs
@@ -114,7 +114,7 @@ func (a *Allocator) allocate(ctx context.Context) (registry.VIPs, error) {
 			return t.vips(), full
 		}
 		if err := write(ctx, a.cfg.Records, todo); err != nil && !errors.Is(err, record.ErrConflict) {
-			return registry.VIPs{}, fmt.Errorf("allocate virtual IPs for %d hosts, the first is %s: %w", len(todo), todo[0].Host, err)
+			return registry.VIPs{}, fmt.Errorf("allocate %d virtual IPs: %w", len(todo), err)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (a *Allocator) setFailure(err error) {
 	}
 	a.failure, a.since = err, time.Now()
 	if err != nil {
-		a.cfg.Log.Warn("no virtual IPs can be allocated; it is tried again", "error", err)
+		a.cfg.Log.Warn("virtual IPs cannot be allocated; it is tried again", "error", err)
 	} else {
 		a.cfg.Log.Info("virtual IPs can be allocated again")
 	}
@@ -153,15 +153,17 @@ func (a *Allocator) Problems() []feed.Problem {
 	defer a.mu.Unlock()
 	var out []feed.Problem
 	add := func(since time.Time, format string, args ...any) {
-		out = append(out, feed.Problem{Severity: feed.Warning, Source: "virtual IPs", Since: since, Text: fmt.Sprintf(format, args...)})
+		p := feed.Problem{Severity: feed.Warning, Source: "virtual IPs", Since: since, Text: fmt.Sprintf(format, args...)}
+		out = append(out, p)
 	}
 	if a.failure != nil {
-		add(a.since, "new services have no virtual IP, and proxies that capture DNS do not reach them by TCP: %v", a.failure)
+		add(a.since, "new services have no virtual IP, so proxies that capture DNS do not reach them by TCP: %v", a.failure)
 	} else if a.used > capacity*9/10 {
-		add(time.Time{}, "%d of %d virtual IPs are allocated: release unused ones with \"ashorectl vip release\", or give services addresses of their own", a.used, capacity)
+		add(time.Time{}, "%d of %d virtual IPs are allocated: %s", a.used, capacity, remedy)
 	}
-	if len(a.invalid) > 0 {
-		add(time.Time{}, "the store has %d virtual IPs that cannot be read, and their hosts get others: %s", len(a.invalid), strings.Join(a.invalid[:min(5, len(a.invalid))], ", "))
+	if n := len(a.invalid); n > 0 {
+		add(time.Time{}, "%d records of virtual IPs cannot be read, and their hosts get others: %s",
+			n, strings.Join(a.invalid[:min(5, n)], ", "))
 	}
 	return out
 }

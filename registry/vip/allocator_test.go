@@ -79,7 +79,8 @@ func TestAllocate(t *testing.T) {
 		one.Want([]string{"api.shop", "web.shop"})
 		synctest.Wait()
 		web := one.of("web.shop")
-		if !strings.HasPrefix(web.IPv4.String(), "240.240.") || !strings.HasPrefix(web.IPv6.String(), "2001:2::") || web == one.of("api.shop") {
+		inRange := strings.HasPrefix(web.IPv4.String(), "240.240.") && strings.HasPrefix(web.IPv6.String(), "2001:2::")
+		if !inRange || web == one.of("api.shop") {
 			t.Errorf("web.shop has %v, api.shop has %v", web, one.of("api.shop"))
 		}
 		if two.of("web.shop") != web {
@@ -169,24 +170,42 @@ func TestRelease(t *testing.T) {
 func TestInvalidRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := record.NewMemory()
-		for _, name := range []string{"10.0.0.1", "240.240.0.9"} {
-			if err := store.Commit(t.Context(), record.Write{Key: record.Key{Table: tableName, Name: name}, Value: []byte("{")}); err != nil {
+		i, err := choose("web", func(int) bool { return false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"10.0.0.1", address(i).IPv4.String()} {
+			key := record.Key{Table: tableName, Name: name}
+			if err := store.Commit(t.Context(), record.Write{Key: key, Value: []byte("{")}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		one := run(t, store)
 		one.Want([]string{"web"})
 		synctest.Wait()
-		if p := one.Problems(); one.vips.Len() != 1 || len(p) != 1 || !strings.Contains(p[0].Text, "2 virtual IPs that cannot be read") {
+		p := one.Problems()
+		if one.vips.Len() != 1 || len(p) != 1 || !strings.Contains(p[0].Text, "2 records of virtual IPs cannot be read") {
 			t.Errorf("%d addresses, problems %v", one.vips.Len(), p)
 		}
 	})
 }
 
+// A problem says when more than 90 % are allocated.
+func TestNearlyExhausted(t *testing.T) {
+	t.Parallel()
+	a := New(Config{Records: record.NewMemory(), Log: testlog.New(t)})
+	for used, want := range map[int]int{capacity * 9 / 10: 0, capacity*9/10 + 1: 1} {
+		if a.used = used; len(a.Problems()) != want {
+			t.Errorf("with %d of %d: problems %v, want %d", used, capacity, a.Problems(), want)
+		}
+	}
+}
+
 // The addresses of a range are all used before it is exhausted, and its ends are not.
 func TestChoose(t *testing.T) {
 	t.Parallel()
-	if first, last := address(0).IPv4.String(), address(capacity-1).IPv4.String(); first != "240.240.0.1" || last != "240.240.255.254" {
+	first, last := address(0).IPv4.String(), address(capacity-1).IPv4.String()
+	if first != "240.240.0.1" || last != "240.240.255.254" {
 		t.Errorf("the range is %s to %s", first, last)
 	}
 	free := 7

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// tableName is the table of records. A record is named by its IPv4 address, so that an address cannot be allocated twice.
+	// tableName is the table of records. The name of a record is its IPv4 address, so that the store
+	// prevents that two hosts get one.
 	tableName = "vip"
 	// batch is how many records are written at once.
 	batch = 256
@@ -38,7 +39,7 @@ func (a allocation) name() string { return address(a.index).IPv4.String() }
 // table is the content of the records.
 type table struct {
 	byHost  map[string]allocation
-	byIndex map[int]string // host
+	byIndex map[int]bool
 	invalid []string       // names of records that cannot be read
 }
 
@@ -48,18 +49,20 @@ func readTable(ctx context.Context, records record.Store) (table, error) {
 	if err != nil {
 		return table{}, fmt.Errorf("read virtual IPs: %w", err)
 	}
-	t := table{byHost: make(map[string]allocation, len(list)), byIndex: make(map[int]string, len(list))}
+	t := table{byHost: make(map[string]allocation, len(list)), byIndex: make(map[int]bool, len(list))}
 	for _, r := range list {
 		a := allocation{version: r.Version}
 		ip, err := netip.ParseAddr(r.Name)
 		index, ok := indexOf(ip)
+		if err == nil && ok {
+			t.byIndex[index] = true
+		}
 		if err != nil || !ok || json.Unmarshal(r.Value, &a) != nil || a.Host == "" {
 			t.invalid = append(t.invalid, r.Name)
 			continue
 		}
 		a.index = index
-		t.byIndex[index] = a.Host
-		if _, twice := t.byHost[a.Host]; !twice { // the lower address, on all replicas
+		if _, ok := t.byHost[a.Host]; !ok { // of two, all replicas use the lower one
 			t.byHost[a.Host] = a
 		}
 	}
@@ -74,17 +77,18 @@ func (t table) vips() (out registry.VIPs) {
 	return out
 }
 
-// allocate returns allocations for the hosts that have none, at most batch. Errors: ErrExhausted, with those that are possible.
+// allocate returns allocations for the hosts that have none, at most batch. Errors: ErrExhausted, with the
+// allocations that are possible.
 func (t table) allocate(hosts []string, now time.Time) (out []allocation, err error) {
 	for _, host := range hosts {
 		if _, has := t.byHost[host]; has {
 			continue
 		}
-		index, err := choose(host, func(i int) bool { _, taken := t.byIndex[i]; return taken })
+		index, err := choose(host, func(i int) bool { return t.byIndex[i] })
 		if err != nil {
 			return out, err
 		}
-		t.byIndex[index] = host
+		t.byIndex[index] = true
 		if out = append(out, allocation{Host: host, Used: now, index: index}); len(out) == batch {
 			break
 		}
@@ -92,7 +96,7 @@ func (t table) allocate(hosts []string, now time.Time) (out []allocation, err er
 	return out, nil
 }
 
-// unmarked returns the allocations of hosts that are in use and were not marked so for a day, at most batch.
+// unmarked returns the allocations of hosts that were not marked as used for a day, at most batch.
 func (t table) unmarked(hosts []string, now time.Time) (out []allocation) {
 	for _, host := range hosts {
 		if a, has := t.byHost[host]; has && now.Sub(a.Used) > 24*time.Hour && len(out) < batch {
