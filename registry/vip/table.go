@@ -40,7 +40,7 @@ func (a allocation) name() string { return address(a.index).IPv4.String() }
 type table struct {
 	byHost  map[string]allocation
 	byIndex map[int]bool
-	invalid []string       // names of records that cannot be read
+	invalid []string // names of records that cannot be read
 }
 
 // readTable reads all records.
