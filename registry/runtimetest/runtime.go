@@ -12,23 +12,23 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Run tests the runtimes that open makes: an empty one each time, which runs until the test ends
-// and lets registrations count for grace after their proxy has gone.
+// Run tests the runtimes that open makes: each is empty, runs until the test ends, and keeps a
+// registration for grace after its proxy disconnected.
 func Run(t *testing.T, open func(t *testing.T, grace time.Duration) registry.Runtime) {
 	for name, test := range map[string]func(*testing.T, registry.Runtime){
-		"connect":             connect,
-		"reconnect":           reconnect,
-		"another identity":    identity,
-		"reports":             reports,
-		"an older session":    olderSession,
-		"remove":              remove,
-		"remove who has gone": removeGone,
-		"watch":               watch,
-		"snapshots":           snapshots,
-		"two groups":          twoGroups,
-		"many at one time":    many,
-		"disconnect and back": back,
-		"too large":           tooLarge,
+		"connect":                  connect,
+		"reconnect":                reconnect,
+		"another identity":         identity,
+		"reports":                  reports,
+		"an older session":         olderSession,
+		"remove":                   remove,
+		"remove disconnected":      removeDisconnected,
+		"watch":                    watch,
+		"snapshots":                snapshots,
+		"two groups":               twoGroups,
+		"many at one time":         many,
+		"disconnect and reconnect": back,
+		"too large":                tooLarge,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,8 +45,13 @@ func Run(t *testing.T, open func(t *testing.T, grace time.Duration) registry.Run
 func Web(session string) registry.Registration {
 	a := netip.MustParseAddr("10.0.0.1")
 	return registry.Registration{
-		RegistrationKey: registry.RegistrationKey{Namespace: "shop", Group: "web", Name: registry.RegistrationName("web", a, "")},
-		Identity:        "spiffe://cluster.local/ns/shop/sa/web", Addresses: []netip.Addr{a}, Labels: map[string]string{"app": "web"}, Session: session,
+		RegistrationKey: registry.RegistrationKey{
+			Namespace: "shop", Group: "web", Name: registry.RegistrationName("web", a, ""),
+		},
+		Identity:  "spiffe://cluster.local/ns/shop/sa/web",
+		Addresses: []netip.Addr{a},
+		Labels:    map[string]string{"app": "web"},
+		Session:   session,
 	}
 }
 
@@ -58,7 +63,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// get returns a registration that has to be there.
+// get returns a registration that must exist.
 func get(t *testing.T, rt registry.Runtime, k registry.RegistrationKey) *registry.Registration {
 	t.Helper()
 	r, ok := rt.Registrations().Get(k)
@@ -68,7 +73,7 @@ func get(t *testing.T, rt registry.Runtime, k registry.RegistrationKey) *registr
 	return r
 }
 
-// What a proxy says of itself has bounds, the same in every runtime; what was known of it stays.
+// A registration that is too large is rejected, and the former one stays.
 func tooLarge(t *testing.T, rt registry.Runtime) {
 	must(t, rt.Connect(t.Context(), Web("1")))
 	large := Web("2")
@@ -77,7 +82,7 @@ func tooLarge(t *testing.T, rt registry.Runtime) {
 		t.Errorf("got %v, want ErrTooLarge", err)
 	}
 	if r := get(t, rt, large.RegistrationKey); r.Session != "1" || r.Labels["app"] != "web" {
-		t.Errorf("the session %s with labels of %d bytes took its place", r.Session, len(r.Labels["app"]))
+		t.Errorf("it is replaced by session %s with labels of %d bytes", r.Session, len(r.Labels["app"]))
 	}
 	fits := Web("3")
 	fits.Labels = map[string]string{"app": strings.Repeat("x", registry.MaxRegistration-1<<10)}
@@ -86,7 +91,7 @@ func tooLarge(t *testing.T, rt registry.Runtime) {
 
 func connect(t *testing.T, rt registry.Runtime) {
 	if n := rt.Registrations().Len(); n != 0 {
-		t.Fatalf("%d registrations from the start", n)
+		t.Fatalf("%d registrations at the start", n)
 	}
 	w := Web("1")
 	must(t, rt.Connect(t.Context(), w))
@@ -109,7 +114,7 @@ func reconnect(t *testing.T, rt registry.Runtime) {
 	must(t, rt.Connect(t.Context(), w))
 	r := get(t, rt, w.RegistrationKey)
 	if r.Labels["version"] != "v2" || r.Locality.Region != "eu" || r.Session != "2" {
-		t.Errorf("what the proxy says anew does not count: %+v", r)
+		t.Errorf("the new registration is not used: %+v", r)
 	}
 	if !r.Created.Equal(before.Created) || r.Health.State != registry.ReportedHealthy {
 		t.Errorf("first registered at %v, health %v; want %v and healthy", r.Created, r.Health.State, before.Created)
@@ -124,14 +129,15 @@ func identity(t *testing.T, rt registry.Runtime) {
 	w.Identity = "spiffe://cluster.local/ns/shop/sa/other"
 	must(t, rt.Connect(t.Context(), w))
 	if r := get(t, rt, w.RegistrationKey); r.Health.State != registry.NotReported || r.Identity != w.Identity {
-		t.Errorf("another identity inherits: %+v", r)
+		t.Errorf("another identity got the health: %+v", r)
 	}
 }
 
 func reports(t *testing.T, rt registry.Runtime) {
 	w := Web("1")
 	must(t, rt.Connect(t.Context(), w))
-	for _, h := range []registry.Report{{State: registry.ReportedUnhealthy, Message: "503"}, {State: registry.ReportedHealthy}} {
+	unhealthy := registry.Report{State: registry.ReportedUnhealthy, Message: "503"}
+	for _, h := range []registry.Report{unhealthy, {State: registry.ReportedHealthy}} {
 		must(t, rt.Report(t.Context(), w.RegistrationKey, "1", h))
 		if got := get(t, rt, w.RegistrationKey).Health; got.State != h.State || got.Message != h.Message {
 			t.Errorf("health %+v, want %+v", got, h)
@@ -152,11 +158,11 @@ func olderSession(t *testing.T, rt registry.Runtime) {
 		"remove":     rt.Remove(t.Context(), w.RegistrationKey, "1"),
 	} {
 		if !errors.Is(err, registry.ErrSession) {
-			t.Errorf("%s of a session that was taken over: %v, want ErrSession", what, err)
+			t.Errorf("%s of a former session: %v, want ErrSession", what, err)
 		}
 	}
 	if get(t, rt, w.RegistrationKey) != before {
-		t.Error("a session that was taken over has changed the registration")
+		t.Error("a former session changed the registration")
 	}
 }
 
@@ -172,8 +178,8 @@ func remove(t *testing.T, rt registry.Runtime) {
 	}
 }
 
-// Whose proxy has gone is removed without a session, and only then.
-func removeGone(t *testing.T, rt registry.Runtime) {
+// A registration is removed without a session only while its proxy is disconnected.
+func removeDisconnected(t *testing.T, rt registry.Runtime) {
 	w := Web("1")
 	must(t, rt.Connect(t.Context(), w))
 	if err := rt.Remove(t.Context(), w.RegistrationKey, ""); !errors.Is(err, registry.ErrSession) {
@@ -189,7 +195,7 @@ func removeGone(t *testing.T, rt registry.Runtime) {
 func watch(t *testing.T, rt registry.Runtime) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	told := rt.Watch(ctx)
+	changed := rt.Watch(ctx)
 	w := Web("1")
 	for _, change := range []func() error{
 		func() error { return rt.Connect(t.Context(), w) },
@@ -200,9 +206,9 @@ func watch(t *testing.T, rt registry.Runtime) {
 	} {
 		must(t, change())
 		select {
-		case <-told:
+		case <-changed:
 		case <-time.After(20 * time.Second):
-			t.Fatal("nobody was told of a change")
+			t.Fatal("Watch sent nothing after a change")
 		}
 	}
 }
@@ -214,8 +220,9 @@ func snapshots(t *testing.T, rt registry.Runtime) {
 	was := *r
 	must(t, rt.Report(t.Context(), w.RegistrationKey, "1", registry.Report{State: registry.ReportedUnhealthy}))
 	must(t, rt.Disconnect(t.Context(), w.RegistrationKey, "1"))
-	if before.At(w.RegistrationKey) != r || r.Health != was.Health || r.DisconnectedAt != was.DisconnectedAt || r.Session != was.Session {
-		t.Error("what was read has changed afterwards")
+	same := r.Health == was.Health && r.DisconnectedAt == was.DisconnectedAt && r.Session == was.Session
+	if before.At(w.RegistrationKey) != r || !same {
+		t.Error("a snapshot changed")
 	}
 }
 
@@ -237,8 +244,14 @@ func many(t *testing.T, rt registry.Runtime) {
 			w.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})}
 			w.Name = registry.RegistrationName("web", w.Addresses[0], "")
 			for range 20 {
-				if err := errors.Join(rt.Connect(t.Context(), w), rt.Report(t.Context(), w.RegistrationKey, "1", registry.Report{State: registry.ReportedHealthy}),
-					rt.Disconnect(t.Context(), w.RegistrationKey, "1"), rt.Connect(t.Context(), w)); err != nil {
+				report := registry.Report{State: registry.ReportedHealthy}
+				err := errors.Join(
+					rt.Connect(t.Context(), w),
+					rt.Report(t.Context(), w.RegistrationKey, "1", report),
+					rt.Disconnect(t.Context(), w.RegistrationKey, "1"),
+					rt.Connect(t.Context(), w),
+				)
+				if err != nil {
 					t.Error(err)
 				}
 			}
@@ -255,26 +268,26 @@ func back(t *testing.T, rt registry.Runtime) {
 	must(t, rt.Connect(t.Context(), w))
 	must(t, rt.Disconnect(t.Context(), w.RegistrationKey, "1"))
 	if r := get(t, rt, w.RegistrationKey); r.DisconnectedAt.IsZero() {
-		t.Error("nothing shows that the proxy has gone")
+		t.Error("it has no time of its disconnection")
 	}
 	w = Web("2")
 	must(t, rt.Connect(t.Context(), w))
 	if r := get(t, rt, w.RegistrationKey); !r.DisconnectedAt.IsZero() {
-		t.Error("the proxy is back and counts as gone")
+		t.Error("it is disconnected after it reconnected")
 	}
 }
 
 func grace(t *testing.T, rt registry.Runtime) {
-	told := rt.Watch(t.Context())
+	changed := rt.Watch(t.Context())
 	w := Web("1")
 	must(t, rt.Connect(t.Context(), w))
 	must(t, rt.Disconnect(t.Context(), w.RegistrationKey, "1"))
 	late := time.After(20 * time.Second)
 	for rt.Registrations().Len() > 0 {
 		select {
-		case <-told:
+		case <-changed:
 		case <-late:
-			t.Fatal("the proxy did not come back and its workload is still registered")
+			t.Fatal("it is still registered after the grace period")
 		}
 	}
 }
