@@ -39,8 +39,8 @@ func (d doors) workloads(ctx context.Context, s settings, id *identity, back *ba
 		id.members.Store(new(members(rt)))
 	}
 	for _, m := range []prometheus.Collector{
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_replicas", Help: "Replicas that are alive, this one among them, as far as it knows."}, func() float64 { return float64(rt.Replicas()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_registrations_unshared", Help: "Workloads of which this replica knows something that the shared store does not have yet."}, func() float64 { return float64(rt.Unshared()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_replicas", Help: "Replicas that send heartbeats, with this one."}, func() float64 { return float64(rt.Replicas()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_registrations_unshared", Help: "Workloads whose latest change is not written to the shared store yet."}, func() float64 { return float64(rt.Unshared()) }),
 	} {
 		if err := d.registry.Register(m); err != nil {
 			return nil, err
