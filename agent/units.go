@@ -380,9 +380,15 @@ func (u *units) waitAlone(ctx context.Context, e epoch) error {
 		if err != nil || !now.running() {
 			return errors.Join(err, fmt.Errorf("%s is %s (%s)", name, now.Active, now.Result))
 		}
+		active, err := u.active(ctx)
+		if err != nil {
+			return err
+		}
 		info, err := u.info(ctx)
 		age, parseErr := time.ParseDuration(info.Uptime)
-		if err = errors.Join(err, parseErr); err == nil && age > u.launch.shutdown+parentMargin {
+		// Its uptime includes its start, which takes long on a busy machine: the former one may still run.
+		ended := !slices.Contains(active, e.number-1)
+		if err = errors.Join(err, parseErr); err == nil && ended && age > u.launch.shutdown+parentMargin {
 			return nil
 		}
 		if !logged {

@@ -87,7 +87,7 @@ func (e *example) proxy(name string) *harness.Proxy {
 	}
 	w.Labels = strings.Join(labels, ",")
 	if p.HTTPProxyPort != 0 {
-		w.Flags = []string{"--set", "workload.httpProxyPort="+strconv.Itoa(int(p.HTTPProxyPort))}
+		w.Flags = []string{"--set", "workload.httpProxyPort=" + strconv.Itoa(int(p.HTTPProxyPort))}
 	}
 	if p.Group != "" {
 		w.Group = p.Namespace + "/" + p.Group
