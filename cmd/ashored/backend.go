@@ -63,8 +63,6 @@ type backend struct {
 	setting func(source string) string
 	// file is what people call a file of a source; nil: what the source calls it.
 	file func(source, file string) string
-	// fold has one cause that several parts tell of be told once; nil: nothing is.
-	fold func([]feed.Problem) []feed.Problem
 	// more are the problems of other parts.
 	more []func() []feed.Problem
 	// waited is a source that is waited for, with the setting that says so; nil: its name will do.
@@ -124,15 +122,21 @@ func (b *backend) state() push.Status {
 	return s
 }
 
-// sourceProblems are those that the assembler knows.
+// sourceProblems are those that the assembler knows, or that it does not answer.
 func (b *backend) sourceProblems() []feed.Problem {
-	ctx, cancel := context.WithTimeout(context.Background(), assemblerTimeout)
-	defer cancel()
-	problems, err := b.assembler.Problems(ctx)
+	problems, err := b.readSourceProblems()
 	if err != nil {
 		return []feed.Problem{{Severity: feed.Warning, Source: "ashored", Text: "the problems of sources are not known: " + err.Error()}}
 	}
-	return b.unenforced(problems)
+	return problems
+}
+
+// readSourceProblems asks the assembler for its problems. Errors: it does not answer.
+func (b *backend) readSourceProblems() ([]feed.Problem, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), assemblerTimeout)
+	defer cancel()
+	problems, err := b.assembler.Problems(ctx)
+	return b.unenforced(problems), err
 }
 
 // unenforced says of policies that are invalid whether an older version of them is enforced.
@@ -187,9 +191,6 @@ func (b *backend) problems() []feed.Problem {
 	}
 	for _, f := range b.more {
 		out = append(out, f()...)
-	}
-	if b.fold != nil {
-		out = b.fold(out)
 	}
 	if b.file != nil {
 		for i := range out {

@@ -28,6 +28,17 @@ func (nobody) dump(id string) (admin.Dump, error) {
 	return admin.Dump{Proxy: id, Types: []admin.DumpType{{Type: "cds"}, {Type: "eds"}}}, nil
 }
 
+// answers is an assembler that answers this.
+type answers struct {
+	status   push.Status
+	problems []feed.Problem
+	err      error
+}
+
+func (a answers) Status(context.Context) (push.Status, error) { return a.status, a.err }
+
+func (a answers) Problems(context.Context) ([]feed.Problem, error) { return a.problems, a.err }
+
 // newBackend answers from the objects of some files.
 func newBackend(t *testing.T, texts ...string) *backend {
 	t.Helper()
@@ -44,9 +55,7 @@ func newBackend(t *testing.T, texts ...string) *backend {
 	key := registry.Key{Host: "web", Namespace: "shop"}
 	in.Services = in.Services.With(key, &registry.Service{Key: key})
 	in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: make([]registry.Endpoint, 3)})
-	b := &backend{proxies: nobody{}, settings: []feed.Problem{{Severity: feed.Warning, Text: "of the settings"}}, assembler: func() push.Status {
-		return push.Status{Problems: []feed.Problem{{Severity: feed.Error}, {Severity: feed.Warning}}}
-	}}
+	b := &backend{proxies: nobody{}, settings: []feed.Problem{{Severity: feed.Warning, Text: "of the settings"}}, assembler: answers{problems: []feed.Problem{{Severity: feed.Error}, {Severity: feed.Warning}}}}
 	if !b.publish(push.Build(nil, in)) {
 		t.Error("the first context is not the first")
 	}
@@ -165,9 +174,7 @@ spec: {hosts: [web.example.com], http: [{route: [{destination: {host: webb.examp
 // Before the first context nothing is ready, and the sources that are missing are named.
 func TestBackendWaiting(t *testing.T) {
 	t.Parallel()
-	b := &backend{proxies: nobody{}, assembler: func() push.Status {
-		return push.Status{Sources: []feed.SourceStatus{{Name: "file:/a", Synced: true}, {Name: "consul:dc1", Required: true}, {Name: "mcp:a"}}}
-	}}
+	b := &backend{proxies: nobody{}, assembler: answers{status: push.Status{Waiting: []string{"consul:dc1"}}}}
 	s := b.Status()
 	if s.Ready || !cmp.Equal(s.Waiting, []string{"the first build", "consul:dc1"}) {
 		t.Errorf("ready %v, waiting for %q", s.Ready, s.Waiting)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/goldentest"
+	"github.com/ashore-mesh/ashore/internal/pmap"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
@@ -43,29 +44,41 @@ func (s *saying[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
 	}
 }
 
+// oneVIP is an allocator that has a virtual IP for web.service.consul alone.
+type oneVIP struct{}
+
+func (oneVIP) Want([]string) {}
+
+func (oneVIP) Run(ctx context.Context, out chan<- registry.VIPs) error {
+	one := registry.VIPs{}.With(pmap.String("web.service.consul"), registry.VIP{IPv4: netip.MustParseAddr("240.240.0.1"), IPv6: netip.MustParseAddr("2001:2::1")})
+	select {
+	case out <- one:
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	return nil
+}
+
 // market is a catalog over a running assembler, of files and a registry.
 type market struct {
 	*catalog
 	files *saying[*config.Object]
 	dc1   *saying[registry.Instances]
-	// status is the assembler's.
-	status func() push.Status
 }
 
 func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
 	m := &market{files: &saying[*config.Object]{"file:/etc/x", make(chan feed.Batch[*config.Object])}, dc1: &saying[registry.Instances]{"consul:dc1", make(chan feed.Batch[registry.Instances])}}
 	back := &backend{}
-	derive := entry.NewBackground(goldentest.Counting{}, nil, 0)
+	deriver := entry.New(nil)
 	cfg := push.AssemblerConfig{
-		Sources: push.Sources{Objects: []config.Source{m.files}, Instances: []feed.Source[registry.Instances]{m.dc1}},
-		Derive:  derive, Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
+		Sources: push.Sources{Objects: []push.Source[*config.Object]{{Source: m.files}}, Services: []push.Source[registry.Instances]{{Source: m.dc1}}},
+		Deriver: deriver, Allocator: oneVIP{}, Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
 		Publish: func(c *push.Context, _ push.Changes) { back.publish(c) },
 	}
 	for _, change := range with {
 		change(&cfg)
 	}
 	a := push.NewAssembler(cfg)
-	m.status = a.Status
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -76,7 +89,7 @@ func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
 		}
 	})
 	names := map[string]string{"file:/etc/x": "files", "consul:dc1": "dc1"}
-	m.catalog = &catalog{context: back.context, changed: back.bell.wait, supplied: a.Supplied, entries: derive.Entries, derived: derive.Name(), setting: func(s string) string {
+	m.catalog = &catalog{context: back.context, changed: back.bell.wait, supplied: a.Supplied, entries: deriver.Entries, derived: deriver.Name(), setting: func(s string) string {
 		return names[s]
 	}}
 	return m
@@ -186,8 +199,8 @@ func TestCatalogShadowed(t *testing.T) {
 	one := registry.Instances{Service: svc, Endpoints: &registry.EndpointList{Items: make([]registry.Endpoint, 1)}}
 	two := registry.Instances{Service: svc, Endpoints: &registry.EndpointList{Items: make([]registry.Endpoint, 2)}}
 	c := &catalog{derived: "serviceentry", setting: func(s string) string { return s }}
-	got := c.service(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}}), push.Supplied{
-		Instances: one, Parts: []push.Part{{Instances: one, Source: "a", Used: 1}, {Instances: two, Source: "b"}},
+	got := c.service(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}}), registry.Joined{
+		Instances: one, Parts: []registry.Part{{Instances: one, Source: "a", Used: 1}, {Instances: two, Source: "b"}},
 	}, true)
 	want := []admin.ServiceSource{{Place: admin.Place{Source: "a"}, Endpoints: 1}, {Place: admin.Place{Source: "b"}, Unused: 2}}
 	if d := cmp.Diff(want, got.Sources); d != "" || len(got.Endpoints) != 1 {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,11 +16,12 @@ import (
 
 // maintenance implements admin.Maintenance.
 type maintenance struct {
-	named   func(setting string) (source string, ok bool)
-	sources func() []feed.SourceStatus
-	accept  func(ctx context.Context, source string) error
-	records record.Store
-	audit   func(audit.Event)
+	named    func(setting string) (source string, ok bool)
+	sources  func() []feed.SourceStatus
+	problems func() []feed.Problem // of sources
+	accept   func(ctx context.Context, source string) error
+	records  record.Store
+	audit    func(audit.Event)
 }
 
 var _ admin.Maintenance = (*maintenance)(nil)
@@ -27,6 +29,9 @@ var _ admin.Maintenance = (*maintenance)(nil)
 // AcceptRemovals implements admin.Maintenance.
 func (m *maintenance) AcceptRemovals(ctx context.Context, r admin.AcceptRequest, who string) (admin.Accepted, error) {
 	source, ok := m.named(r.Source)
+	if !ok && slices.ContainsFunc(m.problems(), func(p feed.Problem) bool { return p.Source == r.Source }) {
+		source, ok = r.Source, true // not in the settings any more, but its items are still active
+	}
 	if !ok {
 		return admin.Accepted{}, admin.NewError(admin.ErrNotFound, fmt.Sprintf("there is no source %q: \"ashorectl sources\" lists them", r.Source))
 	}

@@ -21,13 +21,12 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// audience is a market that tells what it has, and takes from a neighbour what comes before all that it has itself.
+// audience is a market that serves what it has to other control planes, and reads from one that comes before all its own sources.
 type audience struct {
 	*market
 	peer  *saying[*config.Object]
-	in    *informants
+	out   *mcpPublisher
 	built int // contexts
-	said  int // how often something was told
 }
 
 func newAudience(t *testing.T, settle func(*settings)) *audience {
@@ -39,15 +38,11 @@ func newAudience(t *testing.T, settle func(*settings)) *audience {
 		t.Fatal(err)
 	}
 	a := &audience{peer: &saying[*config.Object]{"mcp:peer", make(chan feed.Batch[*config.Object])}}
-	var err error
-	if a.in, err = newInformants(s, nil, testlog.New(t)); err != nil {
-		t.Fatal(err)
-	}
+	a.out = newMCPPublisher(s, testlog.New(t))
 	a.market = newMarket(t, func(c *push.AssemblerConfig) {
-		c.Sources.Objects, c.Sources.Optional = slices.Insert(c.Sources.Objects, 0, config.Source(a.peer)), []string{a.peer.name}
-		c.Merging, c.Tell = s.Merge.rules(), a.in.telling()
-		tell, publish := c.Tell.Publish, c.Publish
-		c.Tell.Publish = func(told push.Told) { a.said++; tell(told) }
+		c.Sources.Objects = slices.Insert(c.Sources.Objects, 0, push.Source[*config.Object]{Source: a.peer, Optional: true})
+		c.Join.Shadow, c.Export = s.Merge.Endpoints == "shadow", a.out.exportConfig()
+		publish := c.Publish
 		c.Publish = func(c *push.Context, changes push.Changes) { a.built++; publish(c, changes) }
 	})
 	return a
@@ -58,7 +53,7 @@ func (a *audience) tells(t *testing.T) (out []string) {
 	t.Helper()
 	time.Sleep(time.Second) // builds keep a distance
 	synctest.Wait()
-	set, ok := a.in.catalog.Set("networking.istio.io/v1/ServiceEntry")
+	set, ok := a.out.catalog.Set("networking.istio.io/v1/ServiceEntry")
 	if !ok {
 		t.Fatal("there are no ServiceEntries")
 	}
@@ -107,9 +102,9 @@ func TestSynthesis(t *testing.T) {
 		a.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.1", Namespace: "shop"}, registry.Endpoint{Address: "10.0.0.2", Namespace: "shop", Health: registry.Unhealthy})
 		a.knows(false, "db.service.consul", registry.Endpoint{Address: "10.0.0.9"})
 		check("services", db+" 10.0.0.9", web+" 10.0.0.1")
-		before := a.in.services.all
+		before := a.out.services.all
 		check("nothing new", db+" 10.0.0.9", web+" 10.0.0.1")
-		if a.in.services.all != before {
+		if a.out.services.all != before {
 			t.Error("nothing has changed, and the objects are others")
 		}
 		a.knows(false, "db.service.consul", registry.Endpoint{Address: "10.0.0.8"})
@@ -178,7 +173,7 @@ func TestSynthesisIsNoOperators(t *testing.T) {
 	svc := registry.Instances{Service: &registry.Service{Key: k, Ports: []registry.Port{{Number: 80}}, Source: "consul"}, Endpoints: &registry.EndpointList{}}
 	s := &synthesis{log: testlog.New(t)}
 	key := entry.SyntheticKey(k)
-	in := push.Told{}
+	in := push.Exported{}
 	in.Services, in.Endpoints = in.Services.With(k, svc.Service), in.Endpoints.With(k, svc.Endpoints)
 	if o := s.objects(in).At(key); o == nil || o.Origin.Source != "consul" {
 		t.Fatalf("ours is %v", o)
@@ -206,14 +201,10 @@ func TestServicesSetting(t *testing.T) {
 	if err := s.check("test.yaml"); err != nil {
 		t.Error(err)
 	}
-	in, err := newInformants(s, nil, testlog.New(t))
-	if err != nil {
-		t.Fatal(err)
+	if out := newMCPPublisher(s, testlog.New(t)); !out.exportConfig().Services {
+		t.Error("services are not exported")
 	}
-	if !in.telling().Services {
-		t.Error("services are not told")
-	}
-	if nobody := (*informants)(nil); nobody.telling() != nil {
-		t.Error("somebody is told")
+	if nobody := (*mcpPublisher)(nil); nobody.exportConfig() != nil {
+		t.Error("something is exported, and nobody may read")
 	}
 }

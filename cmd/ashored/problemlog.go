@@ -10,38 +10,46 @@ import (
 // problemLogGap is how often the problems of sources are compared with those that were logged.
 const problemLogGap = time.Second
 
-// problemLog logs each problem of a source when it appears and when it is over.
+// problemLog logs each problem of a source once when it appears and once when it is over.
 type problemLog struct {
-	backend *backend
-	report  func(appeared, gone []feed.Problem)
+	// problems lists the problems that there are now. After an error nothing is logged until it
+	// succeeds again.
+	problems func() ([]feed.Problem, error)
+	report   func(appeared, gone []feed.Problem)
 }
 
 // run compares until ctx ends.
 func (l *problemLog) run(ctx context.Context) error {
 	tick := time.NewTicker(problemLogGap)
 	defer tick.Stop()
-	logged := map[string]feed.Problem{}
+	var logged []feed.Problem
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		now := map[string]feed.Problem{}
-		var appeared, gone []feed.Problem
-		for _, p := range l.backend.sourceProblems() {
-			id := p.Source + " " + p.String()
-			if _, known := logged[id]; !known {
-				appeared = append(appeared, p)
-			}
-			now[id] = p
+		now, err := l.problems()
+		if err != nil {
+			continue
 		}
-		for id, p := range logged {
-			if _, still := now[id]; !still {
-				gone = append(gone, p)
-			}
-		}
-		l.report(appeared, gone)
+		l.report(without(now, logged), without(logged, now))
 		logged = now
 	}
+}
+
+// without returns the problems of list that are not in other, each once.
+func without(list, other []feed.Problem) (out []feed.Problem) {
+	type id struct{ source, text string }
+	seen := make(map[id]bool, len(other))
+	for _, p := range other {
+		seen[id{p.Source, p.String()}] = true
+	}
+	for _, p := range list {
+		if at := (id{p.Source, p.String()}); !seen[at] {
+			seen[at] = true
+			out = append(out, p)
+		}
+	}
+	return out
 }

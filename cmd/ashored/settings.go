@@ -135,7 +135,7 @@ func defaults() settings {
 		Memory:    memorySettings{GCPercent: 50},
 		CA:        caSettings{KeyType: "ecdsa", Validity: 24 * time.Hour, Grace: ca.DefaultGrace},
 		Audit:     auditSettings{MaxSize: "64MiB", Keep: 8},
-		Workloads: workloadSettings{Grace: 10 * time.Second, RestartGrace: time.Minute},
+		Workloads: workloadSettings{Grace: 10 * time.Second, RestartGrace: 5 * time.Minute},
 		Webhook:   defaultWebhook(),
 	}
 }

@@ -74,7 +74,7 @@ type auditSettings struct {
 type workloadSettings struct {
 	// Grace is how long a workload stays registered after its proxy has gone. Default 10s.
 	Grace time.Duration `yaml:"grace"`
-	// RestartGrace is how long it does after ashored was started, until its proxy is back. Default 1m.
+	// RestartGrace is how long it does after ashored was started, until its proxy is back. Default 5m.
 	RestartGrace time.Duration `yaml:"restartGrace"`
 }
 

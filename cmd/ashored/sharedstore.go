@@ -47,9 +47,7 @@ func (p *program) openShared(ctx context.Context, s settings, d doors, back *bac
 	}
 	p.close = append(p.close, shared.Close)
 	p.run("store", shared.Follow)
-	trouble := storeTrouble{shared, options.Address}
-	back.fold = trouble.fold
-	back.more = append(back.more, func() []feed.Problem { return append(trouble.problems(), exposed(options)...) })
+	back.more = append(back.more, func() []feed.Problem { return exposed(options) })
 	if err := d.registry.Register(newSharedMetrics(shared)); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // sharing is a site with the store in a Consul, and no files.
@@ -143,7 +142,7 @@ func TestSharedStore(t *testing.T) {
 	a.until(t, "told by the other", func() bool { return a.uses(t, "db") })
 }
 
-// An ashored that stood alone becomes the first of several: its objects, addresses and records are there for all. What another one
+// An ashored that stood alone becomes the first of several: its objects and records are there for all. What another one
 // brings later is not taken.
 func TestMoveHome(t *testing.T) {
 	t.Parallel()
@@ -154,9 +153,6 @@ func TestMoveHome(t *testing.T) {
 		b := onStore(func(testing.TB) meshStore { return home })(t)
 		b.must(serviceFile(name))
 		if err := home.Records().Commit(t.Context(), record.Write{Key: key, Value: []byte(name)}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := home.Allocate(t.Context(), []registry.Key{{Host: name + ".test"}}); err != nil {
 			t.Fatal(err)
 		}
 		return home
@@ -178,11 +174,6 @@ func TestMoveHome(t *testing.T) {
 	}
 	if r, err := shared.Records().Get(t.Context(), key); err != nil || string(r.Value) != "first" {
 		t.Errorf("record: %q, %v", r.Value, err)
-	}
-	want := first.Addresses()
-	got, err := shared.Allocate(t.Context(), []registry.Key{{Host: "first.test"}, {Host: "second.test"}})
-	if err != nil || got[registry.Key{Host: "first.test"}][0] != want[registry.Key{Host: "first.test"}][0] || len(got) != 2 {
-		t.Errorf("addresses: %v, %v, want %v", got, err, want)
 	}
 	// what is at home is of the past by now: it begins no other store, until it was in use again
 	wantBegun := func(want int) {

@@ -108,6 +108,14 @@ func (m *sourceMaker) named(setting string) (name string, ok bool) {
 	return "", false
 }
 
+// active says whether there is a source of that name. Safe for concurrent use.
+func (m *sourceMaker) active(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.settings[name]
+	return ok
+}
+
 // file returns how to show a file of a source to operators: with the whole path unless there is only one folder. Safe for
 // concurrent use.
 func (m *sourceMaker) file(source, file string) string {

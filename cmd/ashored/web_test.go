@@ -20,7 +20,7 @@ func sample() admin.Status {
 	return admin.Status{
 		Config: admin.ConfigStatus{Objects: map[string]int{"VirtualService": 2, "Gateway": 1}, Services: 5, Endpoints: 9, Errors: 1, Warnings: 3, Conflicts: 2, Contexts: 7},
 		Sources: []feed.SourceStatus{{Name: "file:/x", Synced: true, Items: 3},
-			{Name: "mcp:x", Setting: "peer", Synced: true, Problems: 4, Error: "away", Since: time.Now().Add(-time.Hour), Lag: 1500 * time.Millisecond}},
+			{Name: "mcp:x", Setting: "peer", Synced: true, Problems: 4, Retained: 2, Error: "away", ErrorSince: time.Now().Add(-time.Hour)}},
 	}
 }
 
@@ -41,11 +41,11 @@ func TestMetrics(t *testing.T) {
 		`ashore_source_synced{source="file:/x"} 1`,
 		`ashore_source_items{source="file:/x"} 3`,
 		"ashore_config_conflicts 2",
-		`ashore_source_in_touch{source="file:/x"} 1`,
+		`ashore_source_up{source="file:/x"} 1`,
 		`ashore_source_age_seconds{source="file:/x"} 0`,
-		`ashore_source_in_touch{source="peer"} 0`,
+		`ashore_source_up{source="peer"} 0`,
 		`ashore_source_problems{source="peer"} 4`,
-		`ashore_source_lag_seconds{source="peer"} 1.5`,
+		`ashore_source_retained_items{source="peer"} 2`,
 		"pilot_services 5",
 		"pilot_virt_services 2",
 		`istio_build{component="pilot",tag="` + build.Read().Version + `"} 1`,
@@ -56,7 +56,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	if !strings.Contains(rec.Body.String(), "\nashore_source_age_seconds{source=\"peer\"} 36") {
-		t.Error("the age of what is out of reach is not about an hour")
+		t.Error("the source that is down for an hour has another age")
 	}
 	if !strings.Contains(rec.Body.String(), "go_goroutines ") {
 		t.Error("no metrics of the Go runtime")

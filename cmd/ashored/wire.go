@@ -230,7 +230,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		Sources:   sources,
 		Saved:     saved,
 		Save:      state.save,
-		Join:      registry.JoinConfig{Shadow: s.Merge.Endpoints == "shadow", ExportTo: s.mesh.Config.GetDefaultServiceExportTo()},
+		Join:      registry.JoinConfig{Shadow: s.Merge.Endpoints == "shadow"},
 		Export:    exported.exportConfig(),
 		Deriver:   deriver,
 		Allocator: vips,
@@ -242,7 +242,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	})
 	back.assembler, back.proxies, back.entries, back.setting, back.file = assembler, fleet{server}, deriver.Entries, maker.setting, maker.file
 	back.more = append(back.more, d.auditProblems, state.problems, vips.Problems, server.RefusedRegistrations)
-	if err := p.guard(d, back); err != nil {
+	if err := p.guard(d, back, maker.active); err != nil {
 		return p, err
 	}
 	if err := back.watch(id, keys, d.registry); err != nil {
@@ -264,13 +264,13 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	control.Explain = id.explainer(back, server)
 	control.Catalog = &catalog{context: back.context, changed: back.bell.wait, supplied: assembler.Supplied, entries: deriver.Entries, derived: deriver.Name(), setting: maker.setting}
 	control.Store = &storekeeper{store: d.store, context: back.context, sources: back.sources, problems: back.sourceProblems, record: d.audit.Record, log: log.Named("store")}
-	control.Maintenance = &maintenance{named: maker.named, sources: back.sources, accept: assembler.AcceptRemovals, records: d.store.Records(), audit: d.audit.Record}
+	control.Maintenance = &maintenance{named: maker.named, sources: back.sources, problems: back.sourceProblems, accept: assembler.AcceptRemovals, records: d.store.Records(), audit: d.audit.Record}
 	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)
 	p.run("saved objects", state.objects.Run)
 	p.run("saved services", state.services.Run)
-	p.run("problem log", (&problemLog{backend: back, report: reporter(log.Named("sources"))}).run)
+	p.run("problem log", (&problemLog{problems: back.readSourceProblems, report: reporter(log.Named("sources"))}).run)
 	p.run("patience", (&patience{waiting: back.waiting, log: log}).run)
 	p.run("export", out.run)
 	settings := &reloader{anew: again, current: s, maker: maker, arrange: assembler.SetSources, export: out.arrange, record: d.audit.Record, log: log.Named("settings"),
@@ -327,17 +327,17 @@ func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server
 // mostReported is how many problems that appear at once are logged one by one, and as many of those that are over.
 const mostReported = 50
 
-// reporter logs what lies between what the sources say: they log their own problems themselves.
+// reporter logs problems of configuration when they appear and when they are over.
 func reporter(log hclog.Logger) func(appeared, gone []feed.Problem) {
 	return func(appeared, gone []feed.Problem) {
 		for _, p := range appeared[:min(len(appeared), mostReported)] {
-			log.Warn("configuration problem", "problem", p.String())
+			log.Warn("configuration problem", "problem", p.String(), "source", p.Source)
 		}
 		if more := len(appeared) - mostReported; more > 0 {
 			log.Warn("more configuration problems: \"ashorectl problems\" lists all", "problems", more)
 		}
 		for _, p := range gone[:min(len(gone), mostReported)] {
-			log.Info("configuration problem is over", "problem", p.String())
+			log.Info("configuration problem is over", "problem", p.String(), "source", p.Source)
 		}
 		if more := len(gone) - mostReported; more > 0 {
 			log.Info("more configuration problems are over", "problems", more)

@@ -18,9 +18,6 @@ type workloads interface {
 	Run(ctx context.Context) error
 }
 
-// unshared and unsharedField say of a problem that it is about registrations which are not shared.
-const unshared, unsharedField = "workloads", "store"
-
 // workloads makes what the settings say; id may be nil.
 func (d doors) workloads(ctx context.Context, s settings, id *identity, back *backend, log hclog.Logger) (workloads, error) {
 	if !s.Store.shared() {
@@ -49,7 +46,7 @@ func (d doors) workloads(ctx context.Context, s settings, id *identity, back *ba
 	back.more = append(back.more, func() []feed.Problem {
 		var out []feed.Problem
 		for _, text := range rt.Problems() {
-			out = append(out, feed.Problem{Severity: feed.Error, Source: unshared, Field: unsharedField, Text: text})
+			out = append(out, feed.Problem{Severity: feed.Error, Source: "workloads", Field: "store", Text: text})
 		}
 		return out
 	})
