@@ -67,7 +67,10 @@ func (s *Source) Name() string { return s.name }
 
 // Check returns why the folder cannot be read now; nil: it can.
 func (s *Source) Check() error {
-	return s.scan().failed["."]
+	if err := s.scan().failed["."]; err != nil {
+		return &downError{s.cfg.Dir, err}
+	}
+	return nil
 }
 
 func (s *Source) scan() *listing { return scan(s.cfg.Dir, s.cfg.FollowSymlinks, s.cfg.maxEntries) }

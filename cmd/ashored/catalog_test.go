@@ -108,7 +108,9 @@ func (m *market) readsFrom(t *testing.T, source, text string) {
 	for _, o := range r.Objects {
 		o.Origin.Source = source
 	}
-	m.files.say <- feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "a.yaml", Items: r.Objects}}}
+	rest := config.Parse("rest.yaml", []byte(otherObject)).Objects // a source that loses everything retains it
+	rest[0].Origin.Source = source
+	m.files.say <- feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "a.yaml", Items: r.Objects}, {Group: "rest.yaml", Items: rest}}}
 }
 
 // knows has the registry say that a host has endpoints.
@@ -116,6 +118,14 @@ func (m *market) knows(full bool, host string, endpoints ...registry.Endpoint) {
 	s := &registry.Service{Key: registry.Key{Host: host, Namespace: "shop"}, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}}, Source: "consul", Object: "Consul service web"}
 	m.dc1.say <- feed.Batch[registry.Instances]{Full: full, Updates: []feed.Update[registry.Instances]{{Group: host, Items: []registry.Instances{{Service: s, Endpoints: &registry.EndpointList{Items: endpoints}}}}}}
 }
+
+// otherObject is in the folder in addition to what a test has there.
+const otherObject = `apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: other, namespace: shop}
+spec:
+  host: other.service.consul
+`
 
 const marketFile = `apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -241,7 +251,7 @@ func TestCatalogWatch(t *testing.T) {
 		}()
 		want := func(what string, lines ...string) {
 			t.Helper()
-			time.Sleep(time.Second) // builds keep a distance
+			time.Sleep(5 * time.Second) // longer than an object stays that was removed from a file
 			synctest.Wait()
 			if d := cmp.Diff(lines, got); d != "" {
 				t.Errorf("%s (-want +got):\n%s", what, d)
@@ -256,7 +266,7 @@ func TestCatalogWatch(t *testing.T) {
 		m.dc1.say <- feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "db.service.consul"}}}
 		want("one less", "gone db.service.consul")
 		m.reads(t, strings.ReplaceAll(marketFile, "shop", "other"))
-		want("of another namespace", "gone web.service.consul")
+		want("of another namespace", "is web.service.consul 10.0.0.1", "gone web.service.consul") // the file's object stays for 2 s
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the watch ended with %v", err)

@@ -51,7 +51,7 @@ func newAudience(t *testing.T, settle func(*settings)) *audience {
 // tells is what other control planes are told after all that has been said: each ServiceEntry with its endpoints.
 func (a *audience) tells(t *testing.T) (out []string) {
 	t.Helper()
-	time.Sleep(time.Second) // builds keep a distance
+	time.Sleep(5 * time.Second) // longer than an object stays that was removed from a file
 	synctest.Wait()
 	set, ok := a.out.catalog.Set("networking.istio.io/v1/ServiceEntry")
 	if !ok {
@@ -122,6 +122,7 @@ func TestSynthesis(t *testing.T) {
 		a.knows(false, "web.service.consul", registry.Endpoint{Address: "unix:///x y", Namespace: "shop"}, registry.Endpoint{Address: "no name", Namespace: "shop"})
 		check("no valid ServiceEntry", db+" 10.0.0.8")
 		a.dc1.say <- feed.Batch[registry.Instances]{Full: true}
+		time.Sleep(10 * time.Minute) // as long as a source that lost everything retains services
 		check("nothing")
 	})
 }
@@ -144,6 +145,7 @@ func TestSynthesisOfWhatIsHidden(t *testing.T) {
 			t.Errorf("told is %q after %d more contexts, want the new address after none", got, a.built-before)
 		}
 		a.dc1.say <- feed.Batch[registry.Instances]{Full: true}
+		time.Sleep(10 * time.Minute) // as long as a source that lost everything retains services
 		if got := a.tells(t); len(got) > 0 || a.built != before {
 			t.Errorf("told is %q after %d more contexts, and no registry has it", got, a.built-before)
 		}

@@ -328,8 +328,7 @@ func TestEndedInJSON(t *testing.T) {
 	}
 }
 
-// A folder of configuration that is not there shows before anything is made or said to be served; with a store
-// too, when that holds nothing of it.
+// A first start without the folder of configuration fails, also where the store has saved the content of another folder.
 func TestNoFolder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -342,9 +341,21 @@ func TestNoFolder(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d; it said %q", state, code, exitFailed, &said)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(s.dir, "fresh")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the state folder: %v; want none", err)
+}
+
+// A restart without the folder of configuration serves what was active before.
+func TestRestartWithoutFolder(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	stop := s.start(t)
+	s.until(t, "it is in use", func() bool { return s.uses(t, "web") })
+	stop()
+	files := filepath.Join(s.dir, "files")
+	if err := os.Rename(files, files+".away"); err != nil {
+		t.Fatal(err)
 	}
+	s.start(t)
+	s.until(t, "it is in use again", func() bool { return s.uses(t, "web") && s.problem(t, "cannot be read") })
 }
 
 func TestVersion(t *testing.T) {

@@ -36,6 +36,15 @@ func openSaved(ctx context.Context, home *bolt.Store, log hclog.Logger) (*savedS
 	return s, saved
 }
 
+// savedSources are the names of the sources of objects that delivered before the restart.
+func savedSources(saved push.Saved) map[string]bool {
+	names := map[string]bool{}
+	for _, group := range saved.Objects {
+		names[group.Source] = true
+	}
+	return names
+}
+
 func (s *savedState) report(err error, log hclog.Logger) {
 	log.Error("a part of what was active before the restart cannot be read", "error", err)
 	s.unread = append(s.unread, feed.Problem{Severity: feed.Warning, Source: "saved state", Text: "a part of what was active before the restart cannot be read, and is used only when its source delivers it: " + err.Error()})

@@ -21,7 +21,8 @@ import (
 
 // sourceMaker makes the sources that the settings name. A source whose settings did not change stays the same and goes on.
 type sourceMaker struct {
-	store meshStore // a source
+	store meshStore       // a source
+	saved map[string]bool // the names of sources whose content from before the restart is used
 	log   hclog.Logger
 	made  map[string]madeSource // by the name in the settings
 
@@ -43,8 +44,8 @@ func (m madeSource) name() string {
 	return m.services.Name()
 }
 
-func newSourceMaker(store meshStore, log hclog.Logger) *sourceMaker {
-	return &sourceMaker{store: store, log: log, made: map[string]madeSource{}}
+func newSourceMaker(store meshStore, saved map[string]bool, log hclog.Logger) *sourceMaker {
+	return &sourceMaker{store: store, saved: saved, log: log, made: map[string]madeSource{}}
 }
 
 // make makes the sources of a list. They become active when take is called.
@@ -154,7 +155,7 @@ func (m *sourceMaker) source(s sourceSettings) (madeSource, error) {
 	switch o := s.options.(type) {
 	case *filesSource:
 		files, err := filestore.New(filestore.Config{Dir: o.Folder, FollowSymlinks: o.FollowSymlinks, Log: log})
-		if err == nil && s.Required {
+		if err == nil && s.Required && !m.saved[files.Name()] {
 			err = files.Check()
 		}
 		return madeSource{objects: files}, err

@@ -125,7 +125,7 @@ func (k *storekeeper) notes() func(key config.Key, deleted bool) string {
 		o, found := c.Inputs().Objects.Get(key)
 		if !found || o.Origin.Source == k.store.Name() {
 			if p, also := refused()[key.String()]; found && deleted && also {
-				return fmt.Sprintf("%s has it too, with an error: what was in use stays so until it is mended there, or taken out there too", placeOf(p))
+				return fmt.Sprintf("%s has it too, with an error: it takes effect when that is fixed", placeOf(p))
 			}
 			return ""
 		}

@@ -235,7 +235,7 @@ func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 		files []admin.Piece
 		want  string // one problem
 	}{
-		"an empty file":         {[]admin.Piece{serviceFile("web"), {File: "e.yaml"}}, "e.yaml: it is empty: it defines nothing, and takes nothing away"},
+		"an empty file":         {[]admin.Piece{serviceFile("web"), {File: "e.yaml"}}, "e.yaml: it is empty: it defines nothing and removes nothing"},
 		"zeros":                 {[]admin.Piece{serviceFile("web"), {File: "e.yaml", Data: make([]byte, 100)}}, "e.yaml: it is empty"},
 		"an unknown kind":       {[]admin.Piece{serviceFile("web"), with(serviceFile("api"), "ServiceEntry", "ServiceEntri")}, `api.yaml:2: kind: unknown kind "ServiceEntri"`},
 		"another file":          {[]admin.Piece{serviceFile("web"), {File: "x.yaml", Data: []byte("image: nginx\n")}}, "x.yaml:1"},
@@ -575,7 +575,7 @@ func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	if got := note(b.apply(admin.StoreOptions{Preview: true}, serviceFile("db"))); got != "" {
 		t.Errorf("apply of what a file has with an error: got %q", got)
 	}
-	if got := note(b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("db")}), admin.StoreOptions{Preview: true}, "x")); got != "db.yaml:7 has it too, with an error: what was in use stays so until it is mended there, or taken out there too" {
+	if got := note(b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("db")}), admin.StoreOptions{Preview: true}, "x")); got != "db.yaml:7 has it too, with an error: it takes effect when that is fixed" {
 		t.Errorf("delete of what a file has with an error: got %q", got)
 	}
 	_, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{}, "x")
@@ -705,7 +705,7 @@ func testStoreMany(t *testing.T, newStoreBench newBench) {
 	}
 }
 
-// Who deletes an object of the store that a file has with a slip is told that it stays in use, and it does.
+// Deleting an object of the store removes it, and names the file that has an invalid version of it.
 func TestDeleteWhatAFileHasWrong(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -717,11 +717,8 @@ func TestDeleteWhatAFileHasWrong(t *testing.T) {
 	s.put(t, "db.yaml", strings.Replace(string(serviceFile("db").Data), "number: 80", "number: 80000", 1))
 	s.until(t, "the slip is told", func() bool { return s.problem(t, "db.yaml:") })
 	done, err := admin.NewClient(s.socket).Delete(t.Context(), piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "se", Namespace: "shop", Name: "db"}}}), admin.StoreOptions{})
-	if err != nil || len(done.Changes) != 1 || !strings.Contains(done.Changes[0].Note, "db.yaml:") || !strings.Contains(done.Changes[0].Note, "what was in use stays so") {
+	if err != nil || len(done.Changes) != 1 || !strings.Contains(done.Changes[0].Note, "db.yaml:") || !strings.Contains(done.Changes[0].Note, "it takes effect when that is fixed") {
 		t.Errorf("got %+v, %v", done, err)
 	}
-	s.until(t, "it is held", func() bool { return s.problem(t, "is refused where it stands now") })
-	if !s.uses(t, "db") {
-		t.Error("it is in use no more")
-	}
+	s.until(t, "it is removed", func() bool { return !s.uses(t, "db") })
 }

@@ -194,7 +194,8 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		return p, err
 	}
 	vips := vip.New(vip.Config{Records: d.store.Records(), Log: log.Named("vip")})
-	maker := newSourceMaker(d.store, log)
+	state, saved := openSaved(ctx, d.home, log.Named("saved state"))
+	maker := newSourceMaker(d.store, savedSources(saved), log)
 	back.waited = maker.waited
 	back.more = append(back.more, maker.exposed)
 	sources, take, err := maker.make(s.sources)
@@ -202,7 +203,6 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		return p, err
 	}
 	take()
-	state, saved := openSaved(ctx, d.home, log.Named("saved state"))
 	id, err := d.identity(ctx, s, back, log.Named("ca"))
 	if err != nil {
 		return p, err
