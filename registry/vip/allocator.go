@@ -65,6 +65,9 @@ func (a *Allocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
 	first := true
 	for {
 		vips, err := a.allocate(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
 		a.setFailure(err)
 		if read := err == nil || errors.Is(err, ErrExhausted); read && (first || !equal(vips, sent)) {
 			select {
@@ -86,9 +89,6 @@ func (a *Allocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
 		case <-timer.C:
 		}
 		timer.Stop()
-		if ctx.Err() != nil {
-			return nil
-		}
 	}
 }
 

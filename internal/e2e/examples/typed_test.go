@@ -35,7 +35,7 @@ func TestTyped(t *testing.T) {
 		"consul":  {nil, []string{`"one"`, `"two"`, "ok", "consul:consul", "no healthy upstream", `"two"`, "ashore-exported-by", "cannot be asked", `"one"`}},
 		"egress":  {[]string{"127.0.0.1:8090", "127.0.0.1:" + partner, "targetPort: 8090", "targetPort: " + partner}, []string{`200 OK`, `"partner"`, "502 Bad Gateway", "502 Bad Gateway", "200 OK", `"ledger"`}},
 		"gateway": {nil, []string{`"docs"`, "301 Moved Permanently", "location: https://shop.example.com/cart", "404 Not Found", `"shop"`, `"docs"`, `"/returns"`}},
-		"mcp":     {nil, []string{`"name"`, "mcp:central", `"one"`, `"one"`, `"one"`, `"one"`, "see that it runs", `"one"`}},
+		"mcp":     {nil, []string{`"name"`, "mcp:central", `"one"`, `"one"`, `"one"`, `"one"`, "check that it runs", `"one"`}},
 		"policies": {nil, []string{"200 OK", "403 Forbidden", "403 Forbidden", "200 OK", "ann", "401 Unauthorized", "403 Forbidden",
 			"ALLOWED", "DENIED", "DENIED", "200 OK"}},
 		"store": {nil, []string{"revision 1: 2 created", `"one"`, "+    - address: ", "nothing was written (--dry-run)", "revision 2: 1 changed, 1 unchanged", `"two"`,

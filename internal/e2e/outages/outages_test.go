@@ -18,8 +18,8 @@ type outage struct {
 	begin, end func()
 	// says is part of what ashored says is wrong.
 	says string
-	// parts says that the source is in touch, and that parts of what it says are nonsense.
-	parts bool
+	// told waits until ashored reports it.
+	told func(name, words string, began time.Time)
 }
 
 // outages are those of all sources but the store, in which the sources are whole before and after.
@@ -33,18 +33,18 @@ func (w *world) outages() []outage {
 	agent := func() { stop(); w.agent.Start() }
 	backXDS, backState := xds(w.xds), state(w.state)
 	return []outage{
-		{"Consul is killed", "consul", "consul:dc1", w.agent.Kill, w.agent.Start, "cannot be asked", false},
-		{"Consul fails", "consul", "consul:dc1", consul(func() { stop = w.pretend(failing) }), agent, "No cluster leader", false},
-		{"Consul answers garbage", "consul", "consul:dc1", consul(func() { stop = w.pretend(garbage) }), agent, "Consul", false},
-		{"a server of MCP is killed", "xds", "mcp:xds", func() { w.serveXDS(nil) }, backXDS, "check that it runs", false},
-		{"a server of MCP is killed in the middle of its answers", "xds", "mcp:xds", xds(&mcptest.XDS{Store: w.xds.Store, Cut: 4}), backXDS, "killed", false},
-		{"a server of MCP answers nonsense", "xds", "mcp:xds", xds(&mcptest.XDS{Store: w.xds.Store, Nonsense: true}), backXDS, "it cannot be decoded", true},
-		{"a server without delta discovery is killed", "state", "mcp:state", func() { w.serveState(nil) }, backState, "check that it runs", false},
-		{"a server without delta discovery is killed in the middle", "state", "mcp:state", state(&mcptest.XDS{Store: w.state.Store, NoDelta: true, Cut: 3}), backState, "killed", false},
-		{"the folder is gone", "files", files, gone, back, w.Files, false},
+		{"Consul is killed", "consul", "consul:dc1", w.agent.Kill, w.agent.Start, "connection refused", w.away},
+		{"Consul fails", "consul", "consul:dc1", consul(func() { stop = w.pretend(failing) }), agent, "No cluster leader", w.away},
+		{"Consul answers garbage", "consul", "consul:dc1", consul(func() { stop = w.pretend(garbage) }), agent, "Consul", w.away},
+		{"a server of MCP is killed", "xds", "mcp:xds", func() { w.serveXDS(nil) }, backXDS, "check that it runs", w.away},
+		{"a server of MCP is killed in the middle of its answers", "xds", "mcp:xds", xds(&mcptest.XDS{Store: w.xds.Store, Cut: 4}), backXDS, "killed", w.away},
+		{"a server of MCP answers nonsense", "xds", "mcp:xds", xds(&mcptest.XDS{Store: w.xds.Store, Nonsense: true}), backXDS, "it cannot be decoded", w.stale},
+		{"a server without delta discovery is killed", "state", "mcp:state", func() { w.serveState(nil) }, backState, "check that it runs", w.away},
+		{"a server without delta discovery is killed in the middle", "state", "mcp:state", state(&mcptest.XDS{Store: w.state.Store, NoDelta: true, Cut: 3}), backState, "killed", w.away},
+		{"the folder is gone", "files", files, gone, back, w.Files, w.away},
 		{"all is gone from the folder", "files", files,
 			func() { gone(); mkdir(w.t, w.Files) },
-			func() { remove(w.t, w.Files); back() }, "no file of configuration in the folder any more", false},
+			func() { remove(w.t, w.Files); back() }, "still active", w.retained},
 	}
 }
 
@@ -87,16 +87,12 @@ func (w *world) suffer(o outage) {
 	w.t.Helper()
 	began := time.Now()
 	defer func() { w.t.Logf("%s: %v", o.name, time.Since(began).Round(time.Second)) }()
-	told := w.away
-	if o.parts {
-		told = w.stale
-	}
 	o.begin()
-	told(o.called, o.says, began)
+	o.told(o.called, o.says, began)
 	w.flawless(o.name)
 	w.Ashored.Kill()
 	w.Start()
-	told(o.called, o.says, began)
+	o.told(o.called, o.says, began)
 	late := w.newcomer() // others may take their time to come back to an ashored that ends again and again
 	defer late.Stop()
 	w.flawless(o.name + ", and a cold start of ashored")
@@ -111,18 +107,20 @@ func (w *world) suffer(o outage) {
 // and the other one is killed, and the disk of the files is not mounted, where the test may mount one.
 func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under load
 	var takeAway, bringBack func()
+	filesTold := (*world).away
 	prepare := func(m *harness.Mesh) {
 		takeAway, bringBack = rename(t, m.Files, m.Files+".away"), rename(t, m.Files+".away", m.Files)
 		if os.Geteuid() == 0 {
 			b := bind(t, m.Files)
 			takeAway, bringBack = b.unmount, b.mount
+			filesTold = (*world).retained // an empty folder
 		}
 	}
 	w := newWorld(t, prepare)
 	w.callEachOther()
 	w.fine()
 	began := time.Now()
-	names := []string{"consul:dc1", "mcp:xds", "mcp:state", w.fileSource()}
+	names := []string{"consul:dc1", "mcp:xds", "mcp:state"}
 	w.agent.Freeze()
 	w.serveXDS((&mcptest.XDS{Store: w.xds.Store, Silent: true}).Register)
 	w.serveState(nil)
@@ -130,12 +128,14 @@ func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under l
 	for _, name := range names {
 		w.away(name, "", began)
 	}
+	filesTold(w, w.fileSource(), "", began)
 	w.flawless("all away")
 	w.Ashored.Kill()
 	w.Start()
 	for _, name := range names {
 		w.away(name, "", began)
 	}
+	filesTold(w, w.fileSource(), "", began)
 	late := w.newcomer()
 	w.flawless("all away, and a cold start of ashored")
 	bringBack()

@@ -34,7 +34,7 @@ func TestMaxAge(t *testing.T) {
 				t.Errorf("before it is too old: %d from %q, %v", a.Status, a.Seen.Backend, err)
 			}
 			time.Sleep(time.Until(stopped.Add(time.Minute))) // the shortest age that the settings take
-			w.problem("mcp:echo", "older than the setting maxAge (1m0s) allows")
+			w.problem("mcp:echo", "older than maxAge (1m0s)")
 			if kept {
 				client.Want(t, "too old, and kept", s.call(), harness.From("echo"))
 			} else {
@@ -42,7 +42,7 @@ func TestMaxAge(t *testing.T) {
 			}
 			w.Ashored.Kill()
 			w.Start()
-			w.problem("mcp:echo", "older than the setting maxAge (1m0s) allows")
+			w.problem("mcp:echo", "older than maxAge (1m0s)")
 			if kept {
 				client.Want(t, "too old, kept, over a start", s.call(), harness.From("echo"))
 			} else {
@@ -189,7 +189,7 @@ func TestReload(t *testing.T) {
 	if err := os.Remove(extra); err != nil {
 		t.Fatal(err)
 	}
-	w.problem("VirtualService shop/one", "is refused where it stands now")
+	w.problem("VirtualService shop/one", "still active, because")
 	w.flawless("an object that is refused in its new place")
 	w.Reload(three.source(""), moved.source(""))
 	w.fine()

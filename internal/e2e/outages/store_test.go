@@ -27,8 +27,7 @@ func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys un
 	for _, name := range []string{"consul", "xds", "state", "files"} {
 		w.fresh(name, w.proxies["files"])
 	}
-	w.problem("consul:dc1", "cannot be kept for a restart")
-	w.problem(w.fileSource(), "cannot be kept for the next start")
+	w.problem("what is active cannot be saved for a restart")
 	w.flawless("a disk that is read-only")
 
 	w.Ashored.Kill()

@@ -30,7 +30,7 @@ func (w *world) away(name, words string, began time.Time) {
 	w.t.Helper()
 	harness.Eventually(w.t, fmt.Sprintf("%s away with %q", name, words), func() error {
 		s, err := w.status(name)
-		if err == nil && (s.Error == "" || !strings.Contains(s.Error, words) || s.ErrorSince.IsZero() || !s.Synced) {
+		if err == nil && (s.Error == "" || !strings.Contains(s.Error, words) || s.ErrorSince.IsZero()) {
 			err = fmt.Errorf("it stands as %+v", s)
 		}
 		return err
@@ -47,7 +47,20 @@ func (w *world) stale(name, words string, began time.Time) {
 	w.t.Helper()
 	harness.Eventually(w.t, fmt.Sprintf("%s stale with %q", name, words), func() error {
 		s, err := w.status(name)
-		if err == nil && (s.Stale == 0 || !s.Synced) {
+		if err == nil && s.Stale == 0 {
+			err = fmt.Errorf("it stands as %+v", s)
+		}
+		return err
+	})
+	w.dated(name, words, began)
+}
+
+// retained waits until ashored says that items stay active which a source has lost, with words in a problem.
+func (w *world) retained(name, words string, began time.Time) {
+	w.t.Helper()
+	harness.Eventually(w.t, fmt.Sprintf("items of %s retained", name), func() error {
+		s, err := w.status(name)
+		if err == nil && s.Retained == 0 {
 			err = fmt.Errorf("it stands as %+v", s)
 		}
 		return err
@@ -75,7 +88,7 @@ func (w *world) inTouch(name string) {
 	w.t.Helper()
 	harness.Eventually(w.t, name+" is in touch", func() error {
 		s, err := w.status(name)
-		if err == nil && (s.Error != "" || !s.Synced || s.Problems > 0 || s.Stale > 0) {
+		if err == nil && (s.Error != "" || !s.Synced || s.Problems > 0 || s.Stale > 0 || s.Retained > 0) {
 			err = fmt.Errorf("it stands as %+v", s)
 		}
 		return err
