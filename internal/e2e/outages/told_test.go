@@ -65,6 +65,7 @@ func (w *world) retained(name, words string, began time.Time) {
 		}
 		return err
 	})
+	w.problem(name, words)
 	w.dated(name, words, began)
 }
 
