@@ -14,21 +14,23 @@ import (
 type Assembler struct {
 	cfg      AssemblerConfig // immutable
 	requests chan request    // received by the loop
+	ended    chan struct{}   // closed when Run has ended: nothing receives requests any more
 }
 
-// NewAssembler makes an assembler; Run starts it.
+// NewAssembler makes an assembler; Run starts it, and is called once.
 func NewAssembler(cfg AssemblerConfig) *Assembler {
 	if cfg.Gap == 0 {
 		cfg.Gap = 50 * time.Millisecond
 	}
 	cfg.Join.ExportTo = cfg.Mesh.Config.GetDefaultServiceExportTo()
-	return &Assembler{cfg: cfg, requests: make(chan request)}
+	return &Assembler{cfg: cfg, requests: make(chan request), ended: make(chan struct{})}
 }
 
 // Run runs the sources and publishes contexts until ctx ends. The first is published when all
 // required sources have delivered or have saved content, and trust, virtual IPs and keys are there.
 // Errors: those of Sources.Check, and that of a source that can never work.
 func (a *Assembler) Run(ctx context.Context) error {
+	defer close(a.ended)
 	if err := a.cfg.Sources.Check(); err != nil {
 		return err
 	}

@@ -779,3 +779,17 @@ func TestRequestsEnd(t *testing.T) {
 		t.Errorf("Status: %v", err)
 	}
 }
+
+// Requests to an assembler that has ended fail at once.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	a := push.NewAssembler(push.AssemblerConfig{Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Problems(t.Context()); err == nil {
+		t.Error("it still answers")
+	}
+}

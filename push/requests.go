@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,7 +16,7 @@ import (
 type request func(ctx context.Context, l *loop)
 
 // send has the loop handle r, and waits until that is done. Errors: ctx's, when the loop is busy or
-// not running until then.
+// not started until then; the loop has ended.
 func (a *Assembler) send(ctx context.Context, r request) error {
 	done := make(chan struct{})
 	handle := func(ctx context.Context, l *loop) {
@@ -26,6 +27,8 @@ func (a *Assembler) send(ctx context.Context, r request) error {
 	case a.requests <- handle:
 		<-done
 		return nil
+	case <-a.ended:
+		return errors.New("assembler: it has ended")
 	case <-ctx.Done():
 		return fmt.Errorf("assembler: %w", context.Cause(ctx))
 	}

@@ -63,6 +63,8 @@ func (p *Process) Stop() {
 	case <-p.done:
 	case <-time.After(15 * time.Second):
 		p.t.Errorf("%s did not end within 15s of SIGTERM", p.name)
+		p.cmd.Process.Signal(syscall.SIGQUIT) // a Go program prints its goroutines
+		time.Sleep(time.Second)
 	}
 	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.done
