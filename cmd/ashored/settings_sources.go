@@ -18,11 +18,11 @@ type sourceSettings struct {
 	Name string `yaml:"name"`
 	// Kind is what it is: one of sourceKinds.
 	Kind string `yaml:"kind"`
-	// Required says that proxies are served only once it, or what it said before the start, is known. Default true.
+	// Required says that serving waits until it has delivered, or has content from before the restart. Default true.
 	Required bool `yaml:"required"`
-	// MaxAge is how old its content may become while it is out of reach, leastAge or more. Default 0: any age.
+	// MaxAge is how long its items are used while it is down, leastAge or more. Default 0: without limit.
 	MaxAge time.Duration `yaml:"maxAge"`
-	// WhenTooOld says what happens to content that is older: keep (it stays, and is a problem) or drop (it is gone). Default keep.
+	// WhenTooOld says what happens after MaxAge: keep reports it, drop stops using the items. Default keep.
 	WhenTooOld string `yaml:"whenTooOld"`
 
 	options sourceOptions // of its kind
@@ -223,7 +223,7 @@ func (s *settings) checkSources(wrong func(setting, format string, args ...any))
 	}
 }
 
-// leastAge is the shortest maxAge. How long a source was in touch is kept for a restart each minute.
+// leastAge is the shortest maxAge: a source that reconnects is down for a moment.
 const leastAge = time.Minute
 
 // checkAge refuses what would have no effect, or do harm; store is the kind of the store.
@@ -237,7 +237,7 @@ func (s *sourceSettings) checkAge(store string, wrong func(setting, format strin
 		return
 	}
 	if s.MaxAge != 0 && s.MaxAge < leastAge {
-		wrong(s.at+".maxAge", "%v: want 1m or more, or 0s for any age: shorter, a connection that is made anew counts as an outage", s.MaxAge)
+		wrong(s.at+".maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage", s.MaxAge)
 	}
 	if s.WhenTooOld == "drop" && s.MaxAge == 0 {
 		wrong(s.at+".whenTooOld", "without maxAge nothing is ever too old: set maxAge, such as 24h, or remove this")

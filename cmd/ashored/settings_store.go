@@ -13,8 +13,7 @@ const (
 	storeConsul = "consul"
 )
 
-// storeSettings say where what is written to the mesh is kept: objects of the store, tokens, the ledger of workloads, revocations,
-// virtual addresses.
+// storeSettings say where the objects of the store, tokens, the ledger of workloads, revocations and virtual IPs are kept.
 type storeSettings struct {
 	// Kind is bolt (a file in the state folder, for one ashored) or consul (Consul's KV, for any number of them). Default bolt.
 	Kind string `yaml:"kind"`
@@ -66,6 +65,6 @@ func (s storeSettings) lost() string {
 	if !s.shared() {
 		return ""
 	}
-	return "the last good content of files that are broken now is lost, and this replica's copy of the store in Consul (setting store), which it reads there anew: that start needs Consul. " +
-		"Objects and their history, virtual addresses, the ledger of workloads, join tokens and revocations stand in Consul; a revocation that it does not have yet is read from ca/revocations.json beside the file, where that is"
+	return "what was active before the restart is lost, and this replica's copy of the store in Consul (setting store), which it reads there again: that start needs Consul. " +
+		"Objects and their history, virtual IPs, the ledger of workloads, join tokens and revocations are in Consul; a revocation that it does not have yet is read from ca/revocations.json in the state folder"
 }
