@@ -33,6 +33,7 @@ func (k *storekeeper) Rollback(ctx context.Context, r admin.RollbackRequest, o a
 
 // write plans, and does what is planned. Every write is in the audit log, also one that was refused.
 func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error) (admin.Written, error) {
+	note := k.notes()                                          // of what is active before the write
 	past, err := k.store.History(ctx, config.Query{Limit: -1}) // before the objects are read
 	if err == nil {
 		err = plan()
@@ -44,7 +45,7 @@ func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error
 	if p.options.Preview {
 		if err == nil {
 			out.Warnings = append(out.Warnings, k.outdated(past.Latest)...)
-			out.Changes, err = k.shown(ctx, p, true)
+			out.Changes, err = k.shown(ctx, p, note, true)
 		}
 		return out, err
 	}
@@ -58,7 +59,7 @@ func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error
 	if err != nil {
 		return admin.Written{}, err
 	}
-	out.Changes, err = k.shown(ctx, p, false)
+	out.Changes, err = k.shown(ctx, p, note, false)
 	return out, err
 }
 
@@ -85,9 +86,8 @@ func (p *storePlan) author() string {
 }
 
 // shown is what a plan does, for operators. Differences take a while: they end with ctx.
-func (k *storekeeper) shown(ctx context.Context, p *storePlan, differences bool) ([]admin.ObjectChange, error) {
+func (k *storekeeper) shown(ctx context.Context, p *storePlan, note func(config.Key, bool) string, differences bool) ([]admin.ObjectChange, error) {
 	out := make([]admin.ObjectChange, len(p.steps))
-	note := k.notes()
 	for i, s := range p.steps {
 		out[i] = admin.ObjectChange{Ref: refOf(s.key), Action: s.action, Note: note(s.key, s.get == nil)}
 		if s.have == nil && s.get == nil {

@@ -3,6 +3,7 @@ package machines
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,6 +104,14 @@ func (s *suite) logs(t *testing.T) {
 			out, err := m.try("journalctl --no-pager -o cat -n 60 -u 'ashore*'; systemctl --no-pager --failed")
 			t.Logf("%s: %v\n%s", m.name, err, out)
 		}
+	}
+}
+
+// logsSince shows what agents and Envoys wrote since a time.
+func (s *suite) logsSince(t *testing.T, begun time.Time) {
+	for _, m := range []*machine{s.backend, s.client, s.edge} {
+		out, err := m.try(fmt.Sprintf("journalctl --no-pager -o short-precise --since @%d -u 'ashore*' | grep -v 'server/server.cc:[45]' | cut -c1-300", begun.Unix()))
+		t.Logf("%s: %v\n%s", m.name, err, out)
 	}
 }
 

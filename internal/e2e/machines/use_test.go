@@ -159,7 +159,12 @@ func restarts(t *testing.T, s *suite) {
 		t.Run(event.name, func(t *testing.T) {
 			former := s.t
 			s.t = t
-			defer func() { s.t = former }()
+			begun := time.Now()
+			defer func() {
+				if s.t = former; t.Failed() {
+					s.logsSince(t, begun)
+				}
+			}()
 			s.load(s.client, "http://backend.shop.svc.cluster.local/", func() {
 				s.load(nil, "http://"+s.edge.ip4+"/", func() {
 					for _, m := range []*machine{s.backend, s.client, s.edge} {
