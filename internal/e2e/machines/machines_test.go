@@ -110,7 +110,7 @@ func (s *suite) logs(t *testing.T) {
 // logsSince shows what agents and Envoys wrote since a time.
 func (s *suite) logsSince(t *testing.T, begun time.Time) {
 	for _, m := range []*machine{s.backend, s.client, s.edge} {
-		out, err := m.try(fmt.Sprintf("journalctl --no-pager -o short-precise --since @%d -u 'ashore*' | grep -v 'server/server.cc:[45]' | cut -c1-300", begun.Unix()))
+		out, err := m.try(fmt.Sprintf("journalctl --no-pager -o short-precise --since @%d -u 'ashore*' | grep -v 'server/server.cc:[45]' | cut -c1-300; curl -s --unix-socket /run/ashore-agent/envoy/admin.sock 'http://envoy/stats?usedonly' | grep -E 'listener|downstream' | grep -v ': 0$'", begun.Unix()))
 		t.Logf("%s: %v\n%s", m.name, err, out)
 	}
 }
