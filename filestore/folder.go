@@ -63,7 +63,12 @@ func (f *folder) read(since time.Time) {
 		f.sendDown(err)
 		return
 	}
-	b := feed.Batch[*config.Object]{Source: f.src.name, Full: !f.full, Since: since, Updates: f.folderUpdates(l)}
+	full := !f.full && l.complete()
+	if full { // the Full batch names all groups
+		clear(f.files)
+		clear(f.folders)
+	}
+	b := feed.Batch[*config.Object]{Source: f.src.name, Full: full, Since: since, Updates: f.folderUpdates(l)}
 	for _, name := range slices.Sorted(maps.Keys(f.files)) {
 		if _, there := l.files[name]; !there && !l.unknown(name) {
 			delete(f.files, name)
@@ -76,7 +81,7 @@ func (f *folder) read(since time.Time) {
 	}
 	b.Updates = append(b.Updates, updates...)
 	if (b.Full || len(b.Updates) > 0 || f.down != "") && f.send(b) {
-		f.full, f.down = true, ""
+		f.full, f.down = f.full || full, ""
 	}
 }
 

@@ -122,6 +122,8 @@ func (l *listing) entry(root, rel string, e fs.DirEntry) {
 	switch {
 	case err == nil && info.IsDir():
 		l.dirLinks = append(l.dirLinks, rel)
+	case err != nil && !isConfig(rel): // perhaps a folder that is not mounted now
+		l.failed[rel] = err
 	case !isConfig(rel):
 	case err == nil:
 		l.files[rel] = stampOf(info)
@@ -133,6 +135,16 @@ func (l *listing) entry(root, rel string, e fs.DirEntry) {
 	default:
 		l.files[rel] = stamp{} // a dangling link, or it is gone: reading it shows which
 	}
+}
+
+// complete reports whether all folders were listed, except for those that are never read.
+func (l *listing) complete() bool {
+	for _, err := range l.failed {
+		if refused := refusedError(""); !errors.As(err, &refused) {
+			return false
+		}
+	}
+	return true
 }
 
 func (l *listing) overLimit() bool { return l.entries > l.limit }

@@ -97,7 +97,10 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 			case <-ctx.Done():
 				next.Stop()
 				return nil
-			case <-w.events():
+			case e := <-w.events():
+				if !w.concerns(e) {
+					continue
+				}
 			case err := <-w.errors():
 				s.cfg.Log.Debug("a notification was lost", "folder", s.cfg.Dir, "error", err)
 			case <-next.C:

@@ -343,6 +343,24 @@ func TestFolderAway(t *testing.T) {
 	r.want("a.yaml: a=10.0.0.2")
 }
 
+// While a folder below cannot be read its files stay, also those that were read before a start: no batch is full.
+func TestFolderBelowAway(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1")})
+	link(t, ".disk/team", filepath.Join(dir, "team"))
+	const a, b, away = "a.yaml: a=10.0.0.1", "team/b.yaml: b=10.0.0.1", "team: unreadable; team: the folder cannot be read"
+	r := start(t, Config{Dir: dir})
+	if first := r.next(); first.Full || !slices.EqualFunc(r.state(), []string{a, away}, strings.HasPrefix) {
+		t.Errorf("got %q, full: %v", r.state(), first.Full)
+	}
+	put(t, dir, ".disk/team/b.yaml", entry("b", "10.0.0.1"))
+	r.want(a, b)
+	must(t, os.Rename(filepath.Join(dir, ".disk"), filepath.Join(dir, ".away")))
+	r.want(a, away, b)
+	must(t, os.Rename(filepath.Join(dir, ".away"), filepath.Join(dir, ".disk")))
+	r.want(a, b)
+}
+
 // Mounts are found although the kernel does not report them.
 func TestMount(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 type watcher struct {
 	w    *fsnotify.Watcher // nil: there are no notifications
 	dirs map[string]fileID // the folders that are watched
+	root string            // the folder of configuration, if of its parent's entries only this one matters; else empty
 }
 
 // eventBuffer is how many notifications are buffered.
@@ -40,6 +41,11 @@ func (w *watcher) events() <-chan fsnotify.Event {
 	return w.w.Events
 }
 
+// concerns reports whether an event may be about configuration, rather than another file in the parent of the folder.
+func (w *watcher) concerns(e fsnotify.Event) bool {
+	return w.root == "" || e.Name == w.root || filepath.Dir(e.Name) != filepath.Dir(w.root)
+}
+
 func (w *watcher) errors() <-chan error {
 	if w.w == nil {
 		return nil
@@ -54,6 +60,10 @@ func (w *watcher) replace(root string, l *listing) (began bool) {
 		return false
 	}
 	wanted := watchable(root, l)
+	w.root = root
+	if slices.ContainsFunc(l.targets, func(t string) bool { return filepath.Dir(t) == filepath.Dir(root) }) {
+		w.root = ""
+	}
 	watched := map[string]bool{} // a watch ends when its folder is deleted, even if a new one takes its inode
 	for _, dir := range w.w.WatchList() {
 		watched[dir] = true

@@ -51,7 +51,8 @@ type Source[T any] interface {
 	Name() string
 	// Run sends a Full batch first, even when it is empty, then a batch for each change, until ctx
 	// ends; then it returns nil. A source that cannot read everything at first sends what it can in
-	// a batch that is not Full. When the origin cannot be reached, it sends a batch with Down, never an empty one, and
-	// tries again. An error means that the source can never work, such as a wrong setting.
+	// a batch that is not Full, and is not Synced until it can. When the origin cannot be reached, it
+	// sends a batch with Down, never an empty one, and tries again. An error means that the source
+	// can never work, such as a wrong setting.
 	Run(ctx context.Context, out chan<- Batch[T]) error
 }
