@@ -225,10 +225,13 @@ func TestProberFollowsGroup(t *testing.T) {
 		x.tells(httpProbe("", "/a"))
 		x.wants("a probe comes", 19*time.Second)
 		x.wants("and decides", 2*time.Second, Health{Reason: no})
+		other := "other"
+		x.trouble.Store(&other)
+		x.wants("it fails for another reason", 10*time.Second, Health{Reason: other})
 		x.tells(&networking.ReadinessProbe{})
 		x.wants("it vanishes", 0, well)
-		if n := x.asked.Load(); n != 3 {
-			t.Errorf("asked %d times, want 3", n)
+		if n := x.asked.Load(); n != 4 {
+			t.Errorf("asked %d times, want 4", n)
 		}
 	})
 	follow(t, func(x *following) {

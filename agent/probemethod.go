@@ -71,7 +71,9 @@ func probeHTTP(ctx context.Context, url string, headers []*networking.HTTPHeader
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	resp, err := client.Do(req)
-	if err != nil {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return fmt.Errorf("%s: %w", plain(url), op.Err) // without the local port, so that the same failure has the same text
+	} else if err != nil {
 		return err
 	}
 	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProbeAnswer))

@@ -171,7 +171,7 @@ func (p *prober) run(ctx context.Context, start time.Time) {
 		}
 		h, changed := p.counter.count(err)
 		if !changed {
-			if h = p.last; err != nil && !h.Healthy && p.check.probe == nil {
+			if h = p.last; err != nil && !h.Healthy {
 				h.Reason = err.Error()
 			}
 		}
