@@ -137,12 +137,12 @@ func (st *stream) unregister() {
 		leave = st.server.cfg.Runtime.Remove
 	}
 	st.server.metrics.unregistered.Inc()
-	heir, report := st.server.speakers.remove(st.member)
+	successor := st.server.speakers.remove(st.member)
 	err := leave(ctx, st.member.key, st.member.session)
-	if err == nil && heir != nil {
-		err = st.server.inherit(ctx, heir, report)
+	if err == nil && successor != nil {
+		err = st.server.transfer(ctx, successor)
 	}
-	if err == nil && heir == nil && st.expelled.Load() { // perhaps only now
+	if err == nil && successor == nil && st.expelled.Load() { // perhaps only now
 		err = st.server.cfg.Runtime.Remove(ctx, st.member.key, "")
 	}
 	if err != nil && !errors.Is(err, registry.ErrSession) {

@@ -42,22 +42,29 @@ func (s *speakers) note(m *membership, h registry.Report) {
 	m.report = h
 }
 
-// remove takes m out and returns who speaks for the workload now, with what that reported last; nil: nobody.
-func (s *speakers) remove(m *membership) (heir *membership, report registry.Report) {
+// remove takes m out and returns the membership that speaks for the workload now; nil if there is none.
+func (s *speakers) remove(m *membership) *membership {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left := slices.DeleteFunc(s.of[m.key], func(o *membership) bool { return o == m })
 	if len(left) == 0 {
 		delete(s.of, m.key)
-		return nil, report
+		return nil
 	}
 	s.of[m.key] = left
 	for _, o := range slices.Backward(left) {
 		if !o.stream.expelled.Load() {
-			return o, o.report
+			return o
 		}
 	}
-	return nil, report
+	return nil
+}
+
+// latest returns what m reported last.
+func (s *speakers) latest(m *membership) registry.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return m.report
 }
 
 // reports are what streams reported last of their workloads.
@@ -80,22 +87,23 @@ func (s *speakers) has(m *membership) bool {
 	return slices.Contains(s.of[m.key], m)
 }
 
-// inherit registers a workload anew for a stream that is there still, after another one that spoke for it has ended.
-func (s *Server) inherit(ctx context.Context, heir *membership, report registry.Report) error {
+// transfer registers a workload for a stream that is open, after another one that spoke for it has ended.
+func (s *Server) transfer(ctx context.Context, successor *membership) error {
 	rt := s.cfg.Runtime
-	if err := rt.Connect(ctx, heir.as); err != nil {
+	if err := rt.Connect(ctx, successor.as); err != nil {
 		return err
 	}
-	if report.State != registry.NotReported {
-		if err := rt.Report(ctx, heir.key, heir.session, report); err != nil && !errors.Is(err, registry.ErrSession) {
+	// A report that came before Connect was refused, because it named another session. It is repeated here.
+	if report := s.speakers.latest(successor); report.State != registry.NotReported {
+		if err := rt.Report(ctx, successor.key, successor.session, report); err != nil && !errors.Is(err, registry.ErrSession) {
 			return err
 		}
 	}
-	if s.speakers.has(heir) {
+	if s.speakers.has(successor) {
 		return nil
 	}
-	// it ended meanwhile, before it spoke
-	if err := rt.Disconnect(ctx, heir.key, heir.session); err != nil && !errors.Is(err, registry.ErrSession) {
+	// it ended meanwhile, and was not registered then
+	if err := rt.Disconnect(ctx, successor.key, successor.session); err != nil && !errors.Is(err, registry.ErrSession) {
 		return err
 	}
 	return nil
