@@ -72,6 +72,7 @@ e2e: build tools net-tools package ## tests with real Envoys alone; SUITE=traffi
 	$(GO) test -v -count=1 ./internal/e2e/$(if $(SUITE),$(SUITE)/)...
 
 check: build tools net-tools package ## formatting, vet, lint and all tests with the race detector
+	@large="$$(git ls-files -z | xargs -0 sh -c 'find "$$@" -maxdepth 0 -size +1024k' -)"; test -z "$$large" || { echo "larger than 1 MiB: $$large"; exit 1; }
 	@bad="$$(find . -path './.*' -prune -o -name '*.go' -exec "$$($(GO) env GOROOT)/bin/gofmt" -d {} +)"; test -z "$$bad" || { echo "$$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/lint/go.mod staticcheck -checks inherit,-SA1019 ./... # deprecated fields are what operators write
