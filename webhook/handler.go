@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/crowd"
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 )
 
 const (
@@ -122,7 +122,7 @@ func hostOf(r *http.Request) string {
 
 // serve takes a request through the gate, reads it and has it answered.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, serve func(*http.Request, []byte) (answer, error)) (answer, error) {
-	v, err := s.gate.enter(crowd.Household(r.RemoteAddr), time.Now())
+	v, err := s.gate.enter(connlimit.Source(r.RemoteAddr), time.Now())
 	if err != nil {
 		return answer{}, err
 	}
@@ -171,7 +171,7 @@ func (s *Server) refuse(r *http.Request, err error) answer {
 
 // note logs a refusal: as a warning what an operator could see to, unless its like was often.
 func (s *Server) note(r *http.Request, no *refusal) {
-	from, log := crowd.Household(r.RemoteAddr), s.config.Log.Debug
+	from, log := connlimit.Source(r.RemoteAddr), s.config.Log.Debug
 	facts := []any{"from", from, "path", fmt.Sprintf("%.100q", r.URL.Path), "status", no.code, "error", no.text}
 	switch no.code {
 	case http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError:

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/crowd"
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 )
 
 // metrics are those of a server. Names are Istio's where it has one. No label holds what a stranger sent, but for what
@@ -21,7 +21,7 @@ type metrics struct {
 	more                   []prometheus.Collector
 }
 
-func newMetrics(g *gate, c *crowd.Listener) *metrics {
+func newMetrics(g *gate, c *connlimit.Listener) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -38,8 +38,8 @@ func newMetrics(g *gate, c *crowd.Listener) *metrics {
 			func() float64 { return float64(g.inside()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_webhook_connections", Help: "Connections for requests to validate."},
 			func() float64 { open, _ := c.Numbers(); return float64(open) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ashore_webhook_connections_cut_total", Help: "Connections that were closed because there were too many."},
-			func() float64 { _, cuts := c.Numbers(); return float64(cuts) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ashore_webhook_connections_refused_total", Help: "Connections that were refused because there were too many."},
+			func() float64 { _, refused := c.Numbers(); return float64(refused) }),
 	}
 	return m
 }

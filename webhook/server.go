@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ashore-mesh/ashore/internal/crowd"
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 	"github.com/ashore-mesh/ashore/internal/httpserver"
 	"github.com/ashore-mesh/ashore/internal/ratelimit"
 )
@@ -50,8 +50,8 @@ type Config struct {
 	Rate int
 	// Requests is how many there may be at once, half of them from one address. Zero: 1024.
 	Requests int
-	// Connections is how many there may be at once. For one too many the oldest one of whoever has the most is closed.
-	// Zero: 256.
+	// Connections is how many there may be at once, half of them from one address. More are refused.
+	// Zero means 256.
 	Connections int
 	// Log; nil logs nothing.
 	Log hclog.Logger
@@ -63,7 +63,7 @@ type Config struct {
 type Server struct {
 	config  Config // set once
 	gate    *gate
-	conns   *crowd.Listener
+	conns   *connlimit.Listener
 	metrics *metrics
 	told    ratelimit.Limiter // who is logged, by address
 }
@@ -81,7 +81,7 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
 	}
-	s := &Server{config: c, gate: newGate(c), conns: crowd.New(c.Listener, c.Connections)}
+	s := &Server{config: c, gate: newGate(c), conns: connlimit.New(c.Listener, c.Connections, (c.Connections+1)/2)}
 	s.metrics = newMetrics(s.gate, s.conns)
 	if c.Registerer != nil {
 		if err := s.metrics.register(c.Registerer); err != nil {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ashore-mesh/ashore/internal/crowd"
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -107,5 +107,5 @@ func (s *Server) quotaOf(who Peer, from string) (*quota, error) {
 	if who.Identity == (spiffe.ID{}) {
 		return nil, nil
 	}
-	return s.quotas.enter(QuotaKey(who.Identity, who.Workload, crowd.Household(from)))
+	return s.quotas.enter(QuotaKey(who.Identity, who.Workload, connlimit.Source(from)))
 }

@@ -9,10 +9,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
+	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,81 +32,101 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// One workload has so many connections, whatever its keys and addresses; whoever closes one makes room.
+// One workload has so many connections, whatever its keys and addresses.
 func TestConnectionsOfOneWorkload(t *testing.T) {
 	t.Parallel()
-	l, connect := newTestLobby(t) // two of a workload
-	id := spiffe.ID{TrustDomain: "mesh.example", Namespace: "shop", ServiceAccount: "web"}
-	come := func(workload, from string) (net.Conn, error) {
-		_, in := connect(from)
-		v := in.(*visitor)
-		_, err := v.admit(client{id, xds.QuotaKey(id, workload, v.from), v.from})
-		return in, err
-	}
-	welcome := func(workload, from string) net.Conn {
-		t.Helper()
-		in, err := come(workload, from)
-		if err != nil {
-			t.Errorf("workload %q from %s: %v", workload, from, err)
-		}
-		return in
-	}
-	refused := func(workload, from string) {
-		t.Helper()
-		if _, err := come(workload, from); err == nil || !strings.Contains(err.Error(), "this workload has 2 connections, no more are served (setting xds.workloadConnections") {
-			t.Errorf("workload %q from %s: %v", workload, from, err)
-		}
-	}
-	first := welcome("shop/web-1", "127.0.0.8")
-	welcome("shop/web-1", "127.0.0.9")
-	refused("shop/web-1", "127.0.0.10")
-	welcome("shop/web-2", "127.0.0.8")
-	welcome("", "127.0.0.8") // without a name all of an identity at an address are one
-	welcome("", "127.0.0.8")
-	refused("", "127.0.0.8")
-	welcome("", "127.0.0.9")
-	for range 2 {
-		if err := first.Close(); err != nil && !errors.Is(err, net.ErrClosed) { // twice is once
-			t.Fatal(err)
-		}
-	}
-	welcome("shop/web-1", "127.0.0.10")
-	refused("shop/web-1", "127.0.0.10")
-	r := prometheus.NewRegistry()
-	if err := r.Register(l.limits.refused); err != nil {
+	l, err := newConnLimiter(2, prometheus.NewRegistry(), testlog.New(t))
+	if err != nil {
 		t.Fatal(err)
 	}
-	families, err := r.Gather()
-	if err != nil || len(families) != 1 {
-		t.Fatalf("%d metrics, error %v", len(families), err)
+	id := spiffe.ID{TrustDomain: "mesh.example", Namespace: "shop", ServiceAccount: "web"}
+	of := func(workload, source string) client {
+		from := netip.MustParsePrefix(source)
+		return client{id, xds.QuotaKey(id, workload, from), from}
 	}
-	for _, m := range families[0].GetMetric() {
-		if reason := m.GetLabel()[0].GetValue(); m.GetCounter().GetValue() != map[string]float64{tooManyConnections: 3}[reason] {
-			t.Errorf("of %q the metric counts %v", reason, m.GetCounter().GetValue())
+	first := of("shop/web-1", "127.0.0.8/32")
+	for i, step := range []struct {
+		client client
+		leave  bool
+		want   string
+	}{
+		{first, false, ""},
+		{of("shop/web-1", "127.0.0.9/32"), false, ""},
+		{of("shop/web-1", "127.0.0.10/32"), false, "this workload has 2 connections, no more are served (setting xds.workloadConnections"},
+		{of("shop/web-2", "127.0.0.8/32"), false, ""},
+		{of("", "127.0.0.8/32"), false, ""}, // without a name all connections of an identity and address are one workload's
+		{of("", "127.0.0.8/32"), false, ""},
+		{of("", "127.0.0.8/32"), false, "this workload has 2 connections"},
+		{of("", "127.0.0.9/32"), false, ""},
+		{first, true, ""},
+		{first, false, ""},
+		{first, false, "this workload has 2 connections"},
+	} {
+		if step.leave {
+			l.leave(step.client)
+			continue
 		}
+		_, err := l.enter(step.client)
+		if got := fmt.Sprint(err); step.want == "" && err != nil || !strings.HasPrefix(got, step.want) && step.want != "" {
+			t.Errorf("step %d: got %v, want %q", i, err, step.want)
+		}
+	}
+	for range 2 {
+		l.leave(first)
+	}
+	if len(l.workloads) != 3 {
+		t.Errorf("%d workloads have connections, want 3", len(l.workloads))
 	}
 }
 
-// What ends while it is greeted is not counted for ever, and nothing is left of who has gone.
-func TestConnectionsThatEnd(t *testing.T) {
+// A connection whose client does not authenticate is closed, and counts until then.
+func TestUnauthenticatedConnections(t *testing.T) {
 	t.Parallel()
-	l, connect := newTestLobby(t)
-	_, in := connect("127.0.0.8")
-	_, gone := connect("127.0.0.8")
-	if err := gone.Close(); err != nil {
+	s := newSecureSite(t)
+	s.start(t)
+	web, made := s.joined(t)
+	if err := web.stream(t, webNode)(); err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []*visitor{in.(*visitor), gone.(*visitor)} {
-		if _, err := v.admit(client{key: "web"}); err != nil {
-			t.Fatal(err)
+	unauthenticated := func(n int) func() bool {
+		return func() bool {
+			return strings.Contains(s.metricsText(t), fmt.Sprintf("ashore_unauthenticated_connections %d\n", n))
 		}
 	}
-	if n := l.limits.workloads["web"].count; n != 1 {
-		t.Errorf("%d connections are counted, want 1", n)
+	s.until(t, "a workload's connection does not count", unauthenticated(0))
+	stranger := s.newMember(t, made)
+	if err := stranger.stream(t, webNode)(); status.Code(err) != codes.Unauthenticated {
+		t.Fatal(err)
 	}
-	if err := in.Close(); err != nil || len(l.limits.workloads) != 0 {
-		t.Errorf("closing: %v; left are %v, want none", err, l.limits.workloads)
-	}
+	s.until(t, "one without a certificate counts", unauthenticated(1))
+}
+
+// closeAfter closes a connection that is not closed before.
+func TestCloseAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, other := net.Pipe()
+		conn := closeAfter(one, time.Minute)
+		read := make(chan error, 1)
+		go func() {
+			_, err := other.Read(make([]byte, 1))
+			read <- err
+		}()
+		time.Sleep(time.Minute - time.Second)
+		synctest.Wait()
+		select {
+		case err := <-read:
+			t.Errorf("closed too early: %v", err)
+		default:
+		}
+		time.Sleep(2 * time.Second)
+		if err := <-read; !errors.Is(err, io.EOF) {
+			t.Errorf("read: %v", err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What the settings say holds where ashored serves.
@@ -144,11 +168,11 @@ func selfSigned(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// A connection that is one too many is told so, in words, and then closed; those that are there are served on.
+// A connection that is one too many is refused with the reason, and then closed; open ones are served.
 func TestConnectionRefused(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	book, err := newConnLimiter(1, r, testlog.New(t))
+	limiter, err := newConnLimiter(1, r, testlog.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,20 +180,20 @@ func TestConnectionRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLobby(inner, book, r)
+	l, err := limitUnauthenticated(inner, r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	serving := selfSigned(t)
 	workload, other := selfSigned(t), selfSigned(t)
-	proves := func(chain []*x509.Certificate, _ time.Time) (spiffe.ID, error) {
+	verify := func(chain []*x509.Certificate, _ time.Time) (spiffe.ID, error) {
 		id := spiffe.ID{TrustDomain: "mesh.example", Namespace: "shop", ServiceAccount: "web"}
 		if bytes.Equal(chain[0].Raw, other.Certificate[0]) {
 			id.ServiceAccount = "api"
 		}
 		return id, nil
 	}
-	creds := limitedTLS{credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{serving}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}), proves}
+	creds := limitedTLS{credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{serving}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}), verify, limiter}
 	srv := grpc.NewServer(append(refusals(), grpc.Creds(creds))...)
 	healthv1.RegisterHealthServer(srv, health.NewServer())
 	served := make(chan error, 1)
@@ -208,4 +232,19 @@ func TestConnectionRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// metricsText returns the metrics of the running program.
+func (s *site) metricsText(t *testing.T) string {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	resp, err := client.Get("http://" + s.metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

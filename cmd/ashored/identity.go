@@ -154,9 +154,9 @@ func (id *identity) verify(chain []*x509.Certificate, now time.Time) (spiffe.ID,
 	return p.ID, err
 }
 
-// credentials are those of the listener with TLS.
-func (id *identity) credentials() credentials.TransportCredentials {
-	return limitedTLS{credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), id.verify}
+// credentials returns those of the listener with TLS.
+func (id *identity) credentials(limiter *connLimiter) credentials.TransportCredentials {
+	return limitedTLS{credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), id.verify, limiter}
 }
 
 // revoked says why an identity or a certificate counts no more. It costs next to nothing.

@@ -308,16 +308,16 @@ func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server
 	id.fleet.Store(server)
 	id.exported.Store(exported)
 	id.run(p)
-	limits, err := newConnLimiter(s.WorkloadConnections, d.registry, log)
+	limiter, err := newConnLimiter(s.WorkloadConnections, d.registry, log)
 	if err != nil {
 		return err
 	}
 	out := newExits(d.secure)
-	in, err := newLobby(out, limits, d.registry)
+	in, err := limitUnauthenticated(out, d.registry)
 	if err != nil {
 		return err
 	}
-	secure := grpc.NewServer(slices.Concat(xds.ServerOptions(), refusals(), []grpc.ServerOption{grpc.Creds(id.credentials()), grpc.ConnectionTimeout(handshakeTime)})...)
+	secure := grpc.NewServer(slices.Concat(xds.ServerOptions(), refusals(), []grpc.ServerOption{grpc.Creds(id.credentials(limiter)), grpc.ConnectionTimeout(handshakeTime)})...)
 	server.Register(secure)
 	id.server.Register(secure)
 	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, in, out) })
