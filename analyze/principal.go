@@ -151,19 +151,14 @@ func (x *callers) unknown(a *analysis, key, v, namespace string) string {
 	return text + v + a.similar(v, slices.Sorted(maps.Keys(known)))
 }
 
-// matches compares a text with a pattern, in which each star stands for any text.
+// matches reports whether text matches a pattern: a text, "prefix*", "*suffix" or "*".
+// Source: Istio, AuthorizationPolicy. A star elsewhere is an ordinary character.
 func matches(pattern, text string) bool {
-	before, after, star := strings.Cut(pattern, "*")
-	if !star {
-		return pattern == text
+	if suffix, ok := strings.CutPrefix(pattern, "*"); ok {
+		return strings.HasSuffix(text, suffix)
 	}
-	if !strings.HasPrefix(text, before) {
-		return false
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(text, prefix)
 	}
-	for i := len(before); i <= len(text); i++ {
-		if matches(after, text[i:]) {
-			return true
-		}
-	}
-	return false
+	return pattern == text
 }

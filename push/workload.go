@@ -72,6 +72,7 @@ func workloadsOf(t *tables, l *registry.EndpointList) map[netip.Addr][]workload 
 		if err != nil {
 			continue // a name or a unix socket; the address of a proxy is an IP address
 		}
+		a = a.Unmap() // "::ffff:10.0.0.1" is 10.0.0.1, as in the node of a proxy
 		w := workload{
 			namespace: ep.Namespace, locality: ep.Locality, ports: t.ports.Of(portsOf(ep)),
 			mutual: ep.TLSMode == tlsModeIstio, intercepted: ep.Intercepted(),

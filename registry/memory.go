@@ -32,6 +32,8 @@ type MemoryConfig struct {
 type Memory struct {
 	cfg MemoryConfig // immutable
 
+	unsaved bool // the file could not be written; belongs to Run
+
 	mu       sync.Mutex // guards the following
 	all      Registrations
 	watchers map[chan struct{}]bool // capacity 1
@@ -68,8 +70,7 @@ func (m *Memory) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			m.expire(time.Now())
-			if now := m.Registrations(); now != written {
-				m.save(now)
+			if now := m.Registrations(); now != written && m.save(now) {
 				written = now
 			}
 		}

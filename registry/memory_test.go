@@ -231,6 +231,27 @@ func TestUnwritableFile(t *testing.T) {
 	}
 }
 
+// A file that could not be written is written as soon as that is possible.
+func TestFileWrittenLater(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "folder", "runtime.json")
+	m, _ := run(t, registry.MemoryConfig{File: file})
+	if err := connect(1, "a")(m); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2500 * time.Millisecond) // it was tried twice
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if _, err := os.Stat(file); err == nil {
+			return
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The file is its owner's alone and leaves nothing beside it.
 func TestFileMode(t *testing.T) {
 	t.Parallel()

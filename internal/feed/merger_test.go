@@ -418,6 +418,13 @@ func TestMaxAge(t *testing.T) {
 		if got, want := problemTexts(w.m), "older than maxAge (1h0m0s)"; !strings.Contains(got, want) {
 			t.Errorf("drop %v: problems are %q, want one that says %q", drop, got, want)
 		}
+		if drop {
+			w.run("s2 full a: x=3 y=1", "want x=3 y=1")
+			if got := problemTexts(w.m); strings.Contains(got, "which is used") {
+				t.Errorf("an item that is not used any more is a duplicate: %s", got)
+			}
+			w.run("s2 full a: y=1", "want y=1")
+		}
 		w.run("up s1", "want x=1 y=1", "restart", "down s1", "wait 59m", "want x=1 y=1", "wait 1m", after, "s1 full a: x=2", "want x=2 y=1")
 	}
 }

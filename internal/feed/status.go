@@ -3,6 +3,7 @@ package feed
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -88,8 +89,12 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 		return out
 	}
 	for k := range m.shared {
-		used := m.items[k][0]
-		for _, i := range m.items[k][1:] {
+		items := slices.DeleteFunc(slices.Clone(m.items[k]), func(i *item[K, T]) bool { return i.group.source.dropped() })
+		if len(items) == 0 {
+			continue
+		}
+		used := items[0]
+		for _, i := range items[1:] {
 			text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; "+
 				"remove one of them", describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
 			out = append(out, Problem{Severity: Error, Source: i.group.source.Name, Object: k.String(), Text: text})
