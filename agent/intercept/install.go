@@ -25,13 +25,17 @@ import (
 // decides which rules are installed at boot.
 const StateFolder = "/var/lib/ashore-intercept"
 
-// RecordFile is the record in it.
-const RecordFile = "confirmed.json"
+// RuntimeFolder holds markFile, which says that rules were installed since the machine started.
+const RuntimeFolder = "/run/ashore-intercept"
+
+const recordFile, markFile = "confirmed.json", "installed"
 
 // Machine is where rules are installed. The zero value is this machine.
 type Machine struct {
 	// Folder is that of the record. Empty: StateFolder.
 	Folder string
+	// Runtime is the folder of the mark. Empty: RuntimeFolder.
+	Runtime string
 	// Timeout is how long Install waits for all checks to succeed. Zero: 30s.
 	Timeout time.Duration
 }
@@ -59,12 +63,15 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if c.ControlPlane, err = resolve(ctx, checks.ControlPlane); err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
-	if _, err := userID("ashore"); err == nil { // a control plane on this machine
-		c.Settings.ExcludeUsers = append(slices.Clip(c.Settings.ExcludeUsers), "ashore")
+	if id, err := userID("ashore"); err == nil { // a control plane on this machine; its package may be removed later
+		c.Settings.ExcludeUsers = append(slices.Clip(c.Settings.ExcludeUsers), strconv.FormatUint(id, 10))
 	}
 	before, err := m.Record()
 	if err != nil {
 		return err
+	}
+	if err := m.setMark(); err != nil {
+		return fmt.Errorf("no rules were installed: %w", err)
 	}
 	if err := apply(context.WithoutCancel(ctx), c); err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
@@ -121,16 +128,27 @@ func (m Machine) Boot(ctx context.Context) (bool, error) {
 	if r == nil || err != nil {
 		return false, err
 	}
-	if err := preflight(ctx, r.Config); err != nil {
-		return false, fmt.Errorf("no rules were installed: %w", err)
+	if err = preflight(ctx, r.Config); err == nil {
+		err = apply(ctx, r.Config)
 	}
-	return true, apply(ctx, r.Config)
+	if err != nil {
+		return false, errors.Join(fmt.Errorf("no rules were installed: %w", err), removeFile(m.mark()))
+	}
+	return true, m.setMark()
+}
+
+// Installed reports whether confirmed rules were installed since the machine started. It needs no
+// rights.
+func (m Machine) Installed() bool {
+	_, recordErr := os.Stat(m.record())
+	_, markErr := os.Stat(m.mark())
+	return recordErr == nil && markErr == nil
 }
 
 // Remove ends interception. Connections that go through Envoy stay; for their sake the table
 // remains, without effect on others, until Delete or the next boot.
 func (m Machine) Remove(ctx context.Context) error {
-	if err := m.forget(); err != nil {
+	if any, err := m.forget(); err != nil || !any {
 		return err
 	}
 	tables, err := nft(ctx, "", "list", "tables")
@@ -143,11 +161,14 @@ func (m Machine) Remove(ctx context.Context) error {
 
 // Delete ends interception and leaves nothing behind. Connections through Envoy are cut.
 func (m Machine) Delete(ctx context.Context) error {
-	if err := m.forget(); err != nil {
+	if any, err := m.forget(); err != nil || !any {
 		return err
 	}
 	_, err := nft(ctx, replace, "-f", "-")
-	return errors.Join(err, setAddress6(ctx, false))
+	if err = errors.Join(err, setAddress6(ctx, false)); err != nil {
+		return err
+	}
+	return removeFile(m.mark())
 }
 
 // apply replaces the table in one transaction.
@@ -209,7 +230,21 @@ func (m Machine) record() string {
 	if m.Folder == "" {
 		m.Folder = StateFolder
 	}
-	return filepath.Join(m.Folder, RecordFile)
+	return filepath.Join(m.Folder, recordFile)
+}
+
+func (m Machine) mark() string {
+	if m.Runtime == "" {
+		m.Runtime = RuntimeFolder
+	}
+	return filepath.Join(m.Runtime, markFile)
+}
+
+func (m Machine) setMark() error {
+	if err := os.MkdirAll(filepath.Dir(m.mark()), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(m.mark(), nil, 0o644)
 }
 
 // Record is that of the confirmed rules; nil when there are none.
@@ -239,8 +274,19 @@ func (m Machine) write(r Record) error {
 	return wholefile.Write(m.record(), data)
 }
 
-func (m Machine) forget() error {
-	if err := os.Remove(m.record()); !errors.Is(err, fs.ErrNotExist) {
+// forget removes the record, and reports whether rules may be installed: on a machine without any no
+// command of nft is needed, which may not work there.
+func (m Machine) forget() (any bool, err error) {
+	_, recordErr := os.Stat(m.record())
+	_, markErr := os.Stat(m.mark())
+	if errors.Is(recordErr, fs.ErrNotExist) && errors.Is(markErr, fs.ErrNotExist) {
+		return false, nil
+	}
+	return true, removeFile(m.record())
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
