@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 	"time"
 )
@@ -36,8 +35,6 @@ type catalog struct {
 	failing  map[*service]string
 	// owners tells which service has an instance.
 	owners map[instanceID]*service
-	// virtual are the addresses that Consul gave to services.
-	virtual map[string]netip.Addr
 
 	changed  bool // problems may be out of date
 	problems []problem
@@ -52,7 +49,7 @@ func (s *syncer) addCatalog(ctx context.Context, at place) {
 	c := &catalog{
 		at: at, group: "/" + at.title(), cancel: cancel, reads: make(chan struct{}, maxReads),
 		services: map[string]*service{}, waiting: map[*service]bool{}, failing: map[*service]string{},
-		owners: map[instanceID]*service{}, virtual: map[string]netip.Addr{},
+		owners: map[instanceID]*service{},
 	}
 	c.watch = s.watchCatalog(ctx, c)
 	s.catalogs[at] = c

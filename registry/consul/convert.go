@@ -71,8 +71,6 @@ type converted struct {
 	problems  []feed.Problem
 	// ids are those of all instances of the answer.
 	ids []instanceID
-	// virtual are the addresses that Consul gave to services, by their names. A sidecar has that of its service.
-	virtual map[string]netip.Addr
 	// main is the port at which clients reach the registered ports of the instances; zero: there is none.
 	main uint32
 }
@@ -101,7 +99,6 @@ func (c converter) convert(entries []*api.ServiceEntry) converted {
 	slices.SortStableFunc(list, func(a, b *api.ServiceEntry) int {
 		return cmp.Or(cmp.Compare(a.Node.Node, b.Node.Node), cmp.Compare(a.Service.ID, b.Service.ID))
 	})
-	c.virtuals(list)
 	// Sidecars and gateways of Consul's own mesh use certificates of Consul: no client of ours can call them.
 	list = slices.DeleteFunc(list, func(e *api.ServiceEntry) bool { return e.Service.Kind != api.ServiceKindTypical })
 	if len(list) > 0 {
@@ -129,29 +126,6 @@ func (c *converter) wanted(entries []*api.ServiceEntry) []*api.ServiceEntry {
 		c.out.ids = append(c.out.ids, instanceID{e.Node.Node, e.Service.ID})
 	}
 	return out
-}
-
-// virtuals finds the addresses that Consul gave to services.
-func (c *converter) virtuals(entries []*api.ServiceEntry) {
-	for _, e := range entries {
-		tagged, ok := e.Service.TaggedAddresses["consul-virtual"]
-		if !ok || c.o.VirtualAddresses != virtualConsul {
-			continue
-		}
-		addr, err := netip.ParseAddr(tagged.Address)
-		if err != nil {
-			c.warn(e.Service.ID, "its virtual address %q is not an IP address: it is left out", tagged.Address)
-			continue
-		}
-		service := c.name
-		if p := e.Service.Proxy; p != nil && e.Service.Kind == api.ServiceKindConnectProxy {
-			service = cmp.Or(p.DestinationServiceName, service)
-		}
-		if c.out.virtual == nil {
-			c.out.virtual = map[string]netip.Addr{}
-		}
-		c.out.virtual[service] = addr
-	}
 }
 
 // service converts the instances of the service, and makes the service under each of its hosts.

@@ -325,24 +325,13 @@ func TestConvertHosts(t *testing.T) {
 	}
 }
 
-// Sidecars and gateways of Consul's own mesh are no services; virtual addresses are known by them.
+// Sidecars and gateways of Consul's own mesh are not services.
 func TestConvertConnect(t *testing.T) {
 	t.Parallel()
-	sidecar := entry("a", func(e *api.ServiceEntry) {
-		e.Service.Kind = api.ServiceKindConnectProxy
-		e.Service.Proxy = &api.AgentServiceConnectProxyConfig{DestinationServiceName: "web"}
-		e.Service.TaggedAddresses = map[string]api.ServiceAddress{"consul-virtual": {Address: "240.0.0.1", Port: 80}}
-	})
-	o := read(func(o *Options) { o.VirtualAddresses = virtualConsul })
-	got := convert(o, place{}, "web-sidecar-proxy", []*api.ServiceEntry{sidecar})
+	sidecar := entry("a", func(e *api.ServiceEntry) { e.Service.Kind = api.ServiceKindConnectProxy })
+	got := convert(read(), place{}, "web-sidecar-proxy", []*api.ServiceEntry{sidecar})
 	if len(got.instances) != 0 || len(got.problems) != 0 {
 		t.Errorf("got %+v", got)
-	}
-	if want := map[string]netip.Addr{"web": netip.MustParseAddr("240.0.0.1")}; !cmp.Equal(want, got.virtual, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) {
-		t.Errorf("virtual addresses %v", got.virtual)
-	}
-	if got := convert(read(), place{}, "web-sidecar-proxy", []*api.ServiceEntry{sidecar}); got.virtual != nil {
-		t.Errorf("virtual addresses that nobody asked for: %v", got.virtual)
 	}
 }
 
@@ -376,7 +365,7 @@ func FuzzConvert(f *testing.F) {
 	for _, seed := range []string{
 		`[{"Node":{"Node":"n","Address":"10.0.0.1","Datacenter":"dc1"},"Service":{"ID":"a","Service":"web","Port":80,"Tags":["v=1"],"Meta":{"ashore-port-http":"80:8080"}},"Checks":[{"CheckID":"c","Status":"passing"}]}]`,
 		`[null,{},{"Node":{},"Service":{}},{"Node":{},"Service":{"Port":1},"Checks":[null]}]`,
-		`[{"Node":{"Node":"n"},"Service":{"Kind":"connect-proxy","Proxy":null,"TaggedAddresses":{"consul-virtual":{"Address":"x"}}}}]`,
+		`[{"Node":{"Node":"n"},"Service":{"Kind":"connect-proxy","Proxy":null}}]`,
 		`[{"Node":{"Address":"::1"},"Service":{"Port":-5,"Weights":{"Passing":-1},"Ports":[{"Name":"A","Port":99999}]}}]`,
 	} {
 		f.Add([]byte(seed), "web", uint16(0))
@@ -386,7 +375,7 @@ func FuzzConvert(f *testing.F) {
 		if json.Unmarshal(raw, &entries) != nil {
 			return
 		}
-		o := read(func(o *Options) { o.VirtualAddresses, o.ServicePort = virtualConsul, uint32(port) })
+		o := read(func(o *Options) { o.ServicePort = uint32(port) })
 		got := convert(o, place{}, name, slices.Clone(entries))
 		for _, in := range got.instances {
 			sane(t, in)

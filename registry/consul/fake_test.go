@@ -94,7 +94,6 @@ type fakeDC struct {
 type fakeInstance struct {
 	service, status string
 	address         int // the last byte
-	virtual         string
 }
 
 func newFakeDC(index uint64) *fakeDC {
@@ -240,10 +239,6 @@ func (d *fakeDC) entries(dc string, ids []int) []api.ServiceEntry {
 		i := d.instances[id]
 		s := &api.AgentService{
 			ID: fmt.Sprint("i", id), Service: i.service, Address: fmt.Sprint("10.0.1.", i.address), Port: 80, CreateIndex: 1,
-		}
-		if target, ok := strings.CutSuffix(i.service, "-sidecar-proxy"); ok {
-			s.Kind, s.Proxy = api.ServiceKindConnectProxy, &api.AgentServiceConnectProxyConfig{DestinationServiceName: target}
-			s.TaggedAddresses = map[string]api.ServiceAddress{"consul-virtual": {Address: i.virtual}}
 		}
 		out = append(out, api.ServiceEntry{
 			Node:    &api.Node{Node: fmt.Sprint("n", id%3), Address: "10.0.0.1", Datacenter: dc},

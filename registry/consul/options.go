@@ -62,8 +62,7 @@ type Options struct {
 	// AddressTags are names of tagged addresses; the first that an instance or its node has is used. Default: wan for
 	// other datacenters, else the instance's own address.
 	AddressTags []string `yaml:"addressTags"`
-	// VirtualAddresses is which virtual IPs services have: allocated (by Ashore), consul (those that Consul gave) or none.
-	// Default: allocated.
+	// VirtualAddresses is whether services get virtual IPs: allocated (by Ashore) or none. Default: allocated.
 	VirtualAddresses string `yaml:"virtualAddresses"`
 
 	// Identity is whether metadata may set the service account and TLS mode of an instance: metadata (it may) or settings
@@ -96,7 +95,7 @@ const (
 	hostsBoth, hostsShort, hostsDatacenter                 = "both", "short", "datacenter"
 	identityMetadata, identitySettings                     = "metadata", "settings"
 	tlsModeIstio, tlsModeDisabled                          = "istio", "disabled"
-	virtualAllocated, virtualConsul, virtualNone           = "allocated", "consul", "none"
+	virtualAllocated, virtualNone                          = "allocated", "none"
 )
 
 // allDatacenters in Datacenters means all of them.
@@ -161,7 +160,7 @@ func (o Options) checkChoices(wrong func(option, format string, args ...any)) {
 		{"hosts", o.Hosts, []string{hostsBoth, hostsShort, hostsDatacenter}},
 		{"identity", o.Identity, []string{identityMetadata, identitySettings}},
 		{"tlsMode", o.TLSMode, []string{tlsModeIstio, tlsModeDisabled}},
-		{"virtualAddresses", o.VirtualAddresses, []string{virtualAllocated, virtualConsul, virtualNone}},
+		{"virtualAddresses", o.VirtualAddresses, []string{virtualAllocated, virtualNone}},
 	} {
 		if c.value != "" && !slices.Contains(c.want, c.value) {
 			wrong(c.option, "%q: want one of %s", c.value, strings.Join(c.want, ", "))

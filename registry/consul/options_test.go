@@ -29,6 +29,7 @@ func TestCheck(t *testing.T) {
 		"a certificate alone":     {Options{Address: "https://a", TLS: TLSOptions{CertFile: "/c.pem"}}, "tls: certFile and keyFile belong together"},
 		"reads":                   {Options{Reads: "fast"}, `reads: "fast": want one of default, stale, consistent, cached`},
 		"warning":                 {Options{Warning: "x"}, "warning: "},
+		"virtualAddresses":        {Options{VirtualAddresses: "consul"}, `virtualAddresses: "consul": want one of allocated, none`},
 		"hosts":                   {Options{Hosts: "x"}, "hosts: "},
 		"identity":                {Options{Identity: "x"}, "identity: "},
 		"tlsMode":                 {Options{TLSMode: "strict"}, "tlsMode: "},

@@ -3,7 +3,6 @@ package consul
 import (
 	"context"
 	"math/rand/v2"
-	"net/netip"
 	"reflect"
 	"strings"
 	"time"
@@ -193,20 +192,14 @@ func (s *syncer) setAnswer(c *catalog, svc *service, said converted, a answer) {
 
 // setInstances sets what Consul says of a service, and posts it if it has changed. What is equal keeps its pointer.
 func (s *syncer) setInstances(c *catalog, svc *service, said converted) {
-	was := svc.said
+	was := svc.said.ids
 	svc.said, svc.emptied = said, nil
-	c.own(svc, was.ids)
-	for _, other := range c.setVirtual(was.virtual, said.virtual) {
-		if other != nil && other.read && other != svc {
-			s.publish(c, other)
-		}
-	}
-	s.publish(c, svc)
+	c.own(svc, was)
+	s.publish(svc)
 }
 
 // publish posts a service if its content has changed.
-func (s *syncer) publish(c *catalog, svc *service) {
-	virtual := c.virtual[svc.name]
+func (s *syncer) publish(svc *service) {
 	old := make(map[registry.Key]registry.Instances, len(svc.items))
 	for _, in := range svc.items {
 		old[in.Service.Key] = in
@@ -214,11 +207,6 @@ func (s *syncer) publish(c *catalog, svc *service) {
 	same := svc.read && reflect.DeepEqual(svc.problems, svc.said.problems) && len(svc.items) == len(svc.said.instances)
 	items := make([]registry.Instances, len(svc.said.instances))
 	for i, in := range svc.said.instances {
-		if virtual.IsValid() {
-			own := *in.Service
-			own.Addresses = []netip.Prefix{netip.PrefixFrom(virtual, virtual.BitLen())}
-			in.Service = &own
-		}
 		items[i] = registry.Keep(old[in.Service.Key], in)
 		same = same && items[i] == svc.items[i]
 	}
@@ -248,22 +236,4 @@ func (c *catalog) own(svc *service, was []instanceID) {
 		}
 		c.owners[id] = svc
 	}
-}
-
-// setVirtual notes the virtual addresses that a service registers, for itself or as a sidecar for another, and returns
-// the services whose address has changed.
-func (c *catalog) setVirtual(was, now map[string]netip.Addr) (changed []*service) {
-	for name := range was {
-		if _, ok := now[name]; !ok {
-			delete(c.virtual, name)
-			changed = append(changed, c.services[name])
-		}
-	}
-	for name, addr := range now {
-		if c.virtual[name] != addr {
-			c.virtual[name] = addr
-			changed = append(changed, c.services[name])
-		}
-	}
-	return changed
 }

@@ -150,29 +150,6 @@ func TestRenamedInstance(t *testing.T) {
 	})
 }
 
-// The virtual address that Consul gave to a service is registered with its sidecar, and may arrive later.
-func TestVirtualAddress(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := withWeb("dc1")
-		r := receive(t, f, Options{VirtualAddresses: virtualConsul}, true)
-		defer r.stop()
-		d := f.dcs["dc1"]
-		want := func(addr string) {
-			t.Helper()
-			time.Sleep(time.Second)
-			if got := fmt.Sprint(r.all()["web"].Items[0].Service.Addresses); got != addr {
-				t.Errorf("the addresses are %s, want %s", got, addr)
-			}
-		}
-		want("[]")
-		f.change(func() { d.register(9, "web-sidecar-proxy"); d.instances[9].virtual = "240.0.0.1" })
-		want("[240.0.0.1/32]")
-		f.change(func() { d.deregister(9) })
-		want("[]")
-	})
-}
-
 // Whatever happens: once Consul answers again, the services are as Consul has them.
 func TestHistories(t *testing.T) {
 	t.Parallel()
