@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -110,50 +109,34 @@ func (c *catalog) refresh() {
 	}
 }
 
-// setServices handles the names of all services.
+// setServices handles the names of all services. It adds services, and removes them by these rules:
+//
+//   - An empty answer about a service changes nothing if the ACL token filtered it: the service may
+//     still have instances.
+//   - Any other empty answer is pending until the next catalog answer. So a Consul that lost its data
+//     shows as one batch that removes all services.
+//   - A service that the catalog does not list is removed, unless the token filtered the catalog and
+//     the service has endpoints: it may exist.
+//
+// A Consul that lost its tokens too answers 403, which is an outage.
 func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a answer, restored bool) {
-	names = slices.DeleteFunc(names, func(name string) bool { return !s.o.counts(name) })
-	slices.Sort(names)
 	c.listed, c.filtered, c.changed = true, a.filtered, true
-	for name, svc := range c.services {
-		_, listed := slices.BinarySearch(names, name)
-		switch {
-		case listed:
-			if svc.presence != hidden {
-				svc.presence = present
-			}
-			if svc.emptied != nil { // the catalog has it: it has no instances that count
-				s.setInstances(c, svc, *svc.emptied)
-			}
-		case !a.filtered:
-			s.removeService(c, svc)
-		case svc.presence == present: // removed, or hidden by the token; its own answer tells which
-			svc.presence = unlisted
-			svc.refresh()
-		}
-	}
+	listed := make(map[string]bool, len(names))
 	for _, name := range names {
-		if c.services[name] == nil {
+		listed[name] = s.o.counts(name)
+		if listed[name] && c.services[name] == nil {
 			s.addService(ctx, c, name)
 		}
 	}
-	s.removeAbsent(c)
-	if restored {
-		c.refresh()
-	}
-}
-
-// removeAbsent removes the services that a filtered catalog does not list and that Consul does not hide. It waits
-// until all unlisted services were read, so that a wiped Consul is one removal.
-func (s *syncer) removeAbsent(c *catalog) {
-	for _, svc := range c.services {
-		if svc.presence == unlisted {
-			return
+	for name, svc := range c.services {
+		if svc.pendingRemoval {
+			s.setInstances(c, svc, converted{})
 		}
-	}
-	for _, svc := range c.services {
-		if svc.presence == absent {
+		if !listed[name] && (!a.filtered || len(svc.items) == 0) {
 			s.removeService(c, svc)
 		}
+	}
+	if restored {
+		c.refresh()
 	}
 }

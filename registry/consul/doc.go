@@ -12,7 +12,7 @@
 //   - The first batch is sent when every datacenter has delivered all its services or has failed. Batches become Full
 //     with the one that has all datacenters. So a datacenter that is away at the start keeps its saved groups.
 //   - A batch is Down only when no datacenter can be reached.
-//   - Only the catalog removes services, so a Consul that lost its data is one removal of all services.
+//   - A Consul that lost its data shows as one batch that removes all services (setServices).
 //   - A service that the ACL token cannot read any more stays.
 //
 // It retains nothing across restarts, and does not judge whether an answer is plausible: the feed package does.

@@ -43,7 +43,7 @@ func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
 	}
 	unreadable := 0
 	for _, svc := range c.services {
-		if svc.presence == hidden {
+		if svc.hidden {
 			unreadable++
 		}
 	}

@@ -25,20 +25,6 @@ const (
 	noInstance = `Service.ID == ""`
 )
 
-// presence is what is known of whether a service exists in Consul.
-type presence uint8
-
-const (
-	// present: the catalog lists it, or it has instances.
-	present presence = iota
-	// unlisted: the catalog does not list it, and the token may be the reason. It is being read.
-	unlisted
-	// hidden: Consul hides its instances from the token. They stay.
-	hidden
-	// absent: Consul does not have it.
-	absent
-)
-
 // instanceID identifies an instance in a datacenter.
 type instanceID struct{ node, id string }
 
@@ -48,11 +34,9 @@ type service struct {
 	cancel      context.CancelFunc // ends watch
 	watch       *watch             // nil when the name cannot be a host
 
-	presence presence
-	read     bool // Consul has answered
-	// emptied is an answer without instances for a service that had some. It is used when the catalog still lists the
-	// service afterwards. So a Consul that lost its data shows as one removal of all services.
-	emptied *converted
+	read           bool // Consul has answered
+	hidden         bool // the last answer was empty because of the token
+	pendingRemoval bool // the last answer was empty; see setServices
 
 	said     converted // the last answer
 	items    []registry.Instances
@@ -166,34 +150,26 @@ func (s *syncer) setReadable(c *catalog, svc *service, err error) {
 	}
 }
 
-// setAnswer handles an answer about a service.
+// setAnswer handles an answer about a service. See setServices for empty ones.
 func (s *syncer) setAnswer(c *catalog, svc *service, said converted, a answer) {
 	delete(c.waiting, svc)
-	was := svc.presence
-	switch {
-	case a.size > 0:
-		svc.presence = present
-		s.setInstances(c, svc, said)
-	case a.filtered:
-		svc.presence = hidden
-	case svc.presence != present:
-		svc.presence = absent
-	case len(svc.items) == 0:
-		s.setInstances(c, svc, said)
-	case svc.emptied == nil:
-		svc.emptied = &said
-		c.watch.refresh()
+	empty := a.size == 0
+	if hidden := empty && a.filtered; hidden != svc.hidden {
+		svc.hidden, c.changed = hidden, true
 	}
-	if svc.presence != was {
-		c.changed = true
-		s.removeAbsent(c)
+	svc.pendingRemoval = empty && !a.filtered && len(svc.items) > 0
+	switch {
+	case svc.pendingRemoval:
+		c.watch.refresh()
+	case !svc.hidden:
+		s.setInstances(c, svc, said)
 	}
 }
 
 // setInstances sets what Consul says of a service, and posts it if it has changed. What is equal keeps its pointer.
 func (s *syncer) setInstances(c *catalog, svc *service, said converted) {
 	was := svc.said.ids
-	svc.said, svc.emptied = said, nil
+	svc.said, svc.pendingRemoval = said, false
 	c.own(svc, was)
 	s.publish(svc)
 }
