@@ -13,7 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
 )
 
-// answerError is about an answer that arrived but cannot be used.
+// answerError is about an answer that arrived but that cannot be used.
 type answerError string
 
 func (e answerError) Error() string { return string(e) }
@@ -53,8 +53,8 @@ func (c *client) explain(err error) string {
 		return fmt.Sprintf("Consul at %s does not answer within %s: check that it and its servers are running",
 			c.o.Address, late.limit)
 	}
-	if bad, ok := errors.AsType[answerError](err); ok {
-		return fmt.Sprintf("Consul at %s: %s", c.o.Address, bad)
+	if _, ok := errors.AsType[answerError](err); ok {
+		return fmt.Sprintf("Consul at %s: %v", c.o.Address, err)
 	}
 	return fmt.Sprintf("Consul at %s cannot be asked: %v%s", c.o.Address, consulhttp.Bare(err), c.o.TLS.Remedy(err))
 }

@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -23,72 +22,81 @@ const (
 	keyNamespace = "ashore-namespace"
 )
 
-// Maximum lengths of a metadata value and of a label value, in bytes. Sources: Consul, agent/structs (metaValueMaxLength); Kubernetes, labels.
+// maxMetaValue and maxLabelValue are the maximum lengths of a metadata value and of a label value, in bytes.
+// Sources: Consul, agent/structs (metaValueMaxLength); Kubernetes, labels.
 const maxMetaValue, maxLabelValue = 512, 63
 
-// exported is one endpoint as it is registered in Consul.
-type exported struct {
+// exportEntry is one endpoint as it is registered in Consul.
+type exportEntry struct {
 	id, name, address string
 	port              int
 	tags              []string
 	meta              map[string]string
 	weight            int
-	critical          string // why its check is critical; empty: it is passing
+	status, output    string // of its check; empty without one
 }
 
 // equal reports whether two entries are the same in Consul.
-func (e exported) equal(o exported) bool { return e.sameService(o) && e.critical == o.critical }
+func (e *exportEntry) equal(o *exportEntry) bool {
+	return e.sameService(o) && e.status == o.status && e.output == o.output
+}
 
-// sameService is equal without the health check.
-func (e exported) sameService(o exported) bool {
+// sameService is equal without the check.
+func (e *exportEntry) sameService(o *exportEntry) bool {
 	return e.id == o.id && e.name == o.name && e.address == o.address && e.port == o.port && e.weight == o.weight &&
 		slices.Equal(e.tags, o.tags) && maps.Equal(e.meta, o.meta)
 }
 
-// entriesOf returns the entries of a service under a name, by ID.
-func entriesOf(x *ExportOptions, name string, s *registry.Service, list []registry.Endpoint) map[string]exported {
-	out := map[string]exported{}
+// entriesOf returns the entries of a service under a name, by ID. Of two endpoints with one address and port
+// it prefers a healthy one.
+func entriesOf(x *ExportOptions, name string, s *registry.Service, list []registry.Endpoint) map[string]*exportEntry {
+	out := map[string]*exportEntry{}
 	for i := range list {
-		e, ok := entryOf(x, name, s, &list[i])
-		if old, twice := out[e.id]; !ok || twice && old.critical == "" {
+		e := entryOf(x, name, s, &list[i])
+		if e == nil {
 			continue
 		}
-		out[e.id] = e
+		if old := out[e.id]; old == nil || old.status != api.HealthPassing {
+			out[e.id] = e
+		}
 	}
 	return out
 }
 
-// entryOf returns the entry of an endpoint; false when no client outside the mesh could reach it.
-func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.Endpoint) (exported, bool) {
+// entryOf returns the entry of an endpoint; nil if no client outside the mesh could reach it.
+func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.Endpoint) *exportEntry {
 	address := ep.Address
 	if a, err := netip.ParseAddr(address); err == nil {
 		address = a.Unmap().WithZone("").String()
 		if a.IsUnspecified() {
-			return exported{}, false
+			return nil
 		}
 	} else if !dnsname.Valid(address) {
-		return exported{}, false
+		return nil
 	}
 	port := int(ep.Port(s.Ports[0]))
 	if port < 1 || port > 65535 {
-		return exported{}, false
+		return nil
 	}
-	e := exported{
+	e := &exportEntry{
 		id: name + ":" + address + ":" + strconv.Itoa(port), name: name, address: address, port: port,
 		tags: tagsOf(x, ep.Labels), meta: metaOf(x, s, ep), weight: int(min(max(1, ep.Weight), maxWeight)),
+		status: api.HealthCritical,
 	}
 	switch ep.Health {
 	case registry.Healthy:
+		e.status = api.HealthPassing
 	case registry.Draining:
-		e.critical = "draining: the mesh sends it no new requests"
+		e.output = "draining: the mesh sends it no new requests"
 	default:
-		e.critical = "unhealthy in the mesh"
+		e.output = "unhealthy in the mesh"
 	}
-	return e, true
+	return e
 }
 
-// tagsOf returns the tags of an entry: those of the options, and "key=value" for the endpoint's labels that the options name. Workloads
-// choose their own labels and programs outside the mesh act on tags, so no other labels become tags.
+// tagsOf returns the tags of an entry: those of the options, and "key=value" for the endpoint's labels that
+// the options name. Workloads choose their own labels and programs outside the mesh act on tags, so no other
+// labels become tags.
 func tagsOf(x *ExportOptions, labels map[string]string) []string {
 	out := slices.Clone(x.Tags)
 	for _, k := range x.Labels {
@@ -138,35 +146,32 @@ func metaOf(x *ExportOptions, s *registry.Service, ep *registry.Endpoint) map[st
 // maxMeta is how many metadata pairs Consul accepts. Source: Consul, agent/structs (metaMaxKeyPairs).
 const maxMeta = 64
 
-// service converts the entry for Consul's API.
-func (e exported) service() api.AgentService {
+// service returns the entry as Consul's API has it.
+func (e *exportEntry) service() api.AgentService {
 	return api.AgentService{
 		ID: e.id, Service: e.name, Address: e.address, Port: e.port, Tags: e.tags, Meta: e.meta,
 		Weights: api.AgentWeights{Passing: e.weight, Warning: e.weight},
 	}
 }
 
-// checkIDOf is the ID of the health check of an entry.
+// checkIDOf returns the ID of the health check of an entry.
 func checkIDOf(id string) string { return "ashore:" + id }
 
-// check converts the health for Consul's API.
-func (e exported) check(node string) api.HealthCheck {
+// check returns the health check as Consul's API has it.
+func (e *exportEntry) check(node string) api.HealthCheck {
 	return api.HealthCheck{
-		Node: node, CheckID: checkIDOf(e.id), Name: "health in the mesh", ServiceID: e.id, ServiceName: e.name, Type: "ashore",
-		Status: map[bool]string{true: api.HealthPassing, false: api.HealthCritical}[e.critical == ""], Output: e.critical,
+		Node: node, CheckID: checkIDOf(e.id), Name: "health in the mesh", ServiceID: e.id, ServiceName: e.name,
+		Type: "ashore", Status: e.status, Output: e.output,
 	}
 }
 
-// entryIn reads an entry from Consul. Without our check it differs from every wanted entry, so that it is written again.
-func entryIn(s *api.AgentService, c *api.HealthCheck) exported {
-	e := exported{id: s.ID, name: s.Service, address: s.Address, port: s.Port, tags: s.Tags, meta: s.Meta, weight: s.Weights.Passing, critical: "no check"}
-	if len(e.tags) == 0 {
-		e.tags = nil
+// entryIn returns an entry as it is in Consul. c is its check; nil if it has none.
+func entryIn(s *api.AgentService, c *api.HealthCheck) *exportEntry {
+	e := &exportEntry{
+		id: s.ID, name: s.Service, address: s.Address, port: s.Port, tags: s.Tags, meta: s.Meta, weight: s.Weights.Passing,
 	}
-	if c != nil && (c.Status == api.HealthPassing) == (c.Output == "") {
-		e.critical = c.Output
-	} else if c != nil {
-		e.critical = cmp.Or(c.Status, "no status")
+	if c != nil {
+		e.status, e.output = c.Status, c.Output
 	}
 	return e
 }
