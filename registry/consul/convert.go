@@ -71,8 +71,6 @@ type converted struct {
 	problems  []feed.Problem
 	// ids are those of all instances of the answer.
 	ids []instanceID
-	// main is the port at which clients reach the registered ports of the instances; zero: there is none.
-	main uint32
 }
 
 // converter converts one answer about one service. It is pure: the result depends on its fields and the answer alone.
@@ -82,8 +80,6 @@ type converter struct {
 	name string
 	// source is the name of the source, for the services.
 	source string
-	// former is converted.main of the answer before; zero: there was none.
-	former uint32
 
 	// badAccount means that the account of the settings was reported as invalid.
 	badAccount bool
@@ -138,18 +134,22 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 	switch {
 	case len(list) > 0:
 	case c.portless == len(entries):
-		c.refuse("has no port, so it is not part of the mesh: register it with a port, or add ashore-port-NAME to its metadata")
+		c.refuse("has no port, so it is not part of the mesh: register it with a port, or add %sNAME to its metadata",
+			keyPortPrefix)
 		return
 	default:
 		c.refuse("has no instance that can be an endpoint, so it is not part of the mesh: see the problems of each")
 		return
 	}
-	ports := c.ports(list)
-	s := registry.Service{Ports: ports, Resolution: registry.Static, AutoAddress: c.o.Allocates(), Source: c.source, Object: c.at.object(c.name)}
+	ports, registered := c.ports(list)
+	s := registry.Service{
+		Ports: ports, Resolution: registry.Static, AutoAddress: c.o.Allocates(),
+		Source: c.source, Object: c.at.object(c.name),
+	}
 	for _, in := range list {
 		s.External = s.External || in.external
 	}
-	endpoints := c.endpoints(list, ports)
+	endpoints := c.endpoints(list, ports, registered)
 	if slices.ContainsFunc(endpoints, hasName) {
 		s.Resolution = registry.DNS
 	}

@@ -2,6 +2,7 @@ package consul
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// convert maps an answer about a service of which nothing was said before.
+// convert converts an answer about a service.
 func convert(o *Options, at place, name string, entries []*api.ServiceEntry) converted {
 	return converter{o: o, at: at, name: name}.convert(entries)
 }
@@ -240,11 +241,11 @@ func TestConvertPorts(t *testing.T) {
 			e.Service.Ports = api.ServicePorts{{Name: "http", Port: 80, Default: true}, {Name: "admin", Port: 81}, {Name: "bad", Port: 0}}
 		})}, []registry.Port{port(81, "admin", registry.Unknown, 0), port(80, "http", registry.HTTP, 0)}, [][]uint32{{81, 80}}, `its port "bad" (0) is left out`},
 		"most of them":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 81), created(1)), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.3", 80))}, []registry.Port{port(80, "main", registry.Unknown, 81)}, [][]uint32{{81}, {80}, {80}}, ""},
-		"each another":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, "different ports, so clients reach it at port 80"},
+		"each another":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002)), entry("c", at("10.1.0.3", 20003))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}, {20003}}, "different ports, so clients reach it at port 80"},
 		"each another, by the settings": {read(func(o *Options) { o.ServicePort = 99 }), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(99, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
 		"one says the port":             {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002), meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
-		"protocols that differ":         {read(), []*api.ServiceEntry{entry("a", meta("protocol", "tcp"), created(2)), entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}}, "instance a: declares another protocol for port http"},
-		"numbers that differ":           {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80")), entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: declares port http as 81"},
+		"protocols that differ":         {read(), []*api.ServiceEntry{entry("a", meta("protocol", "tcp"), created(2)), entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}}, "instance a: declares port 8080 (http, protocol tcp), and the service has port 8080 (http, protocol http)"},
+		"numbers that differ":           {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80")), entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: declares port 81 (http, protocol http), and the service has port 80 (http, protocol http)"},
 		"one does not have it": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 7071), meta("ashore-port-http", "80:7071"))},
 			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 7071)}, [][]uint32{{8080, 0}, {0, 7071}}, "instance b: lacks port 8080 (main)"},
 		"the younger does not have it": {read(), []*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 7071), created(1), meta("ashore-port-http", "80:7071"))},
@@ -252,12 +253,12 @@ func TestConvertPorts(t *testing.T) {
 		"one has more": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8081), meta("ashore-port-http", "80:8081", "ashore-port-adm", "9000:9"))},
 			[]registry.Port{port(80, "http", registry.HTTP, 8080), port(9000, "adm", registry.Unknown, 9)}, [][]uint32{{8080, 0}, {8081, 9}}, "instance a: lacks port 9000 (adm)"},
 		"one gives it another name": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80"), created(1)), entry("b", at("10.1.0.2", 1), meta("ashore-port-web", "80:81"))},
-			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: names port 80 web, and an older instance names it http"},
+			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: declares port 80 (web, protocol unknown), and the service has port 80 (http, protocol http)"},
 		"one names its registered port": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-http", "80:8080"))},
 			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{8080, 8080}, {8080, 8080}}, ""},
 		"others name theirs": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-x", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-y", "81:8080"))},
 			[]registry.Port{port(80, "x", registry.Unknown, 8080), port(81, "y", registry.Unknown, 8080)}, [][]uint32{{8080, 0}, {0, 8080}}, "instance a: lacks port 81 (y)"},
-		"one number for two names": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80", "ashore-port-web", "80"))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}}, "its port web is left out"},
+		"one number for two names": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80", "ashore-port-web", "80"))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}}, "declares port 80 (web, protocol unknown), and the service has port 80 (http, protocol http)"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -417,35 +418,30 @@ func sane(t *testing.T, in registry.Instances) {
 	}
 }
 
-// A service whose instances move to another port one by one is reached at the former one until most have moved, and never at a
-// third; where they have different ones from the start, at 80.
-func TestPortMoves(t *testing.T) {
+// In a rolling change of the port, clients reach a service at the port that most instances have. On a tie the oldest
+// instance decides. With many different ports it is 80.
+func TestRollingPortChange(t *testing.T) {
 	t.Parallel()
-	list := func(ports ...int) (out []*api.ServiceEntry) {
-		for i, p := range ports {
-			out = append(out, entry(string(rune('a'+i)), at("10.1.0."+string(rune('1'+i)), p)))
-		}
-		return out
-	}
-	port := uint32(0)
-	for _, step := range []struct {
-		ports []int
-		want  uint32
+	for _, tc := range []struct {
+		ports   []int // oldest first
+		want    uint32
+		problem bool
 	}{
-		{[]int{8080, 8080, 8080, 8080}, 8080},
-		{[]int{9090, 8080, 8080, 8080}, 8080},
-		{[]int{9090, 9090, 8080, 8080}, 8080},
-		{[]int{9090, 9090, 9090, 8080}, 9090},
-		{[]int{9090, 9090, 8080, 8080}, 9090}, // back again
-		{[]int{9090, 9090, 9090, 9090}, 9090},
-		{[]int{1, 2, 3, 9090}, anyPort},
-		{[]int{1, 1, 2, 2}, anyPort},
-		{nil, 0},
-		{[]int{1, 2}, anyPort},
+		{[]int{8080, 8080, 8080, 8080}, 8080, false},
+		{[]int{8080, 8080, 8080, 9090}, 8080, false},
+		{[]int{8080, 8080, 9090, 9090}, 8080, true},
+		{[]int{8080, 9090, 9090, 9090}, 9090, false},
+		{[]int{9090, 8080}, 9090, true},
+		{[]int{1, 2, 3}, anyPort, true},
 	} {
-		got := converter{o: read(), name: "web", former: port}.convert(list(step.ports...))
-		if port = got.main; port != step.want || len(got.instances) > 0 && got.instances[0].Service.Ports[0].Number != step.want {
-			t.Errorf("%v: clients reach it at %d, want %d", step.ports, port, step.want)
+		var list []*api.ServiceEntry
+		for i, p := range tc.ports {
+			id := string(rune('z' - i)) // the order of IDs is another one
+			list = append(list, entry(id, at(fmt.Sprint("10.1.0.", i), p), created(uint64(i))))
+		}
+		got := convert(read(), place{}, "web", list)
+		if port := only(t, got).Service.Ports[0].Number; port != tc.want || len(got.problems) > 0 != tc.problem {
+			t.Errorf("%v: clients reach it at %d, want %d; problems %q", tc.ports, port, tc.want, texts(got))
 		}
 	}
 }

@@ -263,13 +263,14 @@ func betterThan(a, b *instance) bool {
 	return cmp.Or(cmp.Compare(rank[a.health], rank[b.health]), cmp.Compare(a.created, b.created)) > 0
 }
 
-// endpoints returns the endpoints of a service with these ports.
-func (c *converter) endpoints(list []instance, ports []registry.Port) []registry.Endpoint {
-	out, main := make([]registry.Endpoint, len(list)), mainOf(list)
+// endpoints returns the endpoints of a service with these ports. registered is the name of the port of the
+// registrations.
+func (c *converter) endpoints(list []instance, ports []registry.Port, registered string) []registry.Endpoint {
+	out := make([]registry.Endpoint, len(list))
 	for i := range list {
 		in := &list[i]
 		out[i] = registry.Endpoint{
-			Address: in.address, Ports: c.ownPorts(in, ports, main), Health: in.health, Weight: in.weight,
+			Address: in.address, Ports: c.ownPorts(in, ports, registered), Health: in.health, Weight: in.weight,
 			Labels: in.labels, Locality: in.locality, Network: in.network,
 			Namespace: c.namespace(), Workload: in.id, ServiceAccount: in.account, TLSMode: in.tlsMode,
 		}

@@ -33,23 +33,13 @@ func (in *instance) serves(s registry.Port, registered bool) *port {
 	return in.port(func(p port) bool { return (p.main || registered) && p.target == cmp.Or(s.TargetPort, s.Number) })
 }
 
-// mainOf returns the name of the port of the registrations; empty: there is none.
-func mainOf(list []instance) string {
-	for i := range list {
-		if p := list[i].ports[0]; p.main {
-			return p.name
-		}
-	}
-	return ""
-}
-
 // ownPorts returns the target ports of an instance that differ from those of the service, by name. Zero: it lacks that
-// port, which is reported. nil: none differ. main is mainOf the instances.
-func (c *converter) ownPorts(in *instance, ports []registry.Port, main string) map[string]uint32 {
+// port, which is reported. nil: none differ. registered is the name of the port of the registrations.
+func (c *converter) ownPorts(in *instance, ports []registry.Port, registered string) map[string]uint32 {
 	var out map[string]uint32
 	var lacking []string
 	for _, s := range ports {
-		target, p := uint32(0), in.serves(s, s.Name == main)
+		target, p := uint32(0), in.serves(s, s.Name == registered)
 		if p != nil {
 			target = p.target
 		} else {

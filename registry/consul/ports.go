@@ -2,6 +2,7 @@ package consul
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -124,99 +125,72 @@ func portNumber(s string) (uint32, bool) {
 	return uint32(n), err == nil && n > 0
 }
 
-// ports returns the ports of a service: all that its instances declare. Where they differ, the oldest instance decides.
-func (c *converter) ports(list []instance) []registry.Port {
-	byAge := slices.Clone(list)
+// ports returns the ports of a service: all that its instances declare. Where they differ, the oldest instance
+// decides. registered is the name of the port of the registrations; empty: no instance uses it.
+func (c *converter) ports(list []instance) (out []registry.Port, registered string) {
+	byAge := slices.Clone(list) // shares the ports of each instance with list
 	slices.SortStableFunc(byAge, func(a, b instance) int { return cmp.Compare(a.created, b.created) })
-	name, main := c.unify(byAge)
-	for i := range list {
-		if p := &list[i].ports[0]; p.main {
-			p.name, p.number = name, cmp.Or(p.number, main)
-		}
-	}
-	var out []registry.Port
+	registered, number := c.registeredPort(byAge)
 	for i := range byAge {
-		for _, p := range byAge[i].ports { // shares its ports with list
-			number := p.number
-			at := slices.IndexFunc(out, func(o registry.Port) bool { return o.Name == p.name })
-			if at >= 0 {
-				c.differs(byAge[i].id, out[at], p, number)
+		if p := &byAge[i].ports[0]; p.main {
+			p.name, p.number = registered, cmp.Or(p.number, number)
+		}
+		for _, p := range byAge[i].ports {
+			add := registry.Port{Number: p.number, Name: p.name, Protocol: p.protocol}
+			at := slices.IndexFunc(out, func(o registry.Port) bool { return o.Name == p.name || o.Number == p.number })
+			if at < 0 {
+				if p.target != p.number {
+					add.TargetPort = p.target
+				}
+				out = append(out, add)
 				continue
 			}
-			if other := slices.IndexFunc(out, func(o registry.Port) bool { return o.Number == number }); other >= 0 {
-				c.renames(&byAge[i], p, out[other])
-				continue
+			if add.TargetPort = out[at].TargetPort; add != out[at] {
+				c.warn(byAge[i].id, "declares port %s, and the service has port %s: the oldest instance decides",
+					describePort(add), describePort(out[at]))
 			}
-			add := registry.Port{Number: number, Name: p.name, Protocol: p.protocol}
-			if p.target != number {
-				add.TargetPort = p.target
-			}
-			out = append(out, add)
 		}
 	}
-	return out
+	return out, registered
 }
 
-// differs reports an instance that declares a port otherwise than the oldest.
-func (c *converter) differs(id string, have registry.Port, p port, number uint32) {
-	switch {
-	case have.Number != number:
-		c.warn(id, "declares port %s as %d, and an older instance as %d, which is used", p.name, number, have.Number)
-	case have.Protocol != p.protocol:
-		c.warn(id, "declares another protocol for port %s than an older instance, whose protocol is used", p.name)
-	}
-}
-
-// renames reports an instance that has another name for a port of the service than the oldest.
-func (c *converter) renames(in *instance, p port, have registry.Port) {
-	if in.named(have.Name) != nil {
-		c.warn(in.id, "its port %s is left out: %d is the port %s of the service", p.name, have.Number, have.Name)
-		return
-	}
-	c.warn(in.id, "names port %d %s, and an older instance names it %s, which is used", have.Number, p.name, have.Name)
-}
-
-// unify returns one name and one number for the registered ports of all instances: those that the oldest declares,
-// else the setting, else the number that most of them have.
-func (c *converter) unify(byAge []instance) (name string, number uint32) {
-	count := map[uint32]int{}
-	for i := range byAge {
-		if p := byAge[i].ports[0]; p.main {
-			name, number = cmp.Or(name, p.name), cmp.Or(number, p.number)
-			count[p.target]++
-		}
-	}
-	if len(count) == 0 {
-		return "", 0
-	}
-	c.out.main = c.mainPort(count, cmp.Or(number, c.o.ServicePort))
-	return name, c.out.main
+func describePort(p registry.Port) string {
+	return fmt.Sprintf("%d (%s, protocol %s)", p.Number, p.Name, strings.ToLower(p.Protocol.String()))
 }
 
 // anyPort is the port of a service whose instances have different ports and declare none, as with dynamic ports.
 const anyPort = 80
 
-// mainPort returns the port at which clients reach a service: the declared one, or the one that most instances have.
-// count has the number of instances by port. In a rolling change of the port, the former stays until most have left it.
-func (c *converter) mainPort(count map[uint32]int, declared uint32) uint32 {
-	if declared != 0 {
-		return declared
-	}
-	all, best := 0, uint32(0)
-	for _, number := range slices.Sorted(maps.Keys(count)) {
-		all += count[number]
-		if count[number] > count[best] {
-			best = number
+// registeredPort returns the name and number of the service's port for the registered ports of its instances.
+// The number is the one that the oldest instance declares, else the setting, else the port that at least half
+// of the instances have. If two ports do, as halfway through a rolling change, the oldest instance decides.
+func (c *converter) registeredPort(byAge []instance) (name string, number uint32) {
+	var targets []uint32
+	count := map[uint32]int{}
+	for i := range byAge {
+		if p := byAge[i].ports[0]; p.main {
+			name, number = cmp.Or(name, p.name), cmp.Or(number, p.number)
+			targets = append(targets, p.target)
+			count[p.target]++
 		}
 	}
-	if 2*count[best] > all {
-		return best
+	number = cmp.Or(number, c.o.ServicePort)
+	if number != 0 || len(targets) == 0 {
+		return name, number
 	}
-	out := uint32(anyPort)
-	if c.former != 0 && 2*count[c.former] == all {
-		out = c.former
+	best := targets[0]
+	for _, t := range targets {
+		if count[t] > count[best] {
+			best = t
+		}
+	}
+	if 2*count[best] > len(targets) {
+		return name, best
+	}
+	if 2*count[best] < len(targets) {
+		best = anyPort
 	}
 	c.warn("", "its instances have different ports, so clients reach it at port %d: "+
-		"write %s into its metadata, or servicePort into the settings", out, keyPort)
-	return out
+		"write %s into its metadata, or servicePort into the settings", best, keyPort)
+	return name, best
 }

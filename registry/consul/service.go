@@ -79,7 +79,6 @@ func (s *syncer) removeService(c *catalog, svc *service) {
 
 // watchService returns the watch for the instances of one service.
 func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) *watch {
-	var port uint32
 	return &watch{
 		tolerate: serviceTolerate, gap: serviceGap, maxBackoff: lastBackoff,
 		query: func(turn context.Context, index uint64) (answer, error) {
@@ -87,9 +86,8 @@ func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) *wa
 			if err != nil {
 				return a, err
 			}
-			conv := converter{o: s.o, at: c.at, name: svc.name, source: s.source, former: port}
+			conv := converter{o: s.o, at: c.at, name: svc.name, source: s.source}
 			said := conv.convert(entries)
-			port = said.main
 			s.do(ctx, func() { s.setAnswer(c, svc, said, a) })
 			return a, nil
 		},
