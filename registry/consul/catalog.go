@@ -123,7 +123,7 @@ func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a 
 	c.listed, c.filtered, c.changed = true, a.filtered, true
 	listed := make(map[string]bool, len(names))
 	for _, name := range names {
-		listed[name] = s.o.counts(name)
+		listed[name] = s.o.selects(name)
 		if listed[name] && c.services[name] == nil {
 			s.addService(ctx, c, name)
 		}

@@ -55,8 +55,6 @@ type query struct {
 	// timeout is how long the answer may take besides the wait.
 	timeout time.Duration
 	filter  string
-	// uncached does not allow answers from the cache of the agent.
-	uncached bool
 }
 
 // answer describes an answer.
@@ -79,8 +77,7 @@ func (c *client) send(ctx context.Context, q query, f func(*api.QueryOptions) (*
 	defer cancel()
 	o := &api.QueryOptions{
 		Datacenter: q.Datacenter, Namespace: q.Namespace, Partition: q.Partition, Filter: q.filter,
-		AllowStale: c.o.Reads == readsStale, RequireConsistent: c.o.Reads == readsConsistent,
-		UseCache: c.o.Reads == readsCached && !q.uncached,
+		AllowStale: c.o.Reads == readsStale,
 	}
 	if q.index != 0 {
 		o.WaitIndex, o.WaitTime = q.index, q.wait
@@ -102,7 +99,6 @@ func (c *client) send(ctx context.Context, q query, f func(*api.QueryOptions) (*
 // services asks for the names of all services.
 func (c *client) services(ctx context.Context, q query) (names []string, a answer, err error) {
 	q.wait, q.timeout = catalogWait, catalogTimeout
-	q.uncached = true // the cache of an agent lacks new names for minutes
 	a, err = c.send(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
 		all, meta, err := c.api.Catalog().Services(o)
 		for name := range all {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// consulService is the name of Consul's own service.
+// consulService is the name of Consul's own service. Its instances are the servers.
 const consulService = "consul"
 
 // instanceFilter returns the filter of /v1/health/service for the instances that the settings choose; empty: all.
@@ -55,17 +55,18 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// counts returns whether the settings choose services of this name.
-func (o *Options) counts(name string) bool {
+// selects reports whether the settings select services of this name. Consul's own service has to be named.
+func (o *Options) selects(name string) bool {
 	switch {
-	case name == "" || name == consulService && !o.ConsulService:
+	case name == "", matches(o.Except, name):
 		return false
-	case len(o.Services) > 0 && !matches(o.Services, name):
-		return false
+	case name == consulService:
+		return slices.Contains(o.Services, name)
 	}
-	return !matches(o.Except, name)
+	return len(o.Services) == 0 || matches(o.Services, name)
 }
 
+// matches reports whether a name matches one of the patterns, in which * means any text.
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, err := path.Match(p, name)

@@ -151,7 +151,8 @@ const maxWeight = 65535
 
 func weight(w int) uint32 { return uint32(min(max(0, w), maxWeight)) }
 
-// locality returns where an instance runs: by its metadata, by that of its node, or by Consul.
+// locality returns where an instance runs. Its metadata comes first, then that of its node, then the locality that
+// Consul has for them. Otherwise the region is the datacenter.
 func (c *converter) locality(e *api.ServiceEntry) registry.Locality {
 	if l := cmp.Or(e.Service.Meta[keyLocality], e.Node.Meta[keyLocality]); l != "" {
 		return registry.ParseLocality(l)
@@ -161,11 +162,7 @@ func (c *converter) locality(e *api.ServiceEntry) registry.Locality {
 			return registry.Locality{Region: l.Region, Zone: l.Zone}
 		}
 	}
-	region := cmp.Or(e.Node.Datacenter, c.at.Datacenter)
-	if c.o.RegionKey != "" {
-		region = cmp.Or(e.Node.Meta[c.o.RegionKey], region)
-	}
-	return registry.Locality{Region: region, Zone: e.Node.Meta[c.o.ZoneKey], SubZone: e.Node.Meta[c.o.SubZoneKey]}
+	return registry.Locality{Region: cmp.Or(e.Node.Datacenter, c.at.Datacenter)}
 }
 
 // identity returns the service account of an instance, and "istio" if it accepts the mesh's mutual TLS. An invalid

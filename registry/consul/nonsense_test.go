@@ -102,7 +102,6 @@ func TestQueries(t *testing.T) {
 	for want, o := range map[string]Options{
 		"ns=shop&partition=eu": {Namespaces: []string{"shop"}, Partition: "eu"},
 		"stale=":               {Reads: readsStale},
-		"consistent=":          {Reads: readsConsistent},
 		"":                     {},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -22,8 +22,7 @@ type Options struct {
 	TokenFile string `yaml:"tokenFile"`
 	// TLS is for https addresses.
 	TLS TLSOptions `yaml:"tls"`
-	// Reads is which of Consul's servers may answer: default (the leader), stale (any), consistent (the leader, verified)
-	// or cached (the agent from its cache). Default: default.
+	// Reads is which of Consul's servers may answer: default (the leader) or stale (any). Default: default.
 	Reads string `yaml:"reads"`
 	// Datacenters are those whose services are read; "*" means all that Consul knows. Default: the agent's own.
 	Datacenters []string `yaml:"datacenters"`
@@ -31,7 +30,8 @@ type Options struct {
 	Namespaces []string `yaml:"namespaces"`
 	Partition  string   `yaml:"partition"`
 
-	// Services are the names of services that are read, with "*" for any text; Except are excluded. Default: all, none.
+	// Services are the names of services that are read, with "*" for any text; Except are excluded. Default: all except
+	// Consul's own, consul; none.
 	Services []string `yaml:"services"`
 	Except   []string `yaml:"except"`
 	// Tags, Metadata and NodeMetadata are what an instance must have. Default: nothing.
@@ -40,8 +40,6 @@ type Options struct {
 	NodeMetadata map[string]string `yaml:"nodeMetadata"`
 	// Filter is a filter expression of /v1/health/service that instances must match. Default: none.
 	Filter string `yaml:"filter"`
-	// ConsulService includes Consul's own service, "consul".
-	ConsulService bool `yaml:"consulService"`
 	// Exported are the owners (export.owner) of other meshes whose entries are read. Default: none.
 	Exported []string `yaml:"exported"`
 	// Warning is what happens to instances with a check in the state warning: serve (they get traffic) or drop.
@@ -75,11 +73,6 @@ type Options struct {
 	TLSMode string `yaml:"tlsMode"`
 	// Network is that of instances and nodes whose metadata names none. Default: none.
 	Network string `yaml:"network"`
-	// RegionKey, ZoneKey and SubZoneKey are the keys of node metadata with the locality. Default: the region is the
-	// datacenter; zone; subzone.
-	RegionKey  string `yaml:"regionKey"`
-	ZoneKey    string `yaml:"zoneKey"`
-	SubZoneKey string `yaml:"subZoneKey"`
 
 	// Export is which services of the mesh are registered in this Consul. Default: none.
 	Export ExportOptions `yaml:"export"`
@@ -90,12 +83,12 @@ type TLSOptions = consulhttp.TLS
 
 // The values of options that are one of a few.
 const (
-	readsDefault, readsStale, readsConsistent, readsCached = "default", "stale", "consistent", "cached"
-	warningServe, warningDrop                              = "serve", "drop"
-	hostsBoth, hostsShort, hostsDatacenter                 = "both", "short", "datacenter"
-	identityMetadata, identitySettings                     = "metadata", "settings"
-	tlsModeIstio, tlsModeDisabled                          = "istio", "disabled"
-	virtualAllocated, virtualNone                          = "allocated", "none"
+	readsDefault, readsStale               = "default", "stale"
+	warningServe, warningDrop              = "serve", "drop"
+	hostsBoth, hostsShort, hostsDatacenter = "both", "short", "datacenter"
+	identityMetadata, identitySettings     = "metadata", "settings"
+	tlsModeIstio, tlsModeDisabled          = "istio", "disabled"
+	virtualAllocated, virtualNone          = "allocated", "none"
 )
 
 // allDatacenters in Datacenters means all of them.
@@ -106,7 +99,6 @@ func (o Options) withDefaults() Options {
 	for field, value := range map[*string]string{
 		&o.Address: consulhttp.DefaultAddress, &o.Reads: readsDefault, &o.Warning: warningServe, &o.Domain: "consul",
 		&o.Hosts: hostsBoth, &o.Identity: identityMetadata, &o.VirtualAddresses: virtualAllocated,
-		&o.ZoneKey: "zone", &o.SubZoneKey: "subzone",
 	} {
 		if *field == "" {
 			*field = value
@@ -155,7 +147,7 @@ func (o Options) checkChoices(wrong func(option, format string, args ...any)) {
 		option, value string
 		want          []string
 	}{
-		{"reads", o.Reads, []string{readsDefault, readsStale, readsConsistent, readsCached}},
+		{"reads", o.Reads, []string{readsDefault, readsStale}},
 		{"warning", o.Warning, []string{warningServe, warningDrop}},
 		{"hosts", o.Hosts, []string{hostsBoth, hostsShort, hostsDatacenter}},
 		{"identity", o.Identity, []string{identityMetadata, identitySettings}},

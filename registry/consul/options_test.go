@@ -27,7 +27,7 @@ func TestCheck(t *testing.T) {
 		"a password":              {Options{Address: "http://a:geheim@127.0.0.1"}, "a token belongs into tokenFile"},
 		"TLS without https":       {Options{TLS: TLSOptions{CAFile: "/ca.pem"}}, "tls: is only for an https address"},
 		"a certificate alone":     {Options{Address: "https://a", TLS: TLSOptions{CertFile: "/c.pem"}}, "tls: certFile and keyFile belong together"},
-		"reads":                   {Options{Reads: "fast"}, `reads: "fast": want one of default, stale, consistent, cached`},
+		"reads":                   {Options{Reads: "fast"}, `reads: "fast": want one of default, stale`},
 		"warning":                 {Options{Warning: "x"}, "warning: "},
 		"virtualAddresses":        {Options{VirtualAddresses: "consul"}, `virtualAddresses: "consul": want one of allocated, none`},
 		"hosts":                   {Options{Hosts: "x"}, "hosts: "},
@@ -105,8 +105,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// Which names count.
-func TestCounts(t *testing.T) {
+// The settings select services by name. Consul's own service has to be named.
+func TestSelects(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		o    Options
@@ -116,15 +116,16 @@ func TestCounts(t *testing.T) {
 		{Options{}, "web", true},
 		{Options{}, "", false},
 		{Options{}, "consul", false},
-		{Options{ConsulService: true}, "consul", true},
+		{Options{Services: []string{"*"}}, "consul", false},
+		{Options{Services: []string{"*", "consul"}}, "consul", true},
 		{Options{Services: []string{"web-*", "db"}}, "web-1", true},
 		{Options{Services: []string{"web-*", "db"}}, "api", false},
 		{Options{Except: []string{"*-canary"}}, "web-canary", false},
 		{Options{Services: []string{"web*"}, Except: []string{"web-x"}}, "web-x", false},
 	}
 	for _, tc := range tests {
-		if got := tc.o.counts(tc.name); got != tc.want {
-			t.Errorf("%+v: %q counts: %v", tc.o, tc.name, got)
+		if got := tc.o.selects(tc.name); got != tc.want {
+			t.Errorf("%+v: selects %q is %v, want %v", tc.o, tc.name, got, tc.want)
 		}
 	}
 }

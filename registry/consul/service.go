@@ -134,7 +134,6 @@ func (s *syncer) readNow(ctx context.Context, c *catalog, q query, name string) 
 	case c.reads <- struct{}{}:
 		defer func() { <-c.reads }()
 	}
-	q.uncached = true
 	return s.client.instances(ctx, q, name)
 }
 

@@ -70,7 +70,7 @@ func TestReads(t *testing.T) {
 	c := newCatalog(t, a, "")
 	c.put("web-1", "10.0.0.1", 80, "passing")
 	c.others()
-	for _, reads := range []string{"default", "stale", "consistent", "cached"} {
+	for _, reads := range []string{"default", "stale"} {
 		for _, w := range ways() {
 			o := w.options(a)
 			o.Reads = reads
