@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -121,7 +122,17 @@ func (c *client) instances(ctx context.Context, q query, service string) ([]*api
 		return meta, err
 	})
 	a.size = len(list)
+	if err == nil && !complete(list) {
+		return nil, answer{}, errNotConsul
+	}
 	return list, a, err
+}
+
+// complete reports whether everything is there that Consul always sends.
+func complete(list []*api.ServiceEntry) bool {
+	return !slices.ContainsFunc(list, func(e *api.ServiceEntry) bool {
+		return e == nil || e.Node == nil || e.Service == nil || slices.Contains(e.Checks, nil)
+	})
 }
 
 // datacenters asks for the names of all that the agent knows, its own among them.

