@@ -6,41 +6,44 @@ import (
 )
 
 const (
-	// catalogGap is the least time between two answers with all names: Consul reads all instances for one.
+	// catalogGap is the minimum time between two catalog queries. Each one makes Consul read every instance.
 	catalogGap = 500 * time.Millisecond
-	// catalogBackoff is the longest wait after a failure. There are few catalogs, and they find that Consul is back.
+	// catalogBackoff is the maximum retry delay. It is short because catalog queries detect when Consul
+	// recovers.
 	catalogBackoff = 2 * time.Second
-	// catalogTolerate is how many failures in a row do not count as an outage: one may be a closed connection.
+	// catalogTolerate is the number of consecutive failures that are ignored. A single failure may be a closed
+	// connection.
 	catalogTolerate = 1
-	// maxReads is how many queries about services of a datacenter may run at once besides those that block.
+	// maxReads limits concurrent non-blocking service queries per datacenter.
 	maxReads = 8
 )
 
-// catalog is one datacenter, or one namespace of it. The goroutine of syncer.loop owns it.
+// catalog tracks the services of one datacenter, or of one namespace in Consul Enterprise. The goroutine of
+// syncer.loop owns it.
 type catalog struct {
-	at     place              // immutable, like the next four
+	// Immutable.
+	at     place
 	group  string             // of the problems of the datacenter as a whole
 	cancel context.CancelFunc // ends all its watches
 	watch  *watch
 	reads  chan struct{} // semaphore of maxReads
 
-	listed   bool   // the names of the services are known
-	filtered bool   // the token hides some of them
-	err      string // why the datacenter cannot be reached; empty: it can
-	missing  int    // how many lists of datacenters in a row lack it
+	answered bool   // the names of the services are known
+	filtered bool   // the ACL token hides some of the names
+	err      string // why the datacenter cannot be reached; empty if it can
+	missing  int    // consecutive lists of datacenters that lack it
 
 	services map[string]*service
-	waiting  map[*service]bool // listed, but neither read nor failed
+	waiting  map[*service]bool // neither read nor failed yet
 	failing  map[*service]string
-	// owners tells which service has an instance.
-	owners map[instanceID]*service
+	owners   map[instanceID]*service // the service of each instance
 
 	changed  bool // problems may be out of date
 	problems []problem
 }
 
-// delivered returns whether the datacenter has listed its services, and each was read or failed.
-func (c *catalog) delivered() bool { return c.listed && len(c.waiting) == 0 }
+// delivered reports whether the datacenter has listed its services, and each was read or failed.
+func (c *catalog) delivered() bool { return c.answered && len(c.waiting) == 0 }
 
 // addCatalog starts watching a datacenter.
 func (s *syncer) addCatalog(ctx context.Context, at place) {
@@ -66,43 +69,51 @@ func (s *syncer) removeCatalog(c *catalog) {
 	s.log.Info("removed a datacenter that Consul does not list any more", "datacenter", c.at.title())
 }
 
-// watchCatalog returns the watch for the names of all services. It starts and stops a watchService for each of them.
+// watchCatalog returns the watch for the names of all services. It starts and stops a watchService for each of
+// them.
 func (s *syncer) watchCatalog(ctx context.Context, c *catalog) *watch {
 	var last uint64
 	return &watch{
 		tolerate: catalogTolerate, gap: catalogGap, maxBackoff: catalogBackoff,
-		query: func(turn context.Context, index uint64) (answer, error) {
-			names, a, err := s.client.services(turn, query{place: c.at, index: index, filter: s.o.nameFilter()})
+		query: func(queryCtx context.Context, index uint64) (answer, error) {
+			names, a, err := s.client.services(queryCtx, query{place: c.at, index: index, filter: s.o.nameFilter()})
 			if err != nil {
-				return a, err
+				return answer{}, err
 			}
-			restored := a.index < last
+			indexWentBack := a.index < last // a snapshot was restored
 			last = a.index
-			s.do(ctx, func() { s.setServices(ctx, c, names, a, restored) })
+			s.do(ctx, func() {
+				s.setServices(ctx, c, names, a)
+				if indexWentBack {
+					c.refresh()
+				}
+			})
 			return answer{index: a.index}, nil
 		},
-		report: func(ctx context.Context, err error) { s.do(ctx, func() { s.setReachable(c, err) }) },
+		report: func(ctx context.Context, err error) { s.do(ctx, func() { s.setError(c, err) }) },
 	}
 }
 
-// setReachable notes why a datacenter cannot be reached; nil: it can again.
-func (s *syncer) setReachable(c *catalog, err error) {
-	was := c.err
-	c.err, c.changed = "", true
+// setError sets why a datacenter cannot be reached; nil if it can again.
+func (s *syncer) setError(c *catalog, err error) {
+	c.changed = true
 	if err == nil {
-		s.log.Info("Consul answers again", "datacenter", c.at.title())
-		c.refresh() // what blocks may have missed changes, or wait on a connection that is gone
+		c.err = ""
+		s.log.Info("Consul is reachable again", "datacenter", c.at.title())
+		c.refresh() // blocking queries may have missed changes, or wait on a dead connection
 		return
 	}
-	if c.err = s.client.explain(err); c.at.Datacenter != "" {
+	first := c.err == ""
+	c.err = s.client.explain(err)
+	if c.at.Datacenter != "" {
 		c.err += " (" + c.at.title() + ")"
 	}
-	if was == "" {
-		s.log.Warn("Consul cannot be reached; its services stay", "datacenter", c.at.title(), "error", c.err)
+	if first {
+		s.log.Warn("Consul is unreachable; keeping its last known services", "datacenter", c.at.title(), "error", c.err)
 	}
 }
 
-// refresh has all services read anew.
+// refresh re-reads all services.
 func (c *catalog) refresh() {
 	for _, svc := range c.services {
 		svc.refresh()
@@ -119,8 +130,8 @@ func (c *catalog) refresh() {
 //     the service has endpoints: it may exist.
 //
 // A Consul that lost its tokens too answers 403, which is an outage.
-func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a answer, restored bool) {
-	c.listed, c.filtered, c.changed = true, a.filtered, true
+func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a answer) {
+	c.answered, c.filtered, c.changed = true, a.filtered, true
 	listed := make(map[string]bool, len(names))
 	for _, name := range names {
 		listed[name] = s.o.selects(name)
@@ -130,13 +141,10 @@ func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a 
 	}
 	for name, svc := range c.services {
 		if svc.pendingRemoval {
-			s.setInstances(c, svc, converted{})
+			s.setContent(c, svc, converted{})
 		}
-		if !listed[name] && (!a.filtered || len(svc.items) == 0) {
+		if !listed[name] && (!a.filtered || len(svc.latest.instances) == 0) {
 			s.removeService(c, svc)
 		}
-	}
-	if restored {
-		c.refresh()
 	}
 }

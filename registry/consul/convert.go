@@ -91,7 +91,7 @@ type converter struct {
 
 // convert converts an answer. It sorts entries, and removes those that are not used. Endpoints are in the order of
 // their nodes and IDs.
-func (c converter) convert(entries []*api.ServiceEntry) converted {
+func (c *converter) convert(entries []*api.ServiceEntry) converted {
 	entries = slices.DeleteFunc(entries, func(e *api.ServiceEntry) bool {
 		owner := e.Service.Meta[keyOwner]
 		return owner != "" && !slices.Contains(c.o.Exported, owner)
@@ -185,9 +185,10 @@ func hostsOf(o *Options, at place, datacenter, name string) []string {
 	}
 }
 
-// misnamed refuses a service because of its name.
-func (c *converter) misnamed() {
+// misnamed reports a service whose name cannot be a host.
+func (c *converter) misnamed() converted {
 	c.refuse("has a name that is not a DNS label, so it is not part of the mesh: use letters, digits and '-'")
+	return c.out
 }
 
 // refuse reports why a service is not part of the mesh.

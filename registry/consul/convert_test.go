@@ -16,7 +16,7 @@ import (
 
 // convert converts an answer about a service.
 func convert(o *Options, at place, name string, entries []*api.ServiceEntry) converted {
-	return converter{o: o, at: at, name: name}.convert(entries)
+	return (&converter{o: o, at: at, name: name}).convert(entries)
 }
 
 // entry is an instance on a node of its own, changed by edit.

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// listGap is how often Consul is asked for its datacenters; there is no blocking query for them.
+	// listGap is how often the datacenters are listed. There is no blocking query for them.
 	listGap = time.Minute
-	// missingLists is how many lists in a row lack a datacenter that is removed. A server that restarts does not list
-	// the others before it has joined them.
+	// missingLists is the number of consecutive lists that lack a datacenter before it is removed. A server that
+	// restarts does not list the others before it has joined them.
 	missingLists = 2
 )
 
@@ -26,8 +26,8 @@ func (s *syncer) watchDatacenters(ctx context.Context) {
 	own := ""
 	w := &watch{
 		tolerate: 1, gap: listGap, maxBackoff: catalogBackoff,
-		query: func(turn context.Context, _ uint64) (answer, error) {
-			list, err := s.listDatacenters(turn, &own)
+		query: func(queryCtx context.Context, _ uint64) (answer, error) {
+			list, err := s.listDatacenters(queryCtx, &own)
 			if err != nil {
 				return answer{}, err
 			}
@@ -46,17 +46,19 @@ func (s *syncer) watchDatacenters(ctx context.Context) {
 	w.run(listing)
 }
 
-// listDatacenters returns the datacenters of the settings. The agent's own, whose name it leaves in own, is the empty
-// name.
+// listDatacenters returns the datacenters of the settings. That of the agent is the empty name. own is the cached name
+// of that one.
 func (s *syncer) listDatacenters(ctx context.Context, own *string) ([]string, error) {
 	list := slices.Clone(s.o.Datacenters)
-	if all := slices.Contains(list, allDatacenters); all || *own == "" {
+	all := slices.Contains(list, allDatacenters)
+	if all || *own == "" {
 		known, err := s.client.datacenters(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if *own == "" {
-			if *own, err = s.ownDatacenter(ctx, known); err != nil {
+			*own, err = s.ownDatacenter(ctx, known)
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -107,16 +109,19 @@ func (s *syncer) setDatacenters(ctx context.Context, names []string) {
 		}
 	}
 	for at, c := range s.catalogs {
-		if c.missing++; listed[at] {
+		if listed[at] {
 			c.missing = 0
-		} else if c.missing == missingLists {
+			continue
+		}
+		c.missing++
+		if c.missing == missingLists {
 			s.removeCatalog(c)
 		}
 	}
-	s.placed, s.listErr = true, ""
+	s.datacentersListed, s.listErr = true, ""
 }
 
-// placesOf lists the places of a datacenter: one for each namespace of the settings.
+// placesOf returns the places of a datacenter: one for each namespace of the settings.
 func (o *Options) placesOf(datacenter string) (out []place) {
 	for _, ns := range o.Namespaces {
 		out = append(out, place{Datacenter: datacenter, Namespace: ns, Partition: o.Partition})

@@ -28,23 +28,23 @@ const maxMetaValue, maxLabelValue = 512, 63
 
 // exportEntry is one endpoint as it is registered in Consul.
 type exportEntry struct {
-	id, name, address string
-	port              int
-	tags              []string
-	meta              map[string]string
-	weight            int
-	status, output    string // of its check; empty without one
+	service api.AgentService
+	check   api.HealthCheck // empty if Consul has none
 }
+
+// checkIDOf returns the ID of the check of an entry.
+func checkIDOf(id string) string { return "ashore:" + id }
 
 // equal reports whether two entries are the same in Consul.
 func (e *exportEntry) equal(o *exportEntry) bool {
-	return e.sameService(o) && e.status == o.status && e.output == o.output
+	return e.sameService(o) && e.check.Status == o.check.Status && e.check.Output == o.check.Output
 }
 
 // sameService is equal without the check.
 func (e *exportEntry) sameService(o *exportEntry) bool {
-	return e.id == o.id && e.name == o.name && e.address == o.address && e.port == o.port && e.weight == o.weight &&
-		slices.Equal(e.tags, o.tags) && maps.Equal(e.meta, o.meta)
+	a, b := &e.service, &o.service
+	return a.ID == b.ID && a.Service == b.Service && a.Address == b.Address && a.Port == b.Port &&
+		a.Weights.Passing == b.Weights.Passing && slices.Equal(a.Tags, b.Tags) && maps.Equal(a.Meta, b.Meta)
 }
 
 // entriesOf returns the entries of a service under a name, by ID. Of two endpoints with one address and port
@@ -56,8 +56,9 @@ func entriesOf(x *ExportOptions, name string, s *registry.Service, list []regist
 		if e == nil {
 			continue
 		}
-		if old := out[e.id]; old == nil || old.status != api.HealthPassing {
-			out[e.id] = e
+		old := out[e.service.ID]
+		if old == nil || old.check.Status != api.HealthPassing {
+			out[e.service.ID] = e
 		}
 	}
 	return out
@@ -78,18 +79,24 @@ func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.En
 	if port < 1 || port > 65535 {
 		return nil
 	}
+	id, weight := name+":"+address+":"+strconv.Itoa(port), int(min(max(1, ep.Weight), maxWeight))
 	e := &exportEntry{
-		id: name + ":" + address + ":" + strconv.Itoa(port), name: name, address: address, port: port,
-		tags: tagsOf(x, ep.Labels), meta: metaOf(x, s, ep), weight: int(min(max(1, ep.Weight), maxWeight)),
-		status: api.HealthCritical,
+		service: api.AgentService{
+			ID: id, Service: name, Address: address, Port: port, Tags: tagsOf(x, ep.Labels), Meta: metaOf(x, s, ep),
+			Weights: api.AgentWeights{Passing: weight, Warning: weight},
+		},
+		check: api.HealthCheck{
+			CheckID: checkIDOf(id), Name: "health in the mesh", Type: "ashore", ServiceID: id, ServiceName: name,
+			Status: api.HealthCritical,
+		},
 	}
 	switch ep.Health {
 	case registry.Healthy:
-		e.status = api.HealthPassing
+		e.check.Status = api.HealthPassing
 	case registry.Draining:
-		e.output = "draining: the mesh sends it no new requests"
+		e.check.Output = "draining: the mesh sends it no new requests"
 	default:
-		e.output = "unhealthy in the mesh"
+		e.check.Output = "unhealthy in the mesh"
 	}
 	return e
 }
@@ -145,33 +152,3 @@ func metaOf(x *ExportOptions, s *registry.Service, ep *registry.Endpoint) map[st
 
 // maxMeta is how many metadata pairs Consul accepts. Source: Consul, agent/structs (metaMaxKeyPairs).
 const maxMeta = 64
-
-// service returns the entry as Consul's API has it.
-func (e *exportEntry) service() api.AgentService {
-	return api.AgentService{
-		ID: e.id, Service: e.name, Address: e.address, Port: e.port, Tags: e.tags, Meta: e.meta,
-		Weights: api.AgentWeights{Passing: e.weight, Warning: e.weight},
-	}
-}
-
-// checkIDOf returns the ID of the health check of an entry.
-func checkIDOf(id string) string { return "ashore:" + id }
-
-// check returns the health check as Consul's API has it.
-func (e *exportEntry) check(node string) api.HealthCheck {
-	return api.HealthCheck{
-		Node: node, CheckID: checkIDOf(e.id), Name: "health in the mesh", ServiceID: e.id, ServiceName: e.name,
-		Type: "ashore", Status: e.status, Output: e.output,
-	}
-}
-
-// entryIn returns an entry as it is in Consul. c is its check; nil if it has none.
-func entryIn(s *api.AgentService, c *api.HealthCheck) *exportEntry {
-	e := &exportEntry{
-		id: s.ID, name: s.Service, address: s.Address, port: s.Port, tags: s.Tags, meta: s.Meta, weight: s.Weights.Passing,
-	}
-	if c != nil {
-		e.status, e.output = c.Status, c.Output
-	}
-	return e
-}

@@ -30,11 +30,11 @@ func (e *Exporter) session(ctx context.Context) (withdrawn bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
-	stop := make(chan struct{}) // closed when the writer has ended
-	group.Go(func() error { return e.renew(ctx, id, stop) })
+	group.Go(func() error { return e.renew(ctx, id) })
 	group.Go(func() (err error) {
-		defer close(stop)
+		defer cancel()
 		withdrawn, err = (&exportWriter{e: e}).run(ctx)
 		return err
 	})
@@ -81,17 +81,15 @@ func (e *Exporter) begin(ctx context.Context) (session string, err error) {
 	return session, err
 }
 
-// renew keeps the session alive until ctx ends or stop is closed. It continues while Consul does not answer: the
-// session may still be valid. It returns errSessionLost if Consul does not have the session.
-func (e *Exporter) renew(ctx context.Context, id string, stop <-chan struct{}) error {
+// renew keeps the session alive until ctx ends. It continues while Consul does not answer: the session may still be
+// valid. It returns errSessionLost if Consul does not have the session.
+func (e *Exporter) renew(ctx context.Context, id string) error {
 	interval := e.cfg.Options.Export.Lease / 3
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-stop:
 			return nil
 		case <-tick.C:
 		}

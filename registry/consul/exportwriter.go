@@ -142,9 +142,9 @@ func (w *exportWriter) read(ctx context.Context) (othersServices bool, err error
 	if err := w.readTaken(ctx); err != nil {
 		return false, err
 	}
-	byID := make(map[string]*api.HealthCheck, len(checks))
+	byID := make(map[string]api.HealthCheck, len(checks))
 	for _, c := range checks {
-		byID[c.CheckID] = c
+		byID[c.CheckID] = *c
 	}
 	w.refused = map[string]refusal{}
 	w.registered = map[string]*exportEntry{}
@@ -153,7 +153,7 @@ func (w *exportWriter) read(ctx context.Context) (othersServices bool, err error
 			othersServices = true
 			continue
 		}
-		w.registered[s.ID] = entryIn(s, byID[checkIDOf(s.ID)])
+		w.registered[s.ID] = &exportEntry{service: *s, check: byID[checkIDOf(s.ID)]}
 	}
 	return othersServices, w.e.removeStopped(ctx)
 }
@@ -206,7 +206,7 @@ func (w *exportWriter) changes() (out []exportChange) {
 		}
 	}
 	for id, e := range w.registered {
-		if s := w.wanted[e.name]; s == nil || s.entries[id] == nil || w.taken[e.name] {
+		if s := w.wanted[e.service.Service]; s == nil || s.entries[id] == nil || w.taken[e.service.Service] {
 			out = append(out, w.removal(e))
 		}
 	}
@@ -214,7 +214,7 @@ func (w *exportWriter) changes() (out []exportChange) {
 	slices.SortFunc(out, func(a, b exportChange) int {
 		switch {
 		case a.remove == b.remove:
-			return cmp.Compare(a.entry.id, b.entry.id)
+			return cmp.Compare(a.entry.service.ID, b.entry.service.ID)
 		case a.remove:
 			return 1
 		}
@@ -223,7 +223,9 @@ func (w *exportWriter) changes() (out []exportChange) {
 	return out
 }
 
-func (w *exportWriter) isRefused(c exportChange) bool { return w.refused[c.entry.id] != refusal{} }
+func (w *exportWriter) isRefused(c exportChange) bool {
+	return w.refused[c.entry.service.ID] != refusal{}
+}
 
 // addsName reports whether a change adds the first entry of a service.
 func (w *exportWriter) addsName(changes []exportChange) bool {
@@ -232,30 +234,28 @@ func (w *exportWriter) addsName(changes []exportChange) bool {
 	}
 	names := map[string]bool{}
 	for _, e := range w.registered {
-		names[e.name] = true
+		names[e.service.Service] = true
 	}
-	return slices.ContainsFunc(changes, func(c exportChange) bool { return !c.remove && !names[c.entry.name] })
+	return slices.ContainsFunc(changes, func(c exportChange) bool { return !c.remove && !names[c.entry.service.Service] })
 }
 
 // setting returns the change that sets an entry and its check, or the check alone if nothing else differs
 // from is.
 func (w *exportWriter) setting(e, is *exportEntry) exportChange {
 	c := exportChange{entry: e}
-	partition := w.e.cfg.Options.Partition
+	service, check := e.service, e.check
+	service.Partition, check.Partition = w.e.cfg.Options.Partition, w.e.cfg.Options.Partition
+	check.Node = w.e.node
 	if is == nil || !is.sameService(e) {
-		s := e.service()
-		s.Partition = partition
-		c.ops = append(c.ops, &api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: w.e.node, Service: s}})
+		c.ops = append(c.ops, &api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: w.e.node, Service: service}})
 	}
-	check := e.check(w.e.node)
-	check.Partition = partition
 	c.ops = append(c.ops, &api.TxnOp{Check: &api.CheckTxnOp{Verb: api.CheckSet, Check: check}})
 	return c
 }
 
 // removal returns the change that removes an entry. Consul removes its check.
 func (w *exportWriter) removal(e *exportEntry) exportChange {
-	s := api.AgentService{ID: e.id, Service: e.name, Partition: w.e.cfg.Options.Partition}
+	s := api.AgentService{ID: e.service.ID, Service: e.service.Service, Partition: w.e.cfg.Options.Partition}
 	op := &api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceDelete, Node: w.e.node, Service: s}}
 	return exportChange{entry: e, remove: true, ops: api.TxnOps{op}}
 }
@@ -283,8 +283,8 @@ func (w *exportWriter) send(ctx context.Context, batch []exportChange) error {
 			if r == nil || r.OpIndex < 0 || r.OpIndex >= len(changeOf) {
 				return errNotConsul
 			}
-			e := changeOf[r.OpIndex].entry
-			w.refused[e.id] = refusal{e.name, consulhttp.OneLine(r.What)}
+			s := changeOf[r.OpIndex].entry.service
+			w.refused[s.ID] = refusal{s.Service, consulhttp.OneLine(r.What)}
 		}
 		batch = slices.DeleteFunc(batch, w.isRefused)
 	}
@@ -295,9 +295,9 @@ func (w *exportWriter) send(ctx context.Context, batch []exportChange) error {
 func (w *exportWriter) written(batch []exportChange) {
 	for _, c := range batch {
 		if c.remove {
-			delete(w.registered, c.entry.id)
+			delete(w.registered, c.entry.service.ID)
 		} else {
-			w.registered[c.entry.id] = c.entry
+			w.registered[c.entry.service.ID] = c.entry
 		}
 	}
 }
