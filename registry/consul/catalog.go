@@ -6,20 +6,21 @@ import (
 )
 
 const (
-	// catalogGap is the minimum time between two catalog queries. Each one makes Consul read every instance.
+	// catalogGap is the minimum time between two catalog queries. Each one makes Consul read every
+	// instance.
 	catalogGap = 500 * time.Millisecond
-	// catalogBackoff is the maximum retry delay. It is short because catalog queries detect when Consul
-	// recovers.
+	// catalogBackoff is the maximum retry delay. It is short because catalog queries detect when
+	// Consul recovers.
 	catalogBackoff = 2 * time.Second
-	// catalogTolerate is the number of consecutive failures that are ignored. A single failure may be a closed
-	// connection.
+	// catalogTolerate is the number of consecutive failures that are ignored. A single failure may be
+	// a closed connection.
 	catalogTolerate = 1
 	// maxReads limits concurrent non-blocking service queries per datacenter.
 	maxReads = 8
 )
 
-// catalog tracks the services of one datacenter, or of one namespace in Consul Enterprise. The goroutine of
-// syncer.loop owns it.
+// catalog tracks the services of one datacenter, or of one namespace in Consul Enterprise. The
+// goroutine of syncer.loop owns it.
 type catalog struct {
 	// Immutable.
 	at     place
@@ -69,8 +70,8 @@ func (s *syncer) removeCatalog(c *catalog) {
 	s.log.Info("removed a datacenter that Consul does not list any more", "datacenter", c.at.title())
 }
 
-// watchCatalog returns the watch for the names of all services. It starts and stops a watchService for each of
-// them.
+// watchCatalog returns the watch for the names of all services. It starts and stops a watchService
+// for each of them.
 func (s *syncer) watchCatalog(ctx context.Context, c *catalog) *watch {
 	var last uint64
 	return &watch{
@@ -122,12 +123,12 @@ func (c *catalog) refresh() {
 
 // setServices handles the names of all services. It adds services, and removes them by these rules:
 //
-//   - An empty answer about a service changes nothing if the ACL token filtered it: the service may
-//     still have instances.
-//   - Any other empty answer is pending until the next catalog answer. So a Consul that lost its data
-//     shows as one batch that removes all services.
-//   - A service that the catalog does not list is removed, unless the token filtered the catalog and
-//     the service has endpoints: it may exist.
+//   - An empty answer about a service changes nothing if the ACL token filtered it: the service
+//     may still have instances.
+//   - Any other empty answer is pending until the next catalog answer. So a Consul that lost its
+//     data shows as one batch that removes all services.
+//   - A service that the catalog does not list is removed, unless the token filtered the catalog
+//     and the service has endpoints: it may exist.
 //
 // A Consul that lost its tokens too answers 403, which is an outage.
 func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a answer) {

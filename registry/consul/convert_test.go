@@ -19,7 +19,7 @@ func convert(o *Options, at place, name string, entries []*api.ServiceEntry) con
 	return (&converter{o: o, at: at, name: name}).convert(entries)
 }
 
-// entry is an instance on a node of its own, changed by edit.
+// entry returns an instance on a node of its own, changed by edit.
 func entry(id string, edit ...func(*api.ServiceEntry)) *api.ServiceEntry {
 	e := &api.ServiceEntry{
 		Node:    &api.Node{Node: "node-" + id, Address: "10.0.0.1", Datacenter: "dc1"},
@@ -75,7 +75,7 @@ func read(edit ...func(*Options)) *Options {
 	return &o
 }
 
-// only is the one service of an answer under its first host.
+// only returns the service under its first host.
 func only(t *testing.T, c converted) registry.Instances {
 	t.Helper()
 	if len(c.instances) == 0 {
@@ -92,7 +92,7 @@ func texts(c converted) []string {
 	return out
 }
 
-// One endpoint with everything that Consul may say of it.
+// An instance becomes an endpoint with its address, health, weight, labels, locality and identity.
 func TestConvertEndpoint(t *testing.T) {
 	t.Parallel()
 	plain := registry.Endpoint{Address: "10.1.0.1", Locality: registry.Locality{Region: "dc1"}, Weight: 1, Namespace: "default", Workload: "a"}
@@ -103,7 +103,7 @@ func TestConvertEndpoint(t *testing.T) {
 		want    registry.Endpoint
 		problem string
 	}{
-		"as simple as it gets":       {read(), entry("a"), plain, ""},
+		"the minimum":                {read(), entry("a"), plain, ""},
 		"its node's address":         {read(), entry("a", at("", 80)), with(func(e *registry.Endpoint) { e.Address = "10.0.0.1" }), ""},
 		"IPv6":                       {read(), entry("a", at("2001:DB8::1", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), ""},
 		"IPv6 in brackets":           {read(), entry("a", at("[2001:db8::1]", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), ""},
@@ -113,12 +113,12 @@ func TestConvertEndpoint(t *testing.T) {
 		"one critical of several":    {read(), entry("a", checks("passing", "critical")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
 		"warning is served":          {read(), entry("a", checks("warning", "passing")), plain, ""},
 		"warning is dropped":         {read(func(o *Options) { o.Warning = "drop" }), entry("a", checks("warning")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
-		"a state that there is not":  {read(), entry("a", checks("fine")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
+		"an unknown state":           {read(), entry("a", checks("fine")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
 		"maintenance of the service": {read(), entry("a", checks("_service_maintenance:a=critical")), with(func(e *registry.Endpoint) { e.Health = registry.Draining }), ""},
 		"maintenance of the node":    {read(), entry("a", checks("_node_maintenance=critical", "x=critical")), with(func(e *registry.Endpoint) { e.Health = registry.Draining }), ""},
 		"weights":                    {read(), entry("a", func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }), with(func(e *registry.Endpoint) { e.Weight = 7 }), ""},
 		"weight while it warns":      {read(), entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }), with(func(e *registry.Endpoint) { e.Weight = 2 }), ""},
-		"no weight is sent nothing":  {read(), entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7} }), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
+		"a weight of zero":           {read(), entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7} }), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
 		"labels": {read(), entry("a", tags("v1", "team=a", "stage|test", "=x", "", "version=tag"), meta("version", "1.2", "ashore-network", "n1")), with(func(e *registry.Endpoint) {
 			e.Network, e.Labels = "n1", map[string]string{"v1": "true", "team": "a", "stage": "test", "version": "1.2"}
 		}), ""},
@@ -132,11 +132,11 @@ func TestConvertEndpoint(t *testing.T) {
 		"mutual TLS by a tag": {read(), entry("a", tags("security.istio.io/tlsMode=istio")), with(func(e *registry.Endpoint) {
 			e.TLSMode, e.Labels = "istio", map[string]string{"security.istio.io/tlsMode": "istio"}
 		}), ""},
-		"a mode that there is not":                          {read(), entry("a", meta("ashore-tls-mode", "on")), plain, `"on": want istio or disabled`},
-		"an account of the settings":                        {read(func(o *Options) { o.ServiceAccount = "consul-${service}" }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "consul-web", "istio" }), ""},
-		"metadata is not believed":                          {read(func(o *Options) { o.Identity = "settings" }), entry("a", meta("ashore-service-account", "root", "ashore-tls-mode", "istio")), plain, ""},
-		"an account that is no name":                        {read(), entry("a", meta("ashore-service-account", "../root")), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }), "is not the name of a service account"},
-		"an account that is no name, and mutual TLS is off": {read(), entry("a", meta("ashore-service-account", "../root", "ashore-tls-mode", "disabled")), plain, "is not the name of a service account"},
+		"an unknown mode":                       {read(), entry("a", meta("ashore-tls-mode", "on")), plain, `"on": want istio or disabled`},
+		"an account of the settings":            {read(func(o *Options) { o.ServiceAccount = "consul-${service}" }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "consul-web", "istio" }), ""},
+		"metadata is ignored":                   {read(func(o *Options) { o.Identity = "settings" }), entry("a", meta("ashore-service-account", "root", "ashore-tls-mode", "istio")), plain, ""},
+		"an invalid account":                    {read(), entry("a", meta("ashore-service-account", "../root")), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }), "is not the name of a service account"},
+		"an invalid account without mutual TLS": {read(), entry("a", meta("ashore-service-account", "../root", "ashore-tls-mode", "disabled")), plain, "is not the name of a service account"},
 		"an account that is too long": {
 			read(func(o *Options) { o.ServiceAccount = "${service}-" + strings.Repeat("a", 60) }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }),
 			`the option serviceAccount gives it "web-` + strings.Repeat("a", 60) + `", which is not the name of a service account`,
@@ -165,21 +165,21 @@ func TestConvertEndpoint(t *testing.T) {
 	}
 }
 
-// What cannot be an endpoint is left out by name, and the rest of the service stays.
+// An instance that cannot be an endpoint is left out with a problem. The others stay.
 func TestConvertLeftOut(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		entry   *api.ServiceEntry
 		problem string
 	}{
-		"no port":               {entry("b", at("10.1.0.2", 0)), "Consul service web instance b: has no port"},
-		"a port beyond all":     {entry("b", at("10.1.0.2", 70000)), "instance b: has no port"},
-		"a negative port":       {entry("b", at("10.1.0.2", -1)), "instance b: has no port"},
-		"a unix socket":         {entry("b", func(e *api.ServiceEntry) { e.Service.SocketPath = "/run/web" }), "listens on the unix socket /run/web"},
-		"an address of nothing": {entry("b", at("not an address", 80)), `its address "not an address" is neither`},
-		"no address":            {entry("b", at("", 80), func(e *api.ServiceEntry) { e.Node.Address = "" }), `its address "" is neither`},
-		"twice the same, older": {entry("b", at("10.1.0.1", 8080), created(9)), "instance b: has the address and ports of instance a, which is used"},
-		"twice, and sick":       {entry("b", at("10.1.0.1", 8080), created(11), checks("critical")), "instance b: has the address and ports of instance a"},
+		"no port":                 {entry("b", at("10.1.0.2", 0)), "Consul service web instance b: has no port"},
+		"a port that is too high": {entry("b", at("10.1.0.2", 70000)), "instance b: has no port"},
+		"a negative port":         {entry("b", at("10.1.0.2", -1)), "instance b: has no port"},
+		"a unix socket":           {entry("b", func(e *api.ServiceEntry) { e.Service.SocketPath = "/run/web" }), "listens on the unix socket /run/web"},
+		"an invalid address":      {entry("b", at("not an address", 80)), `its address "not an address" is neither`},
+		"no address":              {entry("b", at("", 80), func(e *api.ServiceEntry) { e.Node.Address = "" }), `its address "" is neither`},
+		"an older duplicate":      {entry("b", at("10.1.0.1", 8080), created(9)), "instance b: has the address and ports of instance a, which is used"},
+		"an unhealthy duplicate":  {entry("b", at("10.1.0.1", 8080), created(11), checks("critical")), "instance b: has the address and ports of instance a"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -195,16 +195,16 @@ func TestConvertLeftOut(t *testing.T) {
 	}
 }
 
-// A service of which every instance is left out is told for what they are.
+// A service whose instances are all left out is not part of the mesh. Problems name the reason.
 func TestConvertAllLeftOut(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		entries []*api.ServiceEntry
 		last    string
 	}{
-		"no port":              {[]*api.ServiceEntry{entry("a", at("10.1.0.1", 0)), entry("b", at("10.1.0.2", 0))}, "has no port, so it is not part of the mesh"},
-		"a bad address":        {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080))}, "has no instance that can be an endpoint, so it is not part of the mesh"},
-		"a bad one, a no port": {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080)), entry("b", at("10.1.0.2", 0))}, "has no instance that can be an endpoint"},
+		"no port":       {[]*api.ServiceEntry{entry("a", at("10.1.0.1", 0)), entry("b", at("10.1.0.2", 0))}, "has no port, so it is not part of the mesh"},
+		"a bad address": {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080))}, "has no instance that can be an endpoint, so it is not part of the mesh"},
+		"both":          {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080)), entry("b", at("10.1.0.2", 0))}, "has no instance that can be an endpoint"},
 	}
 	for name, tc := range tests {
 		got := convert(read(), place{}, "web", tc.entries)
@@ -214,7 +214,7 @@ func TestConvertAllLeftOut(t *testing.T) {
 	}
 }
 
-// Ports of services and of their endpoints, as port:endpoint's port by protocol.
+// The ports of a service are those of its instances.
 func TestConvertPorts(t *testing.T) {
 	t.Parallel()
 	port := func(number uint32, name string, p registry.Protocol, target uint32) registry.Port {
@@ -227,27 +227,27 @@ func TestConvertPorts(t *testing.T) {
 		targets [][]uint32 // of each endpoint, by port
 		problem string
 	}{
-		"as registered":                {read(), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, ""},
-		"by the protocol of metadata":  {read(), []*api.ServiceEntry{entry("a", meta("protocol", "HTTP"))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}}, ""},
-		"by the protocol of a tag":     {read(), []*api.ServiceEntry{entry("a", tags("protocol=grpc"))}, []registry.Port{port(8080, "grpc", registry.GRPC, 0)}, [][]uint32{{8080}}, ""},
-		"by the settings":              {read(func(o *Options) { o.Protocol = "tcp" }), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "tcp", registry.TCP, 0)}, [][]uint32{{8080}}, ""},
-		"a protocol that there is not": {read(), []*api.ServiceEntry{entry("a", meta("protocol", "gopher"))}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, `protocol "gopher" is unknown`},
-		"reached elsewhere":            {read(), []*api.ServiceEntry{entry("a", meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 8080)}, [][]uint32{{8080}}, ""},
-		"several in metadata":          {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080", "ashore-port-grpc-api", "9090", "ashore-port-x", "99x"))}, []registry.Port{port(9090, "grpc-api", registry.GRPC, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{9090, 8080}}, `ashore-port-x "99x" is not a port`},
-		"several of Consul's": {read(), []*api.ServiceEntry{entry("a", func(e *api.ServiceEntry) {
+		"as registered":               {read(), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, ""},
+		"by the protocol of metadata": {read(), []*api.ServiceEntry{entry("a", meta("protocol", "HTTP"))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}}, ""},
+		"by the protocol of a tag":    {read(), []*api.ServiceEntry{entry("a", tags("protocol=grpc"))}, []registry.Port{port(8080, "grpc", registry.GRPC, 0)}, [][]uint32{{8080}}, ""},
+		"by the settings":             {read(func(o *Options) { o.Protocol = "tcp" }), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "tcp", registry.TCP, 0)}, [][]uint32{{8080}}, ""},
+		"an unknown protocol":         {read(), []*api.ServiceEntry{entry("a", meta("protocol", "gopher"))}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, `protocol "gopher" is unknown`},
+		"a port of the service":       {read(), []*api.ServiceEntry{entry("a", meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 8080)}, [][]uint32{{8080}}, ""},
+		"several in metadata":         {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080", "ashore-port-grpc-api", "9090", "ashore-port-x", "99x"))}, []registry.Port{port(9090, "grpc-api", registry.GRPC, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{9090, 8080}}, `ashore-port-x "99x" is not a port`},
+		"several ports in Consul": {read(), []*api.ServiceEntry{entry("a", func(e *api.ServiceEntry) {
 			e.Service.Ports = api.ServicePorts{{Name: "http", Port: 80, Default: true}, {Name: "admin", Port: 81}, {Name: "bad", Port: 0}}
 		})}, []registry.Port{port(81, "admin", registry.Unknown, 0), port(80, "http", registry.HTTP, 0)}, [][]uint32{{81, 80}}, `its port "bad" (0) is left out`},
-		"most of them":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 81), created(1)), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.3", 80))}, []registry.Port{port(80, "main", registry.Unknown, 81)}, [][]uint32{{81}, {80}, {80}}, ""},
-		"each another":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002)), entry("c", at("10.1.0.3", 20003))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}, {20003}}, "different ports, so clients reach it at port 80"},
-		"each another, by the settings": {read(func(o *Options) { o.ServicePort = 99 }), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(99, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
-		"one says the port":             {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002), meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
-		"protocols that differ":         {read(), []*api.ServiceEntry{entry("a", meta("protocol", "tcp"), created(2)), entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}}, "instance a: declares port 8080 (http, protocol tcp), and the service has port 8080 (http, protocol http)"},
-		"numbers that differ":           {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80")), entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: declares port 81 (http, protocol http), and the service has port 80 (http, protocol http)"},
-		"one does not have it": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 7071), meta("ashore-port-http", "80:7071"))},
+		"a majority":                 {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 81), created(1)), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.3", 80))}, []registry.Port{port(80, "main", registry.Unknown, 81)}, [][]uint32{{81}, {80}, {80}}, ""},
+		"all differ":                 {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002)), entry("c", at("10.1.0.3", 20003))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}, {20003}}, "different ports, so clients reach it at port 80"},
+		"all differ, with a setting": {read(func(o *Options) { o.ServicePort = 99 }), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(99, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
+		"one declares the port":      {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002), meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
+		"protocols that differ":      {read(), []*api.ServiceEntry{entry("a", meta("protocol", "tcp"), created(2)), entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}}, "instance a: declares port 8080 (http, protocol tcp), and the service has port 8080 (http, protocol http)"},
+		"numbers that differ":        {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80")), entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: declares port 81 (http, protocol http), and the service has port 80 (http, protocol http)"},
+		"each lacks one": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 7071), meta("ashore-port-http", "80:7071"))},
 			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 7071)}, [][]uint32{{8080, 0}, {0, 7071}}, "instance b: lacks port 8080 (main)"},
-		"the younger does not have it": {read(), []*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 7071), created(1), meta("ashore-port-http", "80:7071"))},
+		"each lacks one, the other is older": {read(), []*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 7071), created(1), meta("ashore-port-http", "80:7071"))},
 			[]registry.Port{port(80, "http", registry.HTTP, 7071), port(8080, "main", registry.Unknown, 0)}, [][]uint32{{0, 8080}, {7071, 0}}, "instance a: lacks port 80 (http)"},
-		"one has more": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8081), meta("ashore-port-http", "80:8081", "ashore-port-adm", "9000:9"))},
+		"one has another port": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8081), meta("ashore-port-http", "80:8081", "ashore-port-adm", "9000:9"))},
 			[]registry.Port{port(80, "http", registry.HTTP, 8080), port(9000, "adm", registry.Unknown, 9)}, [][]uint32{{8080, 0}, {8081, 9}}, "instance a: lacks port 9000 (adm)"},
 		"one gives it another name": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80"), created(1)), entry("b", at("10.1.0.2", 1), meta("ashore-port-web", "80:81"))},
 			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: declares port 80 (web, protocol unknown), and the service has port 80 (http, protocol http)"},
@@ -283,7 +283,7 @@ func TestConvertPorts(t *testing.T) {
 	}
 }
 
-// Hosts as Consul's DNS has them.
+// The hosts are the names of Consul's DNS.
 func TestConvertHosts(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -302,7 +302,7 @@ func TestConvertHosts(t *testing.T) {
 		"both":            {read(), place{Datacenter: "dc2", Namespace: "shop", Partition: "eu"}, "web", []string{"web.service.shop.ns.eu.ap.dc2.dc.consul"}},
 		"the default ones": {read(), place{Namespace: "default", Partition: "default"}, "web",
 			[]string{"web.service.consul", "web.service.dc1.consul"}},
-		"no name of DNS": {read(), place{}, "my_web", nil},
+		"not a DNS name": {read(), place{}, "my_web", nil},
 		"with a dot":     {read(), place{}, "a.b", nil},
 	}
 	for name, tc := range tests {
@@ -333,7 +333,8 @@ func TestConvertConnect(t *testing.T) {
 	}
 }
 
-// A service with a name among its addresses is resolved; one outside the mesh is said to be.
+// A service with a name among its addresses has the resolution DNS. An instance may declare it
+// external.
 func TestConvertService(t *testing.T) {
 	t.Parallel()
 	got := only(t, convert(read(), place{}, "web", []*api.ServiceEntry{entry("a", at("web.example.com", 443)), entry("b", meta("external", "true"))}))
@@ -347,7 +348,7 @@ func TestConvertService(t *testing.T) {
 	}
 }
 
-// The order in which Consul lists instances changes nothing.
+// The result does not depend on the order of instances in the answer.
 func TestConvertOrder(t *testing.T) {
 	t.Parallel()
 	list := []*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.1", 8080), created(20)), entry("d", at("10.1.0.4", 81), meta("protocol", "http"))}
@@ -358,7 +359,7 @@ func TestConvertOrder(t *testing.T) {
 	}
 }
 
-// FuzzConvert reads nonsense as Consul's answer: nothing panics, what comes out is what a mesh can use, and the same each time.
+// FuzzConvert converts arbitrary answers. The result is valid, and the same each time.
 func FuzzConvert(f *testing.F) {
 	for _, seed := range []string{
 		`[{"Node":{"Node":"n","Address":"10.0.0.1","Datacenter":"dc1"},"Service":{"ID":"a","Service":"web","Port":80,"Tags":["v=1"],"Meta":{"ashore-port-http":"80:8080"}},"Checks":[{"CheckID":"c","Status":"passing"}]}]`,
@@ -376,16 +377,16 @@ func FuzzConvert(f *testing.F) {
 		o := read(func(o *Options) { o.ServicePort = uint32(port) })
 		got := convert(o, place{}, name, slices.Clone(entries))
 		for _, in := range got.instances {
-			sane(t, in)
+			checkInvariants(t, in)
 		}
 		if d := cmp.Diff(got.instances, convert(o, place{}, name, slices.Clone(entries)).instances); d != "" {
-			t.Errorf("another one the second time:\n%s", d)
+			t.Errorf("the second conversion differs:\n%s", d)
 		}
 	})
 }
 
-// sane holds what every service promises.
-func sane(t *testing.T, in registry.Instances) {
+// checkInvariants checks that a service and its endpoints are valid.
+func checkInvariants(t *testing.T, in registry.Instances) {
 	t.Helper()
 	names, numbers := map[string]bool{}, map[uint32]bool{}
 	for _, p := range in.Service.Ports {
@@ -415,8 +416,8 @@ func sane(t *testing.T, in registry.Instances) {
 	}
 }
 
-// In a rolling change of the port, clients reach a service at the port that most instances have. On a tie the oldest
-// instance decides. With many different ports it is 80.
+// In a rolling change of the port, clients reach a service at the port that most instances have. On
+// a tie the oldest instance decides. With many different ports it is 80.
 func TestRollingPortChange(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -10,12 +10,13 @@ import (
 const (
 	// listGap is how often the datacenters are listed. There is no blocking query for them.
 	listGap = time.Minute
-	// missingLists is the number of consecutive lists that lack a datacenter before it is removed. A server that
-	// restarts does not list the others before it has joined them.
+	// missingLists is the number of consecutive lists that lack a datacenter before it is removed. A
+	// server that restarts does not list the others before it has joined them.
 	missingLists = 2
 )
 
-// watchDatacenters finds the datacenters of the settings, and starts and stops a watchCatalog for each of them.
+// watchDatacenters finds the datacenters of the settings, and starts and stops a watchCatalog for
+// each of them.
 func (s *syncer) watchDatacenters(ctx context.Context) {
 	if len(s.o.Datacenters) == 0 {
 		s.do(ctx, func() { s.setDatacenters(ctx, []string{""}) })
@@ -46,8 +47,8 @@ func (s *syncer) watchDatacenters(ctx context.Context) {
 	w.run(listing)
 }
 
-// listDatacenters returns the datacenters of the settings. That of the agent is the empty name. own is the cached name
-// of that one.
+// listDatacenters returns the datacenters of the settings. That of the agent is the empty name. own
+// is the cached name of that one.
 func (s *syncer) listDatacenters(ctx context.Context, own *string) ([]string, error) {
 	list := slices.Clone(s.o.Datacenters)
 	all := slices.Contains(list, allDatacenters)
@@ -80,7 +81,8 @@ func (s *syncer) listDatacenters(ctx context.Context, own *string) ([]string, er
 	return list, nil
 }
 
-// ownDatacenter returns the datacenter of the agent: the only one that it knows, or that of Consul's own service.
+// ownDatacenter returns the datacenter of the agent: the only one that it knows, or that of
+// Consul's own service.
 func (s *syncer) ownDatacenter(ctx context.Context, known []string) (string, error) {
 	if len(known) == 1 {
 		return known[0], nil
@@ -97,7 +99,8 @@ func (s *syncer) ownDatacenter(ctx context.Context, known []string) (string, err
 	return "", errNoOwnName
 }
 
-// setDatacenters starts watching new datacenters, and removes those that Consul does not list any more.
+// setDatacenters starts watching new datacenters, and removes those that Consul does not list any
+// more.
 func (s *syncer) setDatacenters(ctx context.Context, names []string) {
 	listed := map[place]bool{}
 	for _, name := range names {

@@ -151,8 +151,9 @@ func TestExportedServicesCache(t *testing.T) {
 	}
 }
 
-// Entries of different services have different IDs. Labels, localities and networks, which workloads choose for
-// themselves, make neither an entry that Consul refuses, nor a tag that other programs obey.
+// Entries of different services have different IDs. Labels, localities and networks, which
+// workloads choose for themselves, make neither an entry that Consul refuses, nor a tag that other
+// programs obey.
 func TestEntriesOfUntrustedWorkloads(t *testing.T) {
 	t.Parallel()
 	untrusted := meshService("db.example", "shop", nil, "east-db1.example.com", "10.0.0.1")

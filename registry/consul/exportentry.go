@@ -15,14 +15,16 @@ import (
 
 // Metadata keys of exported entries, in addition to those that an importing mesh reads.
 const (
-	// keyOwner holds the owner of an entry. An entry without it, or with another owner, is never written or removed.
+	// keyOwner holds the owner of an entry. An entry without it, or with another owner, is never
+	// written or removed.
 	keyOwner = "ashore-exported-by"
 	// keyHost and keyNamespace identify the service in the mesh, for people.
 	keyHost      = "ashore-host"
 	keyNamespace = "ashore-namespace"
 )
 
-// maxMetaValue and maxLabelValue are the maximum lengths of a metadata value and of a label value, in bytes.
+// maxMetaValue and maxLabelValue are the maximum lengths of a metadata value and of a label value,
+// in bytes.
 // Sources: Consul, agent/structs (metaValueMaxLength); Kubernetes, labels.
 const maxMetaValue, maxLabelValue = 512, 63
 
@@ -47,8 +49,8 @@ func (e *exportEntry) sameService(o *exportEntry) bool {
 		a.Weights.Passing == b.Weights.Passing && slices.Equal(a.Tags, b.Tags) && maps.Equal(a.Meta, b.Meta)
 }
 
-// entriesOf returns the entries of a service under a name, by ID. Of two endpoints with one address and port
-// it prefers a healthy one.
+// entriesOf returns the entries of a service under a name, by ID. Of two endpoints with one address
+// and port it prefers a healthy one.
 func entriesOf(x *ExportOptions, name string, s *registry.Service, list []registry.Endpoint) map[string]*exportEntry {
 	out := map[string]*exportEntry{}
 	for i := range list {
@@ -101,9 +103,9 @@ func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.En
 	return e
 }
 
-// tagsOf returns the tags of an entry: those of the options, and "key=value" for the endpoint's labels that
-// the options name. Workloads choose their own labels and programs outside the mesh act on tags, so no other
-// labels become tags.
+// tagsOf returns the tags of an entry: those of the options, and "key=value" for the endpoint's
+// labels that the options name. Workloads choose their own labels and programs outside the mesh act
+// on tags, so no other labels become tags.
 func tagsOf(x *ExportOptions, labels map[string]string) []string {
 	out := slices.Clone(x.Tags)
 	for _, k := range x.Labels {
@@ -120,7 +122,8 @@ func isLabelValue(v string) bool {
 	})
 }
 
-// metaOf returns the metadata of an entry. Identities are left out: the readers are outside the mesh.
+// metaOf returns the metadata of an entry. Identities are left out: the readers are outside the
+// mesh.
 func metaOf(x *ExportOptions, s *registry.Service, ep *registry.Endpoint) map[string]string {
 	out := map[string]string{keyOwner: x.Owner, keyHost: s.Host, keyNamespace: s.Namespace}
 	for key, value := range map[string]string{keyLocality: ep.Locality.String(), keyNetwork: ep.Network} {
@@ -150,5 +153,6 @@ func metaOf(x *ExportOptions, s *registry.Service, ep *registry.Endpoint) map[st
 	return out
 }
 
-// maxMeta is how many metadata pairs Consul accepts. Source: Consul, agent/structs (metaMaxKeyPairs).
+// maxMeta is how many metadata pairs Consul accepts. Source: Consul, agent/structs
+// (metaMaxKeyPairs).
 const maxMeta = 64

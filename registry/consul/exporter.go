@@ -21,10 +21,10 @@ import (
 type ExporterConfig struct {
 	// Name is the name of the source whose Consul is used. Required.
 	Name string
-	// Options are those of the source. Options.Export has an owner and says what is registered.
+	// Options are those of the source. Options.Export has an owner and selects what is registered.
 	Options Options
-	// ExportTo is the default for services without exportTo, as defaultServiceExportTo in MeshConfig. Default:
-	// everybody.
+	// ExportTo is the default for services without exportTo, as defaultServiceExportTo in MeshConfig.
+	// Default: everybody.
 	ExportTo []string
 	// Replica names this replica, unique among those of the mesh: letters, digits and '-'. Required.
 	Replica string
@@ -32,9 +32,10 @@ type ExporterConfig struct {
 	Log hclog.Logger
 }
 
-// Exporter keeps the services of the mesh registered in a Consul. Each replica has its own node there, with a
-// check that Consul turns critical when the replica has not renewed its session for the lease. So replicas
-// need no coordination, and each instance is listed once for each replica. Run it once.
+// Exporter keeps the services of the mesh registered in a Consul. Each replica has its own node
+// there, with a check that Consul turns critical when the replica has not renewed its session for
+// the lease. So replicas need no coordination, and each instance is listed once for each replica.
+// Run it once.
 type Exporter struct {
 	// Immutable.
 	cfg    ExporterConfig
@@ -85,8 +86,8 @@ func NewExporter(cfg ExporterConfig) (*Exporter, error) {
 	}, nil
 }
 
-// Publish replaces the state of the mesh. It does not wait. Nothing is written or removed before the first
-// call. Safe for concurrent use.
+// Publish replaces the state of the mesh. It does not wait. Nothing is written or removed before
+// the first call. Safe for concurrent use.
 func (e *Exporter) Publish(services Services, endpoints Endpoints) {
 	e.mu.Lock()
 	e.mesh = meshState{services, endpoints}
@@ -107,7 +108,8 @@ func (e *Exporter) published() meshState {
 // Withdraw makes Run remove all entries of this replica and return. Safe for concurrent use.
 func (e *Exporter) Withdraw() { e.closed.Do(func() { close(e.withdraw) }) }
 
-// Target identifies the Consul and the node. Two exporters with one target would write the same entries.
+// Target identifies the Consul and the node. Two exporters with one target would write the same
+// entries.
 func (e *Exporter) Target() string { return e.cfg.Options.Address + " " + e.node }
 
 // Status returns a description of the exporter. Safe for concurrent use.
@@ -119,8 +121,9 @@ func (e *Exporter) Status() ExportStatus {
 	return out
 }
 
-// Run keeps the services registered until ctx ends, and leaves the entries to the lease: a replica that
-// restarts within it finds them unchanged. After Withdraw it removes them and returns. It returns nil.
+// Run keeps the services registered until ctx ends, and leaves the entries to the lease: a replica
+// that restarts within it finds them unchanged. After Withdraw it removes them and returns. It
+// returns nil.
 func (e *Exporter) Run(ctx context.Context) error {
 	defer e.client.transport.CloseIdleConnections()
 	select {
@@ -146,8 +149,8 @@ func (e *Exporter) Run(ctx context.Context) error {
 	}
 }
 
-// fail reports why Consul cannot be written to, besides other problems. A single failure is not reported:
-// Consul elects a leader now and then.
+// fail reports why Consul cannot be written to, besides other problems. A single failure is not
+// reported: Consul elects a leader now and then.
 func (e *Exporter) fail(err error, failures int, others ...feed.Problem) {
 	if failures > 1 {
 		failure := feed.Problem{Severity: feed.Warning, Object: "export", Text: e.explain(err)}
@@ -183,12 +186,12 @@ func (e *Exporter) countWrite() {
 	e.status.Writes++
 }
 
-// explain says what an error means, and what to do.
+// explain returns what an error means, and what to do.
 func (e *Exporter) explain(err error) string {
 	var status api.StatusError
 	if errors.As(err, &status) && (status.Code == http.StatusForbidden || status.Code == http.StatusUnauthorized) {
-		return fmt.Sprintf("Consul refuses the token (%s): the one in tokenFile (%s) needs node %q and session %q with write, "+
-			"and service with write for the names that are registered",
+		return fmt.Sprintf("Consul refuses the token (%s): the one in tokenFile (%s) needs node %q and session %q with "+
+			"write, and service with write for the names that are registered",
 			consulhttp.OneLine(status.Body), cmp.Or(e.cfg.Options.TokenFile, "none is set"), e.node, e.node)
 	}
 	return e.client.explain(err)

@@ -23,8 +23,8 @@ func TestExportWrongAnswers(t *testing.T) {
 		want   string
 	}{
 		"null":                {200, "null", "does not come from Consul"},
-		"an empty body":       {200, "", "cannot be asked"},
-		"an empty list":       {200, "[]", "cannot be asked"},
+		"an empty body":       {200, "", "cannot be reached"},
+		"an empty list":       {200, "[]", "cannot be reached"},
 		"a page":              {200, "<html>sign in</html>", "invalid character"},
 		"one for all queries": {200, `{"ID":"x"}`, "is not in Consul"},
 		"refused":             {403, "Permission denied", `node "ashore-shop-here" and session "ashore-shop-here" with write`},
@@ -94,8 +94,8 @@ func TestExportProblems(t *testing.T) {
 	})
 }
 
-// answers is a Consul that accepts everything, except for these answers, by path. A transaction with Errors is
-// refused.
+// answers is a Consul that accepts everything, except for these answers, by path. A transaction
+// with Errors is refused.
 func answers(other map[string]string) http.Handler {
 	all := map[string]string{
 		"/v1/catalog/node/":          `{"Node":{"Node":"ashore-shop-here","Meta":{"ashore-exported-by":"shop"}}}`,

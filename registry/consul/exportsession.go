@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// sessionCheck is the check of the node. Consul's servers turn it critical when the session ends, and all
-	// entries with it.
+	// sessionCheck is the check of the node. Consul's servers turn it critical when the session ends,
+	// and all entries with it.
 	sessionCheck = "ashore-session"
 	// sessionCheckType is the type of such checks, since 1.7.
 	// Source: Consul, agent/consul/state (updateSessionCheck).
@@ -23,8 +23,8 @@ const (
 const errSessionLost = answerError("the session has ended: Consul received no renewal from this replica in time, " +
 	"or its state was restored")
 
-// session registers the node and keeps the entries current during one session. It returns true once everything is
-// withdrawn.
+// session registers the node and keeps the entries current during one session. It returns true once
+// everything is withdrawn.
 func (e *Exporter) session(ctx context.Context) (withdrawn bool, err error) {
 	id, err := e.begin(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (e *Exporter) session(ctx context.Context) (withdrawn bool, err error) {
 
 // begin registers the node, begins a session, and binds the check of the node to it.
 func (e *Exporter) begin(ctx context.Context) (session string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	owner, partition := e.cfg.Options.Export.Owner, e.cfg.Options.Partition
 	catalog := e.client.api.Catalog()
@@ -62,7 +62,8 @@ func (e *Exporter) begin(ctx context.Context) (session string, err error) {
 	if _, err := catalog.Register(register, e.writes(ctx)); err != nil {
 		return "", err
 	}
-	name := fmt.Sprintf("ashore export %s %d", e.node, time.Now().UnixNano()) // a check is bound to a session by its name
+	// A check is bound to a session by the session's name.
+	name := fmt.Sprintf("ashore export %s %d", e.node, time.Now().UnixNano())
 	session, _, err = e.client.api.Session().CreateNoChecks(&api.SessionEntry{
 		Name: name, Node: e.node, TTL: e.cfg.Options.Export.Lease.String(), Behavior: api.SessionBehaviorRelease,
 	}, e.writes(ctx))
@@ -81,8 +82,8 @@ func (e *Exporter) begin(ctx context.Context) (session string, err error) {
 	return session, err
 }
 
-// renew keeps the session alive until ctx ends. It continues while Consul does not answer: the session may still be
-// valid. It returns errSessionLost if Consul does not have the session.
+// renew keeps the session alive until ctx ends. It continues while Consul does not answer: the
+// session may still be valid. It returns errSessionLost if Consul does not have the session.
 func (e *Exporter) renew(ctx context.Context, id string) error {
 	interval := e.cfg.Options.Export.Lease / 3
 	tick := time.NewTicker(interval)
@@ -102,7 +103,8 @@ func (e *Exporter) renew(ctx context.Context, id string) error {
 	}
 }
 
-// removeStopped removes the nodes of replicas whose sessions have ended. A replica that comes back registers again.
+// removeStopped removes the nodes of replicas whose sessions have ended. A replica that comes back
+// registers again.
 func (e *Exporter) removeStopped(ctx context.Context) error {
 	q := e.reads(ctx)
 	q.Filter = fmt.Sprintf("CheckID == %s", quote(sessionCheck))

@@ -67,10 +67,10 @@ func (x exportSet) services(
 	return out, problems
 }
 
-// exports reports whether a service belongs to the mesh and is visible to everybody. What is in Consul is
-// not registered there again: neither services of a Consul source, nor hosts that Consul's DNS answers for.
-// Services relayed by other control planes are in a registry already, and two control planes could keep
-// each other's copies alive.
+// exports reports whether a service belongs to the mesh and is visible to everybody. What is in
+// Consul is not registered there again: neither services of a Consul source, nor hosts of Consul's
+// DNS. Services relayed by other control planes are in a registry already, and two control planes
+// could keep each other's copies alive.
 func (x exportSet) exports(s *registry.Service) bool {
 	to := s.ExportTo
 	if len(to) == 0 {

@@ -16,17 +16,19 @@ import (
 )
 
 const (
-	// writeGap is the minimum time between two rounds of writes. It turns many changes into few transactions.
+	// writeGap is the minimum time between two rounds of writes. It turns many changes into few
+	// transactions.
 	writeGap = 100 * time.Millisecond
 	// readGap is how often the entries in Consul are read and compared.
 	readGap = time.Minute
-	// maxChanges limits a transaction. Each change takes up to two operations, and Consul accepts 64 of
-	// them before 1.10. 31 entries are smaller than its limit of 512 KiB.
+	// maxChanges limits a transaction. Each change takes up to two operations, and Consul accepts 64
+	// of them before 1.10. 31 entries are smaller than its limit of 512 KiB.
 	// Source: Consul, agent/txn_endpoint.go (maxTxnOps), txn_max_req_len.
 	maxChanges = 31
 )
 
-// exportWriter makes the entries of this replica in Consul equal to the wanted ones. One goroutine owns it.
+// exportWriter makes the entries of this replica in Consul equal to the wanted ones. One goroutine
+// owns it.
 type exportWriter struct {
 	e *Exporter
 
@@ -48,8 +50,8 @@ type exportChange struct {
 	ops    api.TxnOps
 }
 
-// run writes what changed until ctx or the session ends. It returns true once Withdraw was called and
-// everything is removed.
+// run writes what changed until ctx or the session ends. It returns true once Withdraw was called
+// and everything is removed.
 func (w *exportWriter) run(ctx context.Context) (withdrawn bool, err error) {
 	read := time.NewTicker(readGap)
 	defer read.Stop()
@@ -111,7 +113,7 @@ func (w *exportWriter) remove(ctx context.Context) error {
 	if err := w.write(ctx); err != nil || othersServices {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	if err := w.e.removeNode(ctx, w.e.node); err != nil {
 		return err
@@ -120,10 +122,10 @@ func (w *exportWriter) remove(ctx context.Context) error {
 	return nil
 }
 
-// read reads our entries and the names that somebody else has registered. It removes nodes of replicas
-// that have stopped. othersServices is whether somebody else's service is on our node.
+// read reads our entries and the names that somebody else has registered. It removes nodes of
+// replicas that have stopped. othersServices is whether somebody else's service is on our node.
 func (w *exportWriter) read(ctx context.Context) (othersServices bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*queryTimeout)
 	defer cancel()
 	list, _, err := w.e.client.api.Catalog().NodeServiceList(w.e.node, w.e.reads(ctx))
 	if err != nil {
@@ -158,7 +160,8 @@ func (w *exportWriter) read(ctx context.Context) (othersServices bool, err error
 	return othersServices, w.e.removeStopped(ctx)
 }
 
-// readTaken reads the names that somebody else has registered. The mesh does not add to their services.
+// readTaken reads the names that somebody else has registered. The mesh does not add to their
+// services.
 func (w *exportWriter) readTaken(ctx context.Context) error {
 	q := w.e.reads(ctx)
 	q.Filter = fmt.Sprintf("%s not in ServiceMeta", quote(keyOwner))
@@ -190,8 +193,8 @@ func (w *exportWriter) write(ctx context.Context) error {
 	return nil
 }
 
-// changes returns the differences. Entries are set before others are removed, so that no service is empty
-// in between.
+// changes returns the differences. Entries are set before others are removed, so that no service is
+// empty in between.
 func (w *exportWriter) changes() (out []exportChange) {
 	for name, s := range w.wanted {
 		for id, e := range s.entries {
@@ -239,8 +242,8 @@ func (w *exportWriter) addsName(changes []exportChange) bool {
 	return slices.ContainsFunc(changes, func(c exportChange) bool { return !c.remove && !names[c.entry.service.Service] })
 }
 
-// setting returns the change that sets an entry and its check, or the check alone if nothing else differs
-// from is.
+// setting returns the change that sets an entry and its check, or the check alone if nothing else
+// differs from is.
 func (w *exportWriter) setting(e, is *exportEntry) exportChange {
 	c := exportChange{entry: e}
 	service, check := e.service, e.check
@@ -260,8 +263,8 @@ func (w *exportWriter) removal(e *exportEntry) exportChange {
 	return exportChange{entry: e, remove: true, ops: api.TxnOps{op}}
 }
 
-// send writes a batch in one transaction. Consul refuses a transaction as a whole. The changes that it names
-// are left out until the next read, and the rest is sent again.
+// send writes a batch in one transaction. Consul refuses a transaction as a whole. The changes that
+// it names are left out until the next read, and the rest is sent again.
 func (w *exportWriter) send(ctx context.Context, batch []exportChange) error {
 	for len(batch) > 0 {
 		var ops api.TxnOps
@@ -304,7 +307,7 @@ func (w *exportWriter) written(batch []exportChange) {
 
 // transact executes all operations or none. refused are those that Consul does not accept.
 func (w *exportWriter) transact(ctx context.Context, ops api.TxnOps) (refused api.TxnErrors, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	w.e.countWrite()
 	ok, resp, _, err := w.e.client.api.Txn().Txn(ops, (&api.QueryOptions{}).WithContext(ctx))

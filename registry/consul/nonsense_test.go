@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Whatever answers in place of Consul, the source does not fail, and follows Consul as soon as that answers.
-func TestNonsense(t *testing.T) {
+// The source survives wrong answers, and follows Consul once that answers.
+func TestWrongAnswers(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{
 		"/v1/catalog/services", "/v1/catalog/datacenters", "/v1/health/service/web", "/v1/health/service/consul",
@@ -54,7 +54,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// An answer that does not come from Consul is an outage, and the error says what to check.
+// An answer that does not come from Consul is an outage. The error names what to check.
 func TestNotConsul(t *testing.T) {
 	t.Parallel()
 	for name, resp := range map[string]func() *http.Response{

@@ -11,7 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// A wrong option is refused by its name, with what is wrong.
+// The error for a wrong option names the option and the reason.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 			if err != nil && strings.Contains(err.Error(), "geheim") {
-				t.Errorf("a password is told on: %v", err)
+				t.Errorf("the error has the password: %v", err)
 			}
 		})
 	}
@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Every option stands in the documentation.
+// docs/consul.md lists every option.
 func TestOptionsDoc(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../docs/consul.md")
@@ -86,14 +86,14 @@ func TestOptionsDoc(t *testing.T) {
 			if f.Type.Kind() == reflect.Struct {
 				walk(name+".", f.Type)
 			} else if !strings.Contains(string(doc), fmt.Sprintf("`%s`", name)) {
-				t.Errorf("docs/consul.md does not tell of %s", name)
+				t.Errorf("docs/consul.md does not list %s", name)
 			}
 		}
 	}
 	walk("", reflect.TypeFor[Options]())
 }
 
-// Filters become expressions of Consul's, whose texts cannot say more than they are.
+// Options become filter expressions of Consul, in which texts are quoted.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	o := Options{Tags: []string{`a"b`, "c"}, Metadata: map[string]string{"k": "v", "j": "w"}, NodeMetadata: map[string]string{"rack": "r1"}, Filter: `Service.Port == 80 or Service.Port == 81`}

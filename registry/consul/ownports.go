@@ -9,7 +9,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// named returns the port of that name; nil: the instance has none.
+// named returns the port of that name; nil if the instance has none.
 func (in *instance) named(name string) *port {
 	return in.port(func(p port) bool { return p.name == name })
 }
@@ -21,8 +21,9 @@ func (in *instance) port(is func(port) bool) *port {
 	return nil
 }
 
-// serves returns the port of an instance for a port of the service: the one with its name, else with its number. If one
-// of the two is a port of the registration, it may also be the one at the same target port. nil: the instance has none.
+// serves returns the port of an instance for a port of the service: the one with its name, else
+// with its number. If either is a port of the registration, a port with the same target also
+// serves. nil if the instance has none.
 func (in *instance) serves(s registry.Port, registered bool) *port {
 	if p := in.named(s.Name); p != nil {
 		return p
@@ -33,8 +34,9 @@ func (in *instance) serves(s registry.Port, registered bool) *port {
 	return in.port(func(p port) bool { return (p.main || registered) && p.target == cmp.Or(s.TargetPort, s.Number) })
 }
 
-// ownPorts returns the target ports of an instance that differ from those of the service, by name. Zero: it lacks that
-// port, which is reported. nil: none differ. registered is the name of the port of the registrations.
+// ownPorts returns the target ports of an instance that differ from those of the service, by name.
+// A target is zero if the instance lacks the port. registered is the name of the port of the
+// registrations.
 func (c *converter) ownPorts(in *instance, ports []registry.Port, registered string) map[string]uint32 {
 	var out map[string]uint32
 	var lacking []string

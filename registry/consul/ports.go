@@ -17,7 +17,7 @@ import (
 // port is one port as one instance declares it.
 type port struct {
 	name     string
-	number   uint32 // at which clients reach the service; zero: not declared
+	number   uint32 // at which clients reach the service; zero if it is not declared
 	target   uint32 // at which the instance listens
 	main     bool   // the port of the registration; the instance has no other
 	protocol registry.Protocol
@@ -26,8 +26,8 @@ type port struct {
 // mainName is the name of the port of the registration when its protocol is not known.
 const mainName = "main"
 
-// portsOf returns the ports of an instance: those of its metadata, else Consul's named ports, else the one of the
-// registration, main.
+// portsOf returns the ports of an instance: those of its metadata, else Consul's named ports, else
+// main, the one of the registration.
 func (c *converter) portsOf(s *api.AgentService, labels map[string]string, main uint32) []port {
 	out := c.metaPorts(s)
 	if len(out) == 0 {
@@ -57,7 +57,7 @@ func (c *converter) portsOf(s *api.AgentService, labels map[string]string, main 
 	return out
 }
 
-// byName returns the protocol that the name of a port begins with, as in http-web.
+// byName returns the protocol that a port's name begins with, such as http-web.
 // Source: istio.io, "Protocol selection".
 func byName(name string) registry.Protocol {
 	if strings.HasPrefix(name, "grpc-web") {
@@ -68,7 +68,7 @@ func byName(name string) registry.Protocol {
 	return p
 }
 
-// servicePort returns the port of the service by metadata; zero: it has none.
+// servicePort returns the port of the service in the metadata. Zero if it has none.
 func (c *converter) servicePort(s *api.AgentService) uint32 {
 	text, ok := s.Meta[keyPort]
 	if !ok {
@@ -81,8 +81,8 @@ func (c *converter) servicePort(s *api.AgentService) uint32 {
 	return n
 }
 
-// metaPorts returns the ports of the metadata, by name: ashore-port-http: "8080", or "80:8080" where the port of the
-// service differs from that of the instance.
+// metaPorts returns the ports in the metadata: ashore-port-http: "8080", or "80:8080" if the port
+// of the service differs from that of the instance.
 func (c *converter) metaPorts(s *api.AgentService) []port {
 	var out []port
 	for _, k := range slices.Sorted(maps.Keys(s.Meta)) {
@@ -105,7 +105,7 @@ func (c *converter) metaPorts(s *api.AgentService) []port {
 	return out
 }
 
-// namedPorts returns the ports of a registration with several.
+// namedPorts returns the ports of a registration that has several.
 func (c *converter) namedPorts(s *api.AgentService) []port {
 	var out []port
 	for _, p := range s.Ports {
@@ -125,8 +125,9 @@ func portNumber(s string) (uint32, bool) {
 	return uint32(n), err == nil && n > 0
 }
 
-// ports returns the ports of a service: all that its instances declare. Where they differ, the oldest instance
-// decides. registered is the name of the port of the registrations; empty: no instance uses it.
+// ports returns the ports of a service: all that its instances declare. Where they differ, the
+// oldest instance decides. registered is the name of the port of the registrations. Empty if no
+// instance uses it.
 func (c *converter) ports(list []instance) (out []registry.Port, registered string) {
 	byAge := slices.Clone(list) // shares the ports of each instance with list
 	slices.SortStableFunc(byAge, func(a, b instance) int { return cmp.Compare(a.created, b.created) })
@@ -158,12 +159,14 @@ func describePort(p registry.Port) string {
 	return fmt.Sprintf("%d (%s, protocol %s)", p.Number, p.Name, strings.ToLower(p.Protocol.String()))
 }
 
-// anyPort is the port of a service whose instances have different ports and declare none, as with dynamic ports.
+// anyPort is the port of a service whose instances have different ports and declare none, as with
+// dynamic ports.
 const anyPort = 80
 
-// registeredPort returns the name and number of the service's port for the registered ports of its instances.
-// The number is the one that the oldest instance declares, else the setting, else the port that at least half
-// of the instances have. If two ports do, as halfway through a rolling change, the oldest instance decides.
+// registeredPort returns the name and number of the service's port for the registered ports of its
+// instances. The number is the one that the oldest instance declares, else the setting, else the
+// port that at least half of the instances have. If two ports do, as halfway through a rolling
+// change, the oldest instance decides.
 func (c *converter) registeredPort(byAge []instance) (name string, number uint32) {
 	var targets []uint32
 	count := map[uint32]int{}

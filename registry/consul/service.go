@@ -16,10 +16,11 @@ import (
 const (
 	// serviceGap is the minimum time between two queries about one service: 20 answers a second.
 	serviceGap = 50 * time.Millisecond
-	// serviceTolerate is higher than catalogTolerate, so that an outage is reported for the datacenter.
+	// serviceTolerate is higher than catalogTolerate, so that an outage is reported for the
+	// datacenter.
 	serviceTolerate = 2
-	// maxBlocking limits concurrent blocking service queries over plain HTTP. The other services are polled
-	// every pollGap.
+	// maxBlocking limits concurrent blocking service queries over plain HTTP. The other services are
+	// polled every pollGap.
 	maxBlocking, pollGap = 100, 10 * time.Second
 	// noInstance is a filter that matches no instance. The answer has the index of the service alone.
 	noInstance = `Service.ID == ""`
@@ -165,7 +166,8 @@ func (s *syncer) setAnswer(c *catalog, svc *service, content converted, a answer
 	}
 }
 
-// setContent sets the content of a service, and posts it if it has changed. Equal parts keep their pointers.
+// setContent sets the content of a service, and posts it if it has changed. Equal parts keep their
+// pointers.
 func (s *syncer) setContent(c *catalog, svc *service, content converted) {
 	old := svc.latest
 	former := make(map[registry.Key]registry.Instances, len(old.instances))
@@ -183,8 +185,9 @@ func (s *syncer) setContent(c *catalog, svc *service, content converted) {
 	}
 }
 
-// setOwner records which instances a service has. former are those that it had. If an instance is registered again
-// under another name, Consul does not answer blocking queries about its former service. That service is re-read.
+// setOwner records which instances a service has. former are those that it had. If an instance is
+// registered again under another name, Consul does not answer blocking queries about its former
+// service. That service is re-read.
 // Source: Consul, agent/consul/state/catalog.go (ensureServiceTxn).
 func (c *catalog) setOwner(svc *service, former []instanceID) {
 	had := make(map[instanceID]bool, len(former))

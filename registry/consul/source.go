@@ -47,8 +47,8 @@ func New(cfg Config) (*Source, error) {
 // Name returns "consul:" and the name of the configuration.
 func (s *Source) Name() string { return sourcePrefix + s.cfg.Name }
 
-// Run sends all services once every datacenter has answered, and then changes, until ctx ends. See doc.go for a
-// datacenter that does not answer.
+// Run sends all services once every datacenter has answered, and then changes, until ctx ends. See
+// doc.go for a datacenter that does not answer.
 func (s *Source) Run(ctx context.Context, out chan<- batch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	sync := newSyncer(s.Name(), &s.cfg.Options, s.client, s.cfg.Log)

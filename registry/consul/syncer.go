@@ -20,8 +20,8 @@ type (
 	update = feed.Update[registry.Instances]
 )
 
-// syncer keeps the state of one Consul cluster and turns changes into feed batches. The goroutine of loop owns
-// the state. Watches run in their own goroutines and change the state through do.
+// syncer keeps the state of one Consul cluster and turns changes into feed batches. The goroutine
+// of loop owns the state. Watches run in their own goroutines and change the state through do.
 type syncer struct {
 	// Immutable.
 	source string
@@ -31,7 +31,8 @@ type syncer struct {
 
 	running sync.WaitGroup // the goroutines of all watches
 	changes chan func()    // see do
-	// slots is a semaphore for blocking service queries over plain HTTP, where each takes a connection.
+	// slots is a semaphore for blocking service queries over plain HTTP, where each takes a
+	// connection.
 	slots chan struct{}
 
 	// The rest is owned by loop.
@@ -141,8 +142,8 @@ func (s *syncer) sent(b batch) {
 	clear(s.pending)
 }
 
-// outage returns why no datacenter can be reached; empty if one can, or if that is not known yet. Of several errors
-// it is that of the first datacenter by name.
+// outage returns why no datacenter can be reached; empty if one can, or if that is not known yet.
+// Of several errors it is that of the first datacenter by name.
 func (s *syncer) outage() string {
 	if !s.datacentersListed {
 		return s.listErr
@@ -162,7 +163,8 @@ func (s *syncer) outage() string {
 	return first.err
 }
 
-// progress returns whether all datacenters have delivered their services, and whether each has delivered or failed.
+// progress returns whether all datacenters have delivered their services, and whether each has
+// delivered or failed.
 func (s *syncer) progress() (delivered, settled bool) {
 	delivered, settled = s.datacentersListed, s.datacentersListed
 	for _, c := range s.catalogs {

@@ -25,8 +25,8 @@ type watch struct {
 	stop      context.CancelFunc // guarded by mu; ends the current query or back-off; nil before run
 }
 
-// gapPerItem is added to the gap for each instance of an answer, so that a large service that changes all the time
-// does not keep a processor busy.
+// gapPerItem is added to the gap for each instance of an answer, so that a large service that
+// changes all the time does not keep a processor busy.
 const gapPerItem = 100 * time.Microsecond
 
 // run repeats the query until ctx ends.
@@ -54,8 +54,8 @@ func (w *watch) run(ctx context.Context) {
 			failures = 0
 			_ = sleep(ctx, w.gap+time.Duration(a.size)*gapPerItem)
 		}
-		// It is zero after a failure: a blocking query would not notice that Consul is back. After a restore Consul
-		// moves the index backwards, and the next query waits for more than the new one.
+		// It is zero after a failure: a blocking query would not notice that Consul is back. After a
+		// restore Consul moves the index backwards, and the next query waits for more than the new one.
 		// https://developer.hashicorp.com/consul/api-docs/features/blocking#implementation-details
 		index = a.index
 	}
