@@ -24,11 +24,10 @@ func (s *syncer) watchDatacenters(ctx context.Context) {
 	}
 	listing, done := context.WithCancel(ctx)
 	defer done()
-	own := ""
 	w := &watch{
 		tolerate: 1, gap: listGap, maxBackoff: catalogBackoff,
 		query: func(queryCtx context.Context, _ uint64) (answer, error) {
-			list, err := s.listDatacenters(queryCtx, &own)
+			list, err := s.listDatacenters(queryCtx)
 			if err != nil {
 				return answer{}, err
 			}
@@ -47,36 +46,27 @@ func (s *syncer) watchDatacenters(ctx context.Context) {
 	w.run(listing)
 }
 
-// listDatacenters returns the datacenters of the settings. That of the agent is the empty name. own
-// is the cached name of that one.
-func (s *syncer) listDatacenters(ctx context.Context, own *string) ([]string, error) {
+// listDatacenters returns the datacenters of the settings. That of the agent is the empty name.
+func (s *syncer) listDatacenters(ctx context.Context) ([]string, error) {
+	known, err := s.client.datacenters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own, err := s.ownDatacenter(ctx, known)
+	if err != nil {
+		return nil, err
+	}
 	list := slices.Clone(s.o.Datacenters)
-	all := slices.Contains(list, allDatacenters)
-	if all || *own == "" {
-		known, err := s.client.datacenters(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if *own == "" {
-			*own, err = s.ownDatacenter(ctx, known)
-			if err != nil {
-				return nil, err
-			}
-		}
-		if all {
-			list = known
-		}
+	if slices.Contains(list, allDatacenters) {
+		list = known
 	}
 	for i, name := range list {
 		switch {
 		case name == "" || strings.Contains(name, "/"):
 			return nil, errNotConsul
-		case name == *own:
+		case name == own:
 			list[i] = ""
 		}
-	}
-	if len(list) == 0 {
-		return nil, errNotConsul
 	}
 	return list, nil
 }

@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,19 +212,10 @@ func (w *exportWriter) changes() (out []exportChange) {
 			out = append(out, w.removal(e))
 		}
 	}
-	out = slices.DeleteFunc(out, w.isRefused)
-	slices.SortFunc(out, func(a, b exportChange) int {
-		switch {
-		case a.remove == b.remove:
-			return cmp.Compare(a.entry.service.ID, b.entry.service.ID)
-		case a.remove:
-			return 1
-		}
-		return -1
-	})
-	return out
+	return slices.DeleteFunc(out, w.isRefused)
 }
 
+// isRefused reports whether Consul refused a change of this entry since the last read.
 func (w *exportWriter) isRefused(c exportChange) bool {
 	return w.refused[c.entry.service.ID] != refusal{}
 }

@@ -101,20 +101,16 @@ func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) *wa
 func (s *syncer) readInstances(
 	ctx context.Context, c *catalog, name string, index uint64,
 ) ([]*api.ServiceEntry, answer, error) {
-	q := query{place: c.at, filter: s.o.instanceFilter()}
+	q := query{place: c.at, index: index, filter: s.o.instanceFilter()}
 	for changed := index == 0; !changed; {
-		block := s.client.shared() // HTTP/2: all queries share few connections
-		if !block {
-			select {
-			case s.slots <- struct{}{}:
-				defer func() { <-s.slots }()
-				block = true
-			default:
-			}
-		}
-		if block {
-			q.index = index
+		if s.client.shared() {
 			return s.client.instances(ctx, q, name)
+		}
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+			return s.client.instances(ctx, q, name)
+		default: // poll
 		}
 		if err := sleep(ctx, pollGap-rand.N(pollGap/10)); err != nil {
 			return nil, answer{}, err
@@ -125,6 +121,7 @@ func (s *syncer) readInstances(
 		}
 		changed = a.index != index
 	}
+	q.index = 0
 	return s.readNow(ctx, c, q, name)
 }
 
