@@ -16,18 +16,10 @@ import (
 
 // instance is one instance of a service.
 type instance struct {
-	id       string
-	created  uint64 // Consul's index when it was registered: lower is older
-	address  string
-	labels   map[string]string
+	ep       registry.Endpoint // without Ports
 	ports    []port
+	created  uint64 // Consul's index when it was registered: lower is older
 	external bool
-	health   registry.Health
-	weight   uint32
-	locality registry.Locality
-	network  string
-	account  string
-	tlsMode  string
 }
 
 // read returns the instances that can be endpoints, and warns of the others.
@@ -39,10 +31,11 @@ func (c *converter) read(entries []*api.ServiceEntry) []instance {
 		if !ok {
 			continue
 		}
-		if i := slices.IndexFunc(seen, func(l map[string]string) bool { return maps.Equal(l, in.labels) }); i >= 0 {
-			in.labels = seen[i]
+		i := slices.IndexFunc(seen, func(l map[string]string) bool { return maps.Equal(l, in.ep.Labels) })
+		if i >= 0 {
+			in.ep.Labels = seen[i]
 		} else if len(seen) < 16 {
-			seen = append(seen, in.labels)
+			seen = append(seen, in.ep.Labels)
 		}
 		out = append(out, in)
 	}
@@ -54,26 +47,29 @@ func (c *converter) instance(e *api.ServiceEntry) (instance, bool) {
 	s := e.Service
 	labels := labelsOf(s.Tags, s.Meta)
 	in := instance{
-		id: s.ID, created: s.CreateIndex, labels: labels,
+		created:  s.CreateIndex,
 		external: s.Meta[keyExternal] == "true" || s.Meta["external"] != "" || e.Node.Meta["external-node"] == "true",
-		locality: c.locality(e), network: cmp.Or(s.Meta[keyNetwork], e.Node.Meta[keyNetwork], c.o.Network),
+	}
+	in.ep = registry.Endpoint{
+		Workload: s.ID, Namespace: c.namespace(), Labels: labels, Locality: c.locality(e),
+		Network: cmp.Or(s.Meta[keyNetwork], e.Node.Meta[keyNetwork], c.o.Network),
 	}
 	if s.SocketPath != "" {
 		c.warn(s.ID, "listens on the unix socket %s, which only its own machine can reach: it is left out", s.SocketPath)
 		return in, false
 	}
 	var main uint32
-	in.address, main = c.address(e)
-	if !validAddress(in.address) {
-		c.warn(s.ID, "its address %q is neither an IP address nor a DNS name: it is left out", in.address)
+	in.ep.Address, main = c.address(e)
+	if !validAddress(in.ep.Address) {
+		c.warn(s.ID, "its address %q is neither an IP address nor a DNS name: it is left out", in.ep.Address)
 		return in, false
 	}
-	in.health, in.weight = c.health(e)
-	if in.health == registry.Healthy && in.weight == 0 {
+	in.ep.Health, in.ep.Weight = c.health(e)
+	if in.ep.Health == registry.Healthy && in.ep.Weight == 0 {
 		// As in Consul's DNS, a weight of zero gets no traffic.
-		in.health, in.weight = registry.Unhealthy, 1
+		in.ep.Health, in.ep.Weight = registry.Unhealthy, 1
 	}
-	in.account, in.tlsMode = c.identity(s, labels)
+	in.ep.ServiceAccount, in.ep.TLSMode = c.identity(s, labels)
 	in.ports = c.portsOf(s, labels, main)
 	if len(in.ports) == 0 {
 		c.portless++
@@ -228,9 +224,9 @@ func accountOf(option, service string) string {
 // dropDuplicates keeps one of several registrations with the same address and ports: the
 // healthiest, then the newest.
 func (c *converter) dropDuplicates(list []instance) []instance {
-	used := make(map[string]*instance, len(list)) // by endpoint
+	used := make(map[string]*instance, len(list)) // by addresses
 	for i := range list {
-		key := list[i].endpoint()
+		key := list[i].addresses()
 		if other := used[key]; other == nil || betterThan(&list[i], other) {
 			used[key] = &list[i]
 		}
@@ -238,19 +234,20 @@ func (c *converter) dropDuplicates(list []instance) []instance {
 	out := make([]instance, 0, len(list))
 	for i := range list {
 		in := &list[i]
-		other := used[in.endpoint()]
+		other := used[in.addresses()]
 		if other == in {
 			out = append(out, *in)
 			continue
 		}
-		c.warn(in.id, "has the address and ports of instance %s, which is used instead: deregister the old one", other.id)
+		c.warn(in.ep.Workload, "has the address and ports of instance %s, which is used instead: deregister the old one",
+			other.ep.Workload)
 	}
 	return out
 }
 
-// endpoint returns a text that identifies the address and ports.
-func (in *instance) endpoint() string {
-	key := in.address
+// addresses returns a text that identifies the address and ports.
+func (in *instance) addresses() string {
+	key := in.ep.Address
 	for _, p := range in.ports {
 		key += " " + p.name + " " + strconv.Itoa(int(p.target))
 	}
@@ -260,7 +257,7 @@ func (in *instance) endpoint() string {
 // betterThan reports whether a is used rather than b, which has the same address and ports.
 func betterThan(a, b *instance) bool {
 	rank := map[registry.Health]int{registry.Healthy: 2, registry.Draining: 1}
-	return cmp.Or(cmp.Compare(rank[a.health], rank[b.health]), cmp.Compare(a.created, b.created)) > 0
+	return cmp.Or(cmp.Compare(rank[a.ep.Health], rank[b.ep.Health]), cmp.Compare(a.created, b.created)) > 0
 }
 
 // endpoints returns the endpoints of a service with these ports. registered is the name of the port
@@ -268,12 +265,8 @@ func betterThan(a, b *instance) bool {
 func (c *converter) endpoints(list []instance, ports []registry.Port, registered string) []registry.Endpoint {
 	out := make([]registry.Endpoint, len(list))
 	for i := range list {
-		in := &list[i]
-		out[i] = registry.Endpoint{
-			Address: in.address, Ports: c.ownPorts(in, ports, registered), Health: in.health, Weight: in.weight,
-			Labels: in.labels, Locality: in.locality, Network: in.network,
-			Namespace: c.namespace(), Workload: in.id, ServiceAccount: in.account, TLSMode: in.tlsMode,
-		}
+		out[i] = list[i].ep
+		out[i].Ports = c.ownPorts(&list[i], ports, registered)
 	}
 	return out
 }

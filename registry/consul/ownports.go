@@ -9,11 +9,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// named returns the port of that name; nil if the instance has none.
-func (in *instance) named(name string) *port {
-	return in.port(func(p port) bool { return p.name == name })
-}
-
+// port returns the first port for which is returns true; nil if the instance has none.
 func (in *instance) port(is func(port) bool) *port {
 	if i := slices.IndexFunc(in.ports, is); i >= 0 {
 		return &in.ports[i]
@@ -25,7 +21,7 @@ func (in *instance) port(is func(port) bool) *port {
 // with its number. If either is a port of the registration, a port with the same target also
 // serves. nil if the instance has none.
 func (in *instance) serves(s registry.Port, registered bool) *port {
-	if p := in.named(s.Name); p != nil {
+	if p := in.port(func(p port) bool { return p.name == s.Name }); p != nil {
 		return p
 	}
 	if p := in.port(func(p port) bool { return p.number == s.Number }); p != nil {
@@ -56,7 +52,7 @@ func (c *converter) ownPorts(in *instance, ports []registry.Port, registered str
 		out[s.Name] = target
 	}
 	if len(lacking) > 0 {
-		c.warn(in.id, "lacks port %s, which other instances of the service have, and gets no traffic for it: "+
+		c.warn(in.ep.Workload, "lacks port %s, which other instances of the service have, and gets no traffic for it: "+
 			"write %sNAME into its metadata, or remove the port from the others",
 			strings.Join(lacking, ", port "), keyPortPrefix)
 	}

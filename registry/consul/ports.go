@@ -147,7 +147,7 @@ func (c *converter) ports(list []instance) (out []registry.Port, registered stri
 				continue
 			}
 			if add.TargetPort = out[at].TargetPort; add != out[at] {
-				c.warn(byAge[i].id, "declares port %s, and the service has port %s: the oldest instance decides",
+				c.warn(byAge[i].ep.Workload, "declares port %s, and the service has port %s: the oldest instance decides",
 					describePort(add), describePort(out[at]))
 			}
 		}
