@@ -95,7 +95,9 @@ func texts(c converted) []string {
 // An instance becomes an endpoint with its address, health, weight, labels, locality and identity.
 func TestConvertEndpoint(t *testing.T) {
 	t.Parallel()
-	plain := registry.Endpoint{Address: "10.1.0.1", Locality: registry.Locality{Region: "dc1"}, Weight: 1, Namespace: "default", Workload: "a"}
+	plain := registry.Endpoint{
+		Address: "10.1.0.1", Locality: registry.Locality{Region: "dc1"}, Weight: 1, Namespace: "default", Workload: "a",
+	}
 	with := func(f func(*registry.Endpoint)) registry.Endpoint { e := plain; f(&e); return e }
 	tests := map[string]struct {
 		options *Options
@@ -103,48 +105,123 @@ func TestConvertEndpoint(t *testing.T) {
 		want    registry.Endpoint
 		problem string
 	}{
-		"the minimum":                {read(), entry("a"), plain, ""},
-		"its node's address":         {read(), entry("a", at("", 80)), with(func(e *registry.Endpoint) { e.Address = "10.0.0.1" }), ""},
-		"IPv6":                       {read(), entry("a", at("2001:DB8::1", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), ""},
-		"IPv6 in brackets":           {read(), entry("a", at("[2001:db8::1]", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), ""},
-		"IPv4 as IPv6":               {read(), entry("a", at("::ffff:10.9.9.9", 80)), with(func(e *registry.Endpoint) { e.Address = "10.9.9.9" }), ""},
-		"a name":                     {read(), entry("a", at("Web.Example.com.", 80)), with(func(e *registry.Endpoint) { e.Address = "web.example.com" }), ""},
-		"passing":                    {read(), entry("a", checks("passing", "passing")), plain, ""},
-		"one critical of several":    {read(), entry("a", checks("passing", "critical")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
-		"warning is served":          {read(), entry("a", checks("warning", "passing")), plain, ""},
-		"warning is dropped":         {read(func(o *Options) { o.Warning = "drop" }), entry("a", checks("warning")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
-		"an unknown state":           {read(), entry("a", checks("fine")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
-		"maintenance of the service": {read(), entry("a", checks("_service_maintenance:a=critical")), with(func(e *registry.Endpoint) { e.Health = registry.Draining }), ""},
-		"maintenance of the node":    {read(), entry("a", checks("_node_maintenance=critical", "x=critical")), with(func(e *registry.Endpoint) { e.Health = registry.Draining }), ""},
-		"weights":                    {read(), entry("a", func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }), with(func(e *registry.Endpoint) { e.Weight = 7 }), ""},
-		"weight while it warns":      {read(), entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }), with(func(e *registry.Endpoint) { e.Weight = 2 }), ""},
-		"a weight of zero":           {read(), entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7} }), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
+		"the minimum": {read(), entry("a"), plain, ""},
+		"its node's address": {
+			read(), entry("a", at("", 80)), with(func(e *registry.Endpoint) { e.Address = "10.0.0.1" }), "",
+		},
+		"IPv6": {
+			read(), entry("a", at("2001:DB8::1", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), "",
+		},
+		"IPv6 in brackets": {
+			read(), entry("a", at("[2001:db8::1]", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), "",
+		},
+		"IPv4 as IPv6": {
+			read(), entry("a", at("::ffff:10.9.9.9", 80)), with(func(e *registry.Endpoint) { e.Address = "10.9.9.9" }), "",
+		},
+		"a name": {
+			read(), entry("a", at("Web.Example.com.", 80)), with(func(e *registry.Endpoint) { e.Address = "web.example.com" }),
+			"",
+		},
+		"passing": {read(), entry("a", checks("passing", "passing")), plain, ""},
+		"one critical of several": {
+			read(), entry("a", checks("passing", "critical")),
+			with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), "",
+		},
+		"warning is served": {read(), entry("a", checks("warning", "passing")), plain, ""},
+		"warning is dropped": {
+			read(func(o *Options) { o.Warning = "drop" }), entry("a", checks("warning")),
+			with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), "",
+		},
+		"an unknown state": {
+			read(), entry("a", checks("fine")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), "",
+		},
+		"maintenance of the service": {
+			read(), entry("a", checks("_service_maintenance:a=critical")),
+			with(func(e *registry.Endpoint) { e.Health = registry.Draining }), "",
+		},
+		"maintenance of the node": {
+			read(), entry("a", checks("_node_maintenance=critical", "x=critical")),
+			with(func(e *registry.Endpoint) { e.Health = registry.Draining }), "",
+		},
+		"weights": {
+			read(), entry("a", func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }),
+			with(func(e *registry.Endpoint) { e.Weight = 7 }), "",
+		},
+		"weight while it warns": {
+			read(),
+			entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }),
+			with(func(e *registry.Endpoint) { e.Weight = 2 }), "",
+		},
+		"a weight of zero": {
+			read(),
+			entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7} }),
+			with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), "",
+		},
 		"labels": {read(), entry("a", tags("v1", "team=a", "stage|test", "=x", "", "version=tag"), meta("version", "1.2", "ashore-network", "n1")), with(func(e *registry.Endpoint) {
 			e.Network, e.Labels = "n1", map[string]string{"v1": "true", "team": "a", "stage": "test", "version": "1.2"}
 		}), ""},
-		"network of the node":         {read(), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"ashore-network": "n2"} }), with(func(e *registry.Endpoint) { e.Network = "n2" }), ""},
-		"network of the settings":     {read(func(o *Options) { o.Network = "n3" }), entry("a"), with(func(e *registry.Endpoint) { e.Network = "n3" }), ""},
-		"locality of the node":        {read(), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"ashore-locality": "eu/z1"} }), with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "z1"} }), ""},
-		"locality of Consul":          {read(), entry("a", func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "eu", Zone: "eu-1"} }), with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-1"} }), ""},
-		"locality in metadata":        {read(), entry("a", meta("ashore-locality", "eu/eu-2/r1"), func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "us"} }), with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-2", SubZone: "r1"} }), ""},
-		"identity":                    {read(), entry("a", meta("ashore-service-account", "web")), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "web", "istio" }), ""},
-		"identity without mutual TLS": {read(), entry("a", meta("ashore-service-account", "web", "ashore-tls-mode", "disabled")), with(func(e *registry.Endpoint) { e.ServiceAccount = "web" }), ""},
+		"network of the node": {
+			read(), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"ashore-network": "n2"} }),
+			with(func(e *registry.Endpoint) { e.Network = "n2" }), "",
+		},
+		"network of the settings": {
+			read(func(o *Options) { o.Network = "n3" }), entry("a"), with(func(e *registry.Endpoint) { e.Network = "n3" }), "",
+		},
+		"locality of the node": {
+			read(), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"ashore-locality": "eu/z1"} }),
+			with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "z1"} }), "",
+		},
+		"locality of Consul": {
+			read(), entry("a", func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "eu", Zone: "eu-1"} }),
+			with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-1"} }), "",
+		},
+		"locality in metadata": {
+			read(),
+			entry("a", meta("ashore-locality", "eu/eu-2/r1"), func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "us"} }),
+			with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-2", SubZone: "r1"} }), "",
+		},
+		"identity": {
+			read(), entry("a", meta("ashore-service-account", "web")),
+			with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "web", "istio" }), "",
+		},
+		"identity without mutual TLS": {
+			read(), entry("a", meta("ashore-service-account", "web", "ashore-tls-mode", "disabled")),
+			with(func(e *registry.Endpoint) { e.ServiceAccount = "web" }), "",
+		},
 		"mutual TLS by a tag": {read(), entry("a", tags("security.istio.io/tlsMode=istio")), with(func(e *registry.Endpoint) {
 			e.TLSMode, e.Labels = "istio", map[string]string{"security.istio.io/tlsMode": "istio"}
 		}), ""},
-		"an unknown mode":                       {read(), entry("a", meta("ashore-tls-mode", "on")), plain, `"on": want istio or disabled`},
-		"an account of the settings":            {read(func(o *Options) { o.ServiceAccount = "consul-${service}" }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "consul-web", "istio" }), ""},
-		"metadata is ignored":                   {read(func(o *Options) { o.Identity = "settings" }), entry("a", meta("ashore-service-account", "root", "ashore-tls-mode", "istio")), plain, ""},
-		"an invalid account":                    {read(), entry("a", meta("ashore-service-account", "../root")), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }), "is not the name of a service account"},
-		"an invalid account without mutual TLS": {read(), entry("a", meta("ashore-service-account", "../root", "ashore-tls-mode", "disabled")), plain, "is not the name of a service account"},
+		"an unknown mode": {read(), entry("a", meta("ashore-tls-mode", "on")), plain, `"on": want istio or disabled`},
+		"an account of the settings": {
+			read(func(o *Options) { o.ServiceAccount = "consul-${service}" }), entry("a"),
+			with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "consul-web", "istio" }), "",
+		},
+		"metadata is ignored": {
+			read(func(o *Options) { o.Identity = "settings" }),
+			entry("a", meta("ashore-service-account", "root", "ashore-tls-mode", "istio")), plain, "",
+		},
+		"an invalid account": {
+			read(), entry("a", meta("ashore-service-account", "../root")),
+			with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }),
+			"is not the name of a service account",
+		},
+		"an invalid account without mutual TLS": {
+			read(), entry("a", meta("ashore-service-account", "../root", "ashore-tls-mode", "disabled")), plain,
+			"is not the name of a service account",
+		},
 		"an account that is too long": {
-			read(func(o *Options) { o.ServiceAccount = "${service}-" + strings.Repeat("a", 60) }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }),
+			read(func(o *Options) { o.ServiceAccount = "${service}-" + strings.Repeat("a", 60) }), entry("a"),
+			with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }),
 			`the option serviceAccount gives it "web-` + strings.Repeat("a", 60) + `", which is not the name of a service account`,
 		},
 		"a tagged address": {read(func(o *Options) { o.AddressTags = []string{"lan_ipv6", "x"} }), entry("a", func(e *api.ServiceEntry) {
 			e.Service.TaggedAddresses = map[string]api.ServiceAddress{"x": {Address: "10.7.7.7", Port: 99}}
 		}), with(func(e *registry.Endpoint) { e.Address = "10.7.7.7" }), ""},
-		"a tagged address of the node": {read(func(o *Options) { o.AddressTags = []string{"lan_ipv6"} }), entry("a", at("", 80), func(e *api.ServiceEntry) { e.Node.TaggedAddresses = map[string]string{"lan_ipv6": "2001:db8::9"} }), with(func(e *registry.Endpoint) { e.Address = "2001:db8::9" }), ""},
+		"a tagged address of the node": {
+			read(func(o *Options) { o.AddressTags = []string{"lan_ipv6"} }),
+			entry("a", at("", 80), func(e *api.ServiceEntry) { e.Node.TaggedAddresses = map[string]string{"lan_ipv6": "2001:db8::9"} }),
+			with(func(e *registry.Endpoint) { e.Address = "2001:db8::9" }), "",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -175,11 +252,20 @@ func TestConvertLeftOut(t *testing.T) {
 		"no port":                 {entry("b", at("10.1.0.2", 0)), "Consul service web instance b: has no port"},
 		"a port that is too high": {entry("b", at("10.1.0.2", 70000)), "instance b: has no port"},
 		"a negative port":         {entry("b", at("10.1.0.2", -1)), "instance b: has no port"},
-		"a unix socket":           {entry("b", func(e *api.ServiceEntry) { e.Service.SocketPath = "/run/web" }), "listens on the unix socket /run/web"},
-		"an invalid address":      {entry("b", at("not an address", 80)), `its address "not an address" is neither`},
-		"no address":              {entry("b", at("", 80), func(e *api.ServiceEntry) { e.Node.Address = "" }), `its address "" is neither`},
-		"an older duplicate":      {entry("b", at("10.1.0.1", 8080), created(9)), "instance b: has the address and ports of instance a, which is used"},
-		"an unhealthy duplicate":  {entry("b", at("10.1.0.1", 8080), created(11), checks("critical")), "instance b: has the address and ports of instance a"},
+		"a unix socket": {
+			entry("b", func(e *api.ServiceEntry) { e.Service.SocketPath = "/run/web" }), "listens on the unix socket /run/web",
+		},
+		"an invalid address": {entry("b", at("not an address", 80)), `its address "not an address" is neither`},
+		"no address": {
+			entry("b", at("", 80), func(e *api.ServiceEntry) { e.Node.Address = "" }), `its address "" is neither`,
+		},
+		"an older duplicate": {
+			entry("b", at("10.1.0.1", 8080), created(9)), "instance b: has the address and ports of instance a, which is used",
+		},
+		"an unhealthy duplicate": {
+			entry("b", at("10.1.0.1", 8080), created(11), checks("critical")),
+			"instance b: has the address and ports of instance a",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -202,9 +288,18 @@ func TestConvertAllLeftOut(t *testing.T) {
 		entries []*api.ServiceEntry
 		last    string
 	}{
-		"no port":       {[]*api.ServiceEntry{entry("a", at("10.1.0.1", 0)), entry("b", at("10.1.0.2", 0))}, "has no port, so it is not part of the mesh"},
-		"a bad address": {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080))}, "has no instance that can be an endpoint, so it is not part of the mesh"},
-		"both":          {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080)), entry("b", at("10.1.0.2", 0))}, "has no instance that can be an endpoint"},
+		"no port": {
+			[]*api.ServiceEntry{entry("a", at("10.1.0.1", 0)), entry("b", at("10.1.0.2", 0))},
+			"has no port, so it is not part of the mesh",
+		},
+		"a bad address": {
+			[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080))},
+			"has no instance that can be an endpoint, so it is not part of the mesh",
+		},
+		"both": {
+			[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080)), entry("b", at("10.1.0.2", 0))},
+			"has no instance that can be an endpoint",
+		},
 	}
 	for name, tc := range tests {
 		got := convert(read(), place{}, "web", tc.entries)
@@ -227,35 +322,136 @@ func TestConvertPorts(t *testing.T) {
 		targets [][]uint32 // of each endpoint, by port
 		problem string
 	}{
-		"as registered":               {read(), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, ""},
-		"by the protocol of metadata": {read(), []*api.ServiceEntry{entry("a", meta("protocol", "HTTP"))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}}, ""},
-		"by the protocol of a tag":    {read(), []*api.ServiceEntry{entry("a", tags("protocol=grpc"))}, []registry.Port{port(8080, "grpc", registry.GRPC, 0)}, [][]uint32{{8080}}, ""},
-		"by the settings":             {read(func(o *Options) { o.Protocol = "tcp" }), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "tcp", registry.TCP, 0)}, [][]uint32{{8080}}, ""},
-		"an unknown protocol":         {read(), []*api.ServiceEntry{entry("a", meta("protocol", "gopher"))}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, `protocol "gopher" is unknown`},
-		"a port of the service":       {read(), []*api.ServiceEntry{entry("a", meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 8080)}, [][]uint32{{8080}}, ""},
-		"several in metadata":         {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080", "ashore-port-grpc-api", "9090", "ashore-port-x", "99x"))}, []registry.Port{port(9090, "grpc-api", registry.GRPC, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{9090, 8080}}, `ashore-port-x "99x" is not a port`},
+		"as registered": {
+			read(), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "main", registry.Unknown, 0)},
+			[][]uint32{{8080}}, "",
+		},
+		"by the protocol of metadata": {
+			read(), []*api.ServiceEntry{entry("a", meta("protocol", "HTTP"))},
+			[]registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}}, "",
+		},
+		"by the protocol of a tag": {
+			read(), []*api.ServiceEntry{entry("a", tags("protocol=grpc"))},
+			[]registry.Port{port(8080, "grpc", registry.GRPC, 0)}, [][]uint32{{8080}}, "",
+		},
+		"by the settings": {
+			read(func(o *Options) { o.Protocol = "tcp" }), []*api.ServiceEntry{entry("a")},
+			[]registry.Port{port(8080, "tcp", registry.TCP, 0)}, [][]uint32{{8080}}, "",
+		},
+		"an unknown protocol": {
+			read(), []*api.ServiceEntry{entry("a", meta("protocol", "gopher"))},
+			[]registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, `protocol "gopher" is unknown`,
+		},
+		"a port of the service": {
+			read(), []*api.ServiceEntry{entry("a", meta("ashore-port", "80"))},
+			[]registry.Port{port(80, "main", registry.Unknown, 8080)}, [][]uint32{{8080}}, "",
+		},
+		"several in metadata": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("ashore-port-http", "80:8080", "ashore-port-grpc-api", "9090", "ashore-port-x", "99x")),
+			},
+			[]registry.Port{port(9090, "grpc-api", registry.GRPC, 0), port(80, "http", registry.HTTP, 8080)},
+			[][]uint32{{9090, 8080}}, `ashore-port-x "99x" is not a port`,
+		},
 		"several ports in Consul": {read(), []*api.ServiceEntry{entry("a", func(e *api.ServiceEntry) {
 			e.Service.Ports = api.ServicePorts{{Name: "http", Port: 80, Default: true}, {Name: "admin", Port: 81}, {Name: "bad", Port: 0}}
 		})}, []registry.Port{port(81, "admin", registry.Unknown, 0), port(80, "http", registry.HTTP, 0)}, [][]uint32{{81, 80}}, `its port "bad" (0) is left out`},
-		"a majority":                 {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 81), created(1)), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.3", 80))}, []registry.Port{port(80, "main", registry.Unknown, 81)}, [][]uint32{{81}, {80}, {80}}, ""},
-		"all differ":                 {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002)), entry("c", at("10.1.0.3", 20003))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}, {20003}}, "different ports, so clients reach it at port 80"},
-		"all differ, with a setting": {read(func(o *Options) { o.ServicePort = 99 }), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(99, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
-		"one declares the port":      {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002), meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
-		"protocols that differ":      {read(), []*api.ServiceEntry{entry("a", meta("protocol", "tcp"), created(2)), entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}}, "instance a: declares port 8080 (http, protocol tcp), and the service has port 8080 (http, protocol http)"},
-		"numbers that differ":        {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80")), entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: declares port 81 (http, protocol http), and the service has port 80 (http, protocol http)"},
-		"each lacks one": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 7071), meta("ashore-port-http", "80:7071"))},
-			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 7071)}, [][]uint32{{8080, 0}, {0, 7071}}, "instance b: lacks port 8080 (main)"},
-		"each lacks one, the other is older": {read(), []*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 7071), created(1), meta("ashore-port-http", "80:7071"))},
-			[]registry.Port{port(80, "http", registry.HTTP, 7071), port(8080, "main", registry.Unknown, 0)}, [][]uint32{{0, 8080}, {7071, 0}}, "instance a: lacks port 80 (http)"},
-		"one has another port": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8081), meta("ashore-port-http", "80:8081", "ashore-port-adm", "9000:9"))},
-			[]registry.Port{port(80, "http", registry.HTTP, 8080), port(9000, "adm", registry.Unknown, 9)}, [][]uint32{{8080, 0}, {8081, 9}}, "instance a: lacks port 9000 (adm)"},
-		"one gives it another name": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80"), created(1)), entry("b", at("10.1.0.2", 1), meta("ashore-port-web", "80:81"))},
-			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: declares port 80 (web, protocol unknown), and the service has port 80 (http, protocol http)"},
-		"one names its registered port": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-http", "80:8080"))},
-			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{8080, 8080}, {8080, 8080}}, ""},
-		"others name theirs": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-x", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-y", "81:8080"))},
-			[]registry.Port{port(80, "x", registry.Unknown, 8080), port(81, "y", registry.Unknown, 8080)}, [][]uint32{{8080, 0}, {0, 8080}}, "instance a: lacks port 81 (y)"},
-		"one number for two names": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80", "ashore-port-web", "80"))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}}, "declares port 80 (web, protocol unknown), and the service has port 80 (http, protocol http)"},
+		"a majority": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", at("10.1.0.1", 81), created(1)), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.3", 80)),
+			},
+			[]registry.Port{port(80, "main", registry.Unknown, 81)}, [][]uint32{{81}, {80}, {80}}, "",
+		},
+		"all differ": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002)), entry("c", at("10.1.0.3", 20003)),
+			},
+			[]registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}, {20003}},
+			"different ports, so clients reach it at port 80",
+		},
+		"all differ, with a setting": {
+			read(func(o *Options) { o.ServicePort = 99 }),
+			[]*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))},
+			[]registry.Port{port(99, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, "",
+		},
+		"one declares the port": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002), meta("ashore-port", "80")),
+			},
+			[]registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, "",
+		},
+		"protocols that differ": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("protocol", "tcp"), created(2)),
+				entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1)),
+			},
+			[]registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}},
+			"instance a: declares port 8080 (http, protocol tcp), and the service has port 8080 (http, protocol http)",
+		},
+		"numbers that differ": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("ashore-port-http", "80")),
+				entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20)),
+			},
+			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}},
+			"instance b: declares port 81 (http, protocol http), and the service has port 80 (http, protocol http)",
+		},
+		"each lacks one": {
+			read(),
+			[]*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 7071), meta("ashore-port-http", "80:7071"))},
+			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 7071)},
+			[][]uint32{{8080, 0}, {0, 7071}}, "instance b: lacks port 8080 (main)",
+		},
+		"each lacks one, the other is older": {
+			read(),
+			[]*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 7071), created(1), meta("ashore-port-http", "80:7071"))},
+			[]registry.Port{port(80, "http", registry.HTTP, 7071), port(8080, "main", registry.Unknown, 0)},
+			[][]uint32{{0, 8080}, {7071, 0}}, "instance a: lacks port 80 (http)",
+		},
+		"one has another port": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("ashore-port-http", "80:8080"), created(1)),
+				entry("b", at("10.1.0.2", 8081), meta("ashore-port-http", "80:8081", "ashore-port-adm", "9000:9")),
+			},
+			[]registry.Port{port(80, "http", registry.HTTP, 8080), port(9000, "adm", registry.Unknown, 9)},
+			[][]uint32{{8080, 0}, {8081, 9}}, "instance a: lacks port 9000 (adm)",
+		},
+		"one gives it another name": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("ashore-port-http", "80"), created(1)),
+				entry("b", at("10.1.0.2", 1), meta("ashore-port-web", "80:81")),
+			},
+			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}},
+			"instance b: declares port 80 (web, protocol unknown), and the service has port 80 (http, protocol http)",
+		},
+		"one names its registered port": {
+			read(),
+			[]*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-http", "80:8080"))},
+			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 8080)},
+			[][]uint32{{8080, 8080}, {8080, 8080}}, "",
+		},
+		"others name theirs": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("ashore-port-x", "80:8080"), created(1)),
+				entry("b", at("10.1.0.2", 8080), meta("ashore-port-y", "81:8080")),
+			},
+			[]registry.Port{port(80, "x", registry.Unknown, 8080), port(81, "y", registry.Unknown, 8080)},
+			[][]uint32{{8080, 0}, {0, 8080}}, "instance a: lacks port 81 (y)",
+		},
+		"one number for two names": {
+			read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80", "ashore-port-web", "80"))},
+			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}},
+			"declares port 80 (web, protocol unknown), and the service has port 80 (http, protocol http)",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -292,14 +488,24 @@ func TestConvertHosts(t *testing.T) {
 		name    string
 		want    []string
 	}{
-		"own":             {read(), place{}, "web", []string{"web.service.consul", "web.service.dc1.consul"}},
-		"short":           {read(func(o *Options) { o.Hosts = "short" }), place{}, "web", []string{"web.service.consul"}},
-		"datacenter":      {read(func(o *Options) { o.Hosts = "datacenter" }), place{}, "web", []string{"web.service.dc1.consul"}},
-		"other":           {read(func(o *Options) { o.Hosts = "short" }), place{Datacenter: "dc2"}, "web", []string{"web.service.dc2.consul"}},
+		"own":        {read(), place{}, "web", []string{"web.service.consul", "web.service.dc1.consul"}},
+		"short":      {read(func(o *Options) { o.Hosts = "short" }), place{}, "web", []string{"web.service.consul"}},
+		"datacenter": {read(func(o *Options) { o.Hosts = "datacenter" }), place{}, "web", []string{"web.service.dc1.consul"}},
+		"other": {
+			read(func(o *Options) { o.Hosts = "short" }), place{Datacenter: "dc2"}, "web", []string{"web.service.dc2.consul"},
+		},
 		"capital letters": {read(), place{}, "Web", []string{"web.service.consul", "web.service.dc1.consul"}},
-		"another domain":  {read(func(o *Options) { o.Domain = "corp.example" }), place{}, "web", []string{"web.service.corp.example", "web.service.dc1.corp.example"}},
-		"a namespace":     {read(), place{Namespace: "shop"}, "web", []string{"web.service.shop.ns.consul", "web.service.shop.ns.dc1.dc.consul"}},
-		"both":            {read(), place{Datacenter: "dc2", Namespace: "shop", Partition: "eu"}, "web", []string{"web.service.shop.ns.eu.ap.dc2.dc.consul"}},
+		"another domain": {
+			read(func(o *Options) { o.Domain = "corp.example" }), place{}, "web",
+			[]string{"web.service.corp.example", "web.service.dc1.corp.example"},
+		},
+		"a namespace": {
+			read(), place{Namespace: "shop"}, "web", []string{"web.service.shop.ns.consul", "web.service.shop.ns.dc1.dc.consul"},
+		},
+		"both": {
+			read(), place{Datacenter: "dc2", Namespace: "shop", Partition: "eu"}, "web",
+			[]string{"web.service.shop.ns.eu.ap.dc2.dc.consul"},
+		},
 		"the default ones": {read(), place{Namespace: "default", Partition: "default"}, "web",
 			[]string{"web.service.consul", "web.service.dc1.consul"}},
 		"not a DNS name": {read(), place{}, "my_web", nil},
@@ -351,7 +557,10 @@ func TestConvertService(t *testing.T) {
 // The result does not depend on the order of instances in the answer.
 func TestConvertOrder(t *testing.T) {
 	t.Parallel()
-	list := []*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.1", 8080), created(20)), entry("d", at("10.1.0.4", 81), meta("protocol", "http"))}
+	list := []*api.ServiceEntry{
+		entry("a"), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.1", 8080), created(20)),
+		entry("d", at("10.1.0.4", 81), meta("protocol", "http")),
+	}
 	want := convert(read(), place{}, "web", slices.Clone(list))
 	slices.Reverse(list)
 	if d := cmp.Diff(want.instances, convert(read(), place{}, "web", list).instances); d != "" {
