@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// firstBackoff and lastBackoff bound the wait after a failure.
+// firstBackoff and lastBackoff are the minimum and maximum retry delay.
 const firstBackoff, lastBackoff = 100 * time.Millisecond, 20 * time.Second
 
-// backoff returns how long to wait after so many failures in a row. Half of it is random, so that those who failed
-// together do not retry together.
+// backoff returns the retry delay after this many consecutive failures. Half of it is random, so
+// that clients that failed together do not retry together.
 func backoff(failures int) time.Duration {
 	d := lastBackoff
 	if failures < 9 {
@@ -19,11 +19,8 @@ func backoff(failures int) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// sleep waits for d, or until ctx ends.
+// sleep waits for d. It returns an error if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

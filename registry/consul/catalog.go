@@ -2,49 +2,49 @@ package consul
 
 import (
 	"context"
-	"net/netip"
-	"slices"
 	"time"
 )
 
 const (
-	// catalogGap is the least time between two answers with all names: Consul reads all instances for one.
+	// catalogGap is the minimum time between two catalog queries. Each one makes Consul read every
+	// instance.
 	catalogGap = 500 * time.Millisecond
-	// catalogBackoff is the longest wait after a failure. There are few catalogs, and they find that Consul is back.
+	// catalogBackoff is the maximum retry delay. It is short because catalog queries detect when
+	// Consul recovers.
 	catalogBackoff = 2 * time.Second
-	// catalogTolerate is how many failures in a row do not count as an outage: one may be a closed connection.
+	// catalogTolerate is the number of consecutive failures that are ignored. A single failure may be
+	// a closed connection.
 	catalogTolerate = 1
-	// maxReads is how many queries about services of a datacenter may run at once besides those that block.
+	// maxReads limits concurrent non-blocking service queries per datacenter.
 	maxReads = 8
 )
 
-// catalog is one datacenter, or one namespace of it. The goroutine of syncer.loop owns it.
+// catalog tracks the services of one datacenter, or of one namespace in Consul Enterprise. The
+// goroutine of syncer.loop owns it.
 type catalog struct {
-	at     place              // immutable, like the next four
+	// Immutable.
+	at     place
 	group  string             // of the problems of the datacenter as a whole
 	cancel context.CancelFunc // ends all its watches
 	watch  *watch
 	reads  chan struct{} // semaphore of maxReads
 
-	listed   bool   // the names of the services are known
-	filtered bool   // the token hides some of them
-	err      string // why the datacenter cannot be reached; empty: it can
-	missing  int    // how many lists of datacenters in a row lack it
+	answered bool   // the names of the services are known
+	filtered bool   // the ACL token hides some of the names
+	err      string // why the datacenter cannot be reached; empty if it can
+	missing  int    // consecutive lists of datacenters that lack it
 
 	services map[string]*service
-	waiting  map[*service]bool // listed, but neither read nor failed
+	waiting  map[*service]bool // neither read nor failed yet
 	failing  map[*service]string
-	// owners tells which service has an instance.
-	owners map[instanceID]*service
-	// virtual are the addresses that Consul gave to services.
-	virtual map[string]netip.Addr
+	owners   map[instanceID]*service // the service of each instance
 
 	changed  bool // problems may be out of date
 	problems []problem
 }
 
-// delivered returns whether the datacenter has listed its services, and each was read or failed.
-func (c *catalog) delivered() bool { return c.listed && len(c.waiting) == 0 }
+// delivered reports whether the datacenter has listed its services, and each was read or failed.
+func (c *catalog) delivered() bool { return c.answered && len(c.waiting) == 0 }
 
 // addCatalog starts watching a datacenter.
 func (s *syncer) addCatalog(ctx context.Context, at place) {
@@ -52,7 +52,7 @@ func (s *syncer) addCatalog(ctx context.Context, at place) {
 	c := &catalog{
 		at: at, group: "/" + at.title(), cancel: cancel, reads: make(chan struct{}, maxReads),
 		services: map[string]*service{}, waiting: map[*service]bool{}, failing: map[*service]string{},
-		owners: map[instanceID]*service{}, virtual: map[string]netip.Addr{},
+		owners: map[instanceID]*service{},
 	}
 	c.watch = s.watchCatalog(ctx, c)
 	s.catalogs[at] = c
@@ -70,92 +70,81 @@ func (s *syncer) removeCatalog(c *catalog) {
 	s.log.Info("removed a datacenter that Consul does not list any more", "datacenter", c.at.title())
 }
 
-// watchCatalog returns the watch for the names of all services. It starts and stops a watchService for each of them.
+// watchCatalog returns the watch for the names of all services. It starts and stops a watchService
+// for each of them.
 func (s *syncer) watchCatalog(ctx context.Context, c *catalog) *watch {
 	var last uint64
 	return &watch{
 		tolerate: catalogTolerate, gap: catalogGap, maxBackoff: catalogBackoff,
-		query: func(turn context.Context, index uint64) (answer, error) {
-			names, a, err := s.client.services(turn, query{place: c.at, index: index, filter: s.o.nameFilter()})
+		query: func(queryCtx context.Context, index uint64) (answer, error) {
+			names, a, err := s.client.services(queryCtx, query{place: c.at, index: index, filter: s.o.nameFilter()})
 			if err != nil {
-				return a, err
+				return answer{}, err
 			}
-			restored := a.index < last
+			indexWentBack := a.index < last // a snapshot was restored
 			last = a.index
-			s.do(ctx, func() { s.setServices(ctx, c, names, a, restored) })
+			s.do(ctx, func() {
+				s.setServices(ctx, c, names, a)
+				if indexWentBack {
+					c.refresh()
+				}
+			})
 			return answer{index: a.index}, nil
 		},
-		report: func(ctx context.Context, err error) { s.do(ctx, func() { s.setReachable(c, err) }) },
+		report: func(ctx context.Context, err error) { s.do(ctx, func() { s.setError(c, err) }) },
 	}
 }
 
-// setReachable notes why a datacenter cannot be reached; nil: it can again.
-func (s *syncer) setReachable(c *catalog, err error) {
-	was := c.err
-	c.err, c.changed = "", true
+// setError sets why a datacenter cannot be reached; nil if it can again.
+func (s *syncer) setError(c *catalog, err error) {
+	c.changed = true
 	if err == nil {
-		s.log.Info("Consul answers again", "datacenter", c.at.title())
-		c.refresh() // what blocks may have missed changes, or wait on a connection that is gone
+		c.err = ""
+		s.log.Info("Consul is reachable again", "datacenter", c.at.title())
+		c.refresh() // blocking queries may have missed changes, or wait on a dead connection
 		return
 	}
-	if c.err = s.client.explain(err); c.at.Datacenter != "" {
+	first := c.err == ""
+	c.err = s.client.explain(err)
+	if c.at.Datacenter != "" {
 		c.err += " (" + c.at.title() + ")"
 	}
-	if was == "" {
-		s.log.Warn("Consul cannot be reached; its services stay", "datacenter", c.at.title(), "error", c.err)
+	if first {
+		s.log.Warn("Consul is unreachable; keeping its last known services", "datacenter", c.at.title(), "error", c.err)
 	}
 }
 
-// refresh has all services read anew.
+// refresh re-reads all services.
 func (c *catalog) refresh() {
 	for _, svc := range c.services {
 		svc.refresh()
 	}
 }
 
-// setServices handles the names of all services.
-func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a answer, restored bool) {
-	names = slices.DeleteFunc(names, func(name string) bool { return !s.o.counts(name) })
-	slices.Sort(names)
-	c.listed, c.filtered, c.changed = true, a.filtered, true
-	for name, svc := range c.services {
-		_, listed := slices.BinarySearch(names, name)
-		switch {
-		case listed:
-			if svc.presence != hidden {
-				svc.presence = present
-			}
-			if svc.emptied != nil { // the catalog has it: it has no instances that count
-				s.setInstances(c, svc, *svc.emptied)
-			}
-		case !a.filtered:
-			s.removeService(c, svc)
-		case svc.presence == present: // removed, or hidden by the token; its own answer tells which
-			svc.presence = unlisted
-			svc.refresh()
-		}
-	}
+// setServices handles the names of all services. It adds services, and removes them by these rules:
+//
+//   - An empty answer about a service changes nothing if the ACL token filtered it: the service
+//     may still have instances.
+//   - Any other empty answer is pending until the next catalog answer. So a Consul that lost its
+//     data shows as one batch that removes all services.
+//   - A service that the catalog does not list is removed, unless the token filtered the catalog
+//     and the service has endpoints: it may exist.
+//
+// A Consul that lost its tokens too answers 403, which is an outage.
+func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a answer) {
+	c.answered, c.filtered, c.changed = true, a.filtered, true
+	listed := make(map[string]bool, len(names))
 	for _, name := range names {
-		if c.services[name] == nil {
+		listed[name] = s.o.selects(name)
+		if listed[name] && c.services[name] == nil {
 			s.addService(ctx, c, name)
 		}
 	}
-	s.removeAbsent(c)
-	if restored {
-		c.refresh()
-	}
-}
-
-// removeAbsent removes the services that a filtered catalog does not list and that Consul does not hide. It waits
-// until all unlisted services were read, so that a wiped Consul is one removal.
-func (s *syncer) removeAbsent(c *catalog) {
-	for _, svc := range c.services {
-		if svc.presence == unlisted {
-			return
+	for name, svc := range c.services {
+		if svc.pendingRemoval {
+			s.setContent(c, svc, converted{})
 		}
-	}
-	for _, svc := range c.services {
-		if svc.presence == absent {
+		if !listed[name] && (!a.filtered || len(svc.latest.instances) == 0) {
 			s.removeService(c, svc)
 		}
 	}

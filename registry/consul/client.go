@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -12,11 +13,12 @@ import (
 )
 
 const (
-	// catalogWait and instancesWait are how long Consul holds a query when nothing changes. The catalog of each
-	// datacenter has the short one, so that a server that hangs is noticed.
+	// catalogWait and instancesWait limit how long Consul holds a query when nothing changes. That of
+	// catalogs is short, so that a server that hangs is detected.
 	catalogWait, instancesWait = 30 * time.Second, 10 * time.Minute
-	// askTimeout is how long an answer may take besides the wait; catalogTimeout is that of the catalog.
-	askTimeout, catalogTimeout = 30 * time.Second, 10 * time.Second
+	// queryTimeout is how long an answer may take besides the wait. catalogTimeout is the same for
+	// catalogs.
+	queryTimeout, catalogTimeout = 30 * time.Second, 10 * time.Second
 	// maxConnections is less than the 200 that Consul allows one client address by default.
 	maxConnections = 150
 )
@@ -26,7 +28,8 @@ type client struct {
 	o         *Options
 	api       *api.Client
 	transport *consulhttp.Transport
-	// shared returns whether queries share connections, as over HTTP/2. It is known after the first answer.
+	// shared reports whether queries share connections, as over HTTP/2. It is known after the first
+	// answer.
 	shared func() bool
 }
 
@@ -46,30 +49,29 @@ func newClient(o *Options) (*client, error) {
 	return &client{o: o, api: c, transport: t, shared: t.Shared}, nil
 }
 
-// query says what to ask for.
+// query describes a query.
 type query struct {
 	place
-	// index makes it a blocking query: Consul answers when its data is newer, or after wait. Zero: at once.
+	// index makes it a blocking query: Consul answers when its data is newer, or after wait. If it is
+	// zero, Consul answers at once.
 	index uint64
 	wait  time.Duration
 	// timeout is how long the answer may take besides the wait.
 	timeout time.Duration
 	filter  string
-	// uncached does not allow answers from the cache of the agent.
-	uncached bool
 }
 
 // answer describes an answer.
 type answer struct {
-	// index is to be passed with the next query.
+	// index is the index for the next query.
 	index uint64
-	// filtered means that the ACL token hides some of the data.
+	// filtered is whether the ACL token hides some of the data.
 	filtered bool
-	// size is how many instances or names it has.
+	// size is the number of instances or names.
 	size int
 }
 
-// send calls f with the options of a query, and checks the metadata of the answer.
+// send calls f with the options of q, and checks the metadata of the answer.
 func (c *client) send(ctx context.Context, q query, f func(*api.QueryOptions) (*api.QueryMeta, error)) (answer, error) {
 	timeout := q.timeout
 	if q.index != 0 {
@@ -79,8 +81,7 @@ func (c *client) send(ctx context.Context, q query, f func(*api.QueryOptions) (*
 	defer cancel()
 	o := &api.QueryOptions{
 		Datacenter: q.Datacenter, Namespace: q.Namespace, Partition: q.Partition, Filter: q.filter,
-		AllowStale: c.o.Reads == readsStale, RequireConsistent: c.o.Reads == readsConsistent,
-		UseCache: c.o.Reads == readsCached && !q.uncached,
+		AllowStale: c.o.Reads == readsStale,
 	}
 	if q.index != 0 {
 		o.WaitIndex, o.WaitTime = q.index, q.wait
@@ -99,10 +100,9 @@ func (c *client) send(ctx context.Context, q query, f func(*api.QueryOptions) (*
 	return answer{index: meta.LastIndex, filtered: meta.ResultsFilteredByACLs}, nil
 }
 
-// services asks for the names of all services.
+// services returns the names of all services.
 func (c *client) services(ctx context.Context, q query) (names []string, a answer, err error) {
 	q.wait, q.timeout = catalogWait, catalogTimeout
-	q.uncached = true // the cache of an agent lacks new names for minutes
 	a, err = c.send(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
 		all, meta, err := c.api.Catalog().Services(o)
 		for name := range all {
@@ -114,9 +114,9 @@ func (c *client) services(ctx context.Context, q query) (names []string, a answe
 	return names, a, err
 }
 
-// instances asks for the instances of one service, with their checks.
+// instances returns the instances of one service, with their checks.
 func (c *client) instances(ctx context.Context, q query, service string) ([]*api.ServiceEntry, answer, error) {
-	q.wait, q.timeout = instancesWait, askTimeout
+	q.wait, q.timeout = instancesWait, queryTimeout
 	var list []*api.ServiceEntry
 	a, err := c.send(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
 		var err error
@@ -125,10 +125,20 @@ func (c *client) instances(ctx context.Context, q query, service string) ([]*api
 		return meta, err
 	})
 	a.size = len(list)
+	if err == nil && !complete(list) {
+		return nil, answer{}, errNotConsul
+	}
 	return list, a, err
 }
 
-// datacenters asks for the names of all that the agent knows, its own among them.
+// complete reports whether the instances have all parts that Consul always sends.
+func complete(list []*api.ServiceEntry) bool {
+	return !slices.ContainsFunc(list, func(e *api.ServiceEntry) bool {
+		return e == nil || e.Node == nil || e.Service == nil || slices.Contains(e.Checks, nil)
+	})
+}
+
+// datacenters returns the names of all datacenters that the agent knows, its own among them.
 func (c *client) datacenters(ctx context.Context) (names []string, err error) {
 	_, err = c.send(ctx, query{timeout: catalogTimeout}, func(o *api.QueryOptions) (*api.QueryMeta, error) {
 		// Catalog().Datacenters takes no context, so it has no timeout. The list has no index.

@@ -18,18 +18,18 @@ import (
 // sourcePrefix begins the names of sources of this kind.
 const sourcePrefix = "consul:"
 
-// isSource returns whether a source is of this kind.
+// isSource reports whether a source is of this kind.
 func isSource(name string) bool { return strings.HasPrefix(name, sourcePrefix) }
 
-// place is where in Consul services are: what a query names.
+// place identifies the services that one query covers.
 type place struct {
-	// Datacenter is empty for that of the agent.
+	// Datacenter is a name, or empty for the datacenter of the agent.
 	Datacenter string
-	// Namespace and Partition are empty where there are none.
+	// Namespace and Partition are those of Consul Enterprise, or empty.
 	Namespace, Partition string
 }
 
-// group is the name of a service among those of all places.
+// group returns the name of the feed group of a service.
 func (p place) group(service string) string {
 	if strings.ContainsAny(service, "/%") { // Consul accepts any name
 		service = url.PathEscape(service)
@@ -37,7 +37,7 @@ func (p place) group(service string) string {
 	return p.prefix() + service
 }
 
-// object names a service in problems.
+// object returns the name of a service in problems.
 func (p place) object(service string) string { return "Consul service " + p.prefix() + service }
 
 func (p place) prefix() (out string) {
@@ -49,7 +49,7 @@ func (p place) prefix() (out string) {
 	return out
 }
 
-// title names a place in problems.
+// title returns the name of a place in problems.
 func (p place) title() string {
 	out := "agent's datacenter"
 	if p.Datacenter != "" {
@@ -64,97 +64,51 @@ func (p place) title() string {
 	return out
 }
 
-// converted is what one answer about one service means.
+// converted is the content of one answer about one service.
 type converted struct {
-	// instances has the service once for each of its hosts; empty: it is not part of the mesh.
+	// instances has the service once for each of its hosts. Empty if it is not part of the mesh.
 	instances []registry.Instances
 	problems  []feed.Problem
-	// ids are those of all instances of the answer.
+	// ids are those of all instances, whether they become endpoints or not.
 	ids []instanceID
-	// virtual are the addresses that Consul gave to services, by their names. A sidecar has that of its service.
-	virtual map[string]netip.Addr
-	// main is the port at which clients reach the registered ports of the instances; zero: there is none.
-	main uint32
 }
 
-// converter converts one answer about one service. It is pure: the result depends on its fields and the answer alone.
+// converter converts one answer about one service. It has no I/O and no history.
 type converter struct {
-	o    *Options
-	at   place
-	name string
-	// source is the name of the source, for the services.
-	source string
-	// former is converted.main of the answer before; zero: there was none.
-	former uint32
+	o      *Options
+	at     place
+	name   string
+	source string // the name of the source
 
-	// badAccount means that the account of the settings was reported as invalid.
-	badAccount bool
-	// portless counts the instances without a port.
-	portless int
+	badAccount bool // the account of the settings was reported as invalid
+	portless   int  // the number of instances without a port
 
 	out converted
 }
 
-// convert converts an answer. Endpoints are in the order of their nodes and IDs.
-func (c converter) convert(entries []*api.ServiceEntry) converted {
-	list := c.wanted(entries)
-	slices.SortStableFunc(list, func(a, b *api.ServiceEntry) int {
+// convert converts an answer. It sorts entries, and removes those that are not used. Endpoints are
+// in the order of their nodes and IDs.
+func (c *converter) convert(entries []*api.ServiceEntry) converted {
+	entries = slices.DeleteFunc(entries, func(e *api.ServiceEntry) bool {
+		owner := e.Service.Meta[keyOwner]
+		return owner != "" && !slices.Contains(c.o.Exported, owner)
+	})
+	slices.SortStableFunc(entries, func(a, b *api.ServiceEntry) int {
 		return cmp.Or(cmp.Compare(a.Node.Node, b.Node.Node), cmp.Compare(a.Service.ID, b.Service.ID))
 	})
-	c.virtuals(list)
-	// Sidecars and gateways of Consul's own mesh use certificates of Consul: no client of ours can call them.
-	list = slices.DeleteFunc(list, func(e *api.ServiceEntry) bool { return e.Service.Kind != api.ServiceKindTypical })
-	if len(list) > 0 {
-		c.service(list)
+	for _, e := range entries {
+		c.out.ids = append(c.out.ids, instanceID{e.Node.Node, e.Service.ID})
+	}
+	// Sidecars and gateways of Consul's own mesh use certificates of Consul: no client of ours can
+	// call them.
+	entries = slices.DeleteFunc(entries, func(e *api.ServiceEntry) bool { return e.Service.Kind != api.ServiceKindTypical })
+	if len(entries) > 0 {
+		c.service(entries)
 	}
 	return c.out
 }
 
-// wanted returns the entries that are complete, and that no mesh has registered, or one that the settings name.
-func (c *converter) wanted(entries []*api.ServiceEntry) []*api.ServiceEntry {
-	out := make([]*api.ServiceEntry, 0, len(entries))
-	for _, e := range entries {
-		if e == nil || e.Node == nil || e.Service == nil {
-			c.warn("", "Consul's answer has an instance without node or service: it is left out")
-			continue
-		}
-		if owner := e.Service.Meta[keyOwner]; owner != "" && !slices.Contains(c.o.Exported, owner) {
-			continue
-		}
-		if slices.Contains(e.Checks, nil) {
-			e = &api.ServiceEntry{Node: e.Node, Service: e.Service, Checks: slices.DeleteFunc(slices.Clone(e.Checks),
-				func(c *api.HealthCheck) bool { return c == nil })}
-		}
-		out = append(out, e)
-		c.out.ids = append(c.out.ids, instanceID{e.Node.Node, e.Service.ID})
-	}
-	return out
-}
-
-// virtuals finds the addresses that Consul gave to services.
-func (c *converter) virtuals(entries []*api.ServiceEntry) {
-	for _, e := range entries {
-		tagged, ok := e.Service.TaggedAddresses["consul-virtual"]
-		if !ok || c.o.VirtualAddresses != virtualConsul {
-			continue
-		}
-		addr, err := netip.ParseAddr(tagged.Address)
-		if err != nil {
-			c.warn(e.Service.ID, "its virtual address %q is not an IP address: it is left out", tagged.Address)
-			continue
-		}
-		service := c.name
-		if p := e.Service.Proxy; p != nil && e.Service.Kind == api.ServiceKindConnectProxy {
-			service = cmp.Or(p.DestinationServiceName, service)
-		}
-		if c.out.virtual == nil {
-			c.out.virtual = map[string]netip.Addr{}
-		}
-		c.out.virtual[service] = addr
-	}
-}
-
-// service converts the instances of the service, and makes the service under each of its hosts.
+// service converts the instances, and adds the service under each of its hosts.
 func (c *converter) service(entries []*api.ServiceEntry) {
 	if !dnsname.ValidLabel(strings.ToLower(c.name)) {
 		c.misnamed()
@@ -164,18 +118,22 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 	switch {
 	case len(list) > 0:
 	case c.portless == len(entries):
-		c.refuse("has no port, so it is not part of the mesh: register it with a port, or add ashore-port-NAME to its metadata")
+		c.refuse("has no port, so it is not part of the mesh: register it with a port, or add %sNAME to its metadata",
+			keyPortPrefix)
 		return
 	default:
 		c.refuse("has no instance that can be an endpoint, so it is not part of the mesh: see the problems of each")
 		return
 	}
-	ports := c.ports(list)
-	s := registry.Service{Ports: ports, Resolution: registry.Static, AutoAddress: c.o.Allocates(), Source: c.source, Object: c.at.object(c.name)}
+	ports, registered := c.ports(list)
+	s := registry.Service{
+		Ports: ports, Resolution: registry.Static, AutoAddress: c.o.Allocates(),
+		Source: c.source, Object: c.at.object(c.name),
+	}
 	for _, in := range list {
 		s.External = s.External || in.external
 	}
-	endpoints := c.endpoints(list, ports)
+	endpoints := c.endpoints(list, ports, registered)
 	if slices.ContainsFunc(endpoints, hasName) {
 		s.Resolution = registry.DNS
 	}
@@ -188,16 +146,16 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 	}
 }
 
-// hasName returns whether the address of an endpoint is a name.
+// hasName reports whether the address of an endpoint is a name.
 func hasName(ep registry.Endpoint) bool {
 	_, err := netip.ParseAddr(ep.Address)
 	return err != nil
 }
 
-// namespace is the namespace of the service in the mesh.
+// namespace returns the namespace of the service in the mesh.
 func (c *converter) namespace() string { return cmp.Or(c.o.Namespace, c.at.Namespace, "default") }
 
-// hostsOf returns the host names of a service, which are those that Consul's DNS answers for.
+// hostsOf returns the host names of a service. They are those of Consul's DNS.
 // Source: Consul, "DNS reference" (service lookups; with namespaces and partitions).
 func hostsOf(o *Options, at place, datacenter, name string) []string {
 	base, own := name+".service", at.Datacenter == ""
@@ -225,15 +183,16 @@ func hostsOf(o *Options, at place, datacenter, name string) []string {
 	}
 }
 
-// misnamed refuses a service because of its name.
-func (c *converter) misnamed() {
+// misnamed returns the result for a service whose name cannot be a host.
+func (c *converter) misnamed() converted {
 	c.refuse("has a name that is not a DNS label, so it is not part of the mesh: use letters, digits and '-'")
+	return c.out
 }
 
-// refuse reports why a service is not part of the mesh.
+// refuse adds the problem of a service that is not part of the mesh.
 func (c *converter) refuse(format string, args ...any) { c.problem(feed.Error, "", format, args...) }
 
-// warn reports what is ignored of an instance; an empty id means the whole service.
+// warn adds a warning about an instance. Empty id if it is about the whole service.
 func (c *converter) warn(id, format string, args ...any) {
 	c.problem(feed.Warning, id, format, args...)
 }

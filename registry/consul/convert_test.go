@@ -2,6 +2,7 @@ package consul
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,12 +14,12 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// convert maps an answer about a service of which nothing was said before.
+// convert converts an answer about a service.
 func convert(o *Options, at place, name string, entries []*api.ServiceEntry) converted {
-	return converter{o: o, at: at, name: name}.convert(entries)
+	return (&converter{o: o, at: at, name: name}).convert(entries)
 }
 
-// entry is an instance on a node of its own, changed by edit.
+// entry returns an instance on a node of its own, changed by edit.
 func entry(id string, edit ...func(*api.ServiceEntry)) *api.ServiceEntry {
 	e := &api.ServiceEntry{
 		Node:    &api.Node{Node: "node-" + id, Address: "10.0.0.1", Datacenter: "dc1"},
@@ -74,7 +75,7 @@ func read(edit ...func(*Options)) *Options {
 	return &o
 }
 
-// only is the one service of an answer under its first host.
+// only returns the service under its first host.
 func only(t *testing.T, c converted) registry.Instances {
 	t.Helper()
 	if len(c.instances) == 0 {
@@ -91,10 +92,12 @@ func texts(c converted) []string {
 	return out
 }
 
-// One endpoint with everything that Consul may say of it.
+// An instance becomes an endpoint with its address, health, weight, labels, locality and identity.
 func TestConvertEndpoint(t *testing.T) {
 	t.Parallel()
-	plain := registry.Endpoint{Address: "10.1.0.1", Locality: registry.Locality{Region: "dc1"}, Weight: 1, Namespace: "default", Workload: "a"}
+	plain := registry.Endpoint{
+		Address: "10.1.0.1", Locality: registry.Locality{Region: "dc1"}, Weight: 1, Namespace: "default", Workload: "a",
+	}
 	with := func(f func(*registry.Endpoint)) registry.Endpoint { e := plain; f(&e); return e }
 	tests := map[string]struct {
 		options *Options
@@ -102,49 +105,123 @@ func TestConvertEndpoint(t *testing.T) {
 		want    registry.Endpoint
 		problem string
 	}{
-		"as simple as it gets":       {read(), entry("a"), plain, ""},
-		"its node's address":         {read(), entry("a", at("", 80)), with(func(e *registry.Endpoint) { e.Address = "10.0.0.1" }), ""},
-		"IPv6":                       {read(), entry("a", at("2001:DB8::1", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), ""},
-		"IPv6 in brackets":           {read(), entry("a", at("[2001:db8::1]", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), ""},
-		"IPv4 as IPv6":               {read(), entry("a", at("::ffff:10.9.9.9", 80)), with(func(e *registry.Endpoint) { e.Address = "10.9.9.9" }), ""},
-		"a name":                     {read(), entry("a", at("Web.Example.com.", 80)), with(func(e *registry.Endpoint) { e.Address = "web.example.com" }), ""},
-		"passing":                    {read(), entry("a", checks("passing", "passing")), plain, ""},
-		"one critical of several":    {read(), entry("a", checks("passing", "critical")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
-		"warning is served":          {read(), entry("a", checks("warning", "passing")), plain, ""},
-		"warning is dropped":         {read(func(o *Options) { o.Warning = "drop" }), entry("a", checks("warning")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
-		"a state that there is not":  {read(), entry("a", checks("fine")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
-		"maintenance of the service": {read(), entry("a", checks("_service_maintenance:a=critical")), with(func(e *registry.Endpoint) { e.Health = registry.Draining }), ""},
-		"maintenance of the node":    {read(), entry("a", checks("_node_maintenance=critical", "x=critical")), with(func(e *registry.Endpoint) { e.Health = registry.Draining }), ""},
-		"weights":                    {read(), entry("a", func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }), with(func(e *registry.Endpoint) { e.Weight = 7 }), ""},
-		"weight while it warns":      {read(), entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }), with(func(e *registry.Endpoint) { e.Weight = 2 }), ""},
-		"no weight is sent nothing":  {read(), entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7} }), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
+		"the minimum": {read(), entry("a"), plain, ""},
+		"its node's address": {
+			read(), entry("a", at("", 80)), with(func(e *registry.Endpoint) { e.Address = "10.0.0.1" }), "",
+		},
+		"IPv6": {
+			read(), entry("a", at("2001:DB8::1", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), "",
+		},
+		"IPv6 in brackets": {
+			read(), entry("a", at("[2001:db8::1]", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), "",
+		},
+		"IPv4 as IPv6": {
+			read(), entry("a", at("::ffff:10.9.9.9", 80)), with(func(e *registry.Endpoint) { e.Address = "10.9.9.9" }), "",
+		},
+		"a name": {
+			read(), entry("a", at("Web.Example.com.", 80)), with(func(e *registry.Endpoint) { e.Address = "web.example.com" }),
+			"",
+		},
+		"passing": {read(), entry("a", checks("passing", "passing")), plain, ""},
+		"one critical of several": {
+			read(), entry("a", checks("passing", "critical")),
+			with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), "",
+		},
+		"warning is served": {read(), entry("a", checks("warning", "passing")), plain, ""},
+		"warning is dropped": {
+			read(func(o *Options) { o.Warning = "drop" }), entry("a", checks("warning")),
+			with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), "",
+		},
+		"an unknown state": {
+			read(), entry("a", checks("fine")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), "",
+		},
+		"maintenance of the service": {
+			read(), entry("a", checks("_service_maintenance:a=critical")),
+			with(func(e *registry.Endpoint) { e.Health = registry.Draining }), "",
+		},
+		"maintenance of the node": {
+			read(), entry("a", checks("_node_maintenance=critical", "x=critical")),
+			with(func(e *registry.Endpoint) { e.Health = registry.Draining }), "",
+		},
+		"weights": {
+			read(), entry("a", func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }),
+			with(func(e *registry.Endpoint) { e.Weight = 7 }), "",
+		},
+		"weight while it warns": {
+			read(),
+			entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }),
+			with(func(e *registry.Endpoint) { e.Weight = 2 }), "",
+		},
+		"a weight of zero": {
+			read(),
+			entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7} }),
+			with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), "",
+		},
 		"labels": {read(), entry("a", tags("v1", "team=a", "stage|test", "=x", "", "version=tag"), meta("version", "1.2", "ashore-network", "n1")), with(func(e *registry.Endpoint) {
 			e.Network, e.Labels = "n1", map[string]string{"v1": "true", "team": "a", "stage": "test", "version": "1.2"}
 		}), ""},
-		"network of the node":         {read(), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"ashore-network": "n2"} }), with(func(e *registry.Endpoint) { e.Network = "n2" }), ""},
-		"network of the settings":     {read(func(o *Options) { o.Network = "n3" }), entry("a"), with(func(e *registry.Endpoint) { e.Network = "n3" }), ""},
-		"zone of the node":            {read(), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"zone": "z1", "subzone": "r7"} }), with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "dc1", Zone: "z1", SubZone: "r7"} }), ""},
-		"region of the node":          {read(func(o *Options) { o.RegionKey = "r" }), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"r": "eu"} }), with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu"} }), ""},
-		"locality of Consul":          {read(), entry("a", func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "eu", Zone: "eu-1"} }), with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-1"} }), ""},
-		"locality in metadata":        {read(), entry("a", meta("ashore-locality", "eu/eu-2/r1"), func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "us"} }), with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-2", SubZone: "r1"} }), ""},
-		"identity":                    {read(), entry("a", meta("ashore-service-account", "web")), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "web", "istio" }), ""},
-		"identity without mutual TLS": {read(), entry("a", meta("ashore-service-account", "web", "ashore-tls-mode", "disabled")), with(func(e *registry.Endpoint) { e.ServiceAccount = "web" }), ""},
+		"network of the node": {
+			read(), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"ashore-network": "n2"} }),
+			with(func(e *registry.Endpoint) { e.Network = "n2" }), "",
+		},
+		"network of the settings": {
+			read(func(o *Options) { o.Network = "n3" }), entry("a"), with(func(e *registry.Endpoint) { e.Network = "n3" }), "",
+		},
+		"locality of the node": {
+			read(), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"ashore-locality": "eu/z1"} }),
+			with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "z1"} }), "",
+		},
+		"locality of Consul": {
+			read(), entry("a", func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "eu", Zone: "eu-1"} }),
+			with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-1"} }), "",
+		},
+		"locality in metadata": {
+			read(),
+			entry("a", meta("ashore-locality", "eu/eu-2/r1"), func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "us"} }),
+			with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-2", SubZone: "r1"} }), "",
+		},
+		"identity": {
+			read(), entry("a", meta("ashore-service-account", "web")),
+			with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "web", "istio" }), "",
+		},
+		"identity without mutual TLS": {
+			read(), entry("a", meta("ashore-service-account", "web", "ashore-tls-mode", "disabled")),
+			with(func(e *registry.Endpoint) { e.ServiceAccount = "web" }), "",
+		},
 		"mutual TLS by a tag": {read(), entry("a", tags("security.istio.io/tlsMode=istio")), with(func(e *registry.Endpoint) {
 			e.TLSMode, e.Labels = "istio", map[string]string{"security.istio.io/tlsMode": "istio"}
 		}), ""},
-		"a mode that there is not":                          {read(), entry("a", meta("ashore-tls-mode", "on")), plain, `"on": want istio or disabled`},
-		"an account of the settings":                        {read(func(o *Options) { o.ServiceAccount = "consul-${service}" }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "consul-web", "istio" }), ""},
-		"metadata is not believed":                          {read(func(o *Options) { o.Identity = "settings" }), entry("a", meta("ashore-service-account", "root", "ashore-tls-mode", "istio")), plain, ""},
-		"an account that is no name":                        {read(), entry("a", meta("ashore-service-account", "../root")), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }), "is not the name of a service account"},
-		"an account that is no name, and mutual TLS is off": {read(), entry("a", meta("ashore-service-account", "../root", "ashore-tls-mode", "disabled")), plain, "is not the name of a service account"},
+		"an unknown mode": {read(), entry("a", meta("ashore-tls-mode", "on")), plain, `"on": want istio or disabled`},
+		"an account of the settings": {
+			read(func(o *Options) { o.ServiceAccount = "consul-${service}" }), entry("a"),
+			with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "consul-web", "istio" }), "",
+		},
+		"metadata is ignored": {
+			read(func(o *Options) { o.Identity = "settings" }),
+			entry("a", meta("ashore-service-account", "root", "ashore-tls-mode", "istio")), plain, "",
+		},
+		"an invalid account": {
+			read(), entry("a", meta("ashore-service-account", "../root")),
+			with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }),
+			"is not the name of a service account",
+		},
+		"an invalid account without mutual TLS": {
+			read(), entry("a", meta("ashore-service-account", "../root", "ashore-tls-mode", "disabled")), plain,
+			"is not the name of a service account",
+		},
 		"an account that is too long": {
-			read(func(o *Options) { o.ServiceAccount = "${service}-" + strings.Repeat("a", 60) }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }),
+			read(func(o *Options) { o.ServiceAccount = "${service}-" + strings.Repeat("a", 60) }), entry("a"),
+			with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }),
 			`the option serviceAccount gives it "web-` + strings.Repeat("a", 60) + `", which is not the name of a service account`,
 		},
 		"a tagged address": {read(func(o *Options) { o.AddressTags = []string{"lan_ipv6", "x"} }), entry("a", func(e *api.ServiceEntry) {
 			e.Service.TaggedAddresses = map[string]api.ServiceAddress{"x": {Address: "10.7.7.7", Port: 99}}
 		}), with(func(e *registry.Endpoint) { e.Address = "10.7.7.7" }), ""},
-		"a tagged address of the node": {read(func(o *Options) { o.AddressTags = []string{"lan_ipv6"} }), entry("a", at("", 80), func(e *api.ServiceEntry) { e.Node.TaggedAddresses = map[string]string{"lan_ipv6": "2001:db8::9"} }), with(func(e *registry.Endpoint) { e.Address = "2001:db8::9" }), ""},
+		"a tagged address of the node": {
+			read(func(o *Options) { o.AddressTags = []string{"lan_ipv6"} }),
+			entry("a", at("", 80), func(e *api.ServiceEntry) { e.Node.TaggedAddresses = map[string]string{"lan_ipv6": "2001:db8::9"} }),
+			with(func(e *registry.Endpoint) { e.Address = "2001:db8::9" }), "",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -165,23 +242,30 @@ func TestConvertEndpoint(t *testing.T) {
 	}
 }
 
-// What cannot be an endpoint is left out by name, and the rest of the service stays.
+// An instance that cannot be an endpoint is left out with a problem. The others stay.
 func TestConvertLeftOut(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		entry   *api.ServiceEntry
 		problem string
 	}{
-		"no port":               {entry("b", at("10.1.0.2", 0)), "Consul service web instance b: has no port"},
-		"a port beyond all":     {entry("b", at("10.1.0.2", 70000)), "instance b: has no port"},
-		"a negative port":       {entry("b", at("10.1.0.2", -1)), "instance b: has no port"},
-		"a unix socket":         {entry("b", func(e *api.ServiceEntry) { e.Service.SocketPath = "/run/web" }), "listens on the unix socket /run/web"},
-		"an address of nothing": {entry("b", at("not an address", 80)), `its address "not an address" is neither`},
-		"no address":            {entry("b", at("", 80), func(e *api.ServiceEntry) { e.Node.Address = "" }), `its address "" is neither`},
-		"no node":               {&api.ServiceEntry{Service: &api.AgentService{}}, "an instance without node or service"},
-		"no instance":           {nil, "an instance without node or service"},
-		"twice the same, older": {entry("b", at("10.1.0.1", 8080), created(9)), "instance b: has the address and ports of instance a, which is used"},
-		"twice, and sick":       {entry("b", at("10.1.0.1", 8080), created(11), checks("critical")), "instance b: has the address and ports of instance a"},
+		"no port":                 {entry("b", at("10.1.0.2", 0)), "Consul service web instance b: has no port"},
+		"a port that is too high": {entry("b", at("10.1.0.2", 70000)), "instance b: has no port"},
+		"a negative port":         {entry("b", at("10.1.0.2", -1)), "instance b: has no port"},
+		"a unix socket": {
+			entry("b", func(e *api.ServiceEntry) { e.Service.SocketPath = "/run/web" }), "listens on the unix socket /run/web",
+		},
+		"an invalid address": {entry("b", at("not an address", 80)), `its address "not an address" is neither`},
+		"no address": {
+			entry("b", at("", 80), func(e *api.ServiceEntry) { e.Node.Address = "" }), `its address "" is neither`,
+		},
+		"an older duplicate": {
+			entry("b", at("10.1.0.1", 8080), created(9)), "instance b: has the address and ports of instance a, which is used",
+		},
+		"an unhealthy duplicate": {
+			entry("b", at("10.1.0.1", 8080), created(11), checks("critical")),
+			"instance b: has the address and ports of instance a",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -197,16 +281,25 @@ func TestConvertLeftOut(t *testing.T) {
 	}
 }
 
-// A service of which every instance is left out is told for what they are.
+// A service whose instances are all left out is not part of the mesh. Problems name the reason.
 func TestConvertAllLeftOut(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		entries []*api.ServiceEntry
 		last    string
 	}{
-		"no port":              {[]*api.ServiceEntry{entry("a", at("10.1.0.1", 0)), entry("b", at("10.1.0.2", 0))}, "has no port, so it is not part of the mesh"},
-		"a bad address":        {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080))}, "has no instance that can be an endpoint, so it is not part of the mesh"},
-		"a bad one, a no port": {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080)), entry("b", at("10.1.0.2", 0))}, "has no instance that can be an endpoint"},
+		"no port": {
+			[]*api.ServiceEntry{entry("a", at("10.1.0.1", 0)), entry("b", at("10.1.0.2", 0))},
+			"has no port, so it is not part of the mesh",
+		},
+		"a bad address": {
+			[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080))},
+			"has no instance that can be an endpoint, so it is not part of the mesh",
+		},
+		"both": {
+			[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080)), entry("b", at("10.1.0.2", 0))},
+			"has no instance that can be an endpoint",
+		},
 	}
 	for name, tc := range tests {
 		got := convert(read(), place{}, "web", tc.entries)
@@ -216,7 +309,7 @@ func TestConvertAllLeftOut(t *testing.T) {
 	}
 }
 
-// Ports of services and of their endpoints, as port:endpoint's port by protocol.
+// The ports of a service are those of its instances.
 func TestConvertPorts(t *testing.T) {
 	t.Parallel()
 	port := func(number uint32, name string, p registry.Protocol, target uint32) registry.Port {
@@ -229,35 +322,136 @@ func TestConvertPorts(t *testing.T) {
 		targets [][]uint32 // of each endpoint, by port
 		problem string
 	}{
-		"as registered":                {read(), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, ""},
-		"by the protocol of metadata":  {read(), []*api.ServiceEntry{entry("a", meta("protocol", "HTTP"))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}}, ""},
-		"by the protocol of a tag":     {read(), []*api.ServiceEntry{entry("a", tags("protocol=grpc"))}, []registry.Port{port(8080, "grpc", registry.GRPC, 0)}, [][]uint32{{8080}}, ""},
-		"by the settings":              {read(func(o *Options) { o.Protocol = "tcp" }), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "tcp", registry.TCP, 0)}, [][]uint32{{8080}}, ""},
-		"a protocol that there is not": {read(), []*api.ServiceEntry{entry("a", meta("protocol", "gopher"))}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, `protocol "gopher" is unknown`},
-		"reached elsewhere":            {read(), []*api.ServiceEntry{entry("a", meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 8080)}, [][]uint32{{8080}}, ""},
-		"several in metadata":          {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080", "ashore-port-grpc-api", "9090", "ashore-port-x", "99x"))}, []registry.Port{port(9090, "grpc-api", registry.GRPC, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{9090, 8080}}, `ashore-port-x "99x" is not a port`},
-		"several of Consul's": {read(), []*api.ServiceEntry{entry("a", func(e *api.ServiceEntry) {
+		"as registered": {
+			read(), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "main", registry.Unknown, 0)},
+			[][]uint32{{8080}}, "",
+		},
+		"by the protocol of metadata": {
+			read(), []*api.ServiceEntry{entry("a", meta("protocol", "HTTP"))},
+			[]registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}}, "",
+		},
+		"by the protocol of a tag": {
+			read(), []*api.ServiceEntry{entry("a", tags("protocol=grpc"))},
+			[]registry.Port{port(8080, "grpc", registry.GRPC, 0)}, [][]uint32{{8080}}, "",
+		},
+		"by the settings": {
+			read(func(o *Options) { o.Protocol = "tcp" }), []*api.ServiceEntry{entry("a")},
+			[]registry.Port{port(8080, "tcp", registry.TCP, 0)}, [][]uint32{{8080}}, "",
+		},
+		"an unknown protocol": {
+			read(), []*api.ServiceEntry{entry("a", meta("protocol", "gopher"))},
+			[]registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, `protocol "gopher" is unknown`,
+		},
+		"a port of the service": {
+			read(), []*api.ServiceEntry{entry("a", meta("ashore-port", "80"))},
+			[]registry.Port{port(80, "main", registry.Unknown, 8080)}, [][]uint32{{8080}}, "",
+		},
+		"several in metadata": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("ashore-port-http", "80:8080", "ashore-port-grpc-api", "9090", "ashore-port-x", "99x")),
+			},
+			[]registry.Port{port(9090, "grpc-api", registry.GRPC, 0), port(80, "http", registry.HTTP, 8080)},
+			[][]uint32{{9090, 8080}}, `ashore-port-x "99x" is not a port`,
+		},
+		"several ports in Consul": {read(), []*api.ServiceEntry{entry("a", func(e *api.ServiceEntry) {
 			e.Service.Ports = api.ServicePorts{{Name: "http", Port: 80, Default: true}, {Name: "admin", Port: 81}, {Name: "bad", Port: 0}}
 		})}, []registry.Port{port(81, "admin", registry.Unknown, 0), port(80, "http", registry.HTTP, 0)}, [][]uint32{{81, 80}}, `its port "bad" (0) is left out`},
-		"most of them":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 81), created(1)), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.3", 80))}, []registry.Port{port(80, "main", registry.Unknown, 81)}, [][]uint32{{81}, {80}, {80}}, ""},
-		"each another":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, "different ports, so clients reach it at port 80"},
-		"each another, by the settings": {read(func(o *Options) { o.ServicePort = 99 }), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(99, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
-		"one says the port":             {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002), meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
-		"protocols that differ":         {read(), []*api.ServiceEntry{entry("a", meta("protocol", "tcp"), created(2)), entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}}, "instance a: declares another protocol for port http"},
-		"numbers that differ":           {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80")), entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: declares port http as 81"},
-		"one does not have it": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 7071), meta("ashore-port-http", "80:7071"))},
-			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 7071)}, [][]uint32{{8080, 0}, {0, 7071}}, "instance b: lacks port 8080 (main)"},
-		"the younger does not have it": {read(), []*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 7071), created(1), meta("ashore-port-http", "80:7071"))},
-			[]registry.Port{port(80, "http", registry.HTTP, 7071), port(8080, "main", registry.Unknown, 0)}, [][]uint32{{0, 8080}, {7071, 0}}, "instance a: lacks port 80 (http)"},
-		"one has more": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8081), meta("ashore-port-http", "80:8081", "ashore-port-adm", "9000:9"))},
-			[]registry.Port{port(80, "http", registry.HTTP, 8080), port(9000, "adm", registry.Unknown, 9)}, [][]uint32{{8080, 0}, {8081, 9}}, "instance a: lacks port 9000 (adm)"},
-		"one gives it another name": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80"), created(1)), entry("b", at("10.1.0.2", 1), meta("ashore-port-web", "80:81"))},
-			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: names port 80 web, and an older instance names it http"},
-		"one names its registered port": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-http", "80:8080"))},
-			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{8080, 8080}, {8080, 8080}}, ""},
-		"others name theirs": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-x", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-y", "81:8080"))},
-			[]registry.Port{port(80, "x", registry.Unknown, 8080), port(81, "y", registry.Unknown, 8080)}, [][]uint32{{8080, 0}, {0, 8080}}, "instance a: lacks port 81 (y)"},
-		"one number for two names": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80", "ashore-port-web", "80"))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}}, "its port web is left out"},
+		"a majority": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", at("10.1.0.1", 81), created(1)), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.3", 80)),
+			},
+			[]registry.Port{port(80, "main", registry.Unknown, 81)}, [][]uint32{{81}, {80}, {80}}, "",
+		},
+		"all differ": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002)), entry("c", at("10.1.0.3", 20003)),
+			},
+			[]registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}, {20003}},
+			"different ports, so clients reach it at port 80",
+		},
+		"all differ, with a setting": {
+			read(func(o *Options) { o.ServicePort = 99 }),
+			[]*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))},
+			[]registry.Port{port(99, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, "",
+		},
+		"one declares the port": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002), meta("ashore-port", "80")),
+			},
+			[]registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, "",
+		},
+		"protocols that differ": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("protocol", "tcp"), created(2)),
+				entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1)),
+			},
+			[]registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}},
+			"instance a: declares port 8080 (http, protocol tcp), and the service has port 8080 (http, protocol http)",
+		},
+		"numbers that differ": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("ashore-port-http", "80")),
+				entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20)),
+			},
+			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}},
+			"instance b: declares port 81 (http, protocol http), and the service has port 80 (http, protocol http)",
+		},
+		"each lacks one": {
+			read(),
+			[]*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 7071), meta("ashore-port-http", "80:7071"))},
+			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 7071)},
+			[][]uint32{{8080, 0}, {0, 7071}}, "instance b: lacks port 8080 (main)",
+		},
+		"each lacks one, the other is older": {
+			read(),
+			[]*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 7071), created(1), meta("ashore-port-http", "80:7071"))},
+			[]registry.Port{port(80, "http", registry.HTTP, 7071), port(8080, "main", registry.Unknown, 0)},
+			[][]uint32{{0, 8080}, {7071, 0}}, "instance a: lacks port 80 (http)",
+		},
+		"one has another port": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("ashore-port-http", "80:8080"), created(1)),
+				entry("b", at("10.1.0.2", 8081), meta("ashore-port-http", "80:8081", "ashore-port-adm", "9000:9")),
+			},
+			[]registry.Port{port(80, "http", registry.HTTP, 8080), port(9000, "adm", registry.Unknown, 9)},
+			[][]uint32{{8080, 0}, {8081, 9}}, "instance a: lacks port 9000 (adm)",
+		},
+		"one gives it another name": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("ashore-port-http", "80"), created(1)),
+				entry("b", at("10.1.0.2", 1), meta("ashore-port-web", "80:81")),
+			},
+			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}},
+			"instance b: declares port 80 (web, protocol unknown), and the service has port 80 (http, protocol http)",
+		},
+		"one names its registered port": {
+			read(),
+			[]*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-http", "80:8080"))},
+			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 8080)},
+			[][]uint32{{8080, 8080}, {8080, 8080}}, "",
+		},
+		"others name theirs": {
+			read(),
+			[]*api.ServiceEntry{
+				entry("a", meta("ashore-port-x", "80:8080"), created(1)),
+				entry("b", at("10.1.0.2", 8080), meta("ashore-port-y", "81:8080")),
+			},
+			[]registry.Port{port(80, "x", registry.Unknown, 8080), port(81, "y", registry.Unknown, 8080)},
+			[][]uint32{{8080, 0}, {0, 8080}}, "instance a: lacks port 81 (y)",
+		},
+		"one number for two names": {
+			read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80", "ashore-port-web", "80"))},
+			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}},
+			"declares port 80 (web, protocol unknown), and the service has port 80 (http, protocol http)",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +479,7 @@ func TestConvertPorts(t *testing.T) {
 	}
 }
 
-// Hosts as Consul's DNS has them.
+// The hosts are the names of Consul's DNS.
 func TestConvertHosts(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -294,17 +488,27 @@ func TestConvertHosts(t *testing.T) {
 		name    string
 		want    []string
 	}{
-		"own":             {read(), place{}, "web", []string{"web.service.consul", "web.service.dc1.consul"}},
-		"short":           {read(func(o *Options) { o.Hosts = "short" }), place{}, "web", []string{"web.service.consul"}},
-		"datacenter":      {read(func(o *Options) { o.Hosts = "datacenter" }), place{}, "web", []string{"web.service.dc1.consul"}},
-		"other":           {read(func(o *Options) { o.Hosts = "short" }), place{Datacenter: "dc2"}, "web", []string{"web.service.dc2.consul"}},
+		"own":        {read(), place{}, "web", []string{"web.service.consul", "web.service.dc1.consul"}},
+		"short":      {read(func(o *Options) { o.Hosts = "short" }), place{}, "web", []string{"web.service.consul"}},
+		"datacenter": {read(func(o *Options) { o.Hosts = "datacenter" }), place{}, "web", []string{"web.service.dc1.consul"}},
+		"other": {
+			read(func(o *Options) { o.Hosts = "short" }), place{Datacenter: "dc2"}, "web", []string{"web.service.dc2.consul"},
+		},
 		"capital letters": {read(), place{}, "Web", []string{"web.service.consul", "web.service.dc1.consul"}},
-		"another domain":  {read(func(o *Options) { o.Domain = "corp.example" }), place{}, "web", []string{"web.service.corp.example", "web.service.dc1.corp.example"}},
-		"a namespace":     {read(), place{Namespace: "shop"}, "web", []string{"web.service.shop.ns.consul", "web.service.shop.ns.dc1.dc.consul"}},
-		"both":            {read(), place{Datacenter: "dc2", Namespace: "shop", Partition: "eu"}, "web", []string{"web.service.shop.ns.eu.ap.dc2.dc.consul"}},
+		"another domain": {
+			read(func(o *Options) { o.Domain = "corp.example" }), place{}, "web",
+			[]string{"web.service.corp.example", "web.service.dc1.corp.example"},
+		},
+		"a namespace": {
+			read(), place{Namespace: "shop"}, "web", []string{"web.service.shop.ns.consul", "web.service.shop.ns.dc1.dc.consul"},
+		},
+		"both": {
+			read(), place{Datacenter: "dc2", Namespace: "shop", Partition: "eu"}, "web",
+			[]string{"web.service.shop.ns.eu.ap.dc2.dc.consul"},
+		},
 		"the default ones": {read(), place{Namespace: "default", Partition: "default"}, "web",
 			[]string{"web.service.consul", "web.service.dc1.consul"}},
-		"no name of DNS": {read(), place{}, "my_web", nil},
+		"not a DNS name": {read(), place{}, "my_web", nil},
 		"with a dot":     {read(), place{}, "a.b", nil},
 	}
 	for name, tc := range tests {
@@ -325,28 +529,18 @@ func TestConvertHosts(t *testing.T) {
 	}
 }
 
-// Sidecars and gateways of Consul's own mesh are no services; virtual addresses are known by them.
+// Sidecars and gateways of Consul's own mesh are not services.
 func TestConvertConnect(t *testing.T) {
 	t.Parallel()
-	sidecar := entry("a", func(e *api.ServiceEntry) {
-		e.Service.Kind = api.ServiceKindConnectProxy
-		e.Service.Proxy = &api.AgentServiceConnectProxyConfig{DestinationServiceName: "web"}
-		e.Service.TaggedAddresses = map[string]api.ServiceAddress{"consul-virtual": {Address: "240.0.0.1", Port: 80}}
-	})
-	o := read(func(o *Options) { o.VirtualAddresses = virtualConsul })
-	got := convert(o, place{}, "web-sidecar-proxy", []*api.ServiceEntry{sidecar})
+	sidecar := entry("a", func(e *api.ServiceEntry) { e.Service.Kind = api.ServiceKindConnectProxy })
+	got := convert(read(), place{}, "web-sidecar-proxy", []*api.ServiceEntry{sidecar})
 	if len(got.instances) != 0 || len(got.problems) != 0 {
 		t.Errorf("got %+v", got)
 	}
-	if want := map[string]netip.Addr{"web": netip.MustParseAddr("240.0.0.1")}; !cmp.Equal(want, got.virtual, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) {
-		t.Errorf("virtual addresses %v", got.virtual)
-	}
-	if got := convert(read(), place{}, "web-sidecar-proxy", []*api.ServiceEntry{sidecar}); got.virtual != nil {
-		t.Errorf("virtual addresses that nobody asked for: %v", got.virtual)
-	}
 }
 
-// A service with a name among its addresses is resolved; one outside the mesh is said to be.
+// A service with a name among its addresses has the resolution DNS. An instance may declare it
+// external.
 func TestConvertService(t *testing.T) {
 	t.Parallel()
 	got := only(t, convert(read(), place{}, "web", []*api.ServiceEntry{entry("a", at("web.example.com", 443)), entry("b", meta("external", "true"))}))
@@ -360,10 +554,13 @@ func TestConvertService(t *testing.T) {
 	}
 }
 
-// The order in which Consul lists instances changes nothing.
+// The result does not depend on the order of instances in the answer.
 func TestConvertOrder(t *testing.T) {
 	t.Parallel()
-	list := []*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.1", 8080), created(20)), entry("d", at("10.1.0.4", 81), meta("protocol", "http"))}
+	list := []*api.ServiceEntry{
+		entry("a"), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.1", 8080), created(20)),
+		entry("d", at("10.1.0.4", 81), meta("protocol", "http")),
+	}
 	want := convert(read(), place{}, "web", slices.Clone(list))
 	slices.Reverse(list)
 	if d := cmp.Diff(want.instances, convert(read(), place{}, "web", list).instances); d != "" {
@@ -371,34 +568,34 @@ func TestConvertOrder(t *testing.T) {
 	}
 }
 
-// FuzzConvert reads nonsense as Consul's answer: nothing panics, what comes out is what a mesh can use, and the same each time.
+// FuzzConvert converts arbitrary answers. The result is valid, and the same each time.
 func FuzzConvert(f *testing.F) {
 	for _, seed := range []string{
 		`[{"Node":{"Node":"n","Address":"10.0.0.1","Datacenter":"dc1"},"Service":{"ID":"a","Service":"web","Port":80,"Tags":["v=1"],"Meta":{"ashore-port-http":"80:8080"}},"Checks":[{"CheckID":"c","Status":"passing"}]}]`,
 		`[null,{},{"Node":{},"Service":{}},{"Node":{},"Service":{"Port":1},"Checks":[null]}]`,
-		`[{"Node":{"Node":"n"},"Service":{"Kind":"connect-proxy","Proxy":null,"TaggedAddresses":{"consul-virtual":{"Address":"x"}}}}]`,
+		`[{"Node":{"Node":"n"},"Service":{"Kind":"connect-proxy","Proxy":null}}]`,
 		`[{"Node":{"Address":"::1"},"Service":{"Port":-5,"Weights":{"Passing":-1},"Ports":[{"Name":"A","Port":99999}]}}]`,
 	} {
 		f.Add([]byte(seed), "web", uint16(0))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, name string, port uint16) {
 		var entries []*api.ServiceEntry
-		if json.Unmarshal(raw, &entries) != nil {
+		if json.Unmarshal(raw, &entries) != nil || !complete(entries) {
 			return
 		}
-		o := read(func(o *Options) { o.VirtualAddresses, o.ServicePort = virtualConsul, uint32(port) })
+		o := read(func(o *Options) { o.ServicePort = uint32(port) })
 		got := convert(o, place{}, name, slices.Clone(entries))
 		for _, in := range got.instances {
-			sane(t, in)
+			checkInvariants(t, in)
 		}
 		if d := cmp.Diff(got.instances, convert(o, place{}, name, slices.Clone(entries)).instances); d != "" {
-			t.Errorf("another one the second time:\n%s", d)
+			t.Errorf("the second conversion differs:\n%s", d)
 		}
 	})
 }
 
-// sane holds what every service promises.
-func sane(t *testing.T, in registry.Instances) {
+// checkInvariants checks that a service and its endpoints are valid.
+func checkInvariants(t *testing.T, in registry.Instances) {
 	t.Helper()
 	names, numbers := map[string]bool{}, map[uint32]bool{}
 	for _, p := range in.Service.Ports {
@@ -428,35 +625,30 @@ func sane(t *testing.T, in registry.Instances) {
 	}
 }
 
-// A service whose instances move to another port one by one is reached at the former one until most have moved, and never at a
-// third; where they have different ones from the start, at 80.
-func TestPortMoves(t *testing.T) {
+// In a rolling change of the port, clients reach a service at the port that most instances have. On
+// a tie the oldest instance decides. With many different ports it is 80.
+func TestRollingPortChange(t *testing.T) {
 	t.Parallel()
-	list := func(ports ...int) (out []*api.ServiceEntry) {
-		for i, p := range ports {
-			out = append(out, entry(string(rune('a'+i)), at("10.1.0."+string(rune('1'+i)), p)))
-		}
-		return out
-	}
-	port := uint32(0)
-	for _, step := range []struct {
-		ports []int
-		want  uint32
+	for _, tc := range []struct {
+		ports   []int // oldest first
+		want    uint32
+		problem bool
 	}{
-		{[]int{8080, 8080, 8080, 8080}, 8080},
-		{[]int{9090, 8080, 8080, 8080}, 8080},
-		{[]int{9090, 9090, 8080, 8080}, 8080},
-		{[]int{9090, 9090, 9090, 8080}, 9090},
-		{[]int{9090, 9090, 8080, 8080}, 9090}, // back again
-		{[]int{9090, 9090, 9090, 9090}, 9090},
-		{[]int{1, 2, 3, 9090}, anyPort},
-		{[]int{1, 1, 2, 2}, anyPort},
-		{nil, 0},
-		{[]int{1, 2}, anyPort},
+		{[]int{8080, 8080, 8080, 8080}, 8080, false},
+		{[]int{8080, 8080, 8080, 9090}, 8080, false},
+		{[]int{8080, 8080, 9090, 9090}, 8080, true},
+		{[]int{8080, 9090, 9090, 9090}, 9090, false},
+		{[]int{9090, 8080}, 9090, true},
+		{[]int{1, 2, 3}, anyPort, true},
 	} {
-		got := converter{o: read(), name: "web", former: port}.convert(list(step.ports...))
-		if port = got.main; port != step.want || len(got.instances) > 0 && got.instances[0].Service.Ports[0].Number != step.want {
-			t.Errorf("%v: clients reach it at %d, want %d", step.ports, port, step.want)
+		var list []*api.ServiceEntry
+		for i, p := range tc.ports {
+			id := string(rune('z' - i)) // the order of IDs is another one
+			list = append(list, entry(id, at(fmt.Sprint("10.1.0.", i), p), created(uint64(i))))
+		}
+		got := convert(read(), place{}, "web", list)
+		if port := only(t, got).Service.Ports[0].Number; port != tc.want || len(got.problems) > 0 != tc.problem {
+			t.Errorf("%v: clients reach it at %d, want %d; problems %q", tc.ports, port, tc.want, texts(got))
 		}
 	}
 }

@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// listGap is how often Consul is asked for its datacenters; there is no blocking query for them.
+	// listGap is how often the datacenters are listed. There is no blocking query for them.
 	listGap = time.Minute
-	// missingLists is how many lists in a row lack a datacenter that is removed. A server that restarts does not list
-	// the others before it has joined them.
+	// missingLists is the number of consecutive lists that lack a datacenter before it is removed. A
+	// server that restarts does not list the others before it has joined them.
 	missingLists = 2
 )
 
-// watchDatacenters finds the datacenters of the settings, and starts and stops a watchCatalog for each of them.
+// watchDatacenters finds the datacenters of the settings, and starts and stops a watchCatalog for
+// each of them.
 func (s *syncer) watchDatacenters(ctx context.Context) {
 	if len(s.o.Datacenters) == 0 {
 		s.do(ctx, func() { s.setDatacenters(ctx, []string{""}) })
@@ -23,11 +24,10 @@ func (s *syncer) watchDatacenters(ctx context.Context) {
 	}
 	listing, done := context.WithCancel(ctx)
 	defer done()
-	own := ""
 	w := &watch{
 		tolerate: 1, gap: listGap, maxBackoff: catalogBackoff,
-		query: func(turn context.Context, _ uint64) (answer, error) {
-			list, err := s.listDatacenters(turn, &own)
+		query: func(queryCtx context.Context, _ uint64) (answer, error) {
+			list, err := s.listDatacenters(queryCtx)
 			if err != nil {
 				return answer{}, err
 			}
@@ -46,39 +46,33 @@ func (s *syncer) watchDatacenters(ctx context.Context) {
 	w.run(listing)
 }
 
-// listDatacenters returns the datacenters of the settings. The agent's own, whose name it leaves in own, is the empty
-// name.
-func (s *syncer) listDatacenters(ctx context.Context, own *string) ([]string, error) {
+// listDatacenters returns the datacenters of the settings. That of the agent is the empty name.
+func (s *syncer) listDatacenters(ctx context.Context) ([]string, error) {
+	known, err := s.client.datacenters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own, err := s.ownDatacenter(ctx, known)
+	if err != nil {
+		return nil, err
+	}
 	list := slices.Clone(s.o.Datacenters)
-	if all := slices.Contains(list, allDatacenters); all || *own == "" {
-		known, err := s.client.datacenters(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if *own == "" {
-			if *own, err = s.ownDatacenter(ctx, known); err != nil {
-				return nil, err
-			}
-		}
-		if all {
-			list = known
-		}
+	if slices.Contains(list, allDatacenters) {
+		list = known
 	}
 	for i, name := range list {
 		switch {
 		case name == "" || strings.Contains(name, "/"):
 			return nil, errNotConsul
-		case name == *own:
+		case name == own:
 			list[i] = ""
 		}
-	}
-	if len(list) == 0 {
-		return nil, errNotConsul
 	}
 	return list, nil
 }
 
-// ownDatacenter returns the datacenter of the agent: the only one that it knows, or that of Consul's own service.
+// ownDatacenter returns the datacenter of the agent: the only one that it knows, or that of
+// Consul's own service.
 func (s *syncer) ownDatacenter(ctx context.Context, known []string) (string, error) {
 	if len(known) == 1 {
 		return known[0], nil
@@ -88,14 +82,15 @@ func (s *syncer) ownDatacenter(ctx context.Context, known []string) (string, err
 		return "", err
 	}
 	for _, e := range entries {
-		if e != nil && e.Node != nil && slices.Contains(known, e.Node.Datacenter) {
+		if slices.Contains(known, e.Node.Datacenter) {
 			return e.Node.Datacenter, nil
 		}
 	}
 	return "", errNoOwnName
 }
 
-// setDatacenters starts watching new datacenters, and removes those that Consul does not list any more.
+// setDatacenters starts watching new datacenters, and removes those that Consul does not list any
+// more.
 func (s *syncer) setDatacenters(ctx context.Context, names []string) {
 	listed := map[place]bool{}
 	for _, name := range names {
@@ -107,16 +102,19 @@ func (s *syncer) setDatacenters(ctx context.Context, names []string) {
 		}
 	}
 	for at, c := range s.catalogs {
-		if c.missing++; listed[at] {
+		if listed[at] {
 			c.missing = 0
-		} else if c.missing == missingLists {
+			continue
+		}
+		c.missing++
+		if c.missing == missingLists {
 			s.removeCatalog(c)
 		}
 	}
-	s.placed, s.listErr = true, ""
+	s.datacentersListed, s.listErr = true, ""
 }
 
-// placesOf lists the places of a datacenter: one for each namespace of the settings.
+// placesOf returns the places of a datacenter: one for each namespace of the settings.
 func (o *Options) placesOf(datacenter string) (out []place) {
 	for _, ns := range o.Namespaces {
 		out = append(out, place{Datacenter: datacenter, Namespace: ns, Partition: o.Partition})

@@ -27,10 +27,10 @@ func TestAllDatacenters(t *testing.T) {
 		r.is(dc2, "web", "web.service.dc2.consul") // it may be a server that has not joined the others
 		time.Sleep(listGap + time.Second)
 		if got := r.host("web.service.dc2.consul"); got != "" {
-			t.Errorf("web of a datacenter that is gone is %q", got)
+			t.Errorf("web of a removed datacenter is %q", got)
 		}
 		if got := r.problems("/datacenter dc2"); got != "" {
-			t.Errorf("a datacenter that is gone has the problem %q", got)
+			t.Errorf("a removed datacenter has the problem %q", got)
 		}
 		r.is(dc3, "web", "web.service.dc3.consul")
 		f.change(func() { f.dcs["dc2"] = dc2 })

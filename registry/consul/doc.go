@@ -1,21 +1,27 @@
 // Package consul supplies the services of a Consul catalog, and registers services of the mesh there.
 //
-// A Source has a watch for the catalog of each datacenter, which starts and stops a watch for each of its services
-// (catalog.go, service.go). A watch repeats a blocking query (watch.go). Over HTTP/2 all watches share a few
-// connections; over plain HTTP at most 100 services are watched at once and the others are polled. A converter maps
-// each answer to services and endpoints; it is pure (convert.go, instance.go, ports.go). A syncer holds the state and
-// sends batches (syncer.go).
+// A Source has a watch for the catalog of each datacenter. That one starts and stops a watch for
+// each of its services (catalog.go, service.go). A watch repeats a blocking query (watch.go). Over
+// HTTP/2 all watches share a few connections. Over plain HTTP at most 100 services are watched at
+// once, and the others are polled. A converter turns each answer into services and endpoints; it
+// has no I/O (convert.go, instance.go, ports.go). A syncer keeps the state and sends batches
+// (syncer.go).
 //
 // What a Source promises:
 //
-//   - Each service of a datacenter is a group. One more group for each datacenter carries its problems.
-//   - The first batch is sent when every datacenter has delivered all its services or has failed. Batches become Full
-//     with the one that has all datacenters. So a datacenter that is away at the start keeps its saved groups.
+//   - Each service of a datacenter is a group. One more group for each datacenter carries its
+//     problems.
+//   - The first batch is sent when every datacenter has delivered all its services or has failed.
+//     The first one that has all datacenters is Full. So a datacenter that is away at the start
+//     keeps its saved groups.
 //   - A batch is Down only when no datacenter can be reached.
-//   - Only the catalog removes services, so a Consul that lost its data is one removal of all services.
+//   - A Consul that lost its data shows as one batch that removes all services (setServices).
 //   - A service that the ACL token cannot read any more stays.
 //
-// It retains nothing across restarts, and does not judge whether an answer is plausible: the feed package does.
+// A Source retains nothing across restarts and does not judge whether an answer is plausible. The
+// feed package does.
 //
-// An Exporter keeps services of the mesh registered in Consul, on a node for each replica (exporter.go).
+// An Exporter keeps services of the mesh registered in Consul, on its own node for each replica
+// (exporter.go). In each round it selects the services (exportset.go), turns their endpoints into
+// entries (exportentry.go) and writes the differences (exportwriter.go).
 package consul

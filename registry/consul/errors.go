@@ -13,7 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
 )
 
-// answerError is about an answer that arrived but cannot be used.
+// answerError is an error about the content of an answer.
 type answerError string
 
 func (e answerError) Error() string { return string(e) }
@@ -21,11 +21,11 @@ func (e answerError) Error() string { return string(e) }
 const (
 	errNoLeader  = answerError("the server that answered has no leader, so its data may be old")
 	errNotConsul = answerError("the answer does not come from Consul: check that address is Consul's HTTP interface")
-	errNoOwnName = answerError("the token cannot read the service consul, which tells the datacenter of the agent: " +
+	errNoOwnName = answerError("the token cannot read the service consul, which has the name of the agent's datacenter: " +
 		"give the token node:read and service:read for it")
 )
 
-// timeoutError means that there was no answer in time.
+// timeoutError is the error of a query without an answer in time.
 type timeoutError struct {
 	limit time.Duration
 	err   error
@@ -43,7 +43,7 @@ const (
 	textNoPath     = "No path to datacenter"
 )
 
-// explain says what an error of a query means, and what to do.
+// explain returns what an error of a query means, and what to do.
 func (c *client) explain(err error) string {
 	var status api.StatusError
 	if errors.As(err, &status) {
@@ -53,13 +53,13 @@ func (c *client) explain(err error) string {
 		return fmt.Sprintf("Consul at %s does not answer within %s: check that it and its servers are running",
 			c.o.Address, late.limit)
 	}
-	if bad, ok := errors.AsType[answerError](err); ok {
-		return fmt.Sprintf("Consul at %s: %s", c.o.Address, bad)
+	if _, ok := errors.AsType[answerError](err); ok {
+		return fmt.Sprintf("Consul at %s: %v", c.o.Address, err)
 	}
-	return fmt.Sprintf("Consul at %s cannot be asked: %v%s", c.o.Address, consulhttp.Bare(err), c.o.TLS.Remedy(err))
+	return fmt.Sprintf("Consul at %s cannot be reached: %v%s", c.o.Address, consulhttp.Bare(err), c.o.TLS.Remedy(err))
 }
 
-// explainStatus is explain for an answer with that HTTP status and text.
+// explainStatus returns what an answer with that HTTP status and text means, and what to do.
 func (c *client) explainStatus(code int, text string) string {
 	remedy := "check that its servers have a leader"
 	switch {

@@ -10,25 +10,29 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// ExportOptions say which services of the mesh are registered in Consul, so that what is outside the mesh finds them there.
+// ExportOptions select the services of the mesh that are registered in Consul, for clients outside
+// the mesh.
 type ExportOptions struct {
-	// Owner names the mesh that the entries belong to. All replicas of one mesh have the same owner, and two meshes never do. It is
-	// part of the name of the nodes that entries belong to, and is in the metadata of each. Default: none, and nothing is registered.
+	// Owner names the mesh that the entries belong to. All replicas of one mesh have the same owner,
+	// and two meshes never do. It is part of the names of the nodes, and is in the metadata of each
+	// entry. Default: none, and nothing is registered.
 	Owner string `yaml:"owner"`
-	// Hosts are the host names that are registered, and Except those that are not; "*" stands for any text. Default: all, none.
+	// Hosts are the host names that are registered, and Except those that are not; "*" stands for any
+	// text. Default: all, none.
 	Hosts  []string `yaml:"hosts"`
 	Except []string `yaml:"except"`
-	// Namespaces limits the services that are registered to these namespaces of the mesh. Default: all.
+	// Namespaces limits the services that are registered to these namespaces of the mesh. Default:
+	// all.
 	Namespaces []string `yaml:"namespaces"`
-	// Name is what a service is called in Consul: ${name} is the first part of its host name, ${namespace} its namespace,
-	// ${host} the host name with "-" for ".". Default ${name}.
+	// Name is what a service is called in Consul: ${name} is the first part of its host name,
+	// ${namespace} its namespace, ${host} the host name with "-" for ".". Default ${name}.
 	Name string `yaml:"name"`
-	// Tags are set on each entry. Labels are the keys of endpoint labels that become a tag "key=value" as well. Default: none; app
-	// and version.
+	// Tags are set on each entry. Labels are the keys of endpoint labels that become a tag "key=value"
+	// as well. Default: none; app and version.
 	Tags   []string `yaml:"tags"`
 	Labels []string `yaml:"labels"`
-	// Lease is how long entries are valid after the replica that registered them stopped: then Consul turns them critical. Consul
-	// may take up to twice as long. Default 30s, 10s to 24h.
+	// Lease is how long entries are valid after the replica that registered them stopped: then Consul
+	// turns them critical. Consul may take up to twice as long. Default 30s, 10s to 24h.
 	Lease time.Duration `yaml:"lease"`
 }
 
@@ -44,7 +48,7 @@ const (
 // on reports whether anything is registered.
 func (x ExportOptions) on() bool { return x.Owner != "" }
 
-// node is the name of the Consul node of a replica: ashore-OWNER-REPLICA.
+// node returns the name of the Consul node of a replica: ashore-OWNER-REPLICA.
 func (x ExportOptions) node(replica string) string { return nodePrefix + x.Owner + "-" + replica }
 
 func (x ExportOptions) withDefaults() ExportOptions {
@@ -69,7 +73,8 @@ func (x ExportOptions) check(exported []string, wrong func(option, format string
 	}
 	if x.Owner == "" {
 		if len(x.Hosts)+len(x.Except)+len(x.Namespaces)+len(x.Tags)+len(x.Labels) > 0 || x.Name != "" || x.Lease != 0 {
-			wrong("export.owner", "missing: name the owner of the entries; all replicas of one mesh have the same owner, two meshes never do")
+			wrong("export.owner", "missing: name the owner of the entries; all replicas of one mesh have the same owner, "+
+				"two meshes never do")
 		}
 		return
 	}
@@ -92,21 +97,23 @@ func (x ExportOptions) check(exported []string, wrong func(option, format string
 			}
 		}
 	}
-	if name := exportName(x.Name, registry.Key{Host: "web.example", Namespace: "shop"}); x.Name != "" && !dnsname.ValidLabel(name) {
-		wrong("export.name", "%q: web.example would be called %q; want letters, digits and '-', and ${name}, ${namespace}, ${host} among them", x.Name, name)
+	name := exportName(x.Name, registry.Key{Host: "web.example", Namespace: "shop"})
+	if x.Name != "" && !dnsname.ValidLabel(name) {
+		wrong("export.name", "%q: web.example would be called %q; want letters, digits and '-', and ${name}, ${namespace}, "+
+			"${host} among them", x.Name, name)
 	}
 }
 
-// exportName is the name of a service in Consul.
+// exportName returns the name of a service in Consul.
 func exportName(template string, k registry.Key) string {
 	first, _, _ := strings.Cut(k.Host, ".")
-	return strings.ToLower(strings.NewReplacer("${name}", first, "${namespace}", k.Namespace, "${host}", strings.ReplaceAll(k.Host, ".", "-")).Replace(template))
+	r := strings.NewReplacer("${name}", first, "${namespace}", k.Namespace, "${host}", strings.ReplaceAll(k.Host, ".", "-"))
+	return strings.ToLower(r.Replace(template))
 }
 
 // chosen reports whether the options select a service.
 func (x ExportOptions) chosen(k registry.Key) bool {
-	switch {
-	case len(x.Hosts) > 0 && !matches(x.Hosts, k.Host), matches(x.Except, k.Host):
+	if len(x.Hosts) > 0 && !matches(x.Hosts, k.Host) || matches(x.Except, k.Host) {
 		return false
 	}
 	return len(x.Namespaces) == 0 || slices.Contains(x.Namespaces, k.Namespace)

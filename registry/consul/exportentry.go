@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -16,79 +15,97 @@ import (
 
 // Metadata keys of exported entries, in addition to those that an importing mesh reads.
 const (
-	// keyOwner holds the owner of an entry. An entry without it, or with another owner, is never written or removed.
+	// keyOwner holds the owner of an entry. An entry without it, or with another owner, is never
+	// written or removed.
 	keyOwner = "ashore-exported-by"
 	// keyHost and keyNamespace identify the service in the mesh, for people.
 	keyHost      = "ashore-host"
 	keyNamespace = "ashore-namespace"
 )
 
-// Maximum lengths of a metadata value and of a label value, in bytes. Sources: Consul, agent/structs (metaValueMaxLength); Kubernetes, labels.
+// maxMetaValue and maxLabelValue are the maximum lengths of a metadata value and of a label value,
+// in bytes.
+// Sources: Consul, agent/structs (metaValueMaxLength); Kubernetes, labels.
 const maxMetaValue, maxLabelValue = 512, 63
 
-// exported is one endpoint as it is registered in Consul.
-type exported struct {
-	id, name, address string
-	port              int
-	tags              []string
-	meta              map[string]string
-	weight            int
-	critical          string // why its check is critical; empty: it is passing
+// exportEntry is one endpoint as it is registered in Consul.
+type exportEntry struct {
+	service api.AgentService
+	check   api.HealthCheck // empty if Consul has none
 }
+
+// checkIDOf returns the ID of the check of an entry.
+func checkIDOf(id string) string { return "ashore:" + id }
 
 // equal reports whether two entries are the same in Consul.
-func (e exported) equal(o exported) bool { return e.sameService(o) && e.critical == o.critical }
-
-// sameService is equal without the health check.
-func (e exported) sameService(o exported) bool {
-	return e.id == o.id && e.name == o.name && e.address == o.address && e.port == o.port && e.weight == o.weight &&
-		slices.Equal(e.tags, o.tags) && maps.Equal(e.meta, o.meta)
+func (e *exportEntry) equal(o *exportEntry) bool {
+	return e.sameService(o) && e.check.Status == o.check.Status && e.check.Output == o.check.Output
 }
 
-// entriesOf returns the entries of a service under a name, by ID.
-func entriesOf(x *ExportOptions, name string, s *registry.Service, list []registry.Endpoint) map[string]exported {
-	out := map[string]exported{}
+// sameService is equal without the check.
+func (e *exportEntry) sameService(o *exportEntry) bool {
+	a, b := &e.service, &o.service
+	return a.ID == b.ID && a.Service == b.Service && a.Address == b.Address && a.Port == b.Port &&
+		a.Weights.Passing == b.Weights.Passing && slices.Equal(a.Tags, b.Tags) && maps.Equal(a.Meta, b.Meta)
+}
+
+// entriesOf returns the entries of a service under a name, by ID. Of two endpoints with one address
+// and port it prefers a healthy one.
+func entriesOf(x *ExportOptions, name string, s *registry.Service, list []registry.Endpoint) map[string]*exportEntry {
+	out := map[string]*exportEntry{}
 	for i := range list {
-		e, ok := entryOf(x, name, s, &list[i])
-		if old, twice := out[e.id]; !ok || twice && old.critical == "" {
+		e := entryOf(x, name, s, &list[i])
+		if e == nil {
 			continue
 		}
-		out[e.id] = e
+		old := out[e.service.ID]
+		if old == nil || old.check.Status != api.HealthPassing {
+			out[e.service.ID] = e
+		}
 	}
 	return out
 }
 
-// entryOf returns the entry of an endpoint; false when no client outside the mesh could reach it.
-func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.Endpoint) (exported, bool) {
+// entryOf returns the entry of an endpoint; nil if no client outside the mesh could reach it.
+func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.Endpoint) *exportEntry {
 	address := ep.Address
 	if a, err := netip.ParseAddr(address); err == nil {
 		address = a.Unmap().WithZone("").String()
 		if a.IsUnspecified() {
-			return exported{}, false
+			return nil
 		}
 	} else if !dnsname.Valid(address) {
-		return exported{}, false
+		return nil
 	}
 	port := int(ep.Port(s.Ports[0]))
 	if port < 1 || port > 65535 {
-		return exported{}, false
+		return nil
 	}
-	e := exported{
-		id: name + ":" + address + ":" + strconv.Itoa(port), name: name, address: address, port: port,
-		tags: tagsOf(x, ep.Labels), meta: metaOf(x, s, ep), weight: int(min(max(1, ep.Weight), maxWeight)),
+	id, weight := name+":"+address+":"+strconv.Itoa(port), int(min(max(1, ep.Weight), maxWeight))
+	e := &exportEntry{
+		service: api.AgentService{
+			ID: id, Service: name, Address: address, Port: port, Tags: tagsOf(x, ep.Labels), Meta: metaOf(x, s, ep),
+			Weights: api.AgentWeights{Passing: weight, Warning: weight},
+		},
+		check: api.HealthCheck{
+			CheckID: checkIDOf(id), Name: "health in the mesh", Type: "ashore", ServiceID: id, ServiceName: name,
+			Status: api.HealthCritical,
+		},
 	}
 	switch ep.Health {
 	case registry.Healthy:
+		e.check.Status = api.HealthPassing
 	case registry.Draining:
-		e.critical = "draining: the mesh sends it no new requests"
+		e.check.Output = "draining: the mesh sends it no new requests"
 	default:
-		e.critical = "unhealthy in the mesh"
+		e.check.Output = "unhealthy in the mesh"
 	}
-	return e, true
+	return e
 }
 
-// tagsOf returns the tags of an entry: those of the options, and "key=value" for the endpoint's labels that the options name. Workloads
-// choose their own labels and programs outside the mesh act on tags, so no other labels become tags.
+// tagsOf returns the tags of an entry: those of the options, and "key=value" for the endpoint's
+// labels that the options name. Workloads choose their own labels and programs outside the mesh act
+// on tags, so no other labels become tags.
 func tagsOf(x *ExportOptions, labels map[string]string) []string {
 	out := slices.Clone(x.Tags)
 	for _, k := range x.Labels {
@@ -105,7 +122,8 @@ func isLabelValue(v string) bool {
 	})
 }
 
-// metaOf returns the metadata of an entry. Identities are left out: the readers are outside the mesh.
+// metaOf returns the metadata of an entry. Identities are left out: the readers are outside the
+// mesh.
 func metaOf(x *ExportOptions, s *registry.Service, ep *registry.Endpoint) map[string]string {
 	out := map[string]string{keyOwner: x.Owner, keyHost: s.Host, keyNamespace: s.Namespace}
 	for key, value := range map[string]string{keyLocality: ep.Locality.String(), keyNetwork: ep.Network} {
@@ -135,38 +153,6 @@ func metaOf(x *ExportOptions, s *registry.Service, ep *registry.Endpoint) map[st
 	return out
 }
 
-// maxMeta is how many metadata pairs Consul accepts. Source: Consul, agent/structs (metaMaxKeyPairs).
+// maxMeta is how many metadata pairs Consul accepts. Source: Consul, agent/structs
+// (metaMaxKeyPairs).
 const maxMeta = 64
-
-// service converts the entry for Consul's API.
-func (e exported) service() api.AgentService {
-	return api.AgentService{
-		ID: e.id, Service: e.name, Address: e.address, Port: e.port, Tags: e.tags, Meta: e.meta,
-		Weights: api.AgentWeights{Passing: e.weight, Warning: e.weight},
-	}
-}
-
-// checkIDOf is the ID of the health check of an entry.
-func checkIDOf(id string) string { return "ashore:" + id }
-
-// check converts the health for Consul's API.
-func (e exported) check(node string) api.HealthCheck {
-	return api.HealthCheck{
-		Node: node, CheckID: checkIDOf(e.id), Name: "health in the mesh", ServiceID: e.id, ServiceName: e.name, Type: "ashore",
-		Status: map[bool]string{true: api.HealthPassing, false: api.HealthCritical}[e.critical == ""], Output: e.critical,
-	}
-}
-
-// entryIn reads an entry from Consul. Without our check it differs from every wanted entry, so that it is written again.
-func entryIn(s *api.AgentService, c *api.HealthCheck) exported {
-	e := exported{id: s.ID, name: s.Service, address: s.Address, port: s.Port, tags: s.Tags, meta: s.Meta, weight: s.Weights.Passing, critical: "no check"}
-	if len(e.tags) == 0 {
-		e.tags = nil
-	}
-	if c != nil && (c.Status == api.HealthPassing) == (c.Output == "") {
-		e.critical = c.Output
-	} else if c != nil {
-		e.critical = cmp.Or(c.Status, "no status")
-	}
-	return e
-}

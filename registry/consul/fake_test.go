@@ -17,15 +17,16 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// fakeConsul answers the queries of a source without a network, for synctest. It has several datacenters, of which dc1
-// is the agent's own, and counts indexes as Consul does: an instance that is registered anew under another name raises
-// the index of the new service alone. A query takes a millisecond.
+// fakeConsul answers the queries of a source without a network, for synctest. It has several
+// datacenters, of which dc1 is the agent's own, and counts indexes as Consul does: an instance that
+// is registered again under another name raises the index of the new service alone. A query takes a
+// millisecond.
 type fakeConsul struct {
 	mu sync.Mutex
 	// The rest is guarded by mu; see change.
 
 	dcs     map[string]*fakeDC
-	hidden  map[string]bool // "dc1/web": the token cannot read it
+	hidden  map[string]bool // services that the token cannot read, such as "dc1/web"
 	hung    bool            // queries get no answer
 	fail    func(dc, path string) *http.Response
 	woken   chan struct{} // closed by the next change
@@ -42,7 +43,7 @@ func newFakeConsul(dcs ...string) *fakeConsul {
 	return f
 }
 
-// change changes the state, and has all blocking queries look at it.
+// change changes the state and wakes all blocking queries.
 func (f *fakeConsul) change(c func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,12 +52,12 @@ func (f *fakeConsul) change(c func()) {
 	f.woken = make(chan struct{})
 }
 
-// failing has all queries answered with that status and text; a status of zero ends it.
+// failing makes all queries fail with that status and text, or succeed again if the status is zero.
 func (f *fakeConsul) failing(status int, text string) {
 	f.failingIf(status, text, func(string, string) bool { return true })
 }
 
-// failingIf is failing for queries to a datacenter, by their path.
+// failingIf is failing for the queries that is selects.
 func (f *fakeConsul) failingIf(status int, text string, is func(dc, path string) bool) {
 	f.change(func() {
 		f.cuts++
@@ -69,8 +70,8 @@ func (f *fakeConsul) failingIf(status int, text string, is func(dc, path string)
 	})
 }
 
-// asked counts the queries to a path since the last call.
-func (f *fakeConsul) asked(path string) (n int) {
+// received returns the number of queries to a path since the last call.
+func (f *fakeConsul) received(path string) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, u := range f.queries {
@@ -94,14 +95,13 @@ type fakeDC struct {
 type fakeInstance struct {
 	service, status string
 	address         int // the last byte
-	virtual         string
 }
 
 func newFakeDC(index uint64) *fakeDC {
 	return &fakeDC{index: index, catalog: index, removed: index, instances: map[int]*fakeInstance{}, services: map[string]uint64{}}
 }
 
-// register registers instance id as one of a service, whatever it belonged to before.
+// register registers instance id as one of a service. It leaves its former service.
 func (d *fakeDC) register(id int, service string) {
 	d.index++
 	d.catalog, d.services[service] = d.index, d.index
@@ -126,7 +126,7 @@ func (d *fakeDC) check(id int, status string) {
 	d.instances[id].status, d.services[d.instances[id].service] = status, d.index
 }
 
-// of lists the instances of a service.
+// of returns the instances of a service.
 func (d *fakeDC) of(name string) (ids []int) {
 	for _, id := range slices.Sorted(maps.Keys(d.instances)) {
 		if d.instances[id].service == name {
@@ -136,7 +136,7 @@ func (d *fakeDC) of(name string) (ids []int) {
 	return ids
 }
 
-// is describes a service as receiver.host does.
+// is returns the instances of a service as receiver.host does.
 func (d *fakeDC) is(name string) string {
 	var out []string
 	for _, id := range d.of(name) {
@@ -185,7 +185,7 @@ func (f *fakeConsul) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// answer returns the answer of now, with its index; zero: it is an error. Called with mu held.
+// answer returns the current answer and its index, which is zero for an error. The caller holds mu.
 func (f *fakeConsul) answer(dc, path, filter string) (*http.Response, uint64) {
 	if f.fail != nil {
 		if resp := f.fail(dc, path); resp != nil {
@@ -233,17 +233,13 @@ func (f *fakeConsul) answer(dc, path, filter string) (*http.Response, uint64) {
 	return respond(index, filtered, d.entries(dc, ids)), index
 }
 
-// entries are the answer about instances of a service.
+// entries returns the answer about instances of a service.
 func (d *fakeDC) entries(dc string, ids []int) []api.ServiceEntry {
 	out := []api.ServiceEntry{}
 	for _, id := range ids {
 		i := d.instances[id]
 		s := &api.AgentService{
 			ID: fmt.Sprint("i", id), Service: i.service, Address: fmt.Sprint("10.0.1.", i.address), Port: 80, CreateIndex: 1,
-		}
-		if target, ok := strings.CutSuffix(i.service, "-sidecar-proxy"); ok {
-			s.Kind, s.Proxy = api.ServiceKindConnectProxy, &api.AgentServiceConnectProxyConfig{DestinationServiceName: target}
-			s.TaggedAddresses = map[string]api.ServiceAddress{"consul-virtual": {Address: i.virtual}}
 		}
 		out = append(out, api.ServiceEntry{
 			Node:    &api.Node{Node: fmt.Sprint("n", id%3), Address: "10.0.0.1", Datacenter: dc},

@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// consulService is the name of Consul's own service.
+// consulService is the name of Consul's own service. Its instances are the servers.
 const consulService = "consul"
 
-// instanceFilter returns the filter of /v1/health/service for the instances that the settings choose; empty: all.
+// instanceFilter returns the filter of /v1/health/service for the instances that the settings
+// select. Empty if they select all.
 func (o *Options) instanceFilter() string {
 	parts := o.filters("Service.Tags", "Service.Meta", "Node.Meta")
 	if o.Filter != "" {
@@ -23,7 +24,8 @@ func (o *Options) instanceFilter() string {
 // nameFilter returns the filter of /v1/catalog/services for services that have such an instance.
 func (o *Options) nameFilter() string {
 	parts := o.filters("ServiceTags", "ServiceMeta", "NodeMeta")
-	if o.Export.on() { // without it there are few exported entries, and the filter would cost more than it saves
+	// Without exports there are few such entries, and the filter costs more than it saves.
+	if o.Export.on() {
 		owned := quote(keyOwner) + " not in ServiceMeta"
 		for _, owner := range o.Exported {
 			owned += " or ServiceMeta[" + quote(keyOwner) + "] == " + quote(owner)
@@ -33,7 +35,8 @@ func (o *Options) nameFilter() string {
 	return strings.Join(parts, " and ")
 }
 
-// filters returns the conditions of the options tags, metadata and nodeMetadata, with these selectors.
+// filters returns the conditions of the options tags, metadata and nodeMetadata, with these
+// selectors.
 func (o *Options) filters(tags, meta, nodeMeta string) (out []string) {
 	for _, t := range o.Tags {
 		out = append(out, quote(t)+" in "+tags)
@@ -47,7 +50,8 @@ func (o *Options) filters(tags, meta, nodeMeta string) (out []string) {
 	return out
 }
 
-// quote writes a text as a filter does: in quotes, or in backquotes when it has characters that quotes cannot hold.
+// quote returns a text as a filter has it: in quotes, or in backquotes if it has characters that
+// quotes cannot hold.
 func quote(s string) string {
 	if strings.ContainsAny(s, "\"\\") && !strings.Contains(s, "`") {
 		return "`" + s + "`"
@@ -55,17 +59,19 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// counts returns whether the settings choose services of this name.
-func (o *Options) counts(name string) bool {
+// selects reports whether the settings select services of this name. Consul's own service has to be
+// named.
+func (o *Options) selects(name string) bool {
 	switch {
-	case name == "" || name == consulService && !o.ConsulService:
+	case name == "", matches(o.Except, name):
 		return false
-	case len(o.Services) > 0 && !matches(o.Services, name):
-		return false
+	case name == consulService:
+		return slices.Contains(o.Services, name)
 	}
-	return !matches(o.Except, name)
+	return len(o.Services) == 0 || matches(o.Services, name)
 }
 
+// matches reports whether a name matches one of the patterns, in which * means any text.
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, err := path.Match(p, name)

@@ -14,64 +14,62 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// instance is one instance of a service, as the mesh needs it.
+// instance is one instance of a service.
 type instance struct {
-	id       string
-	created  uint64 // Consul's index when it was registered: the lower, the older
-	address  string
-	labels   map[string]string
+	ep       registry.Endpoint // without Ports
 	ports    []port
+	created  uint64 // Consul's index when it was registered: lower is older
 	external bool
-	health   registry.Health
-	weight   uint32
-	locality registry.Locality
-	network  string
-	account  string
-	tlsMode  string
 }
 
-// read converts the instances that can be endpoints, and reports the others.
+// read returns the instances that can be endpoints, and warns of the others.
 func (c *converter) read(entries []*api.ServiceEntry) []instance {
 	out := make([]instance, 0, len(entries))
-	var seen []map[string]string // labels: instances with equal ones share them
+	var seen []map[string]string // instances with equal labels share them
 	for _, e := range entries {
 		in, ok := c.instance(e)
 		if !ok {
 			continue
 		}
-		if i := slices.IndexFunc(seen, func(l map[string]string) bool { return maps.Equal(l, in.labels) }); i >= 0 {
-			in.labels = seen[i]
+		i := slices.IndexFunc(seen, func(l map[string]string) bool { return maps.Equal(l, in.ep.Labels) })
+		if i >= 0 {
+			in.ep.Labels = seen[i]
 		} else if len(seen) < 16 {
-			seen = append(seen, in.labels)
+			seen = append(seen, in.ep.Labels)
 		}
 		out = append(out, in)
 	}
-	return c.once(out)
+	return c.dropDuplicates(out)
 }
 
+// instance converts an entry. It returns false if the entry cannot be an endpoint.
 func (c *converter) instance(e *api.ServiceEntry) (instance, bool) {
 	s := e.Service
 	labels := labelsOf(s.Tags, s.Meta)
 	in := instance{
-		id: s.ID, created: s.CreateIndex, labels: labels,
+		created:  s.CreateIndex,
 		external: s.Meta[keyExternal] == "true" || s.Meta["external"] != "" || e.Node.Meta["external-node"] == "true",
-		locality: c.locality(e), network: cmp.Or(s.Meta[keyNetwork], e.Node.Meta[keyNetwork], c.o.Network),
+	}
+	in.ep = registry.Endpoint{
+		Workload: s.ID, Namespace: c.namespace(), Labels: labels, Locality: c.locality(e),
+		Network: cmp.Or(s.Meta[keyNetwork], e.Node.Meta[keyNetwork], c.o.Network),
 	}
 	if s.SocketPath != "" {
 		c.warn(s.ID, "listens on the unix socket %s, which only its own machine can reach: it is left out", s.SocketPath)
 		return in, false
 	}
 	var main uint32
-	in.address, main = c.address(e)
-	if !validAddress(in.address) {
-		c.warn(s.ID, "its address %q is neither an IP address nor a DNS name: it is left out", in.address)
+	in.ep.Address, main = c.address(e)
+	if !validAddress(in.ep.Address) {
+		c.warn(s.ID, "its address %q is neither an IP address nor a DNS name: it is left out", in.ep.Address)
 		return in, false
 	}
-	in.health, in.weight = c.health(e)
-	if in.health == registry.Healthy && in.weight == 0 {
-		in.health, in.weight = registry.Unhealthy, 1 // as in Consul's DNS, a weight of zero gets no traffic
+	in.ep.Health, in.ep.Weight = c.health(e)
+	if in.ep.Health == registry.Healthy && in.ep.Weight == 0 {
+		// As in Consul's DNS, a weight of zero gets no traffic.
+		in.ep.Health, in.ep.Weight = registry.Unhealthy, 1
 	}
-	in.account, in.tlsMode = c.identity(s, labels)
+	in.ep.ServiceAccount, in.ep.TLSMode = c.identity(s, labels)
 	in.ports = c.portsOf(s, labels, main)
 	if len(in.ports) == 0 {
 		c.portless++
@@ -113,7 +111,7 @@ func (c *converter) address(e *api.ServiceEntry) (string, uint32) {
 	return plain(e.Node.Address), own
 }
 
-// plain returns an address without brackets and in lower case.
+// plain returns an address in its usual form: without brackets and final dot, and in lower case.
 func plain(a string) string {
 	a = strings.ToLower(strings.TrimSpace(a))
 	if inner, ok := strings.CutPrefix(a, "["); ok {
@@ -125,7 +123,8 @@ func plain(a string) string {
 	return strings.TrimSuffix(a, ".")
 }
 
-// health returns the health by the checks of an instance and its node, and its weight in that state.
+// health returns the health of an instance, which follows from its checks and those of its node,
+// and its weight.
 func (c *converter) health(e *api.ServiceEntry) (registry.Health, uint32) {
 	weights := e.Service.Weights
 	if weights == (api.AgentWeights{}) {
@@ -146,12 +145,13 @@ func (c *converter) health(e *api.ServiceEntry) (registry.Health, uint32) {
 	}
 }
 
-// maxWeight is Consul's own limit.
+// maxWeight is the limit of Consul.
 const maxWeight = 65535
 
 func weight(w int) uint32 { return uint32(min(max(0, w), maxWeight)) }
 
-// locality returns where an instance runs: by its metadata, by that of its node, or by Consul.
+// locality returns where an instance runs. Its metadata comes first, then that of its node, then
+// the locality that Consul has for them. Otherwise the region is the datacenter.
 func (c *converter) locality(e *api.ServiceEntry) registry.Locality {
 	if l := cmp.Or(e.Service.Meta[keyLocality], e.Node.Meta[keyLocality]); l != "" {
 		return registry.ParseLocality(l)
@@ -161,15 +161,12 @@ func (c *converter) locality(e *api.ServiceEntry) registry.Locality {
 			return registry.Locality{Region: l.Region, Zone: l.Zone}
 		}
 	}
-	region := cmp.Or(e.Node.Datacenter, c.at.Datacenter)
-	if c.o.RegionKey != "" {
-		region = cmp.Or(e.Node.Meta[c.o.RegionKey], region)
-	}
-	return registry.Locality{Region: region, Zone: e.Node.Meta[c.o.ZoneKey], SubZone: e.Node.Meta[c.o.SubZoneKey]}
+	return registry.Locality{Region: cmp.Or(e.Node.Datacenter, c.at.Datacenter)}
 }
 
-// identity returns the service account of an instance, and "istio" if it accepts the mesh's mutual TLS. An invalid
-// account is replaced by the account default, so that clients neither send plain text nor accept any certificate.
+// identity returns the service account of an instance, and "istio" if it accepts the mesh's mutual
+// TLS. An invalid account is replaced by the account default, so that clients neither send plain
+// text nor accept any certificate.
 func (c *converter) identity(s *api.AgentService, labels map[string]string) (account, mode string) {
 	declared, named := "", false
 	if c.o.Identity == identityMetadata {
@@ -200,7 +197,8 @@ func (c *converter) identity(s *api.AgentService, labels map[string]string) (acc
 	return account, mode
 }
 
-// accountOfSettings returns the service account by the option serviceAccount; empty if it is not a valid name.
+// accountOfSettings returns the service account of the option serviceAccount. Empty if it is not a
+// valid name.
 func (c *converter) accountOfSettings() string {
 	account := accountOf(c.o.ServiceAccount, strings.ToLower(c.name))
 	if dnsname.Valid(account) {
@@ -215,64 +213,60 @@ func (c *converter) accountOfSettings() string {
 	return ""
 }
 
-// serviceName stands for the name of the service in the option serviceAccount.
+// serviceName is the placeholder for the name of the service in the option serviceAccount.
 const serviceName = "${service}"
 
-// accountOf returns the service account by the option serviceAccount for a service.
+// accountOf returns the service account of a service that the option serviceAccount gives.
 func accountOf(option, service string) string {
 	return strings.ReplaceAll(option, serviceName, service)
 }
 
-// once keeps one of several registrations with the same address and ports: the healthiest, then the newest.
-func (c *converter) once(list []instance) []instance {
-	best := make(map[string]int, len(list))
-	drop := map[int]bool{}
+// dropDuplicates keeps one of several registrations with the same address and ports: the
+// healthiest, then the newest.
+func (c *converter) dropDuplicates(list []instance) []instance {
+	used := make(map[string]*instance, len(list)) // by addresses
 	for i := range list {
-		key := list[i].address
-		for _, p := range list[i].ports {
-			key += " " + p.name + " " + strconv.Itoa(int(p.target))
+		key := list[i].addresses()
+		if other := used[key]; other == nil || betterThan(&list[i], other) {
+			used[key] = &list[i]
 		}
-		j, twice := best[key]
-		if !twice {
-			best[key] = i
+	}
+	out := make([]instance, 0, len(list))
+	for i := range list {
+		in := &list[i]
+		other := used[in.addresses()]
+		if other == in {
+			out = append(out, *in)
 			continue
 		}
-		worse := i
-		if betterThan(&list[i], &list[j]) {
-			worse, best[key] = j, i
-		}
-		drop[worse] = true
-		c.warn(list[worse].id, "has the address and ports of instance %s, which is used instead: deregister the old one",
-			list[best[key]].id)
-	}
-	if len(drop) == 0 {
-		return list
-	}
-	out := list[:0:0]
-	for i := range list {
-		if !drop[i] {
-			out = append(out, list[i])
-		}
+		c.warn(in.ep.Workload, "has the address and ports of instance %s, which is used instead: deregister the old one",
+			other.ep.Workload)
 	}
 	return out
 }
 
-// betterThan compares two registrations of one address: it gets traffic if one of them is healthy.
-func betterThan(a, b *instance) bool {
-	rank := map[registry.Health]int{registry.Healthy: 2, registry.Draining: 1}
-	return cmp.Or(cmp.Compare(rank[a.health], rank[b.health]), cmp.Compare(a.created, b.created)) > 0
+// addresses returns a text that identifies the address and ports.
+func (in *instance) addresses() string {
+	key := in.ep.Address
+	for _, p := range in.ports {
+		key += " " + p.name + " " + strconv.Itoa(int(p.target))
+	}
+	return key
 }
 
-// endpoints returns the endpoints of a service with these ports.
-func (c *converter) endpoints(list []instance, ports []registry.Port) []registry.Endpoint {
-	out, main := make([]registry.Endpoint, len(list)), mainOf(list)
+// betterThan reports whether a is used rather than b, which has the same address and ports.
+func betterThan(a, b *instance) bool {
+	rank := map[registry.Health]int{registry.Healthy: 2, registry.Draining: 1}
+	return cmp.Or(cmp.Compare(rank[a.ep.Health], rank[b.ep.Health]), cmp.Compare(a.created, b.created)) > 0
+}
+
+// endpoints returns the endpoints of a service with these ports. registered is the name of the port
+// of the registrations.
+func (c *converter) endpoints(list []instance, ports []registry.Port, registered string) []registry.Endpoint {
+	out := make([]registry.Endpoint, len(list))
 	for i := range list {
-		in := &list[i]
-		out[i] = registry.Endpoint{
-			Address: in.address, Ports: c.ownPorts(in, ports, main), Health: in.health, Weight: in.weight,
-			Labels: in.labels, Locality: in.locality, Network: in.network,
-			Namespace: c.namespace(), Workload: in.id, ServiceAccount: in.account, TLSMode: in.tlsMode,
-		}
+		out[i] = list[i].ep
+		out[i].Ports = c.ownPorts(&list[i], ports, registered)
 	}
 	return out
 }

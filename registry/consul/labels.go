@@ -2,7 +2,7 @@ package consul
 
 import "strings"
 
-// Keys of metadata that configure the mesh. They are no labels. See docs/consul.md.
+// Keys of metadata that configure the mesh. They do not become labels. See docs/consul.md.
 const (
 	keyPrefix         = "ashore-"
 	keyPort           = "ashore-port"
@@ -19,8 +19,9 @@ const (
 // Source: Istio, label security.istio.io/tlsMode.
 const tlsModeLabel = "security.istio.io/tlsMode"
 
-// labelsOf makes labels of tags and metadata. The tags "key=value" and "key|value" are the label key; any other tag is
-// a label with the value "true". Metadata comes before tags, and the first of several tags is used.
+// labelsOf returns the labels for tags and metadata. The tags "key=value" and "key|value" are the
+// label key; any other tag is a label with the value "true". Metadata comes before tags, and the
+// first of several tags is used.
 func labelsOf(tags []string, meta map[string]string) map[string]string {
 	var out map[string]string
 	put := func(k, v string) {

@@ -13,25 +13,29 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Options are the settings of a source of the kind consul. The zero value reads all services of the datacenter of the
-// local agent.
+// Options are the settings of a source of the kind consul. The zero value reads all services of the
+// datacenter of the local agent.
 type Options struct {
-	// Address is Consul's HTTP interface: "http://…", "https://…" or "unix:///…". Default http://127.0.0.1:8500.
+	// Address is Consul's HTTP interface: "http://…", "https://…" or "unix:///…". Default
+	// http://127.0.0.1:8500.
 	Address string `yaml:"address"`
-	// TokenFile holds the ACL token. It is read for each request. Default: none, which is Consul's anonymous token.
+	// TokenFile holds the ACL token. It is read for each request. Default: none, which is Consul's
+	// anonymous token.
 	TokenFile string `yaml:"tokenFile"`
 	// TLS is for https addresses.
 	TLS TLSOptions `yaml:"tls"`
-	// Reads is which of Consul's servers may answer: default (the leader), stale (any), consistent (the leader, verified)
-	// or cached (the agent from its cache). Default: default.
+	// Reads is which of Consul's servers may answer: default (the leader) or stale (any). Default:
+	// default.
 	Reads string `yaml:"reads"`
-	// Datacenters are those whose services are read; "*" means all that Consul knows. Default: the agent's own.
+	// Datacenters are those whose services are read; "*" means all that Consul knows. Default: the
+	// agent's own.
 	Datacenters []string `yaml:"datacenters"`
 	// Namespaces and Partition are those of Consul Enterprise. Default: those of the token.
 	Namespaces []string `yaml:"namespaces"`
 	Partition  string   `yaml:"partition"`
 
-	// Services are the names of services that are read, with "*" for any text; Except are excluded. Default: all, none.
+	// Services are the names of services that are read, with "*" for any text; Except are excluded.
+	// Default: all except Consul's own, consul; none.
 	Services []string `yaml:"services"`
 	Except   []string `yaml:"except"`
 	// Tags, Metadata and NodeMetadata are what an instance must have. Default: nothing.
@@ -40,47 +44,44 @@ type Options struct {
 	NodeMetadata map[string]string `yaml:"nodeMetadata"`
 	// Filter is a filter expression of /v1/health/service that instances must match. Default: none.
 	Filter string `yaml:"filter"`
-	// ConsulService includes Consul's own service, "consul".
-	ConsulService bool `yaml:"consulService"`
 	// Exported are the owners (export.owner) of other meshes whose entries are read. Default: none.
 	Exported []string `yaml:"exported"`
-	// Warning is what happens to instances with a check in the state warning: serve (they get traffic) or drop.
-	// Default: serve.
+	// Warning is what happens to instances with a check in the state warning: serve (they get traffic)
+	// or drop. Default: serve.
 	Warning string `yaml:"warning"`
 
-	// Namespace is the namespace of the services in the mesh. Default: Consul's where Namespaces are set, else "default".
+	// Namespace is the namespace of the services in the mesh. Default: Consul's where Namespaces are
+	// set, else "default".
 	Namespace string `yaml:"namespace"`
 	// Domain is the suffix of host names. Default: consul.
 	Domain string `yaml:"domain"`
-	// Hosts is which host names services of the agent's datacenter have: short (web.service.consul), datacenter
-	// (web.service.dc1.consul) or both. Other datacenters always have the latter. Default: both.
+	// Hosts is which host names services of the agent's datacenter have: short (web.service.consul),
+	// datacenter (web.service.dc1.consul) or both. Other datacenters always have the latter. Default:
+	// both.
 	Hosts string `yaml:"hosts"`
-	// ServicePort is the port of services whose metadata names none. Default 0: that of their instances.
+	// ServicePort is the port of services whose metadata names none. Default 0: that of their
+	// instances.
 	ServicePort uint32 `yaml:"servicePort"`
 	// Protocol is that of ports that declare none. Default: proxies detect it.
 	Protocol string `yaml:"protocol"`
-	// AddressTags are names of tagged addresses; the first that an instance or its node has is used. Default: wan for
-	// other datacenters, else the instance's own address.
+	// AddressTags are names of tagged addresses; the first that an instance or its node has is used.
+	// Default: wan for other datacenters, else the instance's own address.
 	AddressTags []string `yaml:"addressTags"`
-	// VirtualAddresses is which virtual IPs services have: allocated (by Ashore), consul (those that Consul gave) or none.
-	// Default: allocated.
+	// VirtualAddresses is whether services get virtual IPs: allocated (by Ashore) or none. Default:
+	// allocated.
 	VirtualAddresses string `yaml:"virtualAddresses"`
 
-	// Identity is whether metadata may set the service account and TLS mode of an instance: metadata (it may) or settings
-	// (it may not). Default: metadata.
+	// Identity is whether metadata may set the service account and TLS mode of an instance: metadata
+	// (it may) or settings (it may not). Default: metadata.
 	Identity string `yaml:"identity"`
-	// ServiceAccount is that of instances that declare none; ${service} in it is the name of the service. Default: none.
+	// ServiceAccount is that of instances that declare none; ${service} in it is the name of the
+	// service. Default: none.
 	ServiceAccount string `yaml:"serviceAccount"`
-	// TLSMode is whether instances that do not declare it accept the mesh's mutual TLS: istio or disabled. Default: istio
-	// for those with a service account.
+	// TLSMode is whether instances that do not declare it accept the mesh's mutual TLS: istio or
+	// disabled. Default: istio for those with a service account.
 	TLSMode string `yaml:"tlsMode"`
 	// Network is that of instances and nodes whose metadata names none. Default: none.
 	Network string `yaml:"network"`
-	// RegionKey, ZoneKey and SubZoneKey are the keys of node metadata with the locality. Default: the region is the
-	// datacenter; zone; subzone.
-	RegionKey  string `yaml:"regionKey"`
-	ZoneKey    string `yaml:"zoneKey"`
-	SubZoneKey string `yaml:"subZoneKey"`
 
 	// Export is which services of the mesh are registered in this Consul. Default: none.
 	Export ExportOptions `yaml:"export"`
@@ -91,12 +92,12 @@ type TLSOptions = consulhttp.TLS
 
 // The values of options that are one of a few.
 const (
-	readsDefault, readsStale, readsConsistent, readsCached = "default", "stale", "consistent", "cached"
-	warningServe, warningDrop                              = "serve", "drop"
-	hostsBoth, hostsShort, hostsDatacenter                 = "both", "short", "datacenter"
-	identityMetadata, identitySettings                     = "metadata", "settings"
-	tlsModeIstio, tlsModeDisabled                          = "istio", "disabled"
-	virtualAllocated, virtualConsul, virtualNone           = "allocated", "consul", "none"
+	readsDefault, readsStale               = "default", "stale"
+	warningServe, warningDrop              = "serve", "drop"
+	hostsBoth, hostsShort, hostsDatacenter = "both", "short", "datacenter"
+	identityMetadata, identitySettings     = "metadata", "settings"
+	tlsModeIstio, tlsModeDisabled          = "istio", "disabled"
+	virtualAllocated, virtualNone          = "allocated", "none"
 )
 
 // allDatacenters in Datacenters means all of them.
@@ -107,7 +108,6 @@ func (o Options) withDefaults() Options {
 	for field, value := range map[*string]string{
 		&o.Address: consulhttp.DefaultAddress, &o.Reads: readsDefault, &o.Warning: warningServe, &o.Domain: "consul",
 		&o.Hosts: hostsBoth, &o.Identity: identityMetadata, &o.VirtualAddresses: virtualAllocated,
-		&o.ZoneKey: "zone", &o.SubZoneKey: "subzone",
 	} {
 		if *field == "" {
 			*field = value
@@ -129,7 +129,7 @@ func (o Options) checked() error {
 	return errors.Join(errs...)
 }
 
-// Allocates returns whether Ashore allocates virtual IPs for the hosts of this source.
+// Allocates reports whether Ashore allocates virtual IPs for the hosts of this source.
 func (o Options) Allocates() bool { return o.withDefaults().VirtualAddresses == virtualAllocated }
 
 // Check calls wrong for everything that is wrong, with the name of the option in the settings file.
@@ -156,12 +156,12 @@ func (o Options) checkChoices(wrong func(option, format string, args ...any)) {
 		option, value string
 		want          []string
 	}{
-		{"reads", o.Reads, []string{readsDefault, readsStale, readsConsistent, readsCached}},
+		{"reads", o.Reads, []string{readsDefault, readsStale}},
 		{"warning", o.Warning, []string{warningServe, warningDrop}},
 		{"hosts", o.Hosts, []string{hostsBoth, hostsShort, hostsDatacenter}},
 		{"identity", o.Identity, []string{identityMetadata, identitySettings}},
 		{"tlsMode", o.TLSMode, []string{tlsModeIstio, tlsModeDisabled}},
-		{"virtualAddresses", o.VirtualAddresses, []string{virtualAllocated, virtualConsul, virtualNone}},
+		{"virtualAddresses", o.VirtualAddresses, []string{virtualAllocated, virtualNone}},
 	} {
 		if c.value != "" && !slices.Contains(c.want, c.value) {
 			wrong(c.option, "%q: want one of %s", c.value, strings.Join(c.want, ", "))
@@ -209,7 +209,7 @@ func (o Options) checkMetadata(wrong func(option, format string, args ...any)) {
 	}
 }
 
-// metaKey returns whether Consul accepts k as a key of metadata.
+// metaKey reports whether Consul accepts k as a key of metadata.
 // Source: Consul, agent/structs (metaKeyFormat, metaKeyMaxLength).
 func metaKey(k string) bool {
 	return k != "" && len(k) <= 128 && !strings.ContainsFunc(k, func(c rune) bool {

@@ -9,11 +9,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// named returns the port of that name; nil: the instance has none.
-func (in *instance) named(name string) *port {
-	return in.port(func(p port) bool { return p.name == name })
-}
-
+// port returns the first port for which is returns true; nil if the instance has none.
 func (in *instance) port(is func(port) bool) *port {
 	if i := slices.IndexFunc(in.ports, is); i >= 0 {
 		return &in.ports[i]
@@ -21,10 +17,11 @@ func (in *instance) port(is func(port) bool) *port {
 	return nil
 }
 
-// serves returns the port of an instance for a port of the service: the one with its name, else with its number. If one
-// of the two is a port of the registration, it may also be the one at the same target port. nil: the instance has none.
+// serves returns the port of an instance for a port of the service: the one with its name, else
+// with its number. If either is a port of the registration, a port with the same target also
+// serves. nil if the instance has none.
 func (in *instance) serves(s registry.Port, registered bool) *port {
-	if p := in.named(s.Name); p != nil {
+	if p := in.port(func(p port) bool { return p.name == s.Name }); p != nil {
 		return p
 	}
 	if p := in.port(func(p port) bool { return p.number == s.Number }); p != nil {
@@ -33,23 +30,14 @@ func (in *instance) serves(s registry.Port, registered bool) *port {
 	return in.port(func(p port) bool { return (p.main || registered) && p.target == cmp.Or(s.TargetPort, s.Number) })
 }
 
-// mainOf returns the name of the port of the registrations; empty: there is none.
-func mainOf(list []instance) string {
-	for i := range list {
-		if p := list[i].ports[0]; p.main {
-			return p.name
-		}
-	}
-	return ""
-}
-
-// ownPorts returns the target ports of an instance that differ from those of the service, by name. Zero: it lacks that
-// port, which is reported. nil: none differ. main is mainOf the instances.
-func (c *converter) ownPorts(in *instance, ports []registry.Port, main string) map[string]uint32 {
+// ownPorts returns the target ports of an instance that differ from those of the service, by name.
+// A target is zero if the instance lacks the port. registered is the name of the port of the
+// registrations.
+func (c *converter) ownPorts(in *instance, ports []registry.Port, registered string) map[string]uint32 {
 	var out map[string]uint32
 	var lacking []string
 	for _, s := range ports {
-		target, p := uint32(0), in.serves(s, s.Name == main)
+		target, p := uint32(0), in.serves(s, s.Name == registered)
 		if p != nil {
 			target = p.target
 		} else {
@@ -64,7 +52,7 @@ func (c *converter) ownPorts(in *instance, ports []registry.Port, main string) m
 		out[s.Name] = target
 	}
 	if len(lacking) > 0 {
-		c.warn(in.id, "lacks port %s, which other instances of the service have, and gets no traffic for it: "+
+		c.warn(in.ep.Workload, "lacks port %s, which other instances of the service have, and gets no traffic for it: "+
 			"write %sNAME into its metadata, or remove the port from the others",
 			strings.Join(lacking, ", port "), keyPortPrefix)
 	}

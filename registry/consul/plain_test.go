@@ -10,13 +10,14 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// Over plain HTTP at most 100 services are watched at once. The others are polled, and a warning names the remedy.
+// Over plain HTTP at most 100 services are watched at once. The others are polled, and a warning
+// names the remedy.
 func TestPlainHTTP(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		services int
 		shared   bool
-		blocked  int // queries that wait in Consul, with the one for the catalog
+		blocked  int // blocking queries, including the one for the catalog
 		within   time.Duration
 		want     string
 	}{
@@ -40,7 +41,7 @@ func TestPlainHTTP(t *testing.T) {
 				blocked := f.blocked
 				f.mu.Unlock()
 				if blocked != tc.blocked {
-					t.Errorf("%d queries wait, want %d", blocked, tc.blocked)
+					t.Errorf("%d blocking queries, want %d", blocked, tc.blocked)
 				}
 				got := r.problems("/agent's datacenter")
 				if !strings.Contains(got, tc.want) || strings.Contains(got, "https") != (tc.want != "") {

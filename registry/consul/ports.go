@@ -2,6 +2,7 @@ package consul
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 // port is one port as one instance declares it.
 type port struct {
 	name     string
-	number   uint32 // at which clients reach the service; zero: not declared
+	number   uint32 // at which clients reach the service; zero if it is not declared
 	target   uint32 // at which the instance listens
 	main     bool   // the port of the registration; the instance has no other
 	protocol registry.Protocol
@@ -25,8 +26,8 @@ type port struct {
 // mainName is the name of the port of the registration when its protocol is not known.
 const mainName = "main"
 
-// portsOf returns the ports of an instance: those of its metadata, else Consul's named ports, else the one of the
-// registration, main.
+// portsOf returns the ports of an instance: those of its metadata, else Consul's named ports, else
+// main, the one of the registration.
 func (c *converter) portsOf(s *api.AgentService, labels map[string]string, main uint32) []port {
 	out := c.metaPorts(s)
 	if len(out) == 0 {
@@ -56,7 +57,7 @@ func (c *converter) portsOf(s *api.AgentService, labels map[string]string, main 
 	return out
 }
 
-// byName returns the protocol that the name of a port begins with, as in http-web.
+// byName returns the protocol that a port's name begins with, such as http-web.
 // Source: istio.io, "Protocol selection".
 func byName(name string) registry.Protocol {
 	if strings.HasPrefix(name, "grpc-web") {
@@ -67,7 +68,7 @@ func byName(name string) registry.Protocol {
 	return p
 }
 
-// servicePort returns the port of the service by metadata; zero: it has none.
+// servicePort returns the port of the service in the metadata. Zero if it has none.
 func (c *converter) servicePort(s *api.AgentService) uint32 {
 	text, ok := s.Meta[keyPort]
 	if !ok {
@@ -80,8 +81,8 @@ func (c *converter) servicePort(s *api.AgentService) uint32 {
 	return n
 }
 
-// metaPorts returns the ports of the metadata, by name: ashore-port-http: "8080", or "80:8080" where the port of the
-// service differs from that of the instance.
+// metaPorts returns the ports in the metadata: ashore-port-http: "8080", or "80:8080" if the port
+// of the service differs from that of the instance.
 func (c *converter) metaPorts(s *api.AgentService) []port {
 	var out []port
 	for _, k := range slices.Sorted(maps.Keys(s.Meta)) {
@@ -104,7 +105,7 @@ func (c *converter) metaPorts(s *api.AgentService) []port {
 	return out
 }
 
-// namedPorts returns the ports of a registration with several.
+// namedPorts returns the ports of a registration that has several.
 func (c *converter) namedPorts(s *api.AgentService) []port {
 	var out []port
 	for _, p := range s.Ports {
@@ -124,99 +125,75 @@ func portNumber(s string) (uint32, bool) {
 	return uint32(n), err == nil && n > 0
 }
 
-// ports returns the ports of a service: all that its instances declare. Where they differ, the oldest instance decides.
-func (c *converter) ports(list []instance) []registry.Port {
-	byAge := slices.Clone(list)
+// ports returns the ports of a service: all that its instances declare. Where they differ, the
+// oldest instance decides. registered is the name of the port of the registrations. Empty if no
+// instance uses it.
+func (c *converter) ports(list []instance) (out []registry.Port, registered string) {
+	byAge := slices.Clone(list) // shares the ports of each instance with list
 	slices.SortStableFunc(byAge, func(a, b instance) int { return cmp.Compare(a.created, b.created) })
-	name, main := c.unify(byAge)
-	for i := range list {
-		if p := &list[i].ports[0]; p.main {
-			p.name, p.number = name, cmp.Or(p.number, main)
-		}
-	}
-	var out []registry.Port
+	registered, number := c.registeredPort(byAge)
 	for i := range byAge {
-		for _, p := range byAge[i].ports { // shares its ports with list
-			number := p.number
-			at := slices.IndexFunc(out, func(o registry.Port) bool { return o.Name == p.name })
-			if at >= 0 {
-				c.differs(byAge[i].id, out[at], p, number)
+		if p := &byAge[i].ports[0]; p.main {
+			p.name, p.number = registered, cmp.Or(p.number, number)
+		}
+		for _, p := range byAge[i].ports {
+			add := registry.Port{Number: p.number, Name: p.name, Protocol: p.protocol}
+			at := slices.IndexFunc(out, func(o registry.Port) bool { return o.Name == p.name || o.Number == p.number })
+			if at < 0 {
+				if p.target != p.number {
+					add.TargetPort = p.target
+				}
+				out = append(out, add)
 				continue
 			}
-			if other := slices.IndexFunc(out, func(o registry.Port) bool { return o.Number == number }); other >= 0 {
-				c.renames(&byAge[i], p, out[other])
-				continue
+			if add.TargetPort = out[at].TargetPort; add != out[at] {
+				c.warn(byAge[i].ep.Workload, "declares port %s, and the service has port %s: the oldest instance decides",
+					describePort(add), describePort(out[at]))
 			}
-			add := registry.Port{Number: number, Name: p.name, Protocol: p.protocol}
-			if p.target != number {
-				add.TargetPort = p.target
-			}
-			out = append(out, add)
 		}
 	}
-	return out
+	return out, registered
 }
 
-// differs reports an instance that declares a port otherwise than the oldest.
-func (c *converter) differs(id string, have registry.Port, p port, number uint32) {
-	switch {
-	case have.Number != number:
-		c.warn(id, "declares port %s as %d, and an older instance as %d, which is used", p.name, number, have.Number)
-	case have.Protocol != p.protocol:
-		c.warn(id, "declares another protocol for port %s than an older instance, whose protocol is used", p.name)
-	}
+func describePort(p registry.Port) string {
+	return fmt.Sprintf("%d (%s, protocol %s)", p.Number, p.Name, strings.ToLower(p.Protocol.String()))
 }
 
-// renames reports an instance that has another name for a port of the service than the oldest.
-func (c *converter) renames(in *instance, p port, have registry.Port) {
-	if in.named(have.Name) != nil {
-		c.warn(in.id, "its port %s is left out: %d is the port %s of the service", p.name, have.Number, have.Name)
-		return
-	}
-	c.warn(in.id, "names port %d %s, and an older instance names it %s, which is used", have.Number, p.name, have.Name)
-}
+// anyPort is the port of a service whose instances have different ports and declare none, as with
+// dynamic ports.
+const anyPort = 80
 
-// unify returns one name and one number for the registered ports of all instances: those that the oldest declares,
-// else the setting, else the number that most of them have.
-func (c *converter) unify(byAge []instance) (name string, number uint32) {
+// registeredPort returns the name and number of the service's port for the registered ports of its
+// instances. The number is the one that the oldest instance declares, else the setting, else the
+// port that at least half of the instances have. If two ports do, as halfway through a rolling
+// change, the oldest instance decides.
+func (c *converter) registeredPort(byAge []instance) (name string, number uint32) {
+	var targets []uint32
 	count := map[uint32]int{}
 	for i := range byAge {
 		if p := byAge[i].ports[0]; p.main {
 			name, number = cmp.Or(name, p.name), cmp.Or(number, p.number)
+			targets = append(targets, p.target)
 			count[p.target]++
 		}
 	}
-	if len(count) == 0 {
-		return "", 0
+	number = cmp.Or(number, c.o.ServicePort)
+	if number != 0 || len(targets) == 0 {
+		return name, number
 	}
-	c.out.main = c.mainPort(count, cmp.Or(number, c.o.ServicePort))
-	return name, c.out.main
-}
-
-// anyPort is the port of a service whose instances have different ports and declare none, as with dynamic ports.
-const anyPort = 80
-
-// mainPort returns the port at which clients reach a service: the declared one, or the one that most instances have.
-// count has the number of instances by port. In a rolling change of the port, the former stays until most have left it.
-func (c *converter) mainPort(count map[uint32]int, declared uint32) uint32 {
-	if declared != 0 {
-		return declared
-	}
-	all, best := 0, uint32(0)
-	for _, number := range slices.Sorted(maps.Keys(count)) {
-		all += count[number]
-		if count[number] > count[best] {
-			best = number
+	best := targets[0]
+	for _, t := range targets {
+		if count[t] > count[best] {
+			best = t
 		}
 	}
-	if 2*count[best] > all {
-		return best
+	if 2*count[best] > len(targets) {
+		return name, best
 	}
-	out := uint32(anyPort)
-	if c.former != 0 && 2*count[c.former] == all {
-		out = c.former
+	if 2*count[best] < len(targets) {
+		best = anyPort
 	}
 	c.warn("", "its instances have different ports, so clients reach it at port %d: "+
-		"write %s into its metadata, or servicePort into the settings", out, keyPort)
-	return out
+		"write %s into its metadata, or servicePort into the settings", best, keyPort)
+	return name, best
 }

@@ -10,7 +10,7 @@ import (
 
 type problem = feed.Problem
 
-// update is the group that carries the problems of a datacenter as a whole. It has no items.
+// update returns the group that carries the problems of a datacenter as a whole. It has no items.
 func (c *catalog) update() update { return update{Group: c.group, Problems: c.problems} }
 
 // updateProblems posts the problems of a datacenter if they have changed.
@@ -41,21 +41,21 @@ func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
 		warn("cannot read %d of %d services, which stay as they were; %s: %s",
 			len(c.failing), len(c.services), first.name, c.failing[first])
 	}
-	unreadable := 0
+	hidden := 0
 	for _, svc := range c.services {
-		if svc.presence == hidden {
-			unreadable++
+		if svc.hidden {
+			hidden++
 		}
 	}
-	if unreadable > 0 {
+	if hidden > 0 {
 		warn("the token cannot read %d of %d services any more, which stay as they were: "+
-			"give it node:read and service:read, or name them in the option except", unreadable, len(c.services))
+			"give it node:read and service:read, or name them in the option except", hidden, len(c.services))
 	}
 	if c.filtered && !s.hasAllNamed(c) {
 		warn("the token cannot read all services; the others are not in the mesh: give it node:read and service:read "+
 			"(tokenFile: %s), or name those that it can read in the option services", cmp.Or(s.o.TokenFile, "none is set"))
 	}
-	if c.listed && len(c.services) == 0 && s.o.chooses() {
+	if c.answered && len(c.services) == 0 && s.o.chooses() {
 		warn("the settings choose no service: check services, except, tags, metadata and nodeMetadata")
 	}
 	if n := s.services(); n > maxBlocking && !s.client.shared() {
@@ -64,7 +64,7 @@ func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
 	}
 }
 
-// services counts the services of all datacenters.
+// services returns the number of services of all datacenters.
 func (s *syncer) services() (n int) {
 	for _, c := range s.catalogs {
 		n += len(c.services)
@@ -72,7 +72,7 @@ func (s *syncer) services() (n int) {
 	return n
 }
 
-// hasAllNamed returns whether the settings name services, and all of them are there.
+// hasAllNamed reports whether the settings name services, and all of them are there.
 func (s *syncer) hasAllNamed(c *catalog) bool {
 	for _, name := range s.o.Services {
 		if c.services[name] == nil {
@@ -82,7 +82,7 @@ func (s *syncer) hasAllNamed(c *catalog) bool {
 	return len(s.o.Services) > 0
 }
 
-// firstOf returns the first service by name; nil: there is none.
+// firstOf returns the first service by name; nil if there is none.
 func firstOf(all map[*service]string) (first *service) {
 	for svc := range all {
 		if first == nil || svc.name < first.name {
@@ -92,7 +92,7 @@ func firstOf(all map[*service]string) (first *service) {
 	return first
 }
 
-// chooses returns whether an option excludes services.
+// chooses reports whether an option excludes services.
 func (o *Options) chooses() bool {
 	return len(o.Services)+len(o.Except)+len(o.Tags)+len(o.Metadata)+len(o.NodeMetadata) > 0
 }

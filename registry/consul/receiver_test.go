@@ -12,22 +12,22 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// receiver runs a source in a synctest bubble and holds what it has sent.
+// receiver runs a source in a synctest bubble and records its batches.
 type receiver struct {
 	t    *testing.T
 	stop func()
 
 	mu      sync.Mutex
-	batches []feed.Batch[registry.Instances] // guarded by mu, like groups
-	groups  map[string]update
+	batches []batch           // guarded by mu
+	groups  map[string]update // guarded by mu
 }
 
-// receive runs a source until the test ends or stop is called. The connection is shared as over HTTP/2, or plain HTTP.
+// receive runs a source until the test ends or stop is called. The connection is shared as over
+// HTTP/2, or plain HTTP.
 func receive(t *testing.T, f http.RoundTripper, o Options, shared bool) *receiver {
 	t.Helper()
 	o.Address = "http://consul.test:8500"
@@ -42,7 +42,7 @@ func receive(t *testing.T, f http.RoundTripper, o Options, shared bool) *receive
 	s.client.shared = func() bool { return shared }
 	r := &receiver{t: t, groups: map[string]update{}}
 	ctx, cancel := context.WithCancel(context.Background())
-	out, done := make(chan feed.Batch[registry.Instances]), make(chan error, 1)
+	out, done := make(chan batch), make(chan error, 1)
 	go func() { done <- s.Run(ctx, out); close(out) }()
 	go func() {
 		for b := range out {
@@ -58,7 +58,7 @@ func receive(t *testing.T, f http.RoundTripper, o Options, shared bool) *receive
 	return r
 }
 
-func (r *receiver) take(b feed.Batch[registry.Instances]) {
+func (r *receiver) take(b batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b.Down != nil && (b.Full || len(b.Updates) > 0) {
@@ -77,16 +77,16 @@ func (r *receiver) take(b feed.Batch[registry.Instances]) {
 	}
 }
 
-// sent lists the batches.
-func (r *receiver) sent() []feed.Batch[registry.Instances] {
+// sent returns the batches.
+func (r *receiver) sent() []batch {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.batches)
 }
 
-// since lists the batches and forgets them.
-func (r *receiver) since() []feed.Batch[registry.Instances] {
+// since returns the batches and deletes them.
+func (r *receiver) since() []batch {
 	list := r.sent()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +94,7 @@ func (r *receiver) since() []feed.Batch[registry.Instances] {
 	return list
 }
 
-// down is the error of the last batch.
+// down returns the error of the last batch.
 func (r *receiver) down() string {
 	list := r.sent()
 	if len(list) == 0 || list[len(list)-1].Down == nil {
@@ -103,7 +103,7 @@ func (r *receiver) down() string {
 	return list[len(list)-1].Down.Error()
 }
 
-// full counts the Full batches.
+// full returns the number of Full batches.
 func (r *receiver) full() (n int) {
 	for _, b := range r.sent() {
 		if b.Full {
@@ -113,7 +113,7 @@ func (r *receiver) full() (n int) {
 	return n
 }
 
-// all has every group by name.
+// all returns every group by name.
 func (r *receiver) all() map[string]update {
 	synctest.Wait()
 	r.mu.Lock()
@@ -121,14 +121,14 @@ func (r *receiver) all() map[string]update {
 	return maps.Clone(r.groups)
 }
 
-// restore adds a group from before the start.
+// restore adds a group that was saved before the start.
 func (r *receiver) restore(group string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.groups[group] = update{Group: group}
 }
 
-// host describes the endpoints of a host: their addresses and states.
+// host returns the endpoints of a host: their addresses and states.
 func (r *receiver) host(host string) string {
 	states := map[registry.Health]string{registry.Healthy: api.HealthPassing, registry.Unhealthy: api.HealthCritical}
 	var out []string
@@ -145,7 +145,7 @@ func (r *receiver) host(host string) string {
 	return strings.Join(out, ", ")
 }
 
-// problems are the texts of all problems of a group.
+// problems returns the texts of all problems of a group.
 func (r *receiver) problems(group string) string {
 	var out []string
 	for _, p := range r.all()[group].Problems {
@@ -154,7 +154,7 @@ func (r *receiver) problems(group string) string {
 	return strings.Join(out, "\n")
 }
 
-// is fails unless a host has what the fake has of a service.
+// is checks that a host has the instances of a service in the fake.
 func (r *receiver) is(d *fakeDC, name, host string) {
 	r.t.Helper()
 	if got, want := r.host(host), d.is(name); got != want {

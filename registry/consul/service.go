@@ -3,8 +3,7 @@ package consul
 import (
 	"context"
 	"math/rand/v2"
-	"net/netip"
-	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,29 +14,16 @@ import (
 )
 
 const (
-	// serviceGap bounds what a service that changes all the time costs: 20 answers a second.
+	// serviceGap is the minimum time between two queries about one service: 20 answers a second.
 	serviceGap = 50 * time.Millisecond
-	// serviceTolerate is higher than catalogTolerate, so that an outage shows as one of the datacenter.
+	// serviceTolerate is higher than catalogTolerate, so that an outage is reported for the
+	// datacenter.
 	serviceTolerate = 2
-	// maxBlocking is how many queries about services block at once over plain HTTP; pollGap is how often the other
-	// services are asked for.
+	// maxBlocking limits concurrent blocking service queries over plain HTTP. The other services are
+	// polled every pollGap.
 	maxBlocking, pollGap = 100, 10 * time.Second
-	// noInstance is a filter that holds for no instance: such an answer has an index and no instances.
+	// noInstance is a filter that matches no instance. The answer has the index of the service alone.
 	noInstance = `Service.ID == ""`
-)
-
-// presence is what is known of whether a service exists in Consul.
-type presence uint8
-
-const (
-	// present: the catalog lists it, or it has instances.
-	present presence = iota
-	// unlisted: the catalog does not list it, and the token may be the reason. It is being read.
-	unlisted
-	// hidden: Consul hides its instances from the token. They stay.
-	hidden
-	// absent: Consul does not have it.
-	absent
 )
 
 // instanceID identifies an instance in a datacenter.
@@ -45,25 +31,22 @@ type instanceID struct{ node, id string }
 
 // service is one service of a datacenter. The goroutine of syncer.loop owns it.
 type service struct {
-	name, group string             // immutable, like the next two
+	// Immutable.
+	name, group string
 	cancel      context.CancelFunc // ends watch
-	watch       *watch             // nil when the name cannot be a host
+	watch       *watch             // nil if the name cannot be a host
 
-	presence presence
-	read     bool // Consul has answered
-	// emptied is an answer without instances for a service that had some. It is used when the catalog still lists the
-	// service afterwards. So a Consul that lost its data shows as one removal of all services.
-	emptied *converted
-
-	said     converted // the last answer
-	items    []registry.Instances
-	problems []problem
+	read           bool // latest is set
+	hidden         bool // the last answer was empty because the ACL token filtered it
+	pendingRemoval bool // the last answer was empty; see setServices
+	latest         converted
 }
 
 func (svc *service) update() update {
-	return update{Group: svc.group, Items: svc.items, Problems: svc.problems, Unreadable: !svc.read}
+	return update{Group: svc.group, Items: svc.latest.instances, Problems: svc.latest.problems, Unreadable: !svc.read}
 }
 
+// refresh re-reads the service.
 func (svc *service) refresh() {
 	if svc.watch != nil {
 		svc.watch.refresh()
@@ -75,9 +58,8 @@ func (s *syncer) addService(ctx context.Context, c *catalog, name string) {
 	ctx, cancel := context.WithCancel(ctx)
 	svc := &service{name: name, group: c.at.group(name), cancel: cancel}
 	c.services[name] = svc
-	if conv := (converter{o: s.o, at: c.at, name: name}); !dnsname.ValidLabel(strings.ToLower(name)) {
-		conv.misnamed()
-		s.setInstances(c, svc, conv.out)
+	if !dnsname.ValidLabel(strings.ToLower(name)) {
+		s.setContent(c, svc, s.converter(c, name).misnamed())
 		return
 	}
 	c.waiting[svc] = true
@@ -85,53 +67,50 @@ func (s *syncer) addService(ctx context.Context, c *catalog, name string) {
 	s.running.Go(func() { svc.watch.run(ctx) })
 }
 
-// removeService removes a service that Consul does not have any more.
+// removeService removes a service.
 func (s *syncer) removeService(c *catalog, svc *service) {
 	svc.cancel()
-	s.setInstances(c, svc, converted{})
+	s.setContent(c, svc, converted{})
 	delete(c.services, svc.name)
 	delete(c.waiting, svc)
 	delete(c.failing, svc)
 }
 
+func (s *syncer) converter(c *catalog, name string) *converter {
+	return &converter{o: s.o, at: c.at, name: name, source: s.source}
+}
+
 // watchService returns the watch for the instances of one service.
 func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) *watch {
-	var port uint32
 	return &watch{
 		tolerate: serviceTolerate, gap: serviceGap, maxBackoff: lastBackoff,
-		query: func(turn context.Context, index uint64) (answer, error) {
-			entries, a, err := s.readInstances(turn, c, svc.name, index)
+		query: func(queryCtx context.Context, index uint64) (answer, error) {
+			entries, a, err := s.readInstances(queryCtx, c, svc.name, index)
 			if err != nil {
-				return a, err
+				return answer{}, err
 			}
-			conv := converter{o: s.o, at: c.at, name: svc.name, source: s.source, former: port}
-			said := conv.convert(entries)
-			port = said.main
-			s.do(ctx, func() { s.setAnswer(c, svc, said, a) })
+			content := s.converter(c, svc.name).convert(entries)
+			s.do(ctx, func() { s.setAnswer(c, svc, content, a) })
 			return a, nil
 		},
-		report: func(ctx context.Context, err error) { s.do(ctx, func() { s.setReadable(c, svc, err) }) },
+		report: func(ctx context.Context, err error) { s.do(ctx, func() { s.setServiceError(c, svc, err) }) },
 	}
 }
 
-// readInstances reads a service: at once for index zero, else when it has changed.
+// readInstances reads a service: at once if index is zero, else when it has changed.
 func (s *syncer) readInstances(
 	ctx context.Context, c *catalog, name string, index uint64,
 ) ([]*api.ServiceEntry, answer, error) {
-	q := query{place: c.at, filter: s.o.instanceFilter()}
+	q := query{place: c.at, index: index, filter: s.o.instanceFilter()}
 	for changed := index == 0; !changed; {
-		block := s.client.shared() // HTTP/2: all queries share few connections
-		if !block {
-			select {
-			case s.slots <- struct{}{}:
-				defer func() { <-s.slots }()
-				block = true
-			default:
-			}
-		}
-		if block {
-			q.index = index
+		if s.client.shared() {
 			return s.client.instances(ctx, q, name)
+		}
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+			return s.client.instances(ctx, q, name)
+		default: // poll
 		}
 		if err := sleep(ctx, pollGap-rand.N(pollGap/10)); err != nil {
 			return nil, answer{}, err
@@ -142,10 +121,11 @@ func (s *syncer) readInstances(
 		}
 		changed = a.index != index
 	}
+	q.index = 0
 	return s.readNow(ctx, c, q, name)
 }
 
-// readNow reads a service without waiting for a change. Few such queries run at once.
+// readNow reads a service without waiting for a change.
 func (s *syncer) readNow(ctx context.Context, c *catalog, q query, name string) ([]*api.ServiceEntry, answer, error) {
 	select {
 	case <-ctx.Done():
@@ -153,12 +133,11 @@ func (s *syncer) readNow(ctx context.Context, c *catalog, q query, name string) 
 	case c.reads <- struct{}{}:
 		defer func() { <-c.reads }()
 	}
-	q.uncached = true
 	return s.client.instances(ctx, q, name)
 }
 
-// setReadable notes why a service cannot be read; nil: it can.
-func (s *syncer) setReadable(c *catalog, svc *service, err error) {
+// setServiceError sets why a service cannot be read; nil if it can again.
+func (s *syncer) setServiceError(c *catalog, svc *service, err error) {
 	c.changed = true
 	delete(c.waiting, svc)
 	delete(c.failing, svc)
@@ -167,103 +146,62 @@ func (s *syncer) setReadable(c *catalog, svc *service, err error) {
 	}
 }
 
-// setAnswer handles an answer about a service.
-func (s *syncer) setAnswer(c *catalog, svc *service, said converted, a answer) {
+// setAnswer handles an answer about a service. See setServices for empty ones.
+func (s *syncer) setAnswer(c *catalog, svc *service, content converted, a answer) {
 	delete(c.waiting, svc)
-	was := svc.presence
+	empty := a.size == 0
+	hidden := empty && a.filtered
+	if hidden != svc.hidden {
+		svc.hidden, c.changed = hidden, true
+	}
+	svc.pendingRemoval = empty && !hidden && len(svc.latest.instances) > 0
 	switch {
-	case a.size > 0:
-		svc.presence = present
-		s.setInstances(c, svc, said)
-	case a.filtered:
-		svc.presence = hidden
-	case svc.presence != present:
-		svc.presence = absent
-	case len(svc.items) == 0:
-		s.setInstances(c, svc, said)
-	case svc.emptied == nil:
-		svc.emptied = &said
+	case svc.pendingRemoval:
 		c.watch.refresh()
-	}
-	if svc.presence != was {
-		c.changed = true
-		s.removeAbsent(c)
+	case !hidden:
+		s.setContent(c, svc, content)
 	}
 }
 
-// setInstances sets what Consul says of a service, and posts it if it has changed. What is equal keeps its pointer.
-func (s *syncer) setInstances(c *catalog, svc *service, said converted) {
-	was := svc.said
-	svc.said, svc.emptied = said, nil
-	c.own(svc, was.ids)
-	for _, other := range c.setVirtual(was.virtual, said.virtual) {
-		if other != nil && other.read && other != svc {
-			s.publish(c, other)
-		}
+// setContent sets the content of a service, and posts it if it has changed. Equal parts keep their
+// pointers.
+func (s *syncer) setContent(c *catalog, svc *service, content converted) {
+	old := svc.latest
+	former := make(map[registry.Key]registry.Instances, len(old.instances))
+	for _, in := range old.instances {
+		former[in.Service.Key] = in
 	}
-	s.publish(c, svc)
-}
-
-// publish posts a service if its content has changed.
-func (s *syncer) publish(c *catalog, svc *service) {
-	virtual := c.virtual[svc.name]
-	old := make(map[registry.Key]registry.Instances, len(svc.items))
-	for _, in := range svc.items {
-		old[in.Service.Key] = in
+	for i, in := range content.instances {
+		content.instances[i] = registry.Keep(former[in.Service.Key], in)
 	}
-	same := svc.read && reflect.DeepEqual(svc.problems, svc.said.problems) && len(svc.items) == len(svc.said.instances)
-	items := make([]registry.Instances, len(svc.said.instances))
-	for i, in := range svc.said.instances {
-		if virtual.IsValid() {
-			own := *in.Service
-			own.Addresses = []netip.Prefix{netip.PrefixFrom(virtual, virtual.BitLen())}
-			in.Service = &own
-		}
-		items[i] = registry.Keep(old[in.Service.Key], in)
-		same = same && items[i] == svc.items[i]
-	}
+	same := svc.read && slices.Equal(old.instances, content.instances) && slices.Equal(old.problems, content.problems)
+	svc.latest, svc.read, svc.pendingRemoval = content, true, false
+	c.setOwner(svc, old.ids)
 	if !same {
-		svc.items, svc.problems, svc.read = items, svc.said.problems, true
 		s.post(svc.update())
 	}
 }
 
-// own notes which instances a service has now. When an instance is registered anew under another name, Consul does not
-// tell those who wait for its former service: that one is read anew.
+// setOwner records which instances a service has. former are those that it had. If an instance is
+// registered again under another name, Consul does not answer blocking queries about its former
+// service. That service is re-read.
 // Source: Consul, agent/consul/state/catalog.go (ensureServiceTxn).
-func (c *catalog) own(svc *service, was []instanceID) {
-	had := make(map[instanceID]bool, len(was))
-	for _, id := range was {
-		if had[id] = true; c.owners[id] == svc {
+func (c *catalog) setOwner(svc *service, former []instanceID) {
+	had := make(map[instanceID]bool, len(former))
+	for _, id := range former {
+		had[id] = true
+		if c.owners[id] == svc {
 			delete(c.owners, id)
 		}
 	}
-	for _, id := range svc.said.ids {
-		former := c.owners[id]
-		if former != nil && had[id] {
-			continue // former has taken it over since
+	for _, id := range svc.latest.ids {
+		other := c.owners[id]
+		if other != nil && had[id] {
+			continue // other has taken it over since
 		}
-		if former != nil {
-			former.refresh()
+		if other != nil {
+			other.refresh()
 		}
 		c.owners[id] = svc
 	}
-}
-
-// setVirtual notes the virtual addresses that a service registers, for itself or as a sidecar for another, and returns
-// the services whose address has changed.
-func (c *catalog) setVirtual(was, now map[string]netip.Addr) (changed []*service) {
-	for name := range was {
-		if _, ok := now[name]; !ok {
-			delete(c.virtual, name)
-			changed = append(changed, c.services[name])
-		}
-	}
-	for name, addr := range now {
-		if c.virtual[name] != addr {
-			c.virtual[name] = addr
-			changed = append(changed, c.services[name])
-		}
-	}
-	return changed
 }

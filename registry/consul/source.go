@@ -10,13 +10,13 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Config says which Consul a Source reads.
+// Config configures a Source.
 type Config struct {
-	// Name identifies the source among those of this kind: Source.Name is "consul:" and this. Required.
+	// Name identifies the source among those of this kind. Required.
 	Name string
 	// Options are those of the settings file.
 	Options Options
-	// Log gets what an operator would act on. Required.
+	// Log receives what an operator would act on. Required.
 	Log hclog.Logger
 }
 
@@ -28,7 +28,7 @@ type Source struct {
 
 var _ feed.Source[registry.Instances] = (*Source)(nil)
 
-// New checks the configuration; it sends no query. Errors name the option that is wrong.
+// New checks the configuration. It sends no query. Errors name the option that is wrong.
 func New(cfg Config) (*Source, error) {
 	if cfg.Name == "" || cfg.Log == nil {
 		return nil, errors.New("consul: a source needs a name and a logger")
@@ -44,12 +44,12 @@ func New(cfg Config) (*Source, error) {
 	return &Source{cfg: cfg, client: c}, nil
 }
 
-// Name is "consul:" and the name of the configuration.
+// Name returns "consul:" and the name of the configuration.
 func (s *Source) Name() string { return sourcePrefix + s.cfg.Name }
 
-// Run sends all services once every datacenter has answered, and then what changes, until ctx ends. See doc.go for a
-// datacenter that does not answer.
-func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[registry.Instances]) error {
+// Run sends all services once every datacenter has answered, and then changes, until ctx ends. See
+// doc.go for a datacenter that does not answer.
+func (s *Source) Run(ctx context.Context, out chan<- batch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	sync := newSyncer(s.Name(), &s.cfg.Options, s.client, s.cfg.Log)
 	sync.running.Go(func() { sync.watchDatacenters(ctx) })

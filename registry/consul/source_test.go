@@ -12,7 +12,8 @@ import (
 
 const web = "web.service.consul"
 
-// withWeb is a Consul of these datacenters, each with the services web (two instances) and db.
+// withWeb returns a Consul of these datacenters. Each has the services web, with two instances, and
+// db.
 func withWeb(dcs ...string) *fakeConsul {
 	f := newFakeConsul(dcs...)
 	for _, d := range f.dcs {
@@ -23,7 +24,7 @@ func withWeb(dcs ...string) *fakeConsul {
 	return f
 }
 
-// Whatever changes in Consul arrives, each change as a batch about the one service.
+// Every change in Consul arrives as a batch with the one service that changed.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,8 +43,8 @@ func TestChanges(t *testing.T) {
 		}{
 			{"a check fails", func() { d.check(1, api.HealthCritical) }},
 			{"it passes again", func() { d.check(1, api.HealthPassing) }},
-			{"an instance more", func() { d.register(4, "web") }},
-			{"an instance less", func() { d.deregister(4) }},
+			{"an instance is added", func() { d.register(4, "web") }},
+			{"an instance is removed", func() { d.deregister(4) }},
 			{"a new service", func() { d.register(5, "new") }},
 			{"it is removed", func() { d.deregister(5) }},
 			{"it is back", func() { d.register(5, "new") }},
@@ -63,7 +64,7 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// Consul may move its index backwards, as after a restored snapshot: everything is read anew.
+// When Consul moves its index backwards, as after a restored snapshot, everything is read again.
 func TestIndexBackwards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +86,8 @@ func TestIndexBackwards(t *testing.T) {
 	})
 }
 
-// A service that changes all the time is read 20 times a second at most, and its last state arrives.
+// A service that changes all the time is read 20 times a second at most, and its last state
+// arrives.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,12 +96,12 @@ func TestStorm(t *testing.T) {
 		defer r.stop()
 		d := f.dcs["dc1"]
 		time.Sleep(time.Second)
-		f.asked("")
+		f.received("")
 		for i := range 1000 {
 			f.change(func() { d.check(1, []string{api.HealthCritical, api.HealthPassing}[i%2]) })
 			time.Sleep(10 * time.Millisecond)
 		}
-		if n := f.asked("/v1/health/service/web"); n > 201 {
+		if n := f.received("/v1/health/service/web"); n > 201 {
 			t.Errorf("1000 changes in 10 s led to %d queries", n)
 		}
 		time.Sleep(time.Second)
@@ -107,7 +109,7 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// When nothing changes, a query is repeated only when its wait ends.
+// When nothing changes, a query is repeated only after its wait.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +117,7 @@ func TestIdle(t *testing.T) {
 		r := receive(t, f, Options{}, true)
 		defer r.stop()
 		time.Sleep(time.Second)
-		f.asked("")
+		f.received("")
 		r.since()
 		time.Sleep(time.Hour)
 		f.mu.Lock()
@@ -130,8 +132,8 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// An instance that is registered anew under another name leaves its former service, though Consul does not tell those
-// who wait for that one.
+// An instance that is registered again under another name leaves its former service, although
+// Consul does not answer blocking queries about that one.
 func TestRenamedInstance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,30 +152,7 @@ func TestRenamedInstance(t *testing.T) {
 	})
 }
 
-// The virtual address that Consul gave to a service is registered with its sidecar, and may arrive later.
-func TestVirtualAddress(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := withWeb("dc1")
-		r := receive(t, f, Options{VirtualAddresses: virtualConsul}, true)
-		defer r.stop()
-		d := f.dcs["dc1"]
-		want := func(addr string) {
-			t.Helper()
-			time.Sleep(time.Second)
-			if got := fmt.Sprint(r.all()["web"].Items[0].Service.Addresses); got != addr {
-				t.Errorf("the addresses are %s, want %s", got, addr)
-			}
-		}
-		want("[]")
-		f.change(func() { d.register(9, "web-sidecar-proxy"); d.instances[9].virtual = "240.0.0.1" })
-		want("[240.0.0.1/32]")
-		f.change(func() { d.deregister(9) })
-		want("[]")
-	})
-}
-
-// Whatever happens: once Consul answers again, the services are as Consul has them.
+// After random changes and failures, the services are those of Consul once it answers again.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

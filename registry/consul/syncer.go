@@ -15,32 +15,37 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-type update = feed.Update[registry.Instances]
+type (
+	batch  = feed.Batch[registry.Instances]
+	update = feed.Update[registry.Instances]
+)
 
-// syncer holds what is known of one Consul, and makes batches of it. The goroutine of loop owns the state; watches
-// run in goroutines of their own and change the state by do.
+// syncer keeps the state of one Consul cluster and turns changes into feed batches. The goroutine
+// of loop owns the state. Watches run in their own goroutines and change the state through do.
 type syncer struct {
-	source string // immutable, like the next three
+	// Immutable.
+	source string
 	o      *Options
 	client *client
 	log    hclog.Logger
 
 	running sync.WaitGroup // the goroutines of all watches
 	changes chan func()    // see do
-	// slots limits the blocking queries about services over plain HTTP, where each takes a connection.
+	// slots is a semaphore for blocking service queries over plain HTTP, where each takes a
+	// connection.
 	slots chan struct{}
 
-	// The rest belongs to loop.
+	// The rest is owned by loop.
 
-	catalogs map[place]*catalog
-	listErr  string // why the datacenters are not known; empty once they are, or before the first failure
-	placed   bool   // the datacenters are known
+	catalogs          map[place]*catalog
+	datacentersListed bool   // catalogs has all datacenters
+	listErr           string // why the datacenters cannot be listed; empty if they can
 
-	pending  map[string]update // changed groups that were not sent
-	since    time.Time         // when the first of them changed
-	started  bool              // a batch with content was sent
-	full     bool              // a Full batch was sent
-	sentDown string            // the error of the last batch; empty: it had none
+	pending     map[string]update // changed groups that are not sent yet
+	since       time.Time         // when the first of them changed
+	contentSent bool              // a batch without Down was sent
+	fullSent    bool              // a Full batch was sent
+	outageSent  string            // the error of the last batch; empty if it had none
 }
 
 func newSyncer(source string, o *Options, c *client, log hclog.Logger) *syncer {
@@ -50,7 +55,7 @@ func newSyncer(source string, o *Options, c *client, log hclog.Logger) *syncer {
 	}
 }
 
-// do has loop call change, unless ctx has ended by then.
+// do runs change on the loop goroutine. It does nothing if ctx is done first.
 func (s *syncer) do(ctx context.Context, change func()) {
 	f := func() {
 		if ctx.Err() == nil {
@@ -64,10 +69,13 @@ func (s *syncer) do(ctx context.Context, change func()) {
 }
 
 // loop applies changes and sends batches until ctx ends.
-func (s *syncer) loop(ctx context.Context, out chan<- feed.Batch[registry.Instances]) {
+func (s *syncer) loop(ctx context.Context, out chan<- batch) {
 	for {
+		for _, c := range s.catalogs {
+			s.updateProblems(c)
+		}
+		b, ok := s.next()
 		to := out
-		b, ok := s.batch()
 		if !ok {
 			to = nil
 		}
@@ -83,7 +91,7 @@ func (s *syncer) loop(ctx context.Context, out chan<- feed.Batch[registry.Instan
 	}
 }
 
-// drain applies the changes that are waiting, so that many at once make one batch.
+// drain applies up to 256 pending changes, so that a burst becomes one batch.
 func (s *syncer) drain() {
 	for range 256 {
 		select {
@@ -95,60 +103,70 @@ func (s *syncer) drain() {
 	}
 }
 
-// batch returns what is to be sent now, if anything.
-func (s *syncer) batch() (feed.Batch[registry.Instances], bool) {
-	b := feed.Batch[registry.Instances]{Source: s.source}
-	if down := s.down(); down != "" {
-		b.Down = errors.New(down)
-		return b, down != s.sentDown
+// next returns the batch to send now, if there is one.
+func (s *syncer) next() (b batch, ok bool) {
+	b.Source = s.source
+	outage := s.outage()
+	if outage != "" {
+		b.Down = errors.New(outage)
+		return b, outage != s.outageSent
 	}
 	delivered, settled := s.progress()
-	if !s.started && !settled {
+	if !s.contentSent && !settled {
 		return b, false
 	}
-	for _, c := range s.catalogs {
-		s.updateProblems(c)
-	}
-	b.Full, b.Since = delivered && !s.full, s.since
+	b.Full = delivered && !s.fullSent
+	b.Since = s.since
 	if b.Full {
 		b.Updates = s.everything()
 	} else {
 		b.Updates = slices.Collect(maps.Values(s.pending))
 	}
 	slices.SortFunc(b.Updates, func(a, b update) int { return cmp.Compare(a.Group, b.Group) })
-	return b, b.Full || len(b.Updates) > 0 || s.sentDown != ""
+	return b, b.Full || len(b.Updates) > 0 || s.outageSent != ""
 }
 
-// sent notes that a batch was sent.
-func (s *syncer) sent(b feed.Batch[registry.Instances]) {
+// sent records that a batch was sent.
+func (s *syncer) sent(b batch) {
 	if b.Down != nil {
-		s.sentDown = b.Down.Error()
+		s.outageSent = b.Down.Error()
 		return
 	}
 	if b.Full {
+		s.fullSent = true
 		s.log.Info("loaded the services of Consul", "groups", len(b.Updates))
 	}
-	s.sentDown, s.started, s.full, s.since = "", true, s.full || b.Full, time.Time{}
+	s.contentSent = true
+	s.outageSent = ""
+	s.since = time.Time{}
 	clear(s.pending)
 }
 
-// down is why no datacenter can be reached; empty if one can, or if that is not known yet.
-func (s *syncer) down() string {
-	if !s.placed {
+// outage returns why no datacenter can be reached; empty if one can, or if that is not known yet.
+// Of several errors it is that of the first datacenter by name.
+func (s *syncer) outage() string {
+	if !s.datacentersListed {
 		return s.listErr
 	}
-	all := s.sorted()
-	for _, c := range all {
+	var first *catalog
+	for _, c := range s.catalogs {
 		if c.err == "" {
 			return ""
 		}
+		if first == nil || c.group < first.group {
+			first = c
+		}
 	}
-	return all[0].err
+	if first == nil {
+		return ""
+	}
+	return first.err
 }
 
-// progress returns whether all datacenters have delivered their services, and whether all others have failed.
+// progress returns whether all datacenters have delivered their services, and whether each has
+// delivered or failed.
 func (s *syncer) progress() (delivered, settled bool) {
-	delivered, settled = s.placed, s.placed
+	delivered, settled = s.datacentersListed, s.datacentersListed
 	for _, c := range s.catalogs {
 		delivered = delivered && c.delivered()
 		settled = settled && (c.delivered() || c.err != "")
@@ -156,11 +174,12 @@ func (s *syncer) progress() (delivered, settled bool) {
 	return delivered, settled
 }
 
-// everything lists all groups. A service that could not be read keeps what it had before the start.
+// everything returns all groups that are not empty.
 func (s *syncer) everything() (out []update) {
 	for _, c := range s.catalogs {
 		for _, svc := range c.services {
-			if u := svc.update(); len(u.Items) > 0 || len(u.Problems) > 0 || u.Unreadable {
+			u := svc.update()
+			if len(u.Items) > 0 || len(u.Problems) > 0 || u.Unreadable {
 				out = append(out, u)
 			}
 		}
@@ -171,15 +190,10 @@ func (s *syncer) everything() (out []update) {
 	return out
 }
 
-// post has a group sent with the next batch.
+// post queues u for the next batch.
 func (s *syncer) post(u update) {
 	s.pending[u.Group] = u
 	if s.since.IsZero() {
 		s.since = time.Now()
 	}
-}
-
-// sorted lists the catalogs by name.
-func (s *syncer) sorted() []*catalog {
-	return slices.SortedFunc(maps.Values(s.catalogs), func(a, b *catalog) int { return cmp.Compare(a.group, b.group) })
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What the token cannot read any more stays. What is deregistered meanwhile is removed all the same.
+// Services that the token cannot read any more stay. Those that are deregistered meanwhile are
+// removed.
 func TestHidden(t *testing.T) {
 	t.Parallel()
 	const group = "/agent's datacenter"
@@ -43,8 +44,8 @@ func TestHidden(t *testing.T) {
 	})
 }
 
-// A token that may read some services supplies those. A warning says that there are others, unless the settings name
-// those that count.
+// With a token for some services, those are supplied. A warning reports that there are others,
+// unless the settings name the ones to read.
 func TestPartialToken(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

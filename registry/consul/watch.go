@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// watch repeats a query, which blocks in Consul until there is something new.
+// watch repeats a query, which blocks in Consul until its data changes.
 // https://developer.hashicorp.com/consul/api-docs/features/blocking
 type watch struct {
-	// query sends the query and handles its answer. Index zero means that it must not block.
+	// query sends the query and handles its answer. It must not block if index is zero.
 	query func(ctx context.Context, index uint64) (answer, error)
-	// report is called with every failure after the first ones, as tolerate says, and with nil when they are over.
+	// report is called with every failure but the first ones (tolerate), and with nil after the last.
 	report func(ctx context.Context, err error)
-	// tolerate is how many failures in a row are not reported.
+	// tolerate is the number of consecutive failures that are not reported.
 	tolerate int
-	// gap is the least time from an answer to the next query. It grows with the size of the answer.
+	// gap is the minimum time from an answer to the next query. It grows with the size of the answer.
 	gap time.Duration
-	// maxBackoff is the longest wait after a failure.
+	// maxBackoff is the maximum retry delay.
 	maxBackoff time.Duration
 
 	mu        sync.Mutex
@@ -25,8 +25,8 @@ type watch struct {
 	stop      context.CancelFunc // guarded by mu; ends the current query or back-off; nil before run
 }
 
-// gapPerItem is added to the gap for each instance of an answer, so that a large service that changes all the time
-// does not keep a processor busy.
+// gapPerItem is added to the gap for each instance of an answer, so that a large service that
+// changes all the time does not keep a processor busy.
 const gapPerItem = 100 * time.Microsecond
 
 // run repeats the query until ctx ends.
@@ -34,45 +34,46 @@ func (w *watch) run(ctx context.Context) {
 	var index uint64
 	failures := 0
 	for ctx.Err() == nil {
-		turn, refreshed := w.begin(ctx)
+		queryCtx, refreshed := w.begin(ctx)
 		if refreshed {
 			index = 0
 		}
-		a, err := w.query(turn, index)
+		a, err := w.query(queryCtx, index)
 		switch {
-		case err != nil && turn.Err() != nil: // ended by refresh, or the loop ends
+		case err != nil && queryCtx.Err() != nil: // refresh was called, or ctx is done
 		case err != nil:
-			if failures++; failures > w.tolerate {
+			failures++
+			if failures > w.tolerate {
 				w.report(ctx, err)
 			}
-			_ = sleep(turn, min(backoff(failures), w.maxBackoff)) // refresh ends it
+			_ = sleep(queryCtx, min(backoff(failures), w.maxBackoff)) // refresh ends it
 		default:
 			if failures > w.tolerate {
 				w.report(ctx, nil)
 			}
 			failures = 0
-			_ = sleep(ctx, w.gap+time.Duration(a.size)*gapPerItem) // the loop ends with ctx
+			_ = sleep(ctx, w.gap+time.Duration(a.size)*gapPerItem)
 		}
-		// Zero after a failure: a query that blocks would not notice that Consul is back. After a restore Consul moves the
-		// index backwards; the next query waits for more than the new one.
+		// It is zero after a failure: a blocking query would not notice that Consul is back. After a
+		// restore Consul moves the index backwards, and the next query waits for more than the new one.
 		// https://developer.hashicorp.com/consul/api-docs/features/blocking#implementation-details
 		index = a.index
 	}
 }
 
 // begin returns the context of one query, and whether refresh was called since the last one.
-func (w *watch) begin(ctx context.Context) (turn context.Context, refreshed bool) {
+func (w *watch) begin(ctx context.Context) (queryCtx context.Context, refreshed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stop != nil {
 		w.stop()
 	}
-	turn, w.stop = context.WithCancel(ctx)
+	queryCtx, w.stop = context.WithCancel(ctx)
 	refreshed, w.refreshed = w.refreshed, false
-	return turn, refreshed
+	return queryCtx, refreshed
 }
 
-// refresh ends a query that blocks, and a back-off. The next query does not block.
+// refresh ends a blocking query or a back-off. The next query does not block.
 func (w *watch) refresh() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

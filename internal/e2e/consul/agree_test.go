@@ -132,7 +132,7 @@ func TestAgrees(t *testing.T) {
 	w.put("anchor-1", "10.0.0.1", 80, "passing") // a catalogue of nothing is doubted
 	views := map[string]*view{}
 	for _, way := range ways() {
-		for _, reads := range []string{"default", "stale", "cached"} {
+		for _, reads := range []string{"default", "stale"} {
 			for where, a := range map[string]*testconsul.Agent{"server": server, "client": client} {
 				o := way.options(a)
 				o.Reads = reads

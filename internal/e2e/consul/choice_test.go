@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/hashicorp/consul/api"
@@ -71,7 +70,7 @@ func TestReads(t *testing.T) {
 	c := newCatalog(t, a, "")
 	c.put("web-1", "10.0.0.1", 80, "passing")
 	c.others()
-	for _, reads := range []string{"default", "stale", "consistent", "cached"} {
+	for _, reads := range []string{"default", "stale"} {
 		for _, w := range ways() {
 			o := w.options(a)
 			o.Reads = reads
@@ -128,8 +127,8 @@ func TestDatacenters(t *testing.T) {
 	follows["all"].stands(t, "")
 }
 
-// A name that is none of DNS is told of, and the virtual addresses of Consul's own mesh are taken where that is wanted.
-func TestNamesAndAddresses(t *testing.T) {
+// A name that is not a DNS label is a problem. A sidecar of Consul's own mesh is not a service.
+func TestNamesAndSidecars(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, map[string]any{"connect": map[string]any{"enabled": true}})
 	c := newCatalog(t, a, "")
@@ -140,7 +139,7 @@ func TestNamesAndAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.put("my_db-1", "10.0.0.2", 80, "passing")
-	v := follow(t, consul.Options{Address: "http://" + a.Address, VirtualAddresses: "consul"})
+	v := follow(t, consul.Options{Address: "http://" + a.Address})
 	v.has(t, "web.service.consul", "10.0.0.1:80 healthy")
 	v.until(t, "a problem", func() bool {
 		for _, p := range v.merged.Problems(describe) {
@@ -149,10 +148,6 @@ func TestNamesAndAddresses(t *testing.T) {
 			}
 		}
 		return false
-	})
-	v.until(t, "a virtual address", func() bool {
-		list := v.merged.Items("web.service.consul/default")
-		return len(list) == 1 && fmt.Sprint(list[0].Item.Service.Addresses) == "[240.0.0.1/32]"
 	})
 	if v.knows("web-sidecar-proxy.service.consul") {
 		t.Error("a sidecar of Consul's is a service")

@@ -284,7 +284,7 @@ func TestExportOutage(t *testing.T) {
 	c.shows(t, "web", "10.0.0.1:8080 passing")
 	a.Kill()
 	x.has("web.example", "10.0.0.2")
-	x.told("cannot be asked")
+	x.told("cannot be reached")
 	a.Start()
 	c.shows(t, "web", "10.0.0.2:8080 passing")
 	x.well()

@@ -25,7 +25,7 @@ func TestDataLost(t *testing.T) {
 			v.synced(t)
 			v.has(t, "web.service.consul", "10.0.0.1:80 healthy")
 			a.Kill()
-			v.stands(t, "cannot be asked")
+			v.stands(t, "cannot be reached")
 			a.Forget()
 			a.Start()
 			v.stands(t, "lost all or most of its items at once")

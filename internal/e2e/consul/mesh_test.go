@@ -138,10 +138,10 @@ func TestMesh(t *testing.T) {
 	t.Log("killed, and a cold start of ashored meanwhile")
 	time.Sleep(3 * time.Second) // what Consul said is written down
 	a.Kill()
-	wantSource(t, m, "consul:dc1", "cannot be asked")
+	wantSource(t, m, "consul:dc1", "cannot be reached")
 	m.Ashored.Kill()
 	m.Start()
-	wantSource(t, m, "consul:dc1", "cannot be asked")
+	wantSource(t, m, "consul:dc1", "cannot be reached")
 	late := m.Join(harness.Workload{Name: "a-2", Group: "shop/a"}).Client(servicePort)
 	late.Want(t, "what Consul said, for a newcomer", call, harness.From("web-1"))
 

@@ -37,7 +37,7 @@ func TestKilled(t *testing.T) {
 			v.has(t, "web.service.consul", "10.0.0.1:80 healthy")
 			_, before := v.said()
 			a.Kill()
-			v.stands(t, "cannot be asked")
+			v.stands(t, "cannot be reached")
 			if _, after := v.said(); after != before {
 				t.Errorf("%d updates because of an outage", after-before)
 			}
@@ -59,7 +59,7 @@ func TestAwayAtTheStart(t *testing.T) {
 			t.Parallel()
 			a := testconsul.New(t, nil)
 			v := follow(t, w.options(a))
-			v.stands(t, "cannot be asked")
+			v.stands(t, "cannot be reached")
 			if v.isSynced() {
 				t.Error("a full batch of nothing")
 			}

@@ -67,7 +67,7 @@ func TestMeshReload(t *testing.T) {
 	two.Kill()
 	away := source("dc1", "http://"+two.Address, "")
 	m.Reload(away)
-	wantSource(t, m, "consul:dc1", "cannot be asked")
+	wantSource(t, m, "consul:dc1", "cannot be reached")
 	client.Want(t, "version 2, while nobody can be asked", second, harness.From("web-2"))
 
 	t.Log("as it was")

@@ -32,7 +32,7 @@ func TestTyped(t *testing.T) {
 		sees []string
 	}{
 		"canary":  {nil, []string{`"version": "v1"`, `"version": "v2"`, `"requests": 2`, "504 Gateway Timeout", strings.Repeat("200 ", 20), "failed_outlier_check"}},
-		"consul":  {nil, []string{`"one"`, `"two"`, "ok", "consul:consul", "no healthy upstream", `"two"`, "ashore-exported-by", "cannot be asked", `"one"`}},
+		"consul":  {nil, []string{`"one"`, `"two"`, "ok", "consul:consul", "no healthy upstream", `"two"`, "ashore-exported-by", "cannot be reached", `"one"`}},
 		"egress":  {[]string{"127.0.0.1:8090", "127.0.0.1:" + partner, "targetPort: 8090", "targetPort: " + partner}, []string{`200 OK`, `"partner"`, "502 Bad Gateway", "502 Bad Gateway", "200 OK", `"ledger"`}},
 		"gateway": {nil, []string{`"docs"`, "301 Moved Permanently", "location: https://shop.example.com/cart", "404 Not Found", `"shop"`, `"docs"`, `"/returns"`}},
 		"mcp":     {nil, []string{`"name"`, "mcp:central", `"one"`, `"one"`, `"one"`, `"one"`, "check that it runs", `"one"`}},
