@@ -26,8 +26,8 @@ func (k KeyHash) String() string { return hex.EncodeToString(k[:]) }
 
 // Call is what is known of a call before anything that it sends is read.
 type Call struct {
-	// Peer is the client's chain of the TLS connection, leaf first. That the client has the leaf's key is proven; nothing
-	// else is.
+	// Peer is the client's chain of the TLS connection, leaf first. That the client has the leaf's
+	// key is proven; nothing else is.
 	Peer []*x509.Certificate
 	// Bearer is the bearer token of the call, or empty.
 	Bearer string
@@ -43,7 +43,8 @@ type Ask struct {
 	Key KeyHash
 	// Workload is how the caller names itself within its namespace, or empty.
 	Workload string
-	// Group is the WorkloadGroup that the caller means to join, "namespace/name", or empty when he does not say.
+	// Group is the WorkloadGroup that the caller means to join, "namespace/name", or empty when he
+	// does not say.
 	Group string
 	// Replace says that the caller means to take the place of a workload of his name that is alive.
 	Replace bool
@@ -65,16 +66,19 @@ type Proof struct {
 	by string
 	// seen is the workload as the ledger had it when it was looked at, or nil.
 	seen *held
-	// replaces says that the caller may take the place of a workload of his name that is alive, and shown is the hash of the
-	// key of the certificate that he showed beside other evidence; nil: none. Whose it is, is not looked at.
+	// replaces says that the caller may take the place of a workload of his name that is alive, and
+	// shown is the hash of the key of the certificate that he showed beside other evidence; nil:
+	// none. Whose it is, is not looked at.
 	replaces bool
 	shown    *KeyHash
 	// from is the address that the call comes from.
 	from netip.Addr
-	// repeats is when what can be taken once was taken, by the same caller; zero: it was not before. Bind sets it.
+	// repeats is when what can be taken once was taken, by the same caller; zero: it was not
+	// before. Bind sets it.
 	repeats time.Time
-	// Bind says which workload the certificate is for, "namespace/name", and takes what can be taken once. It is called
-	// before anything is signed. Errors: *Refusal, or why it cannot be told now.
+	// Bind says which workload the certificate is for, "namespace/name", and takes what can be
+	// taken once. It is called before anything is signed. Errors: *Refusal, or why it cannot be
+	// told now.
 	Bind func(ctx context.Context, a Ask) (workload string, err error)
 }
 
@@ -82,7 +86,8 @@ type Proof struct {
 type Attestor interface {
 	// Name is "token", "certificate" or "jwt".
 	Name() string
-	// Attest proves who calls. It changes nothing. Errors: ErrNotMine, *Refusal, or why it cannot be told now.
+	// Attest proves who calls. It changes nothing. Errors: ErrNotMine, *Refusal, or why it cannot
+	// be told now.
 	Attest(ctx context.Context, c Call) (*Proof, error)
 }
 
@@ -108,7 +113,8 @@ func (r *Refusal) Error() string { return fmt.Sprintf("%s: %v", r.Reason, r.Err)
 // Unwrap is the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// What callers are told. Why exactly stands in the audit log: whoever guesses shall not learn how near he is.
+// What callers are told. Why exactly stands in the audit log: whoever guesses shall not learn how
+// near he is.
 const (
 	publicToken       = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"
 	publicCertificate = "the client certificate is not accepted: it may be expired, revoked, replaced or of another mesh; join again with a new line of \"ashorectl join-token create\""
@@ -116,8 +122,8 @@ const (
 	publicNobody      = "no proof of identity was given: send a join token, a certificate of this mesh, or a token of a trusted issuer"
 )
 
-// attest asks attestors in their order. One that refuses leaves the word to the next, unless it is final: Istio's agents
-// send what they have, an old certificate among it.
+// attest asks attestors in their order. One that refuses leaves the word to the next, unless it is
+// final: Istio's agents send what they have, an old certificate among it.
 func attest(ctx context.Context, attestors []Attestor, c Call) (*Proof, error) {
 	var first error
 	for _, a := range attestors {

@@ -25,7 +25,8 @@ type CertificateAttestor struct {
 	ledger *Ledger
 }
 
-// NewCertificateAttestor makes one. Peers are verified as everywhere, but for the grace of the ledger and what it has issued.
+// NewCertificateAttestor makes one. Peers are verified as everywhere, but for the grace of the
+// ledger and what it has issued.
 func NewCertificateAttestor(peers *PeerVerifier, l *Ledger) *CertificateAttestor {
 	return &CertificateAttestor{peers: peers, ledger: l}
 }
@@ -38,7 +39,8 @@ const reasonUntrusted, reasonRevoked = "untrusted", "revoked"
 
 // refuseCertificate is a refusal whose caller learns nothing.
 func refuseCertificate(reason string, err error) *Refusal {
-	return &Refusal{Code: codes.Unauthenticated, Public: publicCertificate, Reason: reason, Err: err, Final: reason == reasonRevoked}
+	return &Refusal{Code: codes.Unauthenticated, Public: publicCertificate, Reason: reason, Err: err,
+		Final: reason == reasonRevoked}
 }
 
 // Attest implements Attestor.
@@ -68,20 +70,22 @@ func (a *CertificateAttestor) Attest(ctx context.Context, c Call) (*Proof, error
 	proof := &Proof{ID: id, How: certificateAttestor, Group: w.Group, Caller: caller, Leaf: p.Leaf, by: by, seen: &h}
 	proof.Bind = func(_ context.Context, q Ask) (string, error) {
 		if _, short, _ := strings.Cut(w.Name, "/"); q.Workload != "" && q.Workload != short {
-			return "", refuseCertificate("other workload", fmt.Errorf("workload %s asks for a certificate of %.260q", w.Name, q.Workload))
+			return "", refuseCertificate("other workload", fmt.Errorf("workload %s asks for a certificate of %.260q",
+				w.Name, q.Workload))
 		}
 		return w.Name, nil
 	}
 	return proof, nil
 }
 
-// The words of the audit log for what a certificate was believed by: that it leads to a root which is trusted, or that the
-// ledger has it.
+// The words of the audit log for what a certificate was believed by: that it leads to a root which
+// is trusted, or that the ledger has it.
 const byChain, byLedger = "chain", "ledger"
 
-// prove is whose a chain is, as the ledger has that workload, and what it was believed by. Errors: *Refusal, or why it
-// cannot be told now.
-func (a *CertificateAttestor) prove(ctx context.Context, chain []*x509.Certificate, at time.Time) (p Peer, h held, by string, err error) {
+// prove is whose a chain is, as the ledger has that workload, and what it was believed by. Errors:
+// *Refusal, or why it cannot be told now.
+func (a *CertificateAttestor) prove(ctx context.Context, chain []*x509.Certificate, at time.Time) (p Peer, h held,
+	by string, err error) {
 	by = byChain
 	p, err = a.peers.Verify(chain, at)
 	untrusted, ok := errors.AsType[*Refusal](err)
@@ -102,9 +106,9 @@ func (a *CertificateAttestor) prove(ctx context.Context, chain []*x509.Certifica
 	return p, h, by, err
 }
 
-// disowned is why the ledger's word does not stand for the chain of a certificate that leads to no trusted root; err is why
-// its key does not renew. That it is revoked is said as such, all else as what is wrong with the chain. Errors: *Refusal, or
-// why it cannot be told now.
+// disowned is why the ledger's word does not stand for the chain of a certificate that leads to no
+// trusted root; err is why its key does not renew. That it is revoked is said as such, all else as
+// what is wrong with the chain. Errors: *Refusal, or why it cannot be told now.
 func disowned(w Workload, p Peer, untrusted *Refusal, err error) error {
 	if r, ok := errors.AsType[*Refusal](err); err != nil && (!ok || r.Reason == reasonRevoked) {
 		return err
@@ -115,10 +119,12 @@ func disowned(w Workload, p Peer, untrusted *Refusal, err error) error {
 		case i < 0:
 			err = fmt.Errorf("workload %s was not issued the certificate with the hash %s", w.Name, p.Fingerprint)
 		case w.Leaves[i].Revoked:
-			return refuseCertificate(reasonRevoked, fmt.Errorf("certificate %s of workload %s is revoked", w.Leaves[i].Serial, w.Name))
+			return refuseCertificate(reasonRevoked, fmt.Errorf("certificate %s of workload %s is revoked",
+				w.Leaves[i].Serial, w.Name))
 		default:
 			return nil
 		}
 	}
-	return refuseCertificate(untrusted.Reason, fmt.Errorf("%w; and the ledger does not know it: %w", untrusted.Err, err))
+	return refuseCertificate(untrusted.Reason, fmt.Errorf("%w; and the ledger does not know it: %w", untrusted.Err,
+		err))
 }

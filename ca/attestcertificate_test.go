@@ -20,11 +20,12 @@ func (l *lab) retire() (old *Signer) {
 	return old
 }
 
-// Who holds a certificate whose root was taken out renews with it, for the ledger has it; so do those in their grace, and
-// those whose last answer was lost. For a stream it is no proof any more.
+// Who holds a certificate whose root was taken out renews with it, for the ledger has it; so do
+// those in their grace, and those whose last answer was lost. For a stream it is no proof any more.
 func TestRenewalBelowARetiredRoot(t *testing.T) {
 	t.Parallel()
-	for name, away := range map[string]time.Duration{"at once": time.Minute, "in its grace": 24*time.Hour + 47*time.Hour} {
+	for name, away := range map[string]time.Duration{"at once": time.Minute,
+		"in its grace": 24*time.Hour + 47*time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, nil)
@@ -102,13 +103,15 @@ func TestRenewalAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// Below a retired root all else that makes a certificate good is asked for still, and that the ledger has this very one.
+// Below a retired root all else that makes a certificate good is asked for still, and that the
+// ledger has this very one.
 func TestRefusedBelowARetiredRoot(t *testing.T) {
 	t.Parallel()
 	const webID = "spiffe://cluster.local/ns/shop/sa/web"
 	hour := func(uri string, change func(*x509.Certificate)) func(l *lab, old *Signer, c client) client {
 		return func(l *lab, old *Signer, c client) client {
-			return client{cert: l.certificate(old, uri, noon.Add(-time.Hour), noon.Add(time.Hour), change, c.cert.PrivateKey.(keyer))}
+			return client{cert: l.certificate(old, uri, noon.Add(-time.Hour), noon.Add(time.Hour), change,
+				c.cert.PrivateKey.(keyer))}
 		}
 	}
 	for name, tc := range map[string]struct {

@@ -33,15 +33,15 @@ const (
 type Issuer struct {
 	// Name is the claim iss, exactly.
 	Name string
-	// Audiences are those that a token may be for: one of them must be in the claim aud. Empty means "istio-ca", as with
-	// Istio's agents.
+	// Audiences are those that a token may be for: one of them must be in the claim aud. Empty
+	// means "istio-ca", as with Istio's agents.
 	Audiences []string
-	// File or URL is where its keys stand (JWKS), one of them. Neither: an issuer whose name is an https:// address tells
-	// where, as OpenID Connect Discovery says.
+	// File or URL is where its keys stand (JWKS), one of them. Neither: an issuer whose name is an
+	// https:// address tells where, as OpenID Connect Discovery says.
 	File, URL string
-	// Namespace and ServiceAccount are where in the token the identity stands, each a path of claims. Empty means
-	// kubernetes.io → namespace and kubernetes.io → serviceaccount → name, as in Kubernetes' tokens, or, where a token has
-	// no such claim, namespace and serviceAccount.
+	// Namespace and ServiceAccount are where in the token the identity stands, each a path of
+	// claims. Empty means kubernetes.io → namespace and kubernetes.io → serviceaccount → name, as
+	// in Kubernetes' tokens, or, where a token has no such claim, namespace and serviceAccount.
 	Namespace, ServiceAccount []string
 }
 
@@ -80,7 +80,8 @@ type issuerKeys struct {
 
 // NewJWTAttestor makes one. Errors: an issuer that says too little, or too much.
 func NewJWTAttestor(c JWTConfig) (*JWTAttestor, error) {
-	a := &JWTAttestor{ledger: c.Ledger, issuers: map[string]*issuerKeys{}, fetcher: c.Fetcher, refresh: c.Refresh, log: c.Log, wake: make(chan struct{}, 1)}
+	a := &JWTAttestor{ledger: c.Ledger, issuers: map[string]*issuerKeys{}, fetcher: c.Fetcher, refresh: c.Refresh,
+		log: c.Log, wake: make(chan struct{}, 1)}
 	if a.fetcher == nil {
 		a.fetcher = jwks.NewFetcher(jwks.Config{})
 	}
@@ -129,7 +130,8 @@ func (a *JWTAttestor) add(s Issuer) error {
 // Name implements Attestor.
 func (*JWTAttestor) Name() string { return jwtAttestor }
 
-// unknownKey is the reason of a refusal that a new key of an issuer causes, or a token that anybody made up.
+// unknownKey is the reason of a refusal that a new key of an issuer causes, or a token that anybody
+// made up.
 const unknownKey = "jwt key unknown"
 
 // refuseJWT is a refusal whose caller learns nothing.
@@ -143,7 +145,8 @@ func (a *JWTAttestor) Attest(_ context.Context, c Call) (*Proof, error) {
 		return nil, ErrNotMine
 	}
 	if len(c.Bearer) > maxJWT {
-		return nil, refuseJWT("jwt too large", fmt.Errorf("the token has %d bytes, at most %d are read", len(c.Bearer), maxJWT))
+		return nil, refuseJWT("jwt too large", fmt.Errorf("the token has %d bytes, at most %d are read", len(c.Bearer),
+			maxJWT))
 	}
 	token, err := jwt.ParseSigned(c.Bearer, jwks.Algorithms())
 	if err != nil {
@@ -181,7 +184,8 @@ func (a *JWTAttestor) verify(issuer *issuerKeys, token *jwt.JSONWebToken, now ti
 		if set != nil {
 			reason = unknownKey
 		}
-		return nil, &Refusal{Code: codes.Unavailable, Public: "the keys of the token's issuer are being read; try again", Reason: reason,
+		return nil, &Refusal{Code: codes.Unavailable,
+			Public: "the keys of the token's issuer are being read; try again", Reason: reason,
 			Err: fmt.Errorf("no key %.80q of issuer %s is known yet", header.KeyID, issuer.Name)}
 	}
 	for _, key := range set.Keys(header.KeyID, header.Algorithm) {
@@ -195,11 +199,14 @@ func (a *JWTAttestor) verify(issuer *issuerKeys, token *jwt.JSONWebToken, now ti
 		}
 		want := jwt.Expected{Issuer: issuer.Name, AnyAudience: issuer.Audiences, Time: now}
 		if err := std.ValidateWithLeeway(want, leeway); err != nil {
-			return nil, refuseJWT("jwt claims", fmt.Errorf("the token of issuer %s for %.200q: %w", issuer.Name, std.Audience, err))
+			return nil, refuseJWT("jwt claims", fmt.Errorf("the token of issuer %s for %.200q: %w", issuer.Name,
+				std.Audience, err))
 		}
 		return all, nil
 	}
-	return nil, refuseJWT("jwt signature", fmt.Errorf("no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)", issuer.Name, header.KeyID, header.Algorithm))
+	return nil, refuseJWT("jwt signature",
+		fmt.Errorf("no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)", issuer.Name,
+			header.KeyID, header.Algorithm))
 }
 
 // identity is the one that claims name.
@@ -239,8 +246,9 @@ func claim(claims map[string]any, path []string) (string, error) {
 	return s, nil
 }
 
-// proof is who a token proves. A service account has many machines: its workloads are told apart by the pods that their
-// tokens name, so that a new key is the same workload, or else by their first keys.
+// proof is who a token proves. A service account has many machines: its workloads are told apart by
+// the pods that their tokens name, so that a new key is the same workload, or else by their first
+// keys.
 func (a *JWTAttestor) proof(id spiffe.ID, pod string) *Proof {
 	p := &Proof{ID: id, How: jwtAttestor, Caller: accountCaller(id)}
 	account := id.Namespace + "/" + id.ServiceAccount
@@ -263,12 +271,12 @@ func (a *JWTAttestor) proof(id spiffe.ID, pod string) *Proof {
 // accountCaller is what calls of a service account are counted by.
 func accountCaller(id spiffe.ID) string { return "account " + id.String() }
 
-// maxPod bounds the name of a pod that is taken into that of a workload. keyNameSize is how many bytes of
-// a key's hash are.
+// maxPod bounds the name of a pod that is taken into that of a workload. keyNameSize is how many
+// bytes of a key's hash are.
 const maxPod, keyNameSize = 100, 8
 
-// podOf is the pod that a token of Kubernetes is bound to, or empty. Those of several issuers, which may be called alike, are
-// told apart.
+// podOf is the pod that a token of Kubernetes is bound to, or empty. Those of several issuers,
+// which may be called alike, are told apart.
 func (a *JWTAttestor) podOf(issuer *issuerKeys, claims map[string]any) string {
 	if len(issuer.Namespace) > 0 {
 		return ""

@@ -97,7 +97,8 @@ func (l *lab) newJWT(issuers ...Issuer) *JWTAttestor {
 	return a
 }
 
-// A token is believed when its issuer, signature, times, audience and claims are right, and only then.
+// A token is believed when its issuer, signature, times, audience and claims are right, and only
+// then.
 func TestJWT(t *testing.T) {
 	t.Parallel()
 	l, p := newLab(t, nil), newIDP(t)
@@ -156,10 +157,12 @@ func TestJWT(t *testing.T) {
 func TestJWTClaims(t *testing.T) {
 	t.Parallel()
 	l, p := newLab(t, nil), newIDP(t)
-	a := l.newJWT(Issuer{Name: "https://idp", File: p.file, Audiences: []string{"mesh"}, Namespace: []string{"team", "name"}, ServiceAccount: []string{"sub"}})
+	a := l.newJWT(Issuer{Name: "https://idp", File: p.file, Audiences: []string{"mesh"},
+		Namespace: []string{"team", "name"}, ServiceAccount: []string{"sub"}})
 	claims := good(map[string]any{"aud": "mesh", "team": map[string]any{"name": "pay"}, "sub": "card"})
 	proof, err := a.Attest(t.Context(), Call{Bearer: p.sign("a", claims), Now: noon})
-	if want := (spiffe.ID{TrustDomain: "cluster.local", Namespace: "pay", ServiceAccount: "card"}); err != nil || proof.ID != want {
+	if want := (spiffe.ID{TrustDomain: "cluster.local", Namespace: "pay", ServiceAccount: "card"}); err != nil ||
+		proof.ID != want {
 		t.Errorf("got %+v, error %v", proof, err)
 	}
 	delete(claims, "team")
@@ -188,7 +191,8 @@ func TestJWTSettings(t *testing.T) {
 	}
 }
 
-// New keys are read from time to time, and soon when a token names one; keys that cannot be read leave the last good ones.
+// New keys are read from time to time, and soon when a token names one; keys that cannot be read
+// leave the last good ones.
 func TestJWTKeysAreReadAgain(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
@@ -241,7 +245,8 @@ func TestJWTKeysAreReadAgain(t *testing.T) {
 	})
 }
 
-// Istio's agents join by a JWT, each key a workload of its own, and renew by certificate; revoking the identity ends both.
+// Istio's agents join by a JWT, each key a workload of its own, and renew by certificate; revoking
+// the identity ends both.
 func TestJWTJoins(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
@@ -274,7 +279,8 @@ func TestJWTJoins(t *testing.T) {
 		t.Errorf("the ledger has %d workloads, want 2; error %v", len(all), err)
 	}
 	l.revoke(RevokeIdentity, web(t).String())
-	for name, c := range map[string]client{"JWT": {token: c.token}, "certificate": {cert: second}, "both": {cert: second, token: c.token}} {
+	for name, c := range map[string]client{"JWT": {token: c.token}, "certificate": {cert: second},
+		"both": {cert: second, token: c.token}} {
 		if _, _, err := l.ask(c); err == nil {
 			t.Errorf("%s: a revoked identity gets a certificate", name)
 		}
@@ -297,7 +303,8 @@ func TestJWTAccountIsOneCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	renews, err := NewCertificateAttestor(l.peers, l.ledger).Attest(t.Context(), Call{Peer: chainOf(t, cert), Now: noon})
+	renews, err := NewCertificateAttestor(l.peers, l.ledger).Attest(t.Context(),
+		Call{Peer: chainOf(t, cert), Now: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +313,8 @@ func TestJWTAccountIsOneCaller(t *testing.T) {
 	}
 }
 
-// A token that names a pod is for one workload, whatever keys it makes: they are one record, and one revocation ends it.
+// A token that names a pod is for one workload, whatever keys it makes: they are one record, and
+// one revocation ends it.
 func TestJWTOfPod(t *testing.T) {
 	t.Parallel()
 	p, l := newIDP(t), newLab(t, nil)
@@ -351,7 +359,8 @@ func TestJWTOfPodsOfSeveralIssuers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	first, second := newIDP(t), newIDP(t)
-	l.server.config.Attestors = append(l.server.config.Attestors, l.newJWT(Issuer{Name: "https://idp", File: first.file}, Issuer{Name: "https://other", File: second.file}))
+	l.server.config.Attestors = append(l.server.config.Attestors,
+		l.newJWT(Issuer{Name: "https://idp", File: first.file}, Issuer{Name: "https://other", File: second.file}))
 	l.serve()
 	for issuer, p := range map[string]*idp{"https://idp": first, "https://other": second} {
 		token := p.sign("a", good(map[string]any{"iss": issuer, "kubernetes.io": map[string]any{
@@ -366,7 +375,8 @@ func TestJWTOfPodsOfSeveralIssuers(t *testing.T) {
 	}
 }
 
-// Whoever has a token of a service account cannot fill the ledger by making keys; what has ended makes room.
+// Whoever has a token of a service account cannot fill the ledger by making keys; what has ended
+// makes room.
 func TestJWTRecordsAreBounded(t *testing.T) {
 	t.Parallel()
 	p, l := newIDP(t), newLab(t, nil)
@@ -390,7 +400,8 @@ func TestJWTRecordsAreBounded(t *testing.T) {
 	if _, _, err := l.ask(first); err != nil {
 		t.Errorf("one that is known: %v", err)
 	}
-	if _, _, err := l.ask(client{token: p.sign("a", good(map[string]any{"kubernetes.io": nil, "namespace": "shop", "serviceAccount": "api"}))}); err != nil {
+	if _, _, err := l.ask(client{token: p.sign("a", good(map[string]any{"kubernetes.io": nil, "namespace": "shop",
+		"serviceAccount": "api"}))}); err != nil {
 		t.Errorf("of another account: %v", err)
 	}
 	l.pass(24*time.Hour + 48*time.Hour)
@@ -405,7 +416,8 @@ func TestJWTRecordsAreBounded(t *testing.T) {
 // An issuer without a place for its keys is asked where they are, if its name is an address.
 func TestJWTDiscovery(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{"https://idp": "https://idp/.well-known/openid-configuration", "https://idp/x/": "https://idp/x/.well-known/openid-configuration"} {
+	for name, want := range map[string]string{"https://idp": "https://idp/.well-known/openid-configuration",
+		"https://idp/x/": "https://idp/x/.well-known/openid-configuration"} {
 		a, err := NewJWTAttestor(JWTConfig{Issuers: []Issuer{{Name: name}}})
 		if err != nil || a.order[0].URL != want {
 			t.Errorf("%s: got %+v, error %v", name, a, err)

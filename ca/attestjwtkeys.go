@@ -9,12 +9,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/readfile"
 )
 
-// pokePause is the least time between two readings of keys: whoever sends tokens of made-up keys shall not have us ask
-// issuers all the time.
+// pokePause is the least time between two readings of keys: whoever sends tokens of made-up keys
+// shall not have us ask issuers all the time.
 const pokePause = 10 * time.Second
 
-// Run reads the keys of all issuers, and reads them again from time to time and when a token names one that is not known,
-// until ctx ends. Where they cannot be read, the last good ones stay.
+// Run reads the keys of all issuers, and reads them again from time to time and when a token names
+// one that is not known, until ctx ends. Where they cannot be read, the last good ones stay.
 func (a *JWTAttestor) Run(ctx context.Context) error {
 	for {
 		for _, k := range a.order {
@@ -44,7 +44,8 @@ func (a *JWTAttestor) read(ctx context.Context, k *issuerKeys) {
 	set, err := a.load(ctx, k.Issuer)
 	if err != nil {
 		if ctx.Err() == nil && err.Error() != k.last {
-			a.log.Warn("keys of an issuer cannot be read, the last good ones stay", "issuer", k.Name, "known", k.keys.Load() != nil, "error", err)
+			a.log.Warn("keys of an issuer cannot be read, the last good ones stay", "issuer", k.Name,
+				"known", k.keys.Load() != nil, "error", err)
 			k.last = err.Error()
 			k.failed.Store(&err)
 		}
@@ -62,7 +63,8 @@ func (a *JWTAttestor) read(ctx context.Context, k *issuerKeys) {
 type IssuerFailure struct {
 	Issuer string
 	Err    error
-	// Kept says that those that were read last stay in use; else no token of the issuer is accepted.
+	// Kept says that those that were read last stay in use; else no token of the issuer is
+	// accepted.
 	Kept bool
 }
 

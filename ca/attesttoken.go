@@ -14,7 +14,8 @@ import (
 // tokenAttestor is its name.
 const tokenAttestor = "token"
 
-// TokenAttestor proves who calls by a join token: whoever has it may join its group, once. Workloads name themselves.
+// TokenAttestor proves who calls by a join token: whoever has it may join its group, once.
+// Workloads name themselves.
 type TokenAttestor struct {
 	ledger *Ledger
 }
@@ -40,7 +41,8 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 		return nil, err // not yet, or not now
 	}
 	if err != nil { // the token is good, so its holder may know
-		return nil, a.ledger.unsure(behind, &Refusal{Code: codes.FailedPrecondition, Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group", Final: true,
+		return nil, a.ledger.unsure(behind, &Refusal{Code: codes.FailedPrecondition,
+			Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group", Final: true,
 			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)})
 	}
 	p := &Proof{ID: id, How: tokenAttestor, Group: t.Group, Caller: "token " + t.ID, from: c.From}
@@ -50,7 +52,8 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 	}
 	p.Bind = func(ctx context.Context, q Ask) (string, error) {
 		if q.Group != "" && q.Group != t.Group {
-			return "", refuseToken("token of another group", fmt.Errorf("join token %s is of group %q, and comes for %.200q", t.ID, t.Group, q.Group))
+			return "", refuseToken("token of another group",
+				fmt.Errorf("join token %s is of group %q, and comes for %.200q", t.ID, t.Group, q.Group))
 		}
 		name, err := joinName(id.Namespace, q.Workload)
 		if err != nil {
@@ -66,7 +69,8 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 // joinName is the name of a workload that names itself. Errors: *Refusal.
 func joinName(namespace, name string) (string, error) {
 	if !dnsname.Valid(name) {
-		return "", &Refusal{Code: codes.InvalidArgument, Reason: "bad name", Final: true, Err: fmt.Errorf("a workload names itself %.260q", name),
+		return "", &Refusal{Code: codes.InvalidArgument, Reason: "bad name", Final: true,
+			Err:    fmt.Errorf("a workload names itself %.260q", name),
 			Public: "the request's metadata Workload must name the workload: small letters, digits, dashes and dots, at most 253"}
 	}
 	return namespace + "/" + name, nil

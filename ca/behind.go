@@ -21,13 +21,15 @@ func (l *Ledger) behind() error {
 	return l.follower.Behind()
 }
 
-// unsure is r, which says that something is not there. Where the records may lack what other replicas wrote that is not known: who
-// comes is told to try again, or to ask another one. before is what behind was before the records were read.
+// unsure is r, which says that something is not there. Where the records may lack what other
+// replicas wrote that is not known: who comes is told to try again, or to ask another one. before
+// is what behind was before the records were read.
 func (l *Ledger) unsure(before error, r *Refusal) *Refusal {
 	why := cmp.Or(before, l.behind())
 	if why == nil {
 		return r
 	}
 	return &Refusal{Code: codes.Unavailable, Public: publicBehind, Reason: reasonBehind, Final: r.Final,
-		Err: fmt.Errorf("%w, as far as this replica knows, which is out of touch with the store that it shares: %w", r.Err, why)}
+		Err: fmt.Errorf("%w, as far as this replica knows, which is out of touch with the store that it shares: %w",
+			r.Err, why)}
 }

@@ -14,8 +14,9 @@ import (
 
 var errAway = errors.New("the store does not answer")
 
-// Who is not known by a replica that is out of touch is told to try again, or to ask another one, and is judged when it is in touch:
-// another replica may have made his token, his group or his certificate. Who is known and refused is refused.
+// Who is not known by a replica that is out of touch is told to try again, or to ask another one,
+// and is judged when it is in touch: another replica may have made his token, his group or his
+// certificate. Who is known and refused is refused.
 func TestOutOfTouch(t *testing.T) {
 	t.Parallel()
 	elsewhere := newLab(t, nil)
@@ -74,7 +75,8 @@ func TestOutOfTouch(t *testing.T) {
 	}
 }
 
-// returning is a store that was out of touch when it was read, and is in touch when it is asked whether it is.
+// returning is a store that was out of touch when it was read, and is in touch when it is asked
+// whether it is.
 type returning struct {
 	*faultyStore
 }
@@ -98,7 +100,8 @@ func TestOutOfTouchAMomentAgo(t *testing.T) {
 	}
 	leaf := func(c *tls.Certificate) error { _, err := l.ledger.Holds(t.Context(), c.Leaf); return err }
 	s.part(errAway)
-	if r, ok := errors.AsType[*Refusal](leaf(l.certificateFor(testKey(t, ECDSAP256), web(t).String()))); !ok || r.Code != codes.Unavailable {
+	if r, ok := errors.AsType[*Refusal](leaf(l.certificateFor(testKey(t, ECDSAP256), web(t).String()))); !ok ||
+		r.Code != codes.Unavailable {
 		t.Errorf("a certificate: got %v", r)
 	}
 }

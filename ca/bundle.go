@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Bundle is the root certificates that the mesh trusts. Immutable: an equal bundle keeps its pointer.
+// Bundle is the root certificates that the mesh trusts. Immutable: an equal bundle keeps its
+// pointer.
 type Bundle struct {
 	// ID is the same wherever the same roots are trusted, in whatever order.
 	ID string
@@ -19,8 +20,8 @@ type Bundle struct {
 	ids  []string // of Roots
 }
 
-// RootID names a certificate by its content: "sha256:" and the hexadecimal SHA-256 of its DER. It is what a join token
-// says of the root.
+// RootID names a certificate by its content: "sha256:" and the hexadecimal SHA-256 of its DER. It
+// is what a join token says of the root.
 func RootID(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.Raw)
 	return "sha256:" + hex.EncodeToString(sum[:])

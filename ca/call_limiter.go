@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// maxCalls is how many calls are in progress at once, and maxKeyCalls how many of one key. A call in
-	// progress holds a request of up to the receive limit of the server.
+	// maxCalls is how many calls are in progress at once, and maxKeyCalls how many of one key. A
+	// call in progress holds a request of up to the receive limit of the server.
 	maxCalls, maxKeyCalls = 16, 2
-	// maxQueue is how many calls are in progress or wait. A call that waits holds what one flow-control
-	// window of its stream lets through, 128 KiB: 256 MiB for all of them.
+	// maxQueue is how many calls are in progress or wait. A call that waits holds what one
+	// flow-control window of its stream lets through, 128 KiB: 256 MiB for all of them.
 	maxQueue = 2048
-	// maxCallerQueue is how many of them come from one authenticated caller. Pods that share a service
-	// account are one caller.
+	// maxCallerQueue is how many of them come from one authenticated caller. Pods that share a
+	// service account are one caller.
 	maxCallerQueue = 64
 	// queueTimeout is how long a call waits.
 	queueTimeout = 10 * time.Second
@@ -26,10 +26,10 @@ const (
 // errQueueFull says that too many calls wait, or that this one did so for too long.
 var errQueueFull = errors.New("too many calls wait")
 
-// callLimiter lets few calls be in progress, and few of those of one key. Others wait in the order in
-// which they came. At most maxKeyCalls calls of one key compete for the shared slots. A key may have no
-// more calls than the queue has free places: one key takes at most half of the queue, and a few keys
-// cannot fill it. Safe for concurrent use.
+// callLimiter lets few calls be in progress, and few of those of one key. Others wait in the order
+// in which they came. At most maxKeyCalls calls of one key compete for the shared slots. A key may
+// have no more calls than the queue has free places: one key takes at most half of the queue, and a
+// few keys cannot fill it. Safe for concurrent use.
 type callLimiter struct {
 	running *semaphore.Weighted // of all keys
 	timeout time.Duration       // how long a call waits
@@ -49,8 +49,8 @@ func newCallLimiter() *callLimiter {
 	return &callLimiter{running: semaphore.NewWeighted(maxCalls), timeout: queueTimeout, keys: map[string]*keyCalls{}}
 }
 
-// acquire waits until a call of a key may be in progress; queue is how many calls the key may have at
-// most, in progress or waiting. Errors: errQueueFull, or why ctx ended.
+// acquire waits until a call of a key may be in progress; queue is how many calls the key may have
+// at most, in progress or waiting. Errors: errQueueFull, or why ctx ended.
 func (l *callLimiter) acquire(ctx context.Context, key string, queue int) (release func(), err error) {
 	k := l.enter(key, queue)
 	if k == nil {

@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// start has a call of a key acquire its turn and keep it until stop is closed. It sends what came of it.
+// start has a call of a key acquire its turn and keep it until stop is closed. It sends what came
+// of it.
 func start(ctx context.Context, l *callLimiter, key string, queue int, stop <-chan struct{}) <-chan error {
 	out := make(chan error, 1)
 	go func() {

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// renewals has a workload renew n times, once in every pace, and returns all its certificates, the first one given.
+// renewals has a workload renew n times, once in every pace, and returns all its certificates, the
+// first one given.
 func (l *lab) renewals(first *tls.Certificate, lives, pace time.Duration, n int) []*tls.Certificate {
 	l.t.Helper()
 	all := []*tls.Certificate{first}
@@ -35,8 +36,8 @@ func fingerprints(certs []*tls.Certificate) []string {
 	return sorted(out)
 }
 
-// A revocation names every certificate by which a peer may hold a connection, also when it has ended, until that is over;
-// and no more than that.
+// A revocation names every certificate by which a peer may hold a connection, also when it has
+// ended, until that is over; and no more than that.
 func TestRevokedConnections(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -61,7 +62,8 @@ func TestRevokedConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			all := l.renewals(first, tc.lives, tc.pace, tc.n)
-			matters := slices.DeleteFunc(all, func(c *tls.Certificate) bool { return !c.Leaf.NotAfter.Add(tc.outlive).After(l.now()) })
+			matters := slices.DeleteFunc(all,
+				func(c *tls.Certificate) bool { return !c.Leaf.NotAfter.Add(tc.outlive).After(l.now()) })
 			if n := len(matters); n > tc.most || n < tc.min {
 				t.Errorf("%d certificates matter, want %d to %d", n, tc.min, tc.most)
 			}
@@ -78,14 +80,15 @@ func TestRevokedConnections(t *testing.T) {
 				matters = matters[1:]
 			}
 			if r, err := l.ledger.Revocations(t.Context()); err != nil || len(r.Certificates) != 0 || len(r.List) != 1 {
-				t.Errorf("%d certificates and %d revocations at the end, error %v", len(r.Certificates), len(r.List), err)
+				t.Errorf("%d certificates and %d revocations at the end, error %v", len(r.Certificates), len(r.List),
+					err)
 			}
 		})
 	}
 }
 
-// A certificate that has ended can be revoked by its serial number for as long as a connection may stand on it, and
-// restored, also when its workload may come back no more.
+// A certificate that has ended can be revoked by its serial number for as long as a connection may
+// stand on it, and restored, also when its workload may come back no more.
 func TestRevokeEndedSerial(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil).bounded(0)
@@ -108,7 +111,8 @@ func TestRevokeEndedSerial(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.revoke(RevokeSerial, serialText(all[2].Leaf))
-	if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeSerial, Name: serial}); err != nil && !errors.Is(err, ErrNotFound) {
+	if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeSerial, Name: serial}); err != nil &&
+		!errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
 	l.pass(10 * time.Hour)

@@ -19,12 +19,14 @@ import (
 // serverLife is how long the control plane's own certificate lives. It is renewed at half of that.
 const serverLife = 24 * time.Hour
 
-// ControlPlaneID is the identity of the control plane. No workload can have it: it is not of the form of theirs.
+// ControlPlaneID is the identity of the control plane. No workload can have it: it is not of the
+// form of theirs.
 func ControlPlaneID(trustDomain string) *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: "/ashore/control-plane"}
 }
 
-// builtInNames are what a control plane is always reached by: from its own machine, and by Istio's agents.
+// builtInNames are what a control plane is always reached by: from its own machine, and by Istio's
+// agents.
 func builtInNames() []string {
 	return []string{
 		"localhost", "127.0.0.1", "::1",
@@ -57,9 +59,11 @@ func newServerNames(names []string) (serverNames, error) {
 	return s, nil
 }
 
-// issueServer signs the control plane's certificate. The chain it presents ends with the roots that it leads to, the
-// signer's last: a machine that joins knows no more of a root than its hash. Errors: ErrSigner.
-func issueServer(s *Signer, b *Bundle, trustDomain string, names serverNames, kind KeyKind, now time.Time, random io.Reader) (*tls.Certificate, error) {
+// issueServer signs the control plane's certificate. The chain it presents ends with the roots that
+// it leads to, the signer's last: a machine that joins knows no more of a root than its hash.
+// Errors: ErrSigner.
+func issueServer(s *Signer, b *Bundle, trustDomain string, names serverNames, kind KeyKind, now time.Time,
+	random io.Reader) (*tls.Certificate, error) {
 	key, err := NewKey(kind, random)
 	if err != nil {
 		return nil, fmt.Errorf("%w: make a key: %w", ErrSigner, err)
@@ -87,8 +91,8 @@ func issueServer(s *Signer, b *Bundle, trustDomain string, names serverNames, ki
 	return &tls.Certificate{Certificate: chain, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// serverChain is what the control plane presents: its certificate, what leads to the roots, and those of a bundle that it
-// leads to, the signer's last.
+// serverChain is what the control plane presents: its certificate, what leads to the roots, and
+// those of a bundle that it leads to, the signer's last.
 func serverChain(leaf *x509.Certificate, s *Signer, b *Bundle, now time.Time) ([][]byte, error) {
 	chain, between := [][]byte{leaf.Raw}, x509.NewCertPool()
 	for _, c := range s.Intermediates {
@@ -116,8 +120,8 @@ func serverChain(leaf *x509.Certificate, s *Signer, b *Bundle, now time.Time) ([
 	return chain, nil
 }
 
-// ControlPlaneTLS is for who calls a control plane of the mesh: whoever answers has to have its identity, by a root that is
-// trusted at that moment. By what name it is called does not matter.
+// ControlPlaneTLS is for who calls a control plane of the mesh: whoever answers has to have its
+// identity, by a root that is trusted at that moment. By what name it is called does not matter.
 func ControlPlaneTLS(bundle func() *Bundle, trustDomain string) *tls.Config {
 	want := ControlPlaneID(trustDomain).String()
 	return &tls.Config{
@@ -144,7 +148,8 @@ func half(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 2)
 }
 
-// due says whether a certificate is to be replaced by one that ends at end: half of its life is over, and the new one lives longer.
+// due says whether a certificate is to be replaced by one that ends at end: half of its life is
+// over, and the new one lives longer.
 func due(c *x509.Certificate, end, now time.Time) bool {
 	return !now.Before(half(c)) && end.After(c.NotAfter.Add(time.Minute))
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A replica that asks another whether it is there believes a control plane of its own mesh, and neither another mesh's nor a
-// workload.
+// A replica that asks another whether it is there believes a control plane of its own mesh, and
+// neither another mesh's nor a workload.
 func TestControlPlaneTLS(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -18,7 +18,8 @@ func TestControlPlaneTLS(t *testing.T) {
 	other.config.Now = nil
 	foreign := other.move()
 	key := testKey(t, ECDSAP256)
-	leaf, err := Issue(m.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, key)}, m.config.Now(), rand.Reader)
+	leaf, err := Issue(m.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, key)}, m.config.Now(),
+		rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}

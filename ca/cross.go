@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// cross certifies the key of another root under that root's own name, so that those who trust s alone believe what the
-// other signs. It ends with either of them. Errors: ErrSigner.
+// cross certifies the key of another root under that root's own name, so that those who trust s
+// alone believe what the other signs. It ends with either of them. Errors: ErrSigner.
 func (p *pair) cross(other *x509.Certificate, now time.Time, random io.Reader) (*x509.Certificate, error) {
 	serial, err := newSerial(random)
 	if err != nil {

@@ -30,7 +30,8 @@ func (p *pair) under(root *x509.Certificate, now time.Time) bool {
 // folder is where keys are kept.
 type folder struct {
 	path string
-	// before is told of each change that is about to be made to the disk; nil: nobody is. Tests end there, as a kill would.
+	// before is told of each change that is about to be made to the disk; nil: nobody is. Tests end
+	// there, as a kill would.
 	before func(what string)
 }
 
@@ -109,7 +110,8 @@ func (f folder) writePair(name string, p *pair) error {
 	return f.write(name, append(text, EncodeCertificates(p.cert)...), 0o600)
 }
 
-// pair reads what writePair wrote; nil when there is no such file. Errors name the file, and hold nothing of the key.
+// pair reads what writePair wrote; nil when there is no such file. Errors name the file, and hold
+// nothing of the key.
 func (f folder) pair(name string) (*pair, error) {
 	text, info, err := readfile.Read(f.at(name), maxPlugged)
 	switch {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A folder of keys that is a link is refused. The text does not advise another state folder, which would not help.
+// A folder of keys that is a link is refused. The text does not advise another state folder, which
+// would not help.
 func TestFolderLink(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ca")

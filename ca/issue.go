@@ -18,7 +18,8 @@ import (
 // ErrSigner is why nothing can be signed: it is the authority's fault.
 var ErrSigner = errors.New("cannot sign")
 
-// backdate is how long before now a certificate begins, for clocks that are late. Istio has the same.
+// backdate is how long before now a certificate begins, for clocks that are late. Istio has the
+// same.
 const backdate = 2 * time.Minute
 
 // defaultValidity is how long a certificate lives unless something else is set or asked for.
@@ -28,13 +29,16 @@ const defaultValidity = 24 * time.Hour
 type Rules struct {
 	// Validity is that of a certificate whose request names none. Zero means 24h.
 	Validity time.Duration
-	// MaxValidity is the longest that a request may ask for. Zero means 24h, or Validity if that is longer.
+	// MaxValidity is the longest that a request may ask for. Zero means 24h, or Validity if that is
+	// longer.
 	MaxValidity time.Duration
-	// MinValidity is the shortest: a shorter one is renewed more often than anybody wants. Zero means 1m.
+	// MinValidity is the shortest: a shorter one is renewed more often than anybody wants. Zero
+	// means 1m.
 	MinValidity time.Duration
 }
 
-// validity is how long a certificate lives for which asked was asked; zero asks for the default. Errors: ErrRequest.
+// validity is how long a certificate lives for which asked was asked; zero asks for the default.
+// Errors: ErrRequest.
 func (r Rules) validity(asked time.Duration) (time.Duration, error) {
 	if r.Validity == 0 {
 		r.Validity = defaultValidity
@@ -49,9 +53,11 @@ func (r Rules) validity(asked time.Duration) (time.Duration, error) {
 	case asked == 0:
 		return r.Validity, nil
 	case asked < r.MinValidity:
-		return 0, fmt.Errorf("%w: a validity of %s is asked for, at least %s is issued", ErrRequest, asked, r.MinValidity)
+		return 0, fmt.Errorf("%w: a validity of %s is asked for, at least %s is issued", ErrRequest, asked,
+			r.MinValidity)
 	case asked > r.MaxValidity:
-		return 0, fmt.Errorf("%w: a validity of %s is asked for, at most %s is issued", ErrRequest, asked, r.MaxValidity)
+		return 0, fmt.Errorf("%w: a validity of %s is asked for, at most %s is issued", ErrRequest, asked,
+			r.MaxValidity)
 	}
 	return asked, nil
 }
@@ -60,7 +66,8 @@ func (r Rules) validity(asked time.Duration) (time.Duration, error) {
 type Grant struct {
 	// ID is the authenticated identity.
 	ID spiffe.ID
-	// Workload is the "namespace/name" that tells its workload from others of the identity, as WorkloadName returns it; may be empty.
+	// Workload is the "namespace/name" that tells its workload from others of the identity, as
+	// WorkloadName returns it; may be empty.
 	Workload string
 	// Request is whose key it is for.
 	Request *Request
@@ -68,8 +75,8 @@ type Grant struct {
 	Validity time.Duration
 }
 
-// Issue signs a certificate for a grant. It ends with the signer at the latest. random supplies the serial number and
-// what the signature needs. Errors: ErrRequest, ErrSigner.
+// Issue signs a certificate for a grant. It ends with the signer at the latest. random supplies the
+// serial number and what the signature needs. Errors: ErrRequest, ErrSigner.
 func Issue(s *Signer, rules Rules, g Grant, now time.Time, random io.Reader) (*x509.Certificate, error) {
 	validity, err := rules.validity(g.Validity)
 	if err != nil {
@@ -86,7 +93,8 @@ func Issue(s *Signer, rules Rules, g Grant, now time.Time, random io.Reader) (*x
 		return nil, fmt.Errorf("%w: name the workload %q: %w", ErrSigner, g.Workload, err)
 	}
 	if !t.NotAfter.After(now) {
-		return nil, fmt.Errorf("%w: the certificate of the authority ended at %s", ErrSigner, s.Cert.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("%w: the certificate of the authority ended at %s", ErrSigner,
+			s.Cert.NotAfter.Format(time.RFC3339))
 	}
 	der, err := x509.CreateCertificate(random, t, s.Cert, g.Request.Key, s.Key)
 	if err != nil {
@@ -102,8 +110,8 @@ func Issue(s *Signer, rules Rules, g Grant, now time.Time, random io.Reader) (*x
 	return leaf, nil
 }
 
-// leaf is what a certificate below the signer says, but for its key: who it is for, and that it may be shown by both
-// ends of a connection. It ends with the signer at the latest. Errors: ErrSigner.
+// leaf is what a certificate below the signer says, but for its key: who it is for, and that it may
+// be shown by both ends of a connection. It ends with the signer at the latest. Errors: ErrSigner.
 func (s *Signer) leaf(id *url.URL, life time.Duration, now time.Time, random io.Reader) (*x509.Certificate, error) {
 	serial, err := newSerial(random)
 	if err != nil {
@@ -134,8 +142,9 @@ func newSerial(random io.Reader) (*big.Int, error) {
 // names is the extension that holds the names of a certificate.
 func names() asn1.ObjectIdentifier { return asn1.ObjectIdentifier{2, 5, 29, 17} }
 
-// check compares what was signed with what was meant. The signature is not looked at again: x509.CreateCertificate
-// verifies it, and that the key is the authority's was seen when the signer was made.
+// check compares what was signed with what was meant. The signature is not looked at again:
+// x509.CreateCertificate verifies it, and that the key is the authority's was seen when the signer
+// was made.
 func (s *Signer) check(leaf, meant *x509.Certificate, g Grant) error {
 	id, err := spiffe.Of(leaf)
 	switch {

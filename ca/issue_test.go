@@ -94,7 +94,8 @@ func TestIssueIgnoresWhatRequestsAskFor(t *testing.T) {
 		if id, err := spiffe.Of(leaf); err != nil || id != web(t) {
 			t.Errorf("it names %v, error %v", id, err)
 		}
-		if len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.EmailAddresses) > 0 || leaf.Subject.String() != "" || leaf.IsCA {
+		if len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.EmailAddresses) > 0 || leaf.Subject.String() != "" ||
+			leaf.IsCA {
 			t.Errorf("it says more: %v %v %q, CA %v", leaf.DNSNames, leaf.IPAddresses, leaf.Subject, leaf.IsCA)
 		}
 		if got := leaf.NotAfter.Sub(noon); got != 24*time.Hour {
@@ -102,7 +103,8 @@ func TestIssueIgnoresWhatRequestsAskFor(t *testing.T) {
 		}
 		roots := x509.NewCertPool()
 		roots.AddCert(s.Root)
-		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: noon, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}); err != nil {
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: noon,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}); err != nil {
 			t.Errorf("a peer says: %v", err)
 		}
 	}
@@ -132,7 +134,8 @@ func TestValidity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			leaf, err := Issue(s, tc.rules, Grant{ID: web(t), Request: testRequest(t, key), Validity: tc.asked}, tc.at, rand.Reader)
+			leaf, err := Issue(s, tc.rules, Grant{ID: web(t), Request: testRequest(t, key), Validity: tc.asked}, tc.at,
+				rand.Reader)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("got %v, want %q", err, tc.err)
@@ -152,11 +155,13 @@ func TestValidity(t *testing.T) {
 	}
 }
 
-// Nobody without an identity gets a certificate, and neither does one whose identity is not well formed.
+// Nobody without an identity gets a certificate, and neither does one whose identity is not well
+// formed.
 func TestIssueNeedsAnIdentity(t *testing.T) {
 	t.Parallel()
 	s, r := testRoot(t), testRequest(t, testKey(t, ECDSAP256))
-	for _, id := range []spiffe.ID{{}, {TrustDomain: "td", Namespace: "a/sa/b", ServiceAccount: "c"}, {TrustDomain: "td", Namespace: "..", ServiceAccount: "c"}} {
+	for _, id := range []spiffe.ID{{}, {TrustDomain: "td", Namespace: "a/sa/b", ServiceAccount: "c"},
+		{TrustDomain: "td", Namespace: "..", ServiceAccount: "c"}} {
 		if _, err := Issue(s, Rules{}, Grant{ID: id, Request: r}, noon, rand.Reader); !errors.Is(err, ErrSigner) {
 			t.Errorf("%#v: got %v", id, err)
 		}
@@ -244,7 +249,8 @@ func TestNewSigner(t *testing.T) {
 	t.Parallel()
 	root := testRoot(t)
 	key := testKey(t, ECDSAP256)
-	below, err := root.NewIntermediate(Authority{Name: "below", Validity: time.Hour, Leaves: true}, key.Public(), noon, rand.Reader)
+	below, err := root.NewIntermediate(Authority{Name: "below", Validity: time.Hour, Leaves: true}, key.Public(), noon,
+		rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +309,8 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// BenchmarkIssue signs for a request that is read anew each time; BenchmarkSignAlone is what that costs at least.
+// BenchmarkIssue signs for a request that is read anew each time; BenchmarkSignAlone is what that
+// costs at least.
 func BenchmarkIssue(b *testing.B) {
 	s, id := testRoot(b), web(b)
 	text := encodeRequest(b, testKey(b, ECDSAP256), x509.CertificateRequest{})

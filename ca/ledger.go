@@ -17,8 +17,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// DefaultGrace is how long after the end of its certificate a workload may renew with it, unless something else is set: a
-// machine that was away for a long weekend comes back by itself. It renews with the key that the ledger knows, and no other.
+// DefaultGrace is how long after the end of its certificate a workload may renew with it, unless
+// something else is set: a machine that was away for a long weekend comes back by itself. It renews
+// with the key that the ledger knows, and no other.
 const DefaultGrace = 7 * 24 * time.Hour
 
 // sweepEvery is how often what has ended is forgotten.
@@ -34,26 +35,29 @@ var errGroupIdentity = errors.New("the WorkloadGroup makes no identity")
 type LedgerConfig struct {
 	// Records is where everything stands, shared with all replicas.
 	Records record.Store
-	// Dir is the folder of the authority's keys, where a copy of the revocations is kept: who loses the records, or puts older
-	// ones in place, does not let anybody in. It is made when it is missing. Empty: there is no copy.
+	// Dir is the folder of the authority's keys, where a copy of the revocations is kept: who loses
+	// the records, or puts older ones in place, does not let anybody in. It is made when it is
+	// missing. Empty: there is no copy.
 	Dir string
 	// TrustDomain is that of the identities that workloads get.
 	TrustDomain string
-	// Groups is the identity of the workloads of a WorkloadGroup "namespace/name": its namespace, and its template's service
-	// account ("default" when it names none). Errors: ErrNoGroup, or why it cannot be told now. Nil: there are no groups.
+	// Groups is the identity of the workloads of a WorkloadGroup "namespace/name": its namespace,
+	// and its template's service account ("default" when it names none). Errors: ErrNoGroup, or why
+	// it cannot be told now. Nil: there are no groups.
 	Groups func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
-	// Present says where a workload is: whether a proxy that shows one of its certificates is connected, or was a moment ago.
-	// Nil: nobody knows.
+	// Present says where a workload is: whether a proxy that shows one of its certificates is
+	// connected, or was a moment ago. Nil: nobody knows.
 	Present func(w Workload) (p Presence, ok bool)
-	// Replaced is told, once it is written down, that a workload joined anew with another key. Nil: nobody is.
+	// Replaced is told, once it is written down, that a workload joined anew with another key. Nil:
+	// nobody is.
 	Replaced func(Replacement)
-	// Grace is how long after the end of its certificate a workload may renew with it. Zero means DefaultGrace; negative
-	// means not at all.
+	// Grace is how long after the end of its certificate a workload may renew with it. Zero means
+	// DefaultGrace; negative means not at all.
 	Grace time.Duration
 	// Connections is how long peers use connections.
 	Connections Connections
-	// MaxAccount is how many workloads of one service account may be told apart by their keys alone: those proven by a JWT
-	// that names no pod. Zero means DefaultMaxAccount.
+	// MaxAccount is how many workloads of one service account may be told apart by their keys
+	// alone: those proven by a JWT that names no pod. Zero means DefaultMaxAccount.
 	MaxAccount int
 	// Audit gets what operators do. Nil: nobody does.
 	Audit func(audit.Event)
@@ -63,21 +67,23 @@ type LedgerConfig struct {
 	Now func() time.Time
 }
 
-// Ledger knows who may join, which workload holds which certificate, and who is out. All of it stands in records, so that
-// it outlives the process and is the same for every replica. Safe for concurrent use.
+// Ledger knows who may join, which workload holds which certificate, and who is out. All of it
+// stands in records, so that it outlives the process and is the same for every replica. Safe for
+// concurrent use.
 type Ledger struct {
 	records     record.Store
 	trustDomain string
 	groups      func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
 	grace       time.Duration
-	outlive     time.Duration // how long after the end of a certificate a connection may be in use that was opened with it
-	maxAccount  int
-	present     func(w Workload) (p Presence, ok bool)
-	replaced    func(Replacement)
-	audit       func(audit.Event)
-	log         hclog.Logger
-	now         func() time.Time
-	accounts    accounts // safe for concurrent use
+	// how long after the end of a certificate a connection may be in use that was opened with it
+	outlive    time.Duration
+	maxAccount int
+	present    func(w Workload) (p Presence, ok bool)
+	replaced   func(Replacement)
+	audit      func(audit.Event)
+	log        hclog.Logger
+	now        func() time.Time
+	accounts   accounts // safe for concurrent use
 
 	follower record.Follower // set once; nil: the records are never out of touch
 	changes  record.Changer  // set once; nil: the records do not tell what has changed
@@ -97,14 +103,17 @@ type Ledger struct {
 	begun     begunRecord // guarded by beginning
 	late      bool        // guarded by beginning: begun is not written yet
 
-	reading sync.Mutex                 // held while revocations are read and put in place, so that an older list never replaces a newer one
+	// held while revocations are read and put in place, so that an older list never replaces a
+	// newer one
+	reading sync.Mutex
 	kept    uint64                     // guarded by reading: the epoch that the records had last
 	revoked atomic.Pointer[revokedSet] // never nil after NewLedger
 }
 
 // NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
-	l := &Ledger{dir: folder{path: c.Dir}, wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups, grace: c.Grace, outlive: c.Connections.outlive(), maxAccount: cmp.Or(c.MaxAccount, DefaultMaxAccount),
+	l := &Ledger{dir: folder{path: c.Dir}, wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups,
+		grace: c.Grace, outlive: c.Connections.outlive(), maxAccount: cmp.Or(c.MaxAccount, DefaultMaxAccount),
 		present: c.Present, replaced: c.Replaced, audit: c.Audit, log: c.Log, now: c.Now}
 	switch {
 	case l.grace == 0:
@@ -204,11 +213,12 @@ func (l *Ledger) refresh(ctx context.Context) {
 	}
 }
 
-// Sweep forgets tokens that ended more than a day ago, who joined a while ago, workloads and keys that can come back no more,
-// and revocations of certificates that no longer matter.
+// Sweep forgets tokens that ended more than a day ago, who joined a while ago, workloads and keys
+// that can come back no more, and revocations of certificates that no longer matter.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	now := l.now()
-	return errors.Join(l.sweepTokens(ctx, now), l.sweepClaims(ctx, now), l.sweepWorkloads(ctx, now), l.sweepReplaced(ctx, now), l.sweepRevocations(ctx, now), l.sweepRestorations(ctx, now))
+	return errors.Join(l.sweepTokens(ctx, now), l.sweepClaims(ctx, now), l.sweepWorkloads(ctx, now),
+		l.sweepReplaced(ctx, now), l.sweepRevocations(ctx, now), l.sweepRestorations(ctx, now))
 }
 
 func (l *Ledger) sweepTokens(ctx context.Context, now time.Time) error {
@@ -236,7 +246,8 @@ func (l *Ledger) forget(ctx context.Context, writes ...record.Write) error {
 	return nil
 }
 
-// resolve is the identity of a group's workloads. Errors: ErrNoGroup, errGroupIdentity, or why it cannot be told now.
+// resolve is the identity of a group's workloads. Errors: ErrNoGroup, errGroupIdentity, or why it
+// cannot be told now.
 func (l *Ledger) resolve(ctx context.Context, group string) (spiffe.ID, error) {
 	if l.groups == nil {
 		return spiffe.ID{}, fmt.Errorf("group %.200q: %w", group, ErrNoGroup)
@@ -255,7 +266,8 @@ func (l *Ledger) resolve(ctx context.Context, group string) (spiffe.ID, error) {
 // identity is that of a service account here. Errors: a part that may not stand in one.
 func (l *Ledger) identity(namespace, account string) (spiffe.ID, error) {
 	if !dnsname.ValidLabel(namespace) {
-		return spiffe.ID{}, fmt.Errorf("%.80q is not a namespace: want small letters, digits and dashes, at most 63", namespace)
+		return spiffe.ID{}, fmt.Errorf("%.80q is not a namespace: want small letters, digits and dashes, at most 63",
+			namespace)
 	}
 	if !dnsname.Valid(account) {
 		return spiffe.ID{}, fmt.Errorf("%.80q is not a service account: want small letters, digits, dashes and dots, at most 253", account)

@@ -40,8 +40,9 @@ func TestFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Facts{
-		Grace:   48 * time.Hour,
-		Leaves:  []LeafFact{{Workload: "shop/a", RootID: RootID(l.root.Cert), BundleID: "bundle", NotAfter: a.Leaf.NotAfter}},
+		Grace: 48 * time.Hour,
+		Leaves: []LeafFact{{Workload: "shop/a", RootID: RootID(l.root.Cert), BundleID: "bundle",
+			NotAfter: a.Leaf.NotAfter}},
 		Offered: map[string]string{"shop/a": "bundle"},
 		Tokens:  []TokenFact{{ID: id, Created: noon, NotAfter: noon.Add(time.Hour)}},
 	}
@@ -58,8 +59,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// Which bundle a workload has is known from its acknowledgement, or from a renewal with the key that the bundle came with;
-// an older one never replaces a newer one.
+// Which bundle a workload has is known from its acknowledgement, or from a renewal with the key
+// that the bundle came with; an older one never replaces a newer one.
 func TestBundles(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -119,7 +120,8 @@ func TestWorkloadsAreForgotten(t *testing.T) {
 		}
 		keys, err := l.store.List(t.Context(), keyTable)
 		if err != nil || len(all) != step.workloads || len(keys) != step.keys {
-			t.Errorf("%d workloads and %d keys are known, want %d and %d; error %v", len(all), len(keys), step.workloads, step.keys, err)
+			t.Errorf("%d workloads and %d keys are known, want %d and %d; error %v", len(all), len(keys),
+				step.workloads, step.keys, err)
 		}
 	}
 }
@@ -187,7 +189,8 @@ func TestBadWorkloadRecord(t *testing.T) {
 	l.serve()
 	c := l.join("shop/web", "a")
 	l.join("shop/web", "b")
-	bad := record.Write{Key: record.Key{Table: workloadTable, Name: "shop/a"}, Value: []byte(`{"v":1}`), Version: record.Any}
+	bad := record.Write{Key: record.Key{Table: workloadTable, Name: "shop/a"}, Value: []byte(`{"v":1}`),
+		Version: record.Any}
 	if err := l.store.Commit(t.Context(), bad); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +209,8 @@ func TestBadWorkloadRecord(t *testing.T) {
 func TestRunSweeps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLedger(t.Context(), LedgerConfig{Records: record.NewMemory(), TrustDomain: "cluster.local", Groups: labGroups})
+		l, err := NewLedger(t.Context(), LedgerConfig{Records: record.NewMemory(), TrustDomain: "cluster.local",
+			Groups: labGroups})
 		if err != nil {
 			t.Fatal(err)
 		}

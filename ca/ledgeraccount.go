@@ -9,8 +9,9 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// DefaultMaxAccount is how many workloads of one service account may be told apart by their keys alone, unless something
-// else is set: whoever has its token can make a new key at any time, and each is kept until its certificate is of no use.
+// DefaultMaxAccount is how many workloads of one service account may be told apart by their keys
+// alone, unless something else is set: whoever has its token can make a new key at any time, and
+// each is kept until its certificate is of no use.
 const DefaultMaxAccount = 20_000
 
 // accounts counts, for each service account, the workloads that it has. Safe for concurrent use.
@@ -19,8 +20,8 @@ type accounts struct {
 	count map[string]int // guarded by mu: by what stands before accountSign in their names; nil: not counted yet
 }
 
-// accountSign stands in the name of a workload between a service account and what tells its machines apart. No workload
-// that names itself has it.
+// accountSign stands in the name of a workload between a service account and what tells its
+// machines apart. No workload that names itself has it.
 const accountSign = "~"
 
 // set replaces the counts by those of all workloads there are.
@@ -36,7 +37,8 @@ func (a *accounts) set(names []string) {
 	a.count = count
 }
 
-// add counts one more, and says whether that is within limit. known is false as long as nothing was counted.
+// add counts one more, and says whether that is within limit. known is false as long as nothing was
+// counted.
 func (a *accounts) add(account string, limit int) (ok, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,8 +52,9 @@ func (a *accounts) add(account string, limit int) (ok, known bool) {
 	return true, true
 }
 
-// mayAdd says why a service account gets no further workload that its key alone tells from others. What has ended is
-// forgotten by Sweep, and counts until then. Errors: *Refusal, or why it cannot be told now.
+// mayAdd says why a service account gets no further workload that its key alone tells from others.
+// What has ended is forgotten by Sweep, and counts until then. Errors: *Refusal, or why it cannot
+// be told now.
 func (l *Ledger) mayAdd(ctx context.Context, account string) error {
 	ok, known := l.accounts.add(account, l.maxAccount)
 	if !known {
@@ -69,6 +72,7 @@ func (l *Ledger) mayAdd(ctx context.Context, account string) error {
 	if ok {
 		return nil
 	}
-	return &Refusal{Code: codes.ResourceExhausted, Public: "too many workloads of this service account hold certificates", Reason: "account full", Final: true,
+	return &Refusal{Code: codes.ResourceExhausted,
+		Public: "too many workloads of this service account hold certificates", Reason: "account full", Final: true,
 		Err: fmt.Errorf("service account %s has %d workloads, and asks for one more", account, l.maxAccount)}
 }

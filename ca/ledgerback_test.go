@@ -8,8 +8,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// A store that is restored to an older state while we run lets nobody in: what was revoked since stays in force, is written
-// again, and is told of.
+// A store that is restored to an older state while we run lets nobody in: what was revoked since
+// stays in force, is written again, and is told of.
 func TestRestoredWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := record.NewMemory()
@@ -67,7 +67,8 @@ func TestRestoredWhileRunning(t *testing.T) {
 	if told != 1 {
 		t.Errorf("audited %d times", told)
 	}
-	if err := l.Restore(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: "spiffe://cluster.local/ns/shop/sa/b", By: "tester", Reason: "found"}); err != nil {
+	if err := l.Restore(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: "spiffe://cluster.local/ns/shop/sa/b",
+		By: "tester", Reason: "found"}); err != nil {
 		t.Fatal(err)
 	}
 	wantRevoked(t, l, "a")

@@ -34,17 +34,20 @@ type issued struct {
 	proof    *Proof
 	key      KeyHash
 	leaf     *x509.Certificate
-	// root and bundle are the IDs of the root that the leaf leads to, and of the bundle that comes with it.
+	// root and bundle are the IDs of the root that the leaf leads to, and of the bundle that comes
+	// with it.
 	root, bundle string
 	now          time.Time
-	// replaced is the hash of the key that renews no more because of it, or empty, and former are the certificates that the
-	// workload had then, when another machine may have them. enter sets them.
+	// replaced is the hash of the key that renews no more because of it, or empty, and former are
+	// the certificates that the workload had then, when another machine may have them. enter sets
+	// them.
 	replaced string
 	former   []Leaf
 }
 
-// enter writes down that a workload gets a certificate. Nothing may be handed out before it has. Each workload has a
-// record of its own, so that many can renew at once. Errors: *Refusal, or why it cannot be written.
+// enter writes down that a workload gets a certificate. Nothing may be handed out before it has.
+// Each workload has a record of its own, so that many can renew at once. Errors: *Refusal, or why
+// it cannot be written.
 func (l *Ledger) enter(ctx context.Context, c *issued) error {
 	seen := c.proof.seen
 	err := l.retry(func() error {
@@ -68,13 +71,15 @@ func (l *Ledger) enter(ctx context.Context, c *issued) error {
 			return refuseBy(c.proof, x)
 		}
 	}
-	// An identity has no record of its own that a revocation at this moment would have changed: look again.
+	// An identity has no record of its own that a revocation at this moment would have changed:
+	// look again.
 	return l.refuseNamed(ctx, c.proof, revocationKey(RevokeIdentity, c.proof.ID.String()))
 }
 
 // tryEnter is enter for a workload as it was read at a version.
 func (l *Ledger) tryEnter(ctx context.Context, c *issued, w Workload, version string) error {
-	// Read after the workload: a revocation that comes later changes its record, and the commit finds out.
+	// Read after the workload: a revocation that comes later changes its record, and the commit
+	// finds out.
 	if err := l.refuseRevoked(ctx, *c); err != nil {
 		return err
 	}
@@ -100,7 +105,8 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued, w Workload, version st
 	}
 	w.prune(c.now, l.outlive)
 	if len(w.Leaves) >= maxLeaves || len(w.Ended) > maxEnded {
-		return &Refusal{Code: codes.ResourceExhausted, Public: "too many certificates of this workload are valid at once, or ended a short time ago", Reason: "too many certificates",
+		return &Refusal{Code: codes.ResourceExhausted,
+			Public: "too many certificates of this workload are valid at once, or ended a short time ago", Reason: "too many certificates",
 			Err: fmt.Errorf("%d certificates of workload %s are valid, by %d that have ended peers may still hold connections, and it asks for more", len(w.Leaves), c.workload, len(w.Ended))}
 	}
 	w.Leaves = append(w.Leaves, leafOf(c.leaf, c.root))
@@ -112,8 +118,10 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued, w Workload, version st
 	return l.records.Commit(ctx, writes...)
 }
 
-// writesOf turns a change of a workload into writes: its own record, which keys are its, and which were.
-func (l *Ledger) writesOf(ctx context.Context, c *issued, before, after Workload, version string) ([]record.Write, error) {
+// writesOf turns a change of a workload into writes: its own record, which keys are its, and which
+// were.
+func (l *Ledger) writesOf(ctx context.Context, c *issued, before, after Workload, version string) ([]record.Write,
+	error) {
 	name := c.workload
 	value, err := json.Marshal(after)
 	if err != nil {
@@ -134,8 +142,10 @@ func (l *Ledger) writesOf(ctx context.Context, c *issued, before, after Workload
 		writes = append(writes, w)
 	}
 	for _, old := range []string{before.Key, before.Previous} {
-		if old != "" && old != after.Key && old != after.Previous && !slices.ContainsFunc(writes, func(w record.Write) bool { return w.Name == old }) {
-			writes = append(writes, record.Write{Key: record.Key{Table: keyTable, Name: old}, Value: gone, Version: record.Any})
+		if old != "" && old != after.Key && old != after.Previous &&
+			!slices.ContainsFunc(writes, func(w record.Write) bool { return w.Name == old }) {
+			writes = append(writes, record.Write{Key: record.Key{Table: keyTable, Name: old}, Value: gone,
+				Version: record.Any})
 		}
 	}
 	return writes, nil
@@ -148,7 +158,8 @@ func (l *Ledger) claimKey(ctx context.Context, name, key string) (record.Write, 
 		return record.Write{}, err
 	}
 	if version != "" && holder.Workload != name {
-		return record.Write{}, &Refusal{Code: codes.PermissionDenied, Public: "the key is in use by another workload: make a new one", Reason: "key of another workload", Final: true,
+		return record.Write{}, &Refusal{Code: codes.PermissionDenied,
+			Public: "the key is in use by another workload: make a new one", Reason: "key of another workload", Final: true,
 			Err: fmt.Errorf("key %s is that of workload %s, and comes for %s", key, holder.Workload, name)}
 	}
 	value, err := json.Marshal(keyRecord{Format: 1, Workload: name})
@@ -186,15 +197,17 @@ func (w *Workload) mayRenew(known bool, id spiffe.ID, with KeyHash) error {
 	case !known || !w.holds(with):
 		return refuseCertificate(reasonUnknown, fmt.Errorf("key %s is not, or no longer, the one of a workload", with))
 	case !w.isOf(id):
-		return refuseCertificate("other workload", fmt.Errorf("key %s is that of workload %s with identity %s, and comes with a certificate for %s", with, w.Name, w.Identity, id))
+		return refuseCertificate("other workload",
+			fmt.Errorf("key %s is that of workload %s with identity %s, and comes with a certificate for %s", with,
+				w.Name, w.Identity, id))
 	case w.Revoked:
 		return refuseCertificate("revoked", fmt.Errorf("workload %s is revoked", w.Name))
 	}
 	return nil
 }
 
-// refuseRevoked says that the identity, the workload or the certificate that a call was proven by is revoked. It asks the
-// records, not what was last read of them. Errors: *Refusal.
+// refuseRevoked says that the identity, the workload or the certificate that a call was proven by
+// is revoked. It asks the records, not what was last read of them. Errors: *Refusal.
 func (l *Ledger) refuseRevoked(ctx context.Context, c issued) error {
 	for _, key := range revocableKeys(c) {
 		if err := l.refuseNamed(ctx, c.proof, key); err != nil {
@@ -213,7 +226,8 @@ func revocableKeys(c issued) []record.Key {
 	return names
 }
 
-// refuseNamed refuses when there is a revocation by a name. Errors: *Refusal, or why it cannot be told now.
+// refuseNamed refuses when there is a revocation by a name. Errors: *Refusal, or why it cannot be
+// told now.
 func (l *Ledger) refuseNamed(ctx context.Context, p *Proof, key record.Key) error {
 	if x, ok := l.unkept.get(key); ok {
 		return refuseBy(p, x)
@@ -231,7 +245,8 @@ func (l *Ledger) refuseNamed(ctx context.Context, p *Proof, key record.Key) erro
 
 // refuseBy is the refusal by a revocation.
 func refuseBy(p *Proof, x Revocation) *Refusal {
-	return refuseRevoked(p, errors.New(because(fmt.Sprintf("%s %s was revoked at %s by %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By), x.Reason)))
+	return refuseRevoked(p, errors.New(because(fmt.Sprintf("%s %s was revoked at %s by %s", x.Kind, x.Name,
+		x.At.Format(time.RFC3339), x.By), x.Reason)))
 }
 
 // refuseRevoked says it to the caller in the words that any other bad proof of his kind gets.
@@ -256,8 +271,8 @@ type held struct {
 	version  string
 }
 
-// Holds returns the workload that a certificate's key is bound to: the latest one, or the one before until that is used.
-// Errors: *Refusal when it is of none, of another identity or revoked.
+// Holds returns the workload that a certificate's key is bound to: the latest one, or the one
+// before until that is used. Errors: *Refusal when it is of none, of another identity or revoked.
 func (l *Ledger) Holds(ctx context.Context, leaf *x509.Certificate) (Workload, error) {
 	h, err := l.holds(ctx, leaf)
 	return h.workload, err

@@ -22,8 +22,8 @@ type Presence struct {
 	Connected bool
 }
 
-// claimTime is how long a name is that of who joined by it, whether or not his proxy is connected yet: of two machines that
-// join under one name at the same moment one does.
+// claimTime is how long a name is that of who joined by it, whether or not his proxy is connected
+// yet: of two machines that join under one name at the same moment one does.
 const claimTime = 15 * time.Second
 
 // claimTable is where stands who joined under a name, by workload.
@@ -39,15 +39,16 @@ type nameClaim struct {
 
 func (c *nameClaim) format() int { return c.Format }
 
-// claimOf is the write that makes a name that of who joins; version is the one that the claim before was read at.
+// claimOf is the write that makes a name that of who joins; version is the one that the claim
+// before was read at.
 func claimOf(c issued, version string) (record.Write, error) {
 	value, err := json.Marshal(nameClaim{1, c.key.String(), c.proof.from.String(), c.now})
 	return record.Write{Key: record.Key{Table: claimTable, Name: c.workload}, Value: value, Version: version}, err
 }
 
-// mayJoin says why a token does not make a workload of a name, before anything is used up by it; fresh: it was not used
-// yet. It returns the version of the claim to the name: whoever joins meanwhile changes that. Errors: *Refusal, or why it
-// cannot be told now.
+// mayJoin says why a token does not make a workload of a name, before anything is used up by it;
+// fresh: it was not used yet. It returns the version of the claim to the name: whoever joins
+// meanwhile changes that. Errors: *Refusal, or why it cannot be told now.
 func (l *Ledger) mayJoin(ctx context.Context, c issued, fresh bool) (claimed string, err error) {
 	if err := l.refuseRevoked(ctx, c); err != nil {
 		return "", err
@@ -87,15 +88,15 @@ func (l *Ledger) claim(ctx context.Context, workload string) (c nameClaim, versi
 	return c, r.Version, nil
 }
 
-// mayTake says that it does not matter whether a workload is alive: the caller is it, as he has its key, or means to take its
-// place.
+// mayTake says that it does not matter whether a workload is alive: the caller is it, as he has its
+// key, or means to take its place.
 func (c *issued) mayTake(w Workload) bool {
 	p := c.proof
 	return p.replaces || w.holds(c.key) || p.shown != nil && w.holds(*p.shown)
 }
 
-// refuseTaken refuses the name of a workload that is alive, with a certificate that is valid, or under which another machine
-// has joined a moment ago.
+// refuseTaken refuses the name of a workload that is alive, with a certificate that is valid, or
+// under which another machine has joined a moment ago.
 func (l *Ledger) refuseTaken(w Workload, made nameClaim, c issued) error {
 	where := ""
 	p, present := Presence{}, false
@@ -111,7 +112,8 @@ func (l *Ledger) refuseTaken(w Workload, made nameClaim, c issued) error {
 	case made.Key == "" || made.Key == c.key.String() || !w.Joined.Before(made.At) && !w.valid(c.now): // nobody's, his own, or put out since
 		return nil
 	case age.Abs() < claimTime:
-		where = fmt.Sprintf("a machine joined under this name from %s at %s", made.From, made.At.UTC().Format(time.RFC3339))
+		where = fmt.Sprintf("a machine joined under this name from %s at %s", made.From,
+			made.At.UTC().Format(time.RFC3339))
 	default:
 		return nil
 	}
@@ -120,8 +122,9 @@ func (l *Ledger) refuseTaken(w Workload, made nameClaim, c issued) error {
 		Err:    fmt.Errorf("%s comes for the name %s, and %s", c.proof.Caller, c.workload, where)}
 }
 
-// mayReplace says why a new proof does not replace what is known of a workload. Within a group the newest operator's word
-// wins, and a repeated one is not the newest; a token of another group is no word about this workload at all. Errors: *Refusal.
+// mayReplace says why a new proof does not replace what is known of a workload. Within a group the
+// newest operator's word wins, and a repeated one is not the newest; a token of another group is no
+// word about this workload at all. Errors: *Refusal.
 func (l *Ledger) mayReplace(w Workload, known bool, c issued) error {
 	p := c.proof
 	switch {
@@ -130,9 +133,12 @@ func (l *Ledger) mayReplace(w Workload, known bool, c issued) error {
 	case w.Group != p.Group && w.mayReturn(c.now, l.grace):
 		return &Refusal{Code: codes.PermissionDenied, Reason: "name of another group", Final: true,
 			Public: "a workload of this name has joined another group: choose another name, or revoke the certificates of that one by their serial numbers first",
-			Err:    fmt.Errorf("workload %s joined group %q, and a token of group %q comes for it", c.workload, w.Group, p.Group)}
+			Err: fmt.Errorf("workload %s joined group %q, and a token of group %q comes for it", c.workload, w.Group,
+				p.Group)}
 	case !p.repeats.IsZero() && !w.holds(c.key) && !w.Joined.Before(p.repeats):
-		return refuseToken("token used", fmt.Errorf("%s was used at %s, and workload %s has joined anew or renewed since", p.Caller, p.repeats.Format(time.RFC3339), c.workload))
+		return refuseToken("token used",
+			fmt.Errorf("%s was used at %s, and workload %s has joined anew or renewed since", p.Caller,
+				p.repeats.Format(time.RFC3339), c.workload))
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
-// Whoever holds a token of one group cannot put a workload of another group out by taking its name, and does not use the
-// token up by trying.
+// Whoever holds a token of one group cannot put a workload of another group out by taking its name,
+// and does not use the token up by trying.
 func TestNameOfAnotherGroup(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -49,8 +49,8 @@ func TestNameOfAnotherGroupIsFreed(t *testing.T) {
 	l.join("shop/api", "a")
 }
 
-// The newest operator's word wins: a token that was used before another one does not win the name back, not even with its
-// own key.
+// The newest operator's word wins: a token that was used before another one does not win the name
+// back, not even with its own key.
 func TestUsedTokenDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -74,7 +74,8 @@ func TestUsedTokenDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// A token that comes with the key of another workload is not used up: its machine tries again with a new key.
+// A token that comes with the key of another workload is not used up: its machine tries again with
+// a new key.
 func TestForeignKeyKeepsToken(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)

@@ -29,7 +29,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// lab is an authority with all its parts over a store in memory, served over TLS, and a clock that tests move.
+// lab is an authority with all its parts over a store in memory, served over TLS, and a clock that
+// tests move.
 type lab struct {
 	t       testing.TB
 	store   *faultyStore
@@ -50,7 +51,8 @@ type lab struct {
 	first, renewed *tls.Certificate // of a workload, for tests with several steps
 }
 
-// bounded has the ledger's peers use connections for as long as they do where certificates live so long.
+// bounded has the ledger's peers use connections for as long as they do where certificates live so
+// long.
 func (l *lab) bounded(validity time.Duration) *lab {
 	l.ledger.outlive = BoundConnections(validity).outlive()
 	return l
@@ -71,7 +73,8 @@ func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.peers = NewPeerVerifier(PeerConfig{Bundle: func() *Bundle { return l.bundle }, Signer: func() *Signer { return l.signer }, TrustDomain: "cluster.local", Aliases: []string{"old.local"}, Ledger: l.ledger})
+	l.peers = NewPeerVerifier(PeerConfig{Bundle: func() *Bundle { return l.bundle },
+		Signer: func() *Signer { return l.signer }, TrustDomain: "cluster.local", Aliases: []string{"old.local"}, Ledger: l.ledger})
 	c := ServerConfig{
 		Signer: func() *Signer { return l.signer }, Bundle: func() *Bundle { return l.bundle }, Ledger: l.ledger, Audit: l.record, Log: log, Now: l.now,
 		Attestors: []Attestor{NewTokenAttestor(l.ledger), NewCertificateAttestor(l.peers, l.ledger)},
@@ -89,7 +92,8 @@ func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 func labSigner(t testing.TB, root *Signer) *Signer {
 	t.Helper()
 	key := testKey(t, ECDSAP256)
-	cert, err := root.NewIntermediate(Authority{Name: "intermediate", Validity: 900 * time.Hour, Leaves: true}, key.Public(), noon, rand.Reader)
+	cert, err := root.NewIntermediate(Authority{Name: "intermediate", Validity: 900 * time.Hour, Leaves: true},
+		key.Public(), noon, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +104,8 @@ func labSigner(t testing.TB, root *Signer) *Signer {
 	return s
 }
 
-// labGroups knows shop/web, of service account web, shop/api, of the default one, and one that makes no identity.
+// labGroups knows shop/web, of service account web, shop/api, of the default one, and one that
+// makes no identity.
 func labGroups(_ context.Context, group string) (namespace, account string, err error) {
 	switch group {
 	case "shop/web":
@@ -179,7 +184,10 @@ func (l *lab) token(group string) string {
 func (l *lab) serve() {
 	l.t.Helper()
 	cert := l.controlPlane()
-	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(ServerTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil }))))
+	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(ServerTLS(func(*tls.ClientHelloInfo) (*tls.Certificate,
+		error) {
+		return cert, nil
+	}))))
 	l.server.Register(g)
 	listener, err := net.Listen("tcp", "127.0.13.2:0")
 	if err != nil {
@@ -199,9 +207,10 @@ func (l *lab) serve() {
 // controlPlane is a certificate of a control plane.
 func (l *lab) controlPlane() *tls.Certificate {
 	l.t.Helper()
-	return l.certificate(l.signer, "spiffe://cluster.local/ashore/control-plane", noon.Add(-time.Hour), noon.Add(800*time.Hour), func(c *x509.Certificate) {
-		c.DNSNames = []string{"localhost"}
-	})
+	return l.certificate(l.signer, "spiffe://cluster.local/ashore/control-plane", noon.Add(-time.Hour),
+		noon.Add(800*time.Hour), func(c *x509.Certificate) {
+			c.DNSNames = []string{"localhost"}
+		})
 }
 
 // keyer is a private key.
@@ -215,13 +224,16 @@ func (l *lab) certificateFor(key keyer, uri string) *tls.Certificate {
 
 func (l *lab) revoke(kind RevocationKind, name string) {
 	l.t.Helper()
-	if err := l.ledger.Revoke(l.t.Context(), RevokeRequest{Kind: kind, Name: name, By: "tester", Reason: "stolen"}); err != nil {
+	if err := l.ledger.Revoke(l.t.Context(), RevokeRequest{Kind: kind, Name: name, By: "tester",
+		Reason: "stolen"}); err != nil {
 		l.t.Error(err)
 	}
 }
 
-// certificate is one that an authority signs, whatever its rules, for a new key unless one is given.
-func (l *lab) certificate(s *Signer, uri string, begin, end time.Time, change func(*x509.Certificate), keys ...keyer) *tls.Certificate {
+// certificate is one that an authority signs, whatever its rules, for a new key unless one is
+// given.
+func (l *lab) certificate(s *Signer, uri string, begin, end time.Time, change func(*x509.Certificate),
+	keys ...keyer) *tls.Certificate {
 	l.t.Helper()
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -233,7 +245,8 @@ func (l *lab) certificate(s *Signer, uri string, begin, end time.Time, change fu
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(77), URIs: []*url.URL{u}, NotBefore: begin, NotAfter: end, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth}, BasicConstraintsValid: true,
 	}
 	if change != nil {
 		change(template)
@@ -266,7 +279,8 @@ type client struct {
 	csr     []byte // nil: a good one
 }
 
-// ask sends one call over a connection of its own, and returns what it got as a certificate for the key.
+// ask sends one call over a connection of its own, and returns what it got as a certificate for the
+// key.
 func (l *lab) ask(c client) (*tls.Certificate, []string, error) {
 	l.t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13} //nolint:gosec // the server is not what is tested
@@ -320,7 +334,8 @@ func (l *lab) request(c client) *securityv1.IstioCertificateRequest {
 	for k, v := range c.more {
 		fields[k] = structpb.NewStringValue(v)
 	}
-	return &securityv1.IstioCertificateRequest{Csr: string(c.csr), ValidityDuration: int64(c.lives / time.Second), Metadata: &structpb.Struct{Fields: fields}}
+	return &securityv1.IstioCertificateRequest{Csr: string(c.csr), ValidityDuration: int64(c.lives / time.Second),
+		Metadata: &structpb.Struct{Fields: fields}}
 }
 
 // join asks with a fresh token, and must get a certificate.

@@ -38,7 +38,8 @@ func (l *Ledger) Workload(ctx context.Context, name string) (Workload, error) {
 	return w, err
 }
 
-// Acknowledge writes down that a workload, "namespace/name", has a bundle. It writes only when that is news. Errors: ErrNotFound.
+// Acknowledge writes down that a workload, "namespace/name", has a bundle. It writes only when that
+// is news. Errors: ErrNotFound.
 func (l *Ledger) Acknowledge(ctx context.Context, name, bundle string) error {
 	return l.retry(func() error {
 		w, version, err := l.workload(ctx, name)
@@ -64,8 +65,8 @@ func (l *Ledger) writeWorkload(ctx context.Context, w Workload, version string, 
 	return l.records.Commit(ctx, append(more, own)...)
 }
 
-// Facts are what a rotation of the root waits for, as far as the ledger knows: certificates and tokens, not who is
-// connected. A record that cannot be read is an error: nobody may be forgotten.
+// Facts are what a rotation of the root waits for, as far as the ledger knows: certificates and
+// tokens, not who is connected. A record that cannot be read is an error: nobody may be forgotten.
 func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 	now := l.now()
 	f := Facts{Grace: l.grace, Offered: map[string]string{}}
@@ -84,7 +85,8 @@ func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 		}
 		for _, leaf := range w.Leaves {
 			if !leaf.Revoked && leaf.NotAfter.Add(l.grace).After(now) {
-				f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaf.Root, BundleID: w.Bundle, NotAfter: leaf.NotAfter})
+				f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaf.Root, BundleID: w.Bundle,
+					NotAfter: leaf.NotAfter})
 				f.Offered[w.Name] = w.Offered
 			}
 		}
@@ -101,7 +103,8 @@ func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 	return f, nil
 }
 
-// sweepWorkloads forgets those that have no certificate to come back with, and no connection that was opened with one.
+// sweepWorkloads forgets those that have no certificate to come back with, and no connection that
+// was opened with one.
 func (l *Ledger) sweepWorkloads(ctx context.Context, now time.Time) error {
 	records, err := l.records.List(ctx, workloadTable)
 	if err != nil {

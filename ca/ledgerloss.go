@@ -16,8 +16,8 @@ import (
 // ledgerTable has one record, begunName: what a ledger is known again by.
 const ledgerTable, begunName = "ledger", "begun"
 
-// lossTold is for how long it is told that a store was lost: by then every certificate of before has ended, unless it is
-// set to live longer, and whoever did not join anew is gone.
+// lossTold is for how long it is told that a store was lost: by then every certificate of before
+// has ended, unless it is set to live longer, and whoever did not join anew is gone.
 const lossTold = 7 * 24 * time.Hour
 
 // lossKind is what became of the store.
@@ -55,8 +55,9 @@ func (b *begunRecord) format() int { return b.Format }
 
 func begunKey() record.Key { return record.Key{Table: ledgerTable, Name: begunName} }
 
-// recall puts in force again what the copy beside the root has and the records have not, and finds out whether these were
-// lost. Errors: they cannot be read, or nothing says who is revoked: nobody is let in because two files are bad.
+// recall puts in force again what the copy beside the root has and the records have not, and finds
+// out whether these were lost. Errors: they cannot be read, or nothing says who is revoked: nobody
+// is let in because two files are bad.
 func (l *Ledger) recall(ctx context.Context) error {
 	r, err := l.records.Get(ctx, begunKey())
 	if err != nil {
@@ -94,7 +95,8 @@ func (l *Ledger) recall(ctx context.Context) error {
 	return nil
 }
 
-// fresh says that nothing was ever written down in these records, neither by a ledger nor by an authority.
+// fresh says that nothing was ever written down in these records, neither by a ledger nor by an
+// authority.
 func (l *Ledger) fresh(ctx context.Context, begun bool) (bool, error) {
 	if begun {
 		return false, nil
@@ -117,13 +119,14 @@ func (l *Ledger) putAside(why error) error {
 	if err := l.dir.rename(copyFile, aside); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%w; and it cannot be put aside: %w", why, err)
 	}
-	l.log.Error("the copy of the revocations cannot be read; the store has them, and a new copy is made", "error", why, "kept", l.dir.at(aside))
+	l.log.Error("the copy of the revocations cannot be read; the store has them, and a new copy is made", "error", why,
+		"kept", l.dir.at(aside))
 	l.lost(loss{Kind: lossCopy, File: l.dir.at(aside)})
 	return nil
 }
 
-// takeIn puts in force what a copy has and the records have not. What they do not have although they are not older was
-// restored, or has ended.
+// takeIn puts in force what a copy has and the records have not. What they do not have although
+// they are not older was restored, or has ended.
 func (l *Ledger) takeIn(ctx context.Context, c revocationCopy, fresh bool) error {
 	set, err := l.readRevocations(ctx)
 	if err != nil {
@@ -143,7 +146,8 @@ func (l *Ledger) takeIn(ctx context.Context, c revocationCopy, fresh bool) error
 		case fresh || x.Epoch > set.Epoch:
 			l.unkept.add(x)
 			taken++
-			l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: because("the store does not have this revocation, "+l.dir.at(copyFile)+" does", x.Reason),
+			l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name,
+				Reason:  because("the store does not have this revocation, "+l.dir.at(copyFile)+" does", x.Reason),
 				Details: map[string]string{"kind": string(x.Kind), "by": x.By, "at": x.At.UTC().Format(time.RFC3339)}})
 		}
 	}
@@ -200,19 +204,26 @@ func (l *Ledger) losses() []string {
 	return out
 }
 
-// Lost says that the store was lost lately, or an older one was put in its place: some who had joined have to join again.
+// Lost says that the store was lost lately, or an older one was put in its place: some who had
+// joined have to join again.
 func (l *Ledger) Lost() bool {
 	l.beginning.Lock()
 	defer l.beginning.Unlock()
-	return slices.ContainsFunc(l.begun.Losses, func(x loss) bool { return x.Kind != lossCopy && l.now().Sub(x.At) < lossTold })
+	return slices.ContainsFunc(l.begun.Losses, func(x loss) bool {
+		return x.Kind != lossCopy &&
+			l.now().Sub(x.At) < lossTold
+	})
 }
 
-// BegunAnew says that the store was begun anew lately beside an authority that is older: it may not be the one of this mesh, or all
-// that it had is lost.
+// BegunAnew says that the store was begun anew lately beside an authority that is older: it may not
+// be the one of this mesh, or all that it had is lost.
 func (l *Ledger) BegunAnew() bool {
 	l.beginning.Lock()
 	defer l.beginning.Unlock()
-	return slices.ContainsFunc(l.begun.Losses, func(x loss) bool { return x.Kind == lossStore && l.now().Sub(x.At) < lossTold })
+	return slices.ContainsFunc(l.begun.Losses, func(x loss) bool {
+		return x.Kind == lossStore &&
+			l.now().Sub(x.At) < lossTold
+	})
 }
 
 // revocations counts them as the beginning of a sentence about them.
@@ -230,7 +241,8 @@ func (l *Ledger) describe(x loss) string {
 	case lossStore:
 		what := fmt.Sprintf("no revocations are known from before, for there is no copy %s: look through the audit log (\"ashorectl audit tail\", workload.revoke) and revoke again", l.dir.at(copyFile))
 		if x.Taken > 0 {
-			what = fmt.Sprintf("%s in force that were made before, from the copy %s", revocations(x.Taken), l.dir.at(copyFile))
+			what = fmt.Sprintf("%s in force that were made before, from the copy %s", revocations(x.Taken),
+				l.dir.at(copyFile))
 		} else if x.Copy {
 			what = fmt.Sprintf("who was revoked by the copy %s still is", l.dir.at(copyFile))
 		}

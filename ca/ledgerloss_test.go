@@ -17,8 +17,9 @@ import (
 // keptLedger opens the ledger of a store and a folder.
 func keptLedger(t *testing.T, s record.Store, dir string, events *[]audit.Event) (*Ledger, error) {
 	t.Helper()
-	return NewLedger(t.Context(), LedgerConfig{Records: s, Dir: dir, TrustDomain: "cluster.local", Groups: labGroups, Connections: BoundConnections(0),
-		Now: func() time.Time { return noon }, Audit: func(e audit.Event) {
+	return NewLedger(t.Context(), LedgerConfig{Records: s, Dir: dir, TrustDomain: "cluster.local", Groups: labGroups,
+		Connections: BoundConnections(0),
+		Now:         func() time.Time { return noon }, Audit: func(e audit.Event) {
 			if events != nil {
 				*events = append(*events, e)
 			}
@@ -55,7 +56,8 @@ func rotationThere(t *testing.T, s record.Store) {
 func revokeNames(t *testing.T, l *Ledger, names ...string) {
 	t.Helper()
 	for _, n := range names {
-		if err := l.Revoke(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: "spiffe://cluster.local/ns/shop/sa/" + n, By: "tester", Reason: "stolen"}); err != nil {
+		if err := l.Revoke(t.Context(), RevokeRequest{Kind: RevokeIdentity,
+			Name: "spiffe://cluster.local/ns/shop/sa/" + n, By: "tester", Reason: "stolen"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,7 +93,8 @@ func wantProblem(t *testing.T, l *Ledger, words ...string) {
 	}
 }
 
-// A store that is lost lets nobody in: what was revoked stands in the copy. It is told, also after another start.
+// A store that is lost lets nobody in: what was revoked stands in the copy. It is told, also after
+// another start.
 func TestStoreLost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -99,7 +102,8 @@ func TestStoreLost(t *testing.T) {
 	wantProblem(t, first)
 	authority(t, dir)
 	revokeNames(t, first, "a", "b", "c")
-	if err := first.Restore(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: "spiffe://cluster.local/ns/shop/sa/b"}); err != nil {
+	if err := first.Restore(t.Context(), RevokeRequest{Kind: RevokeIdentity,
+		Name: "spiffe://cluster.local/ns/shop/sa/b"}); err != nil {
 		t.Fatal(err)
 	}
 	lost := record.NewMemory()
@@ -109,7 +113,8 @@ func TestStoreLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantRevoked(t, second, "a", "c")
-	wantProblem(t, second, "begun anew", "2 revocations are in force", "have every workload join again: stop its agent, and then run a new line of \"ashorectl join-token create\" there", "no proxy of before that registers", "gets configuration, policies or revocations")
+	wantProblem(t, second, "begun anew", "2 revocations are in force",
+		"have every workload join again: stop its agent, and then run a new line of \"ashorectl join-token create\" there", "no proxy of before that registers", "gets configuration, policies or revocations")
 	if len(events) < 2 || events[0].Action != audit.WorkloadRevoke || events[0].Details["by"] != "tester" {
 		t.Errorf("audited is %+v", events)
 	}
@@ -123,7 +128,8 @@ func TestStoreLost(t *testing.T) {
 	wantProblem(t, third)
 }
 
-// A store from a backup does not make forgotten what was revoked after it; what was restored before it stays restored.
+// A store from a backup does not make forgotten what was revoked after it; what was restored before
+// it stays restored.
 func TestStoreOlder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -143,7 +149,8 @@ func TestStoreOlder(t *testing.T) {
 			}
 		}
 	}
-	if err := l.Restore(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: "spiffe://cluster.local/ns/shop/sa/a"}); err != nil {
+	if err := l.Restore(t.Context(), RevokeRequest{Kind: RevokeIdentity,
+		Name: "spiffe://cluster.local/ns/shop/sa/a"}); err != nil {
 		t.Fatal(err)
 	}
 	same := mustLedger(t, now, dir)
@@ -159,7 +166,8 @@ func TestStoreOlder(t *testing.T) {
 	}
 }
 
-// A store that is lost, and no copy: it is told. Where there is no authority either, nothing was lost.
+// A store that is lost, and no copy: it is told. Where there is no authority either, nothing was
+// lost.
 func TestStoreLostWithoutCopy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -177,8 +185,8 @@ func TestStoreLostWithoutCopy(t *testing.T) {
 	wantProblem(t, mustLedger(t, before, dir))
 }
 
-// A damaged copy is told of and put aside while the store is there. With a new store nothing says who is revoked, and
-// nothing is begun.
+// A damaged copy is told of and put aside while the store is there. With a new store nothing says
+// who is revoked, and nothing is begun.
 func TestCopyDamaged(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func([]byte) []byte{
@@ -203,7 +211,8 @@ func TestCopyDamaged(t *testing.T) {
 			if err := os.WriteFile(file, bad, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := keptLedger(t, record.NewMemory(), dir, nil); !errors.Is(err, errCopy) || !strings.Contains(err.Error(), "move "+file+" aside") {
+			if _, err := keptLedger(t, record.NewMemory(), dir, nil); !errors.Is(err, errCopy) ||
+				!strings.Contains(err.Error(), "move "+file+" aside") {
 				t.Errorf("with a new store: %v", err)
 			}
 			l := mustLedger(t, s, dir)
@@ -217,14 +226,16 @@ func TestCopyDamaged(t *testing.T) {
 	}
 }
 
-// A revocation that the store does not take stands in the copy, and so outlives the process; that is no loss.
+// A revocation that the store does not take stands in the copy, and so outlives the process; that
+// is no loss.
 func TestUnkeptInTheCopy(t *testing.T) {
 	t.Parallel()
 	dir, s := t.TempDir(), &faultyStore{Store: record.NewMemory()}
 	l := mustLedger(t, s, dir)
 	rotationThere(t, s)
 	s.fail(func([]record.Write) error { return errDisk })
-	err := l.Revoke(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: "spiffe://cluster.local/ns/shop/sa/a", By: "tester"})
+	err := l.Revoke(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: "spiffe://cluster.local/ns/shop/sa/a",
+		By: "tester"})
 	if !errors.Is(err, ErrUnkept) || !strings.Contains(err.Error(), "read from there at the next start") {
 		t.Fatalf("got %v", err)
 	}
@@ -249,7 +260,8 @@ func TestUnkeptInTheCopy(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	revokeError := next.Revoke(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: "spiffe://cluster.local/ns/shop/sa/b"})
+	revokeError := next.Revoke(t.Context(), RevokeRequest{Kind: RevokeIdentity,
+		Name: "spiffe://cluster.local/ns/shop/sa/b"})
 	wantRevoked(t, next, "a", "b")
 	if revokeError != nil {
 		t.Errorf("a revocation that the store has: %v", revokeError)
@@ -266,7 +278,8 @@ func TestUnkeptInTheCopy(t *testing.T) {
 
 // No copy, however damaged, makes reading panic; one that is read can be written and read again.
 func FuzzCopy(f *testing.F) {
-	whole, err := revocationCopy{Epoch: 7, Revocations: []Revocation{{Format: 1, Kind: RevokeIdentity, Name: "spiffe://td/ns/a/sa/b", Epoch: 7}}}.encode()
+	whole, err := revocationCopy{Epoch: 7, Revocations: []Revocation{{Format: 1, Kind: RevokeIdentity,
+		Name: "spiffe://td/ns/a/sa/b", Epoch: 7}}}.encode()
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -12,13 +12,15 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// Replacement says that another machine, or the same one with another key, joined under the name of a workload.
+// Replacement says that another machine, or the same one with another key, joined under the name of
+// a workload.
 type Replacement struct {
 	// Workload is its "namespace/name".
 	Workload string
 	// Former are the certificates of the keys from before, as far as they are known.
 	Former []Leaf
-	// Key is the hash of the key from before, in hexadecimal digits, where another replica let the machine join; else empty.
+	// Key is the hash of the key from before, in hexadecimal digits, where another replica let the
+	// machine join; else empty.
 	Key string
 	// Text says what happened, for who has one of those keys.
 	Text string
@@ -33,12 +35,14 @@ type replaced struct {
 	Until time.Time `json:"until"`
 }
 
-// reasonReplaced is why the holder of such a key is refused, and reasonUnknown why one is of whom nothing is known.
+// reasonReplaced is why the holder of such a key is refused, and reasonUnknown why one is of whom
+// nothing is known.
 const reasonReplaced, reasonUnknown = "replaced", "key unknown"
 
 // text says it to who has the key. Agents know it by its first words.
 func (r *replaced) text(workload string) string {
-	return fmt.Sprintf("another machine joined under the name %s at %s from %s and took its place", workload, r.At.UTC().Format(time.RFC3339), r.From)
+	return fmt.Sprintf("another machine joined under the name %s at %s from %s and took its place", workload,
+		r.At.UTC().Format(time.RFC3339), r.From)
 }
 
 // refuse refuses who has the key.
@@ -47,11 +51,12 @@ func (r *replaced) refuse(workload string) *Refusal {
 	return &Refusal{Code: codes.Unauthenticated, Public: text, Reason: reasonReplaced, Err: errors.New(text)}
 }
 
-// publicUnknown is what the holder of a certificate of this mesh is told whose key nobody knows here.
+// publicUnknown is what the holder of a certificate of this mesh is told whose key nobody knows
+// here.
 const publicUnknown = "the certificate's key is in no record here: this control plane does not share its records with the one where the workload joined, or the key was replaced, by a copy of this identity on another machine or by a join long ago; join again with a new token"
 
-// unknown refuses a key that is not the one of a workload, and says what became of it as far as that is known. behind is what it
-// was before the key was looked up.
+// unknown refuses a key that is not the one of a workload, and says what became of it as far as
+// that is known. behind is what it was before the key was looked up.
 func (l *Ledger) unknown(ctx context.Context, behind error, with KeyHash) error {
 	k, version, err := l.holder(ctx, with.String())
 	switch {
@@ -90,8 +95,8 @@ func (l *Ledger) tellReplaced(c *issued) {
 	l.replaced(Replacement{Workload: c.workload, Former: c.former, Text: r.text(c.workload)})
 }
 
-// heed tells of the keys that were replaced since it was called last, at whichever replica. Where the records do not tell what
-// has changed there is no other.
+// heed tells of the keys that were replaced since it was called last, at whichever replica. Where
+// the records do not tell what has changed there is no other.
 func (l *Ledger) heed(ctx context.Context) {
 	if l.changes == nil {
 		return

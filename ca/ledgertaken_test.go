@@ -20,8 +20,8 @@ func seated(Workload) (Presence, bool) {
 	return Presence{Address: "10.0.0.5", Since: noon, Connected: true}, true
 }
 
-// The name of a machine that is alive is not another one's by accident: two were cloned from one image. The token stays
-// good, for another name.
+// The name of a machine that is alive is not another one's by accident: two were cloned from one
+// image. The token stays good, for another name.
 func TestNameInUse(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -109,7 +109,8 @@ func TestForeignCertificateFreesNoName(t *testing.T) {
 	}
 }
 
-// Of machines that join under one name at the same moment one does, and the others keep their tokens.
+// Of machines that join under one name at the same moment one does, and the others keep their
+// tokens.
 func TestJoinAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -143,7 +144,8 @@ func TestJoinAtTheSameMoment(t *testing.T) {
 	}
 }
 
-// Whoever lost his place is told so at once, and whenever he asks, until nobody can come back with the key.
+// Whoever lost his place is told so at once, and whenever he asks, until nobody can come back with
+// the key.
 func TestReplacedIsTold(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)

@@ -11,12 +11,13 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// maxLeaves bounds how many certificates of one workload are valid at once: each must be known for as long as it can be
-// revoked, and a workload that asks for more is broken.
+// maxLeaves bounds how many certificates of one workload are valid at once: each must be known for
+// as long as it can be revoked, and a workload that asks for more is broken.
 const maxLeaves = 128
 
-// maxEnded bounds how many certificates are remembered that have ended: a workload that has more of them at once than this
-// waits for the oldest to be forgotten. To drop one instead would be a way to have a connection forgotten.
+// maxEnded bounds how many certificates are remembered that have ended: a workload that has more of
+// them at once than this waits for the oldest to be forgotten. To drop one instead would be a way
+// to have a connection forgotten.
 const maxEnded = 128
 
 // Workload is what the ledger knows of one.
@@ -31,19 +32,22 @@ type Workload struct {
 	Group string `json:"group,omitempty"`
 	// How it joined: "token" or "jwt".
 	How string `json:"how"`
-	// Key is the hash of the key of its latest certificate: with this one it may renew. Previous is the one before, until
-	// Key has been used: the answer that brought Key's certificate may have been lost.
+	// Key is the hash of the key of its latest certificate: with this one it may renew. Previous is
+	// the one before, until Key has been used: the answer that brought Key's certificate may have
+	// been lost.
 	Key      string `json:"key"`
 	Previous string `json:"previous,omitempty"`
 	// Leaves are its certificates that have not ended, or the last one when all have; oldest first.
 	Leaves []Leaf `json:"leaves"`
-	// Ended are those by which a peer may still take requests, over connections from before their end; oldest first.
+	// Ended are those by which a peer may still take requests, over connections from before their
+	// end; oldest first.
 	Ended []Leaf `json:"ended,omitempty"`
-	// Bundle is the ID of the bundle that it is known to have. Offered is the latest one that it was told of: it has that when
-	// it uses the key whose certificate came with it.
+	// Bundle is the ID of the bundle that it is known to have. Offered is the latest one that it
+	// was told of: it has that when it uses the key whose certificate came with it.
 	Bundle  string `json:"bundle,omitempty"`
 	Offered string `json:"offered,omitempty"`
-	// Joined is when it proved itself otherwise than by a certificate, Renewed when it got its latest certificate.
+	// Joined is when it proved itself otherwise than by a certificate, Renewed when it got its
+	// latest certificate.
 	Joined  time.Time `json:"joined"`
 	Renewed time.Time `json:"renewed"`
 	// Revoked says that an operator put it out.
@@ -57,7 +61,8 @@ type Leaf struct {
 	// SHA256 is the hash of its DER in hexadecimal digits.
 	SHA256   string    `json:"sha256"`
 	NotAfter time.Time `json:"notAfter"`
-	// Root is the RootID of the root that it leads to; empty when it has ended and another one is there.
+	// Root is the RootID of the root that it leads to; empty when it has ended and another one is
+	// there.
 	Root string `json:"root,omitempty"`
 	// Revoked says that an operator put it out.
 	Revoked bool `json:"revoked,omitempty"`
@@ -123,8 +128,8 @@ func (w *Workload) latest() int {
 	return last
 }
 
-// prune puts certificates that have ended apart, and forgets those that ended longer ago than outlive. When all have ended,
-// the last one stays: a workload may come back with that.
+// prune puts certificates that have ended apart, and forgets those that ended longer ago than
+// outlive. When all have ended, the last one stays: a workload may come back with that.
 func (w *Workload) prune(now time.Time, outlive time.Duration) {
 	var valid, ended []Leaf
 	last := w.latest()
@@ -137,11 +142,12 @@ func (w *Workload) prune(now time.Time, outlive time.Duration) {
 		ended = append(ended, l)
 	}
 	w.Leaves = valid
-	w.Ended = slices.DeleteFunc(slices.Concat(w.Ended, ended), func(l Leaf) bool { return !l.NotAfter.Add(outlive).After(now) })
+	w.Ended = slices.DeleteFunc(slices.Concat(w.Ended, ended),
+		func(l Leaf) bool { return !l.NotAfter.Add(outlive).After(now) })
 }
 
-// replace is the workload after a new proof: the newest operator's word wins, and the keys from before renew no more.
-// Their certificates stay known, for they can be revoked.
+// replace is the workload after a new proof: the newest operator's word wins, and the keys from
+// before renew no more. Their certificates stay known, for they can be revoked.
 func (w Workload) replace(p *Proof, key KeyHash, now time.Time) Workload {
 	if w.Key != key.String() {
 		w.Bundle = ""

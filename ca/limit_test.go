@@ -17,7 +17,8 @@ import (
 // An address counts as the machine or the network behind it.
 func TestAddressKey(t *testing.T) {
 	t.Parallel()
-	for a, want := range map[string]string{"10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1", "2001:db8::1": "2001:db8::/64", "2001:db8::2": "2001:db8::/64", "fe80::1%eth0": "fe80::/64"} {
+	for a, want := range map[string]string{"10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1",
+		"2001:db8::1": "2001:db8::/64", "2001:db8::2": "2001:db8::/64", "fe80::1%eth0": "fe80::/64"} {
 		if got := addressKey(netip.MustParseAddr(a)); got != want {
 			t.Errorf("%s counts as %s, want %s", a, got, want)
 		}
@@ -27,7 +28,8 @@ func TestAddressKey(t *testing.T) {
 	}
 }
 
-// Whoever calls or is refused too often is not listened to, and writes nothing into the audit log by that.
+// Whoever calls or is refused too often is not listened to, and writes nothing into the audit log
+// by that.
 func TestServerLimits(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -90,7 +92,8 @@ func TestTooManyCertificates(t *testing.T) {
 		w.Leaves = append(w.Leaves, w.Leaves[0])
 	}
 	for len(w.Ended) < maxEnded {
-		w.Ended = append(w.Ended, Leaf{Serial: w.Leaves[0].Serial, SHA256: w.Leaves[0].SHA256, NotAfter: w.Leaves[0].NotAfter, Revoked: true})
+		w.Ended = append(w.Ended, Leaf{Serial: w.Leaves[0].Serial, SHA256: w.Leaves[0].SHA256,
+			NotAfter: w.Leaves[0].NotAfter, Revoked: true})
 	}
 	if text, err := json.Marshal(w); err != nil || len(text) > record.MaxValue*7/8 {
 		t.Fatalf("a full record has %d bytes, and may be revoked only as long as it fits; error %v", len(text), err)
@@ -111,8 +114,8 @@ func TestTooManyCertificates(t *testing.T) {
 	}
 }
 
-// Whoever is refused all the time does not fill the audit log, and does not keep others from being written down; what was
-// left out is counted.
+// Whoever is refused all the time does not fill the audit log, and does not keep others from being
+// written down; what was left out is counted.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)

@@ -22,26 +22,30 @@ import (
 type ManagerConfig struct {
 	// Dir is where keys are kept, readable by their owner alone: "/var/lib/ashore/ca".
 	Dir string
-	// Plugged is the folder of Istio's four files: ca-cert.pem, ca-key.pem, root-cert.pem, cert-chain.pem. Empty: the
-	// authority is self-signed.
+	// Plugged is the folder of Istio's four files: ca-cert.pem, ca-key.pem, root-cert.pem,
+	// cert-chain.pem. Empty: the authority is self-signed.
 	Plugged string
 	// TrustDomain is the mesh's: "cluster.local".
 	TrustDomain string
 	// KeyKind is of what kind the keys are that are made.
 	KeyKind KeyKind
-	// Names are the DNS names and IP addresses that the control plane is reached by, beyond localhost and Istio's.
+	// Names are the DNS names and IP addresses that the control plane is reached by, beyond
+	// localhost and Istio's.
 	Names []string
 	// Records is what replicas share: root certificates and the state of a rotation, never keys.
 	Records record.Store
-	// Replica is what people call this one of several replicas, which share Records. Empty: there is this one alone.
+	// Replica is what people call this one of several replicas, which share Records. Empty: there
+	// is this one alone.
 	Replica string
-	// ReplicaToken is a file with a replica token: it proves to the replica that has the root's key that this one belongs to
-	// the mesh. It is read when this one has no intermediate yet. Empty: there is none.
+	// ReplicaToken is a file with a replica token: it proves to the replica that has the root's key
+	// that this one belongs to the mesh. It is read when this one has no intermediate yet. Empty:
+	// there is none.
 	ReplicaToken string
-	// ReplicaAlive says whether another replica serves, by what its ReplicaID is. Nil: it is told by its record alone.
+	// ReplicaAlive says whether another replica serves, by what its ReplicaID is. Nil: it is told
+	// by its record alone.
 	ReplicaAlive func(id string) bool
-	// ReplicaTwin is what people call another replica that serves and has the same ReplicaID as this one; empty: there is none.
-	// Nil: nobody can tell.
+	// ReplicaTwin is what people call another replica that serves and has the same ReplicaID as
+	// this one; empty: there is none. Nil: nobody can tell.
 	ReplicaTwin func() string
 	// Audit is told of what is loaded and of each step of a rotation. Nil: nobody is.
 	Audit func(audit.Event)
@@ -49,13 +53,13 @@ type ManagerConfig struct {
 	Log hclog.Logger
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
-	// Facts are what a rotation waits for. They are asked for every few seconds while one goes on, and by Show. It must not
-	// call Show or Rotate. Nil: a rotation waits for nobody.
+	// Facts are what a rotation waits for. They are asked for every few seconds while one goes on,
+	// and by Show. It must not call Show or Rotate. Nil: a rotation waits for nobody.
 	Facts func(context.Context) (Facts, error)
 }
 
-// Manager has what signs now, what is trusted now, and the control plane's own certificate, and keeps them up to date.
-// Safe for concurrent use.
+// Manager has what signs now, what is trusted now, and the control plane's own certificate, and
+// keeps them up to date. Safe for concurrent use.
 type Manager struct {
 	config ManagerConfig // set once
 	names  serverNames   // set once
@@ -89,8 +93,9 @@ func (v *view) presented(now time.Time) *tls.Certificate {
 	return v.server
 }
 
-// NewManager finds the authority again, or makes one in an empty folder. It returns when there is what to sign with.
-// Errors say what is wrong with which file and what to do; a root is never made in place of a lost one.
+// NewManager finds the authority again, or makes one in an empty folder. It returns when there is
+// what to sign with. Errors say what is wrong with which file and what to do; a root is never made
+// in place of a lost one.
 func NewManager(ctx context.Context, c ManagerConfig) (*Manager, error) {
 	m, err := newManager(c)
 	if err != nil {
@@ -127,9 +132,11 @@ func newManager(c ManagerConfig) (*Manager, error) {
 	if c.Plugged != "" {
 		m.plugged = &plugIn{dir: c.Plugged, records: c.Records, trustDomain: c.TrustDomain, log: c.Log, audit: c.Audit}
 	} else {
-		m.own = &selfSigned{dir: folder{path: c.Dir}, records: stateStore{c.Records}, trustDomain: c.TrustDomain, kind: c.KeyKind, log: c.Log, audit: c.Audit}
+		m.own = &selfSigned{dir: folder{path: c.Dir}, records: stateStore{c.Records}, trustDomain: c.TrustDomain,
+			kind: c.KeyKind, log: c.Log, audit: c.Audit}
 		if c.Replica != "" {
-			m.own.replica = &membership{name: c.Replica, tokenFile: c.ReplicaToken, alive: c.ReplicaAlive, twin: c.ReplicaTwin}
+			m.own.replica = &membership{name: c.Replica, tokenFile: c.ReplicaToken, alive: c.ReplicaAlive,
+				twin: c.ReplicaTwin}
 		}
 	}
 	return m, nil
@@ -166,9 +173,10 @@ func (m *Manager) ServerCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 	return m.view.Load().presented(m.config.Now()), nil
 }
 
-// CreateReplicaToken makes a token that lets one more replica sign below the root that signs now: the text, which stands
-// nowhere else, and when it ends. Errors: ErrReplicaToken.
-func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by string) (text string, expires time.Time, err error) {
+// CreateReplicaToken makes a token that lets one more replica sign below the root that signs now:
+// the text, which stands nowhere else, and when it ends. Errors: ErrReplicaToken.
+func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by string) (text string, expires time.Time,
+	err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.plugged != nil {
@@ -177,8 +185,8 @@ func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by 
 	return m.own.createReplicaToken(ctx, ttl, by, m.config.Now())
 }
 
-// Changed tells, until ctx ends, after each change of Signer or Bundle. Several changes may be told at once. The channel is
-// never closed.
+// Changed tells, until ctx ends, after each change of Signer or Bundle. Several changes may be told
+// at once. The channel is never closed.
 func (m *Manager) Changed(ctx context.Context) <-chan struct{} {
 	c := make(chan struct{}, 1)
 	m.listening.Lock()
@@ -204,7 +212,8 @@ func (m *Manager) tell() {
 	}
 }
 
-// publish makes what the authority has now current, with a certificate of the control plane that fits. The caller holds mu.
+// publish makes what the authority has now current, with a certificate of the control plane that
+// fits. The caller holds mu.
 func (m *Manager) publish(now time.Time) error {
 	v := &view{}
 	if m.plugged != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// house is where managers of one replica live, one after the other: its folder, its records, its clock and its facts.
+// house is where managers of one replica live, one after the other: its folder, its records, its
+// clock and its facts.
 type house struct {
 	t       *testing.T
 	config  ManagerConfig
@@ -36,7 +37,8 @@ type house struct {
 func newHouse(t *testing.T) *house {
 	h := &house{t: t, records: record.NewMemory(), now: noon}
 	h.config = ManagerConfig{
-		Dir: filepath.Join(t.TempDir(), "ca"), TrustDomain: "cluster.local", Names: []string{"Mesh.Example", "127.0.12.1"}, Records: h.records, Log: testlog.New(t),
+		Dir: filepath.Join(t.TempDir(), "ca"), TrustDomain: "cluster.local", Names: []string{"Mesh.Example",
+			"127.0.12.1"}, Records: h.records, Log: testlog.New(t),
 		Now:   func() time.Time { h.mu.Lock(); defer h.mu.Unlock(); return h.now },
 		Facts: func(context.Context) (Facts, error) { h.mu.Lock(); defer h.mu.Unlock(); return h.facts, nil },
 		Audit: func(e audit.Event) { h.mu.Lock(); defer h.mu.Unlock(); h.events = append(h.events, e) },
@@ -105,11 +107,13 @@ func believes(t *testing.T, s *Signer, now time.Time, roots ...*x509.Certificate
 	for _, c := range s.Intermediates {
 		between.AddCert(c)
 	}
-	_, err = leaf.Verify(x509.VerifyOptions{Roots: NewBundle(roots...).Pool(), Intermediates: between, CurrentTime: now})
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: NewBundle(roots...).Pool(), Intermediates: between,
+		CurrentTime: now})
 	return err
 }
 
-// joins says what keeps a machine that knows the hash of a root alone from believing the control plane: a real handshake.
+// joins says what keeps a machine that knows the hash of a root alone from believing the control
+// plane: a real handshake.
 func joins(t *testing.T, m *Manager, hash, name string, now time.Time) error {
 	t.Helper()
 	a, b := net.Pipe()
@@ -118,34 +122,38 @@ func joins(t *testing.T, m *Manager, hash, name string, now time.Time) error {
 	go func() { defer close(served); _ = server.Handshake(); _ = server.Close() }()
 	defer func() { _ = b.Close(); <-served }()
 	var found error
-	client := tls.Client(b, &tls.Config{ServerName: name, MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, VerifyConnection: func(s tls.ConnectionState) error {
-		certs := s.PeerCertificates
-		i := slices.IndexFunc(certs, func(c *x509.Certificate) bool { return RootID(c) == hash })
-		if i < 0 {
-			return errors.New("the root is not presented")
-		}
-		between := x509.NewCertPool()
-		for _, c := range certs[1:] {
-			between.AddCert(c)
-		}
-		if got := certs[0].URIs; len(got) != 1 || got[0].String() != "spiffe://cluster.local/ashore/control-plane" {
-			return errors.New("not the control plane's")
-		}
-		_, err := certs[0].Verify(x509.VerifyOptions{DNSName: name, Roots: NewBundle(certs[i]).Pool(), Intermediates: between, CurrentTime: now})
-		return err
-	}})
+	client := tls.Client(b, &tls.Config{ServerName: name, MinVersion: tls.VersionTLS13, InsecureSkipVerify: true,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			certs := s.PeerCertificates
+			i := slices.IndexFunc(certs, func(c *x509.Certificate) bool { return RootID(c) == hash })
+			if i < 0 {
+				return errors.New("the root is not presented")
+			}
+			between := x509.NewCertPool()
+			for _, c := range certs[1:] {
+				between.AddCert(c)
+			}
+			if got := certs[0].URIs; len(got) != 1 || got[0].String() != "spiffe://cluster.local/ashore/control-plane" {
+				return errors.New("not the control plane's")
+			}
+			_, err := certs[0].Verify(x509.VerifyOptions{DNSName: name, Roots: NewBundle(certs[i]).Pool(),
+				Intermediates: between, CurrentTime: now})
+			return err
+		}})
 	if err := client.Handshake(); err != nil {
 		found = err
 	}
 	return found
 }
 
-// An empty folder gets a root and an intermediate, its keys for their owner alone, and a restart finds them again.
+// An empty folder gets a root and an intermediate, its keys for their owner alone, and a restart
+// finds them again.
 func TestSelfSigned(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	m := h.move()
-	for path, want := range map[string]fs.FileMode{h.config.Dir: 0o700 | fs.ModeDir, h.at(rootFile): 0o600, h.at(intermediateFile): 0o600, h.at(rootsFile): 0o644} {
+	for path, want := range map[string]fs.FileMode{h.config.Dir: 0o700 | fs.ModeDir, h.at(rootFile): 0o600,
+		h.at(intermediateFile): 0o600, h.at(rootsFile): 0o644} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v; want %v", path, info, err, want)
 		}
@@ -154,7 +162,8 @@ func TestSelfSigned(t *testing.T) {
 	if again.Bundle().ID != m.Bundle().ID || !again.Signer().Cert.Equal(m.Signer().Cert) {
 		t.Error("a restart made another authority")
 	}
-	if got := m.Signer(); !got.Cert.MaxPathLenZero || got.Cert.Equal(got.Root) || got.Root.NotAfter.Sub(noon) != rootLife || got.Cert.NotAfter.Sub(noon) != intermediateLife {
+	if got := m.Signer(); !got.Cert.MaxPathLenZero || got.Cert.Equal(got.Root) ||
+		got.Root.NotAfter.Sub(noon) != rootLife || got.Cert.NotAfter.Sub(noon) != intermediateLife {
 		t.Errorf("it signs with %v until %s, root until %s", got.Cert.Subject, got.Cert.NotAfter, got.Root.NotAfter)
 	}
 	if err := believes(t, m.Signer(), noon, m.Bundle().Roots...); err != nil {
@@ -165,7 +174,8 @@ func TestSelfSigned(t *testing.T) {
 		t.Errorf("the copy of the roots: %q, %v", text, err)
 	}
 	s := show(t, m)
-	if s.Source != "self-signed" || len(s.Roots) != 1 || s.Roots[0].Role != "signs" || len(s.Problems) > 0 || s.Signer.Root != s.Roots[0].ID || !s.Signer.Renew.After(noon) {
+	if s.Source != "self-signed" || len(s.Roots) != 1 || s.Roots[0].Role != "signs" || len(s.Problems) > 0 ||
+		s.Signer.Root != s.Roots[0].ID || !s.Signer.Renew.After(noon) {
 		t.Errorf("shown: %+v", s)
 	}
 }
@@ -270,7 +280,8 @@ func TestSelfSignedRefuses(t *testing.T) {
 			}
 		}, []string{"this mesh trusts a plugged-in root"}},
 		"record damaged": {func(h *house) {
-			if err := h.records.Commit(t.Context(), record.Write{Key: rotationKey(), Value: []byte(`{"v":1`), Version: record.Any}); err != nil {
+			if err := h.records.Commit(t.Context(), record.Write{Key: rotationKey(), Value: []byte(`{"v":1`),
+				Version: record.Any}); err != nil {
 				t.Error(err)
 			}
 		}, []string{"the record rotation of table ca: unexpected end of JSON input: restore the store from a backup"}},
@@ -314,7 +325,8 @@ func mustRead(t *testing.T, path string) []byte {
 	return text
 }
 
-// Without the root's key the intermediate serves to its end, and everybody can see until when; put back, it is used.
+// Without the root's key the intermediate serves to its end, and everybody can see until when; put
+// back, it is used.
 func TestRootKeyAway(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -324,10 +336,12 @@ func TestRootKeyAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := h.move()
-	if p := show(t, m).Problems; len(p) != 1 || !strings.Contains(p[0], "the intermediate cannot be renewed and ends at 2026-12-21T12:00:00Z") {
+	if p := show(t, m).Problems; len(p) != 1 || !strings.Contains(p[0],
+		"the intermediate cannot be renewed and ends at 2026-12-21T12:00:00Z") {
 		t.Errorf("problems: %q", p)
 	}
-	if _, err := m.Rotate(t.Context(), RotateRequest{}); !errors.Is(err, ErrRotate) || !strings.Contains(err.Error(), "the new root is made where the old one's key is") {
+	if _, err := m.Rotate(t.Context(), RotateRequest{}); !errors.Is(err, ErrRotate) ||
+		!strings.Contains(err.Error(), "the new root is made where the old one's key is") {
 		t.Errorf("rotated without its key: %v", err)
 	}
 	was := m.Signer()
@@ -342,13 +356,15 @@ func TestRootKeyAway(t *testing.T) {
 	}
 }
 
-// The control plane is believed by who knows a root's hash, by every name that it is reached by, and by no other.
+// The control plane is believed by who knows a root's hash, by every name that it is reached by,
+// and by no other.
 func TestServerCertificate(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	m := h.move()
 	id := RootID(m.Signer().Root)
-	for _, name := range []string{"localhost", "127.0.0.1", "::1", "istiod.istio-system.svc", "istiod-remote.istio-system.svc", "istio-pilot.istio-system.svc", "mesh.example", "127.0.12.1"} {
+	for _, name := range []string{"localhost", "127.0.0.1", "::1", "istiod.istio-system.svc",
+		"istiod-remote.istio-system.svc", "istio-pilot.istio-system.svc", "mesh.example", "127.0.12.1"} {
 		if err := joins(t, m, id, name, noon); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -359,7 +375,8 @@ func TestServerCertificate(t *testing.T) {
 	if err := joins(t, m, "sha256:00", "localhost", noon); err == nil {
 		t.Error("another root is believed")
 	}
-	// A workload has a certificate of the same root, and is no control plane; neither is the control plane a workload.
+	// A workload has a certificate of the same root, and is no control plane; neither is the
+	// control plane a workload.
 	cert, err := m.ServerCertificate(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -373,7 +390,8 @@ func TestServerCertificate(t *testing.T) {
 	for _, bad := range []string{"a b", "host:15012", "", "*.example"} {
 		c := h.config
 		c.Names = []string{bad}
-		if _, err := NewManager(t.Context(), c); err == nil || !strings.Contains(err.Error(), "cannot be a name of the control plane") {
+		if _, err := NewManager(t.Context(), c); err == nil ||
+			!strings.Contains(err.Error(), "cannot be a name of the control plane") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

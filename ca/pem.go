@@ -20,7 +20,8 @@ func EncodeCertificates(certs ...*x509.Certificate) []byte {
 	return b.Bytes()
 }
 
-// DecodeCertificates reads PEM blocks of certificates, at least one. Blocks of other kinds are an error.
+// DecodeCertificates reads PEM blocks of certificates, at least one. Blocks of other kinds are an
+// error.
 func DecodeCertificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {
@@ -56,14 +57,16 @@ func EncodeKey(key crypto.Signer) ([]byte, error) {
 var errEncrypted = errors.New("its private key is encrypted with a password, and there is nobody to ask for it: decrypt it with " +
 	"\"(umask 077; openssl pkey -in FILE -out NEW)\", and put NEW into the place of FILE")
 
-// DecodeKey reads the first private key of a PEM text: PKCS #8, PKCS #1 or SEC 1. Errors never hold any of the text.
+// DecodeKey reads the first private key of a PEM text: PKCS #8, PKCS #1 or SEC 1. Errors never hold
+// any of the text.
 func DecodeKey(text []byte) (crypto.Signer, error) {
 	for rest := text; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			return nil, errors.New("it holds no PEM block of a private key")
 		}
-		if block.Headers["DEK-Info"] != "" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") { // RFC 1421, of old openssl
+		// RFC 1421, of old openssl
+		if block.Headers["DEK-Info"] != "" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
 			return nil, errEncrypted
 		}
 		var key any

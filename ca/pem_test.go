@@ -33,7 +33,8 @@ func TestCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string][]byte{"nothing": nil, "a key": key, "no PEM": []byte("x"), "a broken one": []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")} {
+	for name, text := range map[string][]byte{"nothing": nil, "a key": key, "no PEM": []byte("x"),
+		"a broken one": []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")} {
 		if _, err := DecodeCertificates(text); err == nil {
 			t.Errorf("%s is read", name)
 		}
@@ -57,7 +58,8 @@ func TestEncryptedKeys(t *testing.T) {
 		"old": "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n" +
 			"-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n",
 	} {
-		if _, err := DecodeKey([]byte(text)); err == nil || !strings.Contains(err.Error(), "is encrypted with a password") || !strings.Contains(err.Error(), "openssl pkey -in FILE -out NEW") {
+		if _, err := DecodeKey([]byte(text)); err == nil || !strings.Contains(err.Error(),
+			"is encrypted with a password") || !strings.Contains(err.Error(), "openssl pkey -in FILE -out NEW") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

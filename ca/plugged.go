@@ -40,12 +40,13 @@ type Plugged struct {
 	Warnings []string
 }
 
-// readPlugged reads Istio's four files from a folder and checks that they are one authority that can sign at the time
-// now. cert-chain.pem may be missing when ca-cert.pem is signed by a root of root-cert.pem.
+// readPlugged reads Istio's four files from a folder and checks that they are one authority that
+// can sign at the time now. cert-chain.pem may be missing when ca-cert.pem is signed by a root of
+// root-cert.pem.
 //
-// A key that every user of the machine can read, or that others than its owner can write, is refused: it may be known, or
-// swapped. Its group may read it: that is how a service is given a key that it does not own. Errors name the file and the
-// reason, and never hold anything of the key.
+// A key that every user of the machine can read, or that others than its owner can write, is
+// refused: it may be known, or swapped. Its group may read it: that is how a service is given a key
+// that it does not own. Errors name the file and the reason, and never hold anything of the key.
 func readPlugged(dir string, now time.Time) (*Plugged, error) {
 	files, err := readPluggedFiles(dir)
 	if err != nil {
@@ -69,7 +70,8 @@ func readPluggedFiles(dir string) (*pluggedFiles, error) {
 		name     string
 		into     *[]byte
 		optional bool
-	}{{pluggedCert, &p.cert, false}, {pluggedKey, &p.key, false}, {pluggedRoots, &p.roots, false}, {pluggedChain, &p.chain, true}} {
+	}{{pluggedCert, &p.cert, false}, {pluggedKey, &p.key, false}, {pluggedRoots, &p.roots, false}, {pluggedChain,
+		&p.chain, true}} {
 		data, info, err := readfile.Read(filepath.Join(dir, f.name), maxPlugged)
 		switch {
 		case f.optional && errors.Is(err, fs.ErrNotExist):
@@ -83,7 +85,8 @@ func readPluggedFiles(dir string) (*pluggedFiles, error) {
 		}
 	}
 	if len(errs) > 0 {
-		return nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", errors.Join(errs...), pluggedCert, pluggedKey, pluggedRoots, pluggedChain)
+		return nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", errors.Join(errs...), pluggedCert, pluggedKey,
+			pluggedRoots, pluggedChain)
 	}
 	return p, nil
 }
@@ -141,7 +144,8 @@ func (p *Plugged) ending(now time.Time) []string {
 	path := append(slices.Clone(p.Signer.Intermediates), p.Signer.Root)
 	for _, c := range path {
 		if c.NotAfter.Sub(now) < soon {
-			out = append(out, fmt.Sprintf("%s ends at %s: put a new set there before", title(c), c.NotAfter.UTC().Format(time.RFC3339)))
+			out = append(out, fmt.Sprintf("%s ends at %s: put a new set there before", title(c),
+				c.NotAfter.UTC().Format(time.RFC3339)))
 		}
 	}
 	return out
@@ -156,7 +160,8 @@ func (p *pluggedFiles) authority(key crypto.Signer, now time.Time) (*x509.Certif
 	cert := certs[0]
 	switch {
 	case len(certs) > 1:
-		return nil, fmt.Errorf("it holds %d certificates, want one; those between it and the root belong into %s", len(certs), pluggedChain)
+		return nil, fmt.Errorf("it holds %d certificates, want one; those between it and the root belong into %s",
+			len(certs), pluggedChain)
 	case !sameKey(cert.PublicKey, key.Public()):
 		return nil, fmt.Errorf("the key in %s is not that of this certificate", pluggedKey)
 	}
@@ -166,7 +171,8 @@ func (p *pluggedFiles) authority(key crypto.Signer, now time.Time) (*x509.Certif
 	return cert, nil
 }
 
-// trusted are the roots. One that has ended stays, with a warning: it may be the one that is being replaced.
+// trusted are the roots. One that has ended stays, with a warning: it may be the one that is being
+// replaced.
 func (p *pluggedFiles) trusted(now time.Time) (roots []*x509.Certificate, warnings []string, err error) {
 	roots, err = DecodeCertificates(p.roots)
 	if err != nil {
@@ -203,7 +209,8 @@ func (p *pluggedFiles) between(now time.Time) ([]*x509.Certificate, error) {
 }
 
 // path is how the authority's certificate leads to a root, both included: the shortest one.
-func (p *pluggedFiles) path(cert *x509.Certificate, chain, roots []*x509.Certificate, now time.Time) ([]*x509.Certificate, error) {
+func (p *pluggedFiles) path(cert *x509.Certificate, chain, roots []*x509.Certificate,
+	now time.Time) ([]*x509.Certificate, error) {
 	between, trusted := x509.NewCertPool(), x509.NewCertPool()
 	for _, c := range chain {
 		between.AddCert(c)
@@ -211,9 +218,11 @@ func (p *pluggedFiles) path(cert *x509.Certificate, chain, roots []*x509.Certifi
 	for _, r := range roots {
 		trusted.AddCert(r)
 	}
-	paths, err := cert.Verify(x509.VerifyOptions{Roots: trusted, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	paths, err := cert.Verify(x509.VerifyOptions{Roots: trusted, Intermediates: between, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s does not lead to any root of %s by the certificates in %s: %w", p.at(pluggedCert), title(cert), pluggedRoots, pluggedChain, err)
+		return nil, fmt.Errorf("%s: %s does not lead to any root of %s by the certificates in %s: %w",
+			p.at(pluggedCert), title(cert), pluggedRoots, pluggedChain, err)
 	}
 	shortest := paths[0]
 	for _, path := range paths {
@@ -231,8 +240,8 @@ func (p *pluggedFiles) path(cert *x509.Certificate, chain, roots []*x509.Certifi
 	return shortest, nil
 }
 
-// trial signs for a workload of a trust domain and says why its peers would refuse that: constraints of names and of
-// usages stand anywhere on the path.
+// trial signs for a workload of a trust domain and says why its peers would refuse that:
+// constraints of names and of usages stand anywhere on the path.
 func (p *Plugged) trial(trustDomain string, now time.Time, random io.Reader) error {
 	id, err := spiffe.New(trustDomain, "ashore", "trial")
 	if err != nil {
@@ -251,7 +260,8 @@ func (p *Plugged) trial(trustDomain string, now time.Time, random io.Reader) err
 		between.AddCert(c)
 	}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
-		opts := x509.VerifyOptions{Roots: p.Bundle.Pool(), Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}}
+		opts := x509.VerifyOptions{Roots: p.Bundle.Pool(), Intermediates: between, CurrentTime: now,
+			KeyUsages: []x509.ExtKeyUsage{usage}}
 		if _, err := leaf.Verify(opts); err != nil {
 			return fmt.Errorf("a certificate that %s signs for %s is refused: %w", title(p.Signer.Cert), id, err)
 		}
@@ -270,9 +280,11 @@ func checkAuthority(c *x509.Certificate, now time.Time) error {
 	case isRSA && k.N.BitLen() < minRSA:
 		return fmt.Errorf("%s has an RSA key of %d bits, want at least %d", title(c), k.N.BitLen(), minRSA)
 	case now.Before(c.NotBefore):
-		return fmt.Errorf("%s begins at %s, and this machine's clock says %s", title(c), c.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%s begins at %s, and this machine's clock says %s", title(c),
+			c.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case !now.Before(c.NotAfter):
-		return fmt.Errorf("%s ended at %s, and this machine's clock says %s", title(c), c.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%s ended at %s, and this machine's clock says %s", title(c),
+			c.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

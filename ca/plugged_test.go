@@ -57,7 +57,8 @@ func newSet(t testing.TB) *set {
 	s := &set{}
 	s.root = made(t, nil, testKey(t, ECDSAP256), func(c *x509.Certificate) { c.Subject.CommonName = "the root" })
 	s.above = made(t, s.root, testKey(t, ECDSAP256), func(c *x509.Certificate) { c.Subject.CommonName = "between" })
-	s.cert = made(t, s.above, testKey(t, ECDSAP256), func(c *x509.Certificate) { c.Subject.CommonName = "mesh"; c.MaxPathLen, c.MaxPathLenZero = 0, true })
+	s.cert = made(t, s.above, testKey(t, ECDSAP256),
+		func(c *x509.Certificate) { c.Subject.CommonName = "mesh"; c.MaxPathLen, c.MaxPathLenZero = 0, true })
 	s.pack(t)
 	return s
 }
@@ -113,14 +114,16 @@ func TestReadPlugged(t *testing.T) {
 		"several roots":        {func(s *set) { s.files[pluggedRoots] = EncodeCertificates(other, s.root.Cert) }, 2, 2, ""},
 		"a root twice":         {func(s *set) { s.files[pluggedRoots] = EncodeCertificates(s.root.Cert, s.root.Cert) }, 2, 1, ""},
 		"a root that ended": {func(s *set) {
-			old := made(t, nil, testKey(t, ECDSAP256), func(c *x509.Certificate) { c.Subject.CommonName = "old"; c.NotAfter = noon.Add(-time.Minute) })
+			old := made(t, nil, testKey(t, ECDSAP256),
+				func(c *x509.Certificate) { c.Subject.CommonName = "old"; c.NotAfter = noon.Add(-time.Minute) })
 			s.files[pluggedRoots] = EncodeCertificates(old.Cert, s.root.Cert)
 		}, 2, 2, "root-cert.pem: \"old\""},
 		"the root signs": {func(s *set) { s.cert, s.above = s.root, s.root; s.pack(t); delete(s.files, pluggedChain) }, 0, 1, ""},
 		"empty chain":    {func(s *set) { s.cert, s.above = s.root, s.root; s.pack(t); s.files[pluggedChain] = nil }, 0, 1, ""},
 		"RSA":            {func(s *set) { s.cert = made(t, s.above, testKey(t, RSA2048), nil); s.pack(t) }, 2, 1, ""},
 		"ends soon": {func(s *set) {
-			s.cert = made(t, s.above, testKey(t, ECDSAP256), func(c *x509.Certificate) { c.Subject.CommonName = "mesh"; c.NotAfter = noon.Add(time.Hour) })
+			s.cert = made(t, s.above, testKey(t, ECDSAP256),
+				func(c *x509.Certificate) { c.Subject.CommonName = "mesh"; c.NotAfter = noon.Add(time.Hour) })
 			s.pack(t)
 		}, 2, 1, `"mesh"`},
 	} {
@@ -132,13 +135,16 @@ func TestReadPlugged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(p.Signer.Intermediates) != tc.intermediates || len(p.Bundle.Roots) != tc.roots || !p.Signer.Root.Equal(s.root.Cert) {
-				t.Errorf("%d intermediates, %d roots, root %s", len(p.Signer.Intermediates), len(p.Bundle.Roots), p.Signer.Root.Subject)
+			if len(p.Signer.Intermediates) != tc.intermediates || len(p.Bundle.Roots) != tc.roots ||
+				!p.Signer.Root.Equal(s.root.Cert) {
+				t.Errorf("%d intermediates, %d roots, root %s", len(p.Signer.Intermediates), len(p.Bundle.Roots),
+					p.Signer.Root.Subject)
 			}
 			if err := p.trial("cluster.local", noon, rand.Reader); err != nil {
 				t.Error(err)
 			}
-			if got := strings.Join(append(p.ending(noon), p.Warnings...), "\n"); (tc.warning == "") != (got == "") || !strings.Contains(got, tc.warning) {
+			if got := strings.Join(append(p.ending(noon), p.Warnings...), "\n"); (tc.warning == "") != (got == "") ||
+				!strings.Contains(got, tc.warning) {
 				t.Errorf("warnings %q, want %q", got, tc.warning)
 			}
 		})
@@ -190,20 +196,24 @@ func TestReadPluggedRefuses(t *testing.T) {
 		"a stranger's root": {func(s *set) { s.files[pluggedRoots] = EncodeCertificates(testRoot(t).Cert) },
 			`ca-cert.pem: "mesh" (serial `},
 		"the root ended": {func(s *set) {
-			s.root = made(t, nil, s.root.Key, func(c *x509.Certificate) { c.Subject = s.root.Cert.Subject; c.NotAfter = noon.Add(-time.Minute) })
+			s.root = made(t, nil, s.root.Key,
+				func(c *x509.Certificate) { c.Subject = s.root.Cert.Subject; c.NotAfter = noon.Add(-time.Minute) })
 			s.pack(t)
 		}, "does not lead to any root"},
 		"a root is no CA": {func(s *set) {
-			s.files[pluggedRoots] = EncodeCertificates(s.root.Cert, made(t, nil, ec(), func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, 0 }).Cert)
+			s.files[pluggedRoots] = EncodeCertificates(s.root.Cert,
+				made(t, nil, ec(), func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, 0 }).Cert)
 		}, "root-cert.pem: certificate 2: "},
 		"a weak root": {func(s *set) {
 			s.files[pluggedRoots] = EncodeCertificates(s.root.Cert, made(t, nil, weak, nil).Cert)
 		}, "has an RSA key of 1024 bits, want at least 2048"},
 		"the chain ended": {func(s *set) {
-			s.files[pluggedChain] = EncodeCertificates(made(t, s.root, s.above.Key, func(c *x509.Certificate) { c.NotAfter = noon }).Cert)
+			s.files[pluggedChain] = EncodeCertificates(made(t, s.root, s.above.Key,
+				func(c *x509.Certificate) { c.NotAfter = noon }).Cert)
 		}, "cert-chain.pem: certificate 1: "},
 		"path length": {func(s *set) {
-			s.above = made(t, s.root, s.above.Key, func(c *x509.Certificate) { c.Subject.CommonName = "short"; c.MaxPathLen, c.MaxPathLenZero = 0, true })
+			s.above = made(t, s.root, s.above.Key,
+				func(c *x509.Certificate) { c.Subject.CommonName = "short"; c.MaxPathLen, c.MaxPathLenZero = 0, true })
 			s.cert = made(t, s.above, s.cert.Key, nil)
 			s.pack(t)
 		}, "allows 0 authorities below it (path length), and there are 1: every peer would refuse what is signed"},
@@ -213,7 +223,8 @@ func TestReadPluggedRefuses(t *testing.T) {
 			s := newSet(t)
 			tc.change(s)
 			dir := s.write(t, t.TempDir())
-			if _, err := readPlugged(dir, noon); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), dir) {
+			if _, err := readPlugged(dir, noon); err == nil || !strings.Contains(err.Error(), tc.want) ||
+				!strings.Contains(err.Error(), dir) {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}
 		})
@@ -223,7 +234,8 @@ func TestReadPluggedRefuses(t *testing.T) {
 // A key that others can read or change is refused; one that its group can read is not.
 func TestKeyMode(t *testing.T) {
 	t.Parallel()
-	for mode, want := range map[os.FileMode]string{0o600: "", 0o400: "", 0o640: "", 0o440: "", 0o644: "every user of this machine can read the key (mode 0644): chmod 600", 0o604: "every user", 0o660: "others than its owner can change the key (mode 0660)", 0o602: "can change the key"} {
+	for mode, want := range map[os.FileMode]string{0o600: "", 0o400: "", 0o640: "", 0o440: "",
+		0o644: "every user of this machine can read the key (mode 0644): chmod 600", 0o604: "every user", 0o660: "others than its owner can change the key (mode 0660)", 0o602: "can change the key"} {
 		dir := newSet(t).write(t, t.TempDir())
 		if err := os.Chmod(filepath.Join(dir, pluggedKey), mode); err != nil {
 			t.Fatal(err)

@@ -41,12 +41,13 @@ type pluggedHistory struct {
 	// Trusted are the ids of the roots of the bundle, and Before those of the one before it.
 	Trusted []string `json:"trusted"`
 	Before  []string `json:"before,omitempty"`
-	// Bundles are the ids of the roots of the bundles before that, the latest last, at most maxBundles: workloads may hold one
-	// of them still.
+	// Bundles are the ids of the roots of the bundles before that, the latest last, at most
+	// maxBundles: workloads may hold one of them still.
 	Bundles [][]string `json:"bundles,omitempty"`
 }
 
-// maxBundles bounds the bundles that are remembered. Of who holds an older one the root of his certificate is what is known.
+// maxBundles bounds the bundles that are remembered. Of who holds an older one the root of his
+// certificate is what is known.
 const maxBundles = 32
 
 // start reads the files. Errors: the set cannot be used.
@@ -65,7 +66,8 @@ func (p *plugIn) start(ctx context.Context, now time.Time) error {
 	return p.use(ctx, files, set, now)
 }
 
-// recall reads which roots were trusted before: those of a self-signed authority, if that was before.
+// recall reads which roots were trusted before: those of a self-signed authority, if that was
+// before.
 func (p *plugIn) recall(ctx context.Context) (err error) {
 	if p.history, err = readHistory(ctx, p.records); err != nil || p.history.Format != 0 {
 		return err
@@ -84,7 +86,8 @@ func readHistory(ctx context.Context, records record.Store) (h pluggedHistory, e
 		return h, err
 	}
 	if err := json.Unmarshal(r.Value, &h); err != nil {
-		return h, fmt.Errorf("the record %s of table %s: %w: restore the store from a backup", pluggedRecord, table, err)
+		return h, fmt.Errorf("the record %s of table %s: %w: restore the store from a backup", pluggedRecord, table,
+			err)
 	}
 	if h.Format != 1 {
 		return h, fmt.Errorf("the record %s of table %s has format %d, this version reads 1: start the version that wrote it", pluggedRecord, table, h.Format)
@@ -104,8 +107,9 @@ func (p *plugIn) try(files *pluggedFiles, now time.Time) (*Plugged, error) {
 	return set, nil
 }
 
-// look takes a set that was put in place of the one in use, once it is whole, and says whether it took one. What is
-// there in the middle of a replacement does not fit together; it is told of when the next look finds it unchanged.
+// look takes a set that was put in place of the one in use, once it is whole, and says whether it
+// took one. What is there in the middle of a replacement does not fit together; it is told of when
+// the next look finds it unchanged.
 func (p *plugIn) look(ctx context.Context, now time.Time) (bool, error) {
 	files, err := readPluggedFiles(p.dir)
 	sum := sha256.Sum256([]byte(fmt.Sprint(err)))
@@ -125,7 +129,8 @@ func (p *plugIn) look(ctx context.Context, now time.Time) (bool, error) {
 	}
 	if p.refusedFor == "" {
 		p.log.Error("the plugged-in files are refused; the set read before stays in use", "folder", p.dir, "error", err)
-		p.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.dir, Outcome: audit.Refused, Reason: err.Error()})
+		p.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.dir, Outcome: audit.Refused,
+			Reason: err.Error()})
 	}
 	p.refusedFor = err.Error()
 	return false, nil
@@ -144,7 +149,8 @@ func (p *plugIn) use(ctx context.Context, files *pluggedFiles, set *Plugged, now
 	if !h.equal(p.history) {
 		value, err := json.Marshal(h)
 		if err == nil {
-			err = p.records.Commit(ctx, record.Write{Key: record.Key{Table: table, Name: pluggedRecord}, Value: value, Version: record.Any})
+			err = p.records.Commit(ctx, record.Write{Key: record.Key{Table: table, Name: pluggedRecord}, Value: value,
+				Version: record.Any})
 		}
 		if err != nil {
 			return fmt.Errorf("record the roots of %s: %w", p.dir, err)
@@ -154,7 +160,8 @@ func (p *plugIn) use(ctx context.Context, files *pluggedFiles, set *Plugged, now
 		set.Bundle = p.now.Bundle // equal ones keep their pointer
 	}
 	p.now, p.used, p.history, p.refusedFor = set, files.sum(), h, ""
-	p.log.Info("plugged-in authority in use", "folder", p.dir, "certificate", title(set.Signer.Cert), "root", h.Signer, "roots", len(h.Trusted), "ends", set.Signer.Cert.NotAfter)
+	p.log.Info("plugged-in authority in use", "folder", p.dir, "certificate", title(set.Signer.Cert), "root", h.Signer,
+		"roots", len(h.Trusted), "ends", set.Signer.Cert.NotAfter)
 	for _, w := range append(set.ending(now), set.Warnings...) {
 		p.log.Warn("plugged-in authority", "warning", w)
 	}
@@ -164,23 +171,27 @@ func (p *plugIn) use(ctx context.Context, files *pluggedFiles, set *Plugged, now
 	return nil
 }
 
-// remembered are the bundles before the current one's, without any that the current one or the one before it is.
+// remembered are the bundles before the current one's, without any that the current one or the one
+// before it is.
 func (h pluggedHistory) remembered() [][]string {
 	if len(h.Before) == 0 {
 		return h.Bundles
 	}
-	out := slices.DeleteFunc(slices.Clone(h.Bundles), func(b []string) bool { return bundleID(b) == bundleID(h.Before) })
+	out := slices.DeleteFunc(slices.Clone(h.Bundles),
+		func(b []string) bool { return bundleID(b) == bundleID(h.Before) })
 	out = append(out, h.Before)
 	return out[max(0, len(out)-maxBundles):]
 }
 
 func (h pluggedHistory) equal(o pluggedHistory) bool {
-	return h.Format == o.Format && h.Signer == o.Signer && slices.Equal(h.Trusted, o.Trusted) && slices.Equal(h.Before, o.Before) &&
+	return h.Format == o.Format && h.Signer == o.Signer && slices.Equal(h.Trusted, o.Trusted) &&
+		slices.Equal(h.Before, o.Before) &&
 		slices.EqualFunc(h.Bundles, o.Bundles, slices.Equal)
 }
 
-// believed are the roots that a workload holds: those of the bundle that it was offered or acknowledged last. Of one that
-// holds another than is remembered it is the root that its certificate came with.
+// believed are the roots that a workload holds: those of the bundle that it was offered or
+// acknowledged last. Of one that holds another than is remembered it is the root that its
+// certificate came with.
 func (h pluggedHistory) believed(l LeafFact, offered string) []string {
 	if offered != "" {
 		l.BundleID = offered
@@ -193,10 +204,11 @@ func (h pluggedHistory) believed(l LeafFact, offered string) []string {
 	return []string{l.RootID}
 }
 
-// stranded are the workloads that cannot connect: they do not believe the root that signs now, and so not the certificate of
-// the control plane. knows are roots that they believe. unbelieved are those that can connect, and whose certificate
-// nobody believes until they have: its root is not trusted any more. Of each workload the latest certificate counts, for as
-// long as it may come back with that.
+// stranded are the workloads that cannot connect: they do not believe the root that signs now, and
+// so not the certificate of the control plane. knows are roots that they believe. unbelieved are
+// those that can connect, and whose certificate nobody believes until they have: its root is not
+// trusted any more. Of each workload the latest certificate counts, for as long as it may come back
+// with that.
 func (h pluggedHistory) stranded(f Facts, now time.Time) (stranded, unbelieved []Waiting, knows []string) {
 	last := map[string]LeafFact{} // those of one workload come in the order of their issue
 	for _, l := range f.Leaves {
@@ -224,7 +236,8 @@ func byName(w []Waiting) []Waiting {
 	return w
 }
 
-// problems are what to tell of workloads that a change of authority left behind; by is which. None when nobody is.
+// problems are what to tell of workloads that a change of authority left behind; by is which. None
+// when nobody is.
 func (h pluggedHistory) problems(f Facts, now time.Time, by string) []string {
 	var out []string
 	stranded, unbelieved, knows := h.stranded(f, now)

@@ -28,13 +28,15 @@ func (s *set) again(t *testing.T) *set {
 	return n
 }
 
-// A set whose files are replaced one after the other is taken when the last one is there, and never half of it.
+// A set whose files are replaced one after the other is taken when the last one is there, and never
+// half of it.
 func TestSwapFileByFile(t *testing.T) {
 	t.Parallel()
 	h, s, m := plug(t)
 	changed := m.Changed(t.Context())
 	was := m.Signer()
-	if s := show(t, m); s.Source != "plugged-in" || s.Roots[0].Role != "signs" || !s.Signer.Renew.IsZero() || len(s.Problems) > 0 {
+	if s := show(t, m); s.Source != "plugged-in" || s.Roots[0].Role != "signs" || !s.Signer.Renew.IsZero() ||
+		len(s.Problems) > 0 {
 		t.Errorf("shown: %+v", s)
 	}
 	fresh := newSet(t) // another root: no file of it fits one of the old
@@ -61,7 +63,8 @@ func TestSwapFileByFile(t *testing.T) {
 	_ = s
 }
 
-// A folder that is a link, or whose files are links into one, as Kubernetes and certbot have it, is taken when the link is swapped.
+// A folder that is a link, or whose files are links into one, as Kubernetes and certbot have it, is
+// taken when the link is swapped.
 func TestSwapLink(t *testing.T) {
 	t.Parallel()
 	h, s, base := newHouse(t), newSet(t), t.TempDir()
@@ -99,7 +102,8 @@ func TestSwapLink(t *testing.T) {
 	}
 }
 
-// A bad set is refused once, with the reason, and the one before stays; a good one after it is taken.
+// A bad set is refused once, with the reason, and the one before stays; a good one after it is
+// taken.
 func TestSwapRefused(t *testing.T) {
 	t.Parallel()
 	h, s, m := plug(t)
@@ -112,7 +116,8 @@ func TestSwapRefused(t *testing.T) {
 		t.Error("a bad set signs")
 	}
 	const want = "ca-cert.pem: the key in ca-key.pem is not that of this certificate"
-	if p := show(t, m).Problems; len(p) != 1 || !strings.Contains(p[0], "the set read before stays in use: ") || !strings.Contains(p[0], want) {
+	if p := show(t, m).Problems; len(p) != 1 || !strings.Contains(p[0], "the set read before stays in use: ") ||
+		!strings.Contains(p[0], want) {
 		t.Errorf("problems: %q", p)
 	}
 	if d := cmp.Diff([]string{"ashored", "refused  ashored"}, h.audited("ca.load")); d != "" {
@@ -138,7 +143,8 @@ func TestSwapRefused(t *testing.T) {
 	}
 }
 
-// A set with another root strands those who do not have it: how many, and what to do, is told. With both roots nobody is.
+// A set with another root strands those who do not have it: how many, and what to do, is told. With
+// both roots nobody is.
 func TestSwapStrands(t *testing.T) {
 	t.Parallel()
 	h, s, m := plug(t)
@@ -153,7 +159,9 @@ func TestSwapStrands(t *testing.T) {
 	fresh.write(t, h.config.Plugged)
 	h.later(m, time.Second)
 	p := show(t, m).Problems
-	if len(p) != 1 || !strings.Contains(p[0], "7 workloads are stranded by the plugged-in set (shop/w0, shop/w1, shop/w2, shop/w3, shop/w4, …)") || !strings.Contains(p[0], "below a root that they believe ("+RootID(s.root.Cert)+"), with that root and "+RootID(fresh.root.Cert)+" in root-cert.pem") {
+	if len(p) != 1 || !strings.Contains(p[0],
+		"7 workloads are stranded by the plugged-in set (shop/w0, shop/w1, shop/w2, shop/w3, shop/w4, …)") ||
+		!strings.Contains(p[0], "below a root that they believe ("+RootID(s.root.Cert)+"), with that root and "+RootID(fresh.root.Cert)+" in root-cert.pem") {
 		t.Errorf("problems: %q", p)
 	}
 	// So it is after a restart.
@@ -164,7 +172,8 @@ func TestSwapStrands(t *testing.T) {
 	s.write(t, h.config.Plugged)
 	h.later(m, time.Second)
 	s.files[pluggedRoots] = EncodeCertificates(s.root.Cert, fresh.root.Cert)
-	leaves = append(leaves, LeafFact{"shop/joined", RootID(s.root.Cert), "", noon.Add(time.Hour)}) // a moment ago: it has said nothing yet
+	// a moment ago: it has said nothing yet
+	leaves = append(leaves, LeafFact{"shop/joined", RootID(s.root.Cert), "", noon.Add(time.Hour)})
 	h.fact(Facts{Leaves: leaves})
 	s.write(t, h.config.Plugged)
 	h.later(m, time.Second)
@@ -196,8 +205,9 @@ func TestSwapStrands(t *testing.T) {
 	}
 }
 
-// Two authorities in turn, then the second one alone too early: who believes that one alone is not helped by the first
-// one's files, and is told of until he is, also when his certificate has ended. What helps is what is said.
+// Two authorities in turn, then the second one alone too early: who believes that one alone is not
+// helped by the first one's files, and is told of until he is, also when his certificate has ended.
+// What helps is what is said.
 func TestSwapBackStrands(t *testing.T) {
 	t.Parallel()
 	h, a, m := plug(t)
@@ -213,7 +223,8 @@ func TestSwapBackStrands(t *testing.T) {
 		return m.Bundle()
 	}
 	fact := func(root *Signer, acknowledged, offered *Bundle) {
-		h.fact(Facts{Grace: 48 * time.Hour, Leaves: []LeafFact{{"shop/web", RootID(root.Cert), acknowledged.ID, noon.Add(time.Hour)}}, Offered: map[string]string{"shop/web": offered.ID}})
+		h.fact(Facts{Grace: 48 * time.Hour, Leaves: []LeafFact{{"shop/web", RootID(root.Cert), acknowledged.ID,
+			noon.Add(time.Hour)}}, Offered: map[string]string{"shop/web": offered.ID}})
 	}
 	problem := func(when string, words ...string) {
 		t.Helper()
@@ -233,8 +244,10 @@ func TestSwapBackStrands(t *testing.T) {
 	fact(a.root, both, both)
 	problem("the second one signs")
 	alone := swap(b, b.root)
-	problem("too early", "1 workloads hold certificates that nobody believes (shop/web)", "They renew as soon as they are connected")
-	stranded := []string{"1 workloads are stranded by the plugged-in set (shop/web)", "they do not believe the root that signs now, " + RootID(a.root.Cert),
+	problem("too early", "1 workloads hold certificates that nobody believes (shop/web)",
+		"They renew as soon as they are connected")
+	stranded := []string{"1 workloads are stranded by the plugged-in set (shop/web)",
+		"they do not believe the root that signs now, " + RootID(a.root.Cert),
 		"Plug in an authority below a root that they believe (" + RootID(b.root.Cert) + "), with that root and " + RootID(a.root.Cert) + " in root-cert.pem"}
 	for name, has := range map[string]func(){
 		"acknowledged": func() { fact(a.root, alone, alone) },
@@ -258,7 +271,8 @@ func TestSwapBackStrands(t *testing.T) {
 	problem("back at the first one")
 }
 
-// A mesh that had a root of its own and gets a plugged-in one is told who is stranded, and so it is when it goes back.
+// A mesh that had a root of its own and gets a plugged-in one is told who is stranded, and so it is
+// when it goes back.
 func TestPlugInLater(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -266,7 +280,8 @@ func TestPlugInLater(t *testing.T) {
 	h.fact(Facts{Leaves: []LeafFact{{"shop/web", RootID(own.Signer().Root), own.Bundle().ID, noon.Add(time.Hour)}}})
 	h.config.Plugged = newSet(t).write(t, filepath.Join(t.TempDir(), "plugged"))
 	m := h.move()
-	if p := show(t, m).Problems; len(p) != 1 || !strings.Contains(p[0], "1 workloads are stranded by the plugged-in set") {
+	if p := show(t, m).Problems; len(p) != 1 || !strings.Contains(p[0],
+		"1 workloads are stranded by the plugged-in set") {
 		t.Errorf("problems: %q", p)
 	}
 	h.config.Plugged = ""
@@ -274,7 +289,8 @@ func TestPlugInLater(t *testing.T) {
 		t.Errorf("problems of a change that nobody has noticed: %q", p)
 	}
 	h.fact(Facts{Leaves: []LeafFact{{"shop/web", RootID(m.Signer().Root), m.Bundle().ID, noon.Add(time.Hour)}}})
-	if p := show(t, h.move()).Problems; len(p) != 1 || !strings.Contains(p[0], "1 workloads are stranded by leaving the plugged-in set") {
+	if p := show(t, h.move()).Problems; len(p) != 1 ||
+		!strings.Contains(p[0], "1 workloads are stranded by leaving the plugged-in set") {
 		t.Errorf("problems: %q", p)
 	}
 }
@@ -283,7 +299,8 @@ func TestPlugInLater(t *testing.T) {
 func TestRotatePlugged(t *testing.T) {
 	t.Parallel()
 	_, _, m := plug(t)
-	if _, err := m.Rotate(t.Context(), RotateRequest{}); err == nil || !strings.Contains(err.Error(), "root-cert.pem holds the old root and the new one") {
+	if _, err := m.Rotate(t.Context(), RotateRequest{}); err == nil ||
+		!strings.Contains(err.Error(), "root-cert.pem holds the old root and the new one") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -49,7 +49,8 @@ type membership struct {
 	forgot map[string]time.Time
 	// alive says whether the replica of an id serves; nil: nobody can tell but by its record.
 	alive func(id string) bool
-	// twin is another one that serves and has the same id, empty: there is none; nil: nobody can tell.
+	// twin is another one that serves and has the same id, empty: there is none; nil: nobody can
+	// tell.
 	twin func() string
 	// trouble is why something among them could not be done; empty: nothing.
 	trouble string
@@ -61,12 +62,15 @@ type replicaRecord struct {
 	Name   string `json:"name"`
 	// Request is what it asks for; nil: nothing.
 	Request *replicaRequest `json:"request,omitempty"`
-	// Refused says why it does not get that, and RefusedAt when that was, by the clock of who refused it; empty: it was not refused.
+	// Refused says why it does not get that, and RefusedAt when that was, by the clock of who
+	// refused it; empty: it was not refused.
 	Refused   string    `json:"refused,omitempty"`
 	RefusedAt time.Time `json:"refusedAt,omitzero"`
-	// Ahead says that it was refused because its clock is: it is judged anew when one of the two clocks is set.
+	// Ahead says that it was refused because its clock is: it is judged anew when one of the two
+	// clocks is set.
 	Ahead bool `json:"ahead,omitempty"`
-	// Seen is when it was there last, by its own clock; zero: a version wrote it that does not tell.
+	// Seen is when it was there last, by its own clock; zero: a version wrote it that does not
+	// tell.
 	Seen time.Time `json:"seen,omitzero"`
 	// Certificates are its intermediates, DER, the latest last.
 	Certificates [][]byte `json:"certificates,omitempty"`
@@ -78,7 +82,8 @@ type replicaRequest struct {
 	Root string `json:"root"`
 	// CSR is the signing request, DER.
 	CSR []byte `json:"csr"`
-	// Token is the ID of the replica token that proves it, or By the intermediate whose key does, DER.
+	// Token is the ID of the replica token that proves it, or By the intermediate whose key does,
+	// DER.
 	Token string `json:"token,omitempty"`
 	By    []byte `json:"by,omitempty"`
 	// Proof is a signature of proven.
@@ -172,8 +177,10 @@ func (s *selfSigned) readReplicas(ctx context.Context) error {
 	return nil
 }
 
-// writeReplica replaces a replica's record that was read at a version, with other writes. Errors: record.ErrConflict.
-func (s *selfSigned) writeReplica(ctx context.Context, id string, r replicaRecord, version string, more ...record.Write) error {
+// writeReplica replaces a replica's record that was read at a version, with other writes. Errors:
+// record.ErrConflict.
+func (s *selfSigned) writeReplica(ctx context.Context, id string, r replicaRecord, version string,
+	more ...record.Write) error {
 	w, err := r.write(id, version)
 	if err != nil {
 		return err
@@ -187,7 +194,8 @@ func (r replicaRecord) write(id, version string) (record.Write, error) {
 	return record.Write{Key: record.Key{Table: table, Name: replicaRecords + id}, Value: value, Version: version}, err
 }
 
-// enlist has the records know this replica and its intermediates, so that a rotation waits for it, and now and then that it is there.
+// enlist has the records know this replica and its intermediates, so that a rotation waits for it,
+// and now and then that it is there.
 func (s *selfSigned) enlist(ctx context.Context, now time.Time) error {
 	m := s.replica
 	mine := []*x509.Certificate{s.signer.Cert}
@@ -252,8 +260,8 @@ func (s *selfSigned) swap(root *x509.Certificate, now time.Time) error {
 	return s.dir.rename(nextFile, intermediateFile)
 }
 
-// concert does a replica's part among others: it tells of itself, foresees a rotation and answers those who ask. What fails
-// is told of, and tried again with the next look; signing goes on.
+// concert does a replica's part among others: it tells of itself, foresees a rotation and answers
+// those who ask. What fails is told of, and tried again with the next look; signing goes on.
 func (s *selfSigned) concert(ctx context.Context, now time.Time) {
 	if s.replica == nil {
 		return
@@ -287,7 +295,8 @@ func (s *selfSigned) lagging(now time.Time) []Waiting {
 		if until.IsZero() || !r.under(next, now).IsZero() {
 			continue
 		}
-		w = append(w, Waiting{Kind: "control plane", Name: r.Name, Reason: "this replica has no intermediate below the new root yet", Until: until.UTC()})
+		w = append(w, Waiting{Kind: "control plane", Name: r.Name,
+			Reason: "this replica has no intermediate below the new root yet", Until: until.UTC()})
 	}
 	slices.SortFunc(w, func(a, b Waiting) int { return strings.Compare(a.Name, b.Name) })
 	return w

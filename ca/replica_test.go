@@ -36,7 +36,8 @@ func newTown(t *testing.T) *town {
 	return &town{t: t, first: h, m: h.move()}
 }
 
-// open has the first house look whenever the records change, until the test ends or it is called to close.
+// open has the first house look whenever the records change, until the test ends or it is called to
+// close.
 func (w *town) open() (close func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -81,8 +82,8 @@ func (w *town) another(name, token string) *house {
 	return h
 }
 
-// A replica that was given a token signs below the root of the mesh with an intermediate of its own, and never has the root's
-// key; nothing secret stands in what they share.
+// A replica that was given a token signs below the root of the mesh with an intermediate of its
+// own, and never has the root's key; nothing secret stands in what they share.
 func TestReplica(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
@@ -110,10 +111,12 @@ func TestReplica(t *testing.T) {
 		t.Error("a restart made another intermediate")
 	}
 	s := show(t, two)
-	if len(s.Replicas) != 1 || s.Replicas[0].Name != "one" || s.Replicas[0].Signer.Root != RootID(w.m.Signer().Root) || len(s.Problems) != 0 {
+	if len(s.Replicas) != 1 || s.Replicas[0].Name != "one" || s.Replicas[0].Signer.Root != RootID(w.m.Signer().Root) ||
+		len(s.Problems) != 0 {
 		t.Errorf("it tells of %+v, problems %q", s.Replicas, s.Problems)
 	}
-	if _, _, err := two.CreateReplicaToken(t.Context(), time.Hour, "op"); !errors.Is(err, ErrReplicaToken) || !strings.Contains(err.Error(), "make it on the replica that has the root's key") {
+	if _, _, err := two.CreateReplicaToken(t.Context(), time.Hour, "op"); !errors.Is(err, ErrReplicaToken) ||
+		!strings.Contains(err.Error(), "make it on the replica that has the root's key") {
 		t.Errorf("a token without the root's key: %v", err)
 	}
 	w.secretless(h)
@@ -204,7 +207,8 @@ func TestReplicaRefused(t *testing.T) {
 	}
 }
 
-// A token that was mistyped once is used as soon as it is put right: the answer to the wrong one does not stand in its way.
+// A token that was mistyped once is used as soon as it is put right: the answer to the wrong one
+// does not stand in its way.
 func TestReplicaMistyped(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
@@ -234,7 +238,8 @@ func TestReplicaMistyped(t *testing.T) {
 		if !errors.As(err, &about) || about.File != file {
 			t.Fatalf("mistyped: got %v, want a ReplicaTokenError of its file", err)
 		}
-		for _, want := range []string{"setting ca.replicaToken", file, "it does not have the replica token that it names", "asks anew"} {
+		for _, want := range []string{"setting ca.replicaToken", file,
+			"it does not have the replica token that it names", "asks anew"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("mistyped: got %v, want %q in it", err, want)
 			}
@@ -294,11 +299,13 @@ func (w *town) forge() string {
 	w.t.Helper()
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	secret := replicaSecret{strings.Repeat("a", idEncoding().EncodedLen(tokenID)), key, RootID(w.m.Signer().Root)}
-	value, err := json.Marshal(replicaToken{Format: 1, Public: key.Public().(ed25519.PublicKey), Root: secret.root, Signature: []byte("x"), Created: noon, Expires: noon.Add(time.Hour)})
+	value, err := json.Marshal(replicaToken{Format: 1, Public: key.Public().(ed25519.PublicKey), Root: secret.root,
+		Signature: []byte("x"), Created: noon, Expires: noon.Add(time.Hour)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.first.records.Commit(w.t.Context(), record.Write{Key: record.Key{Table: table, Name: replicaTokens + secret.id}, Value: value, Version: record.Any}); err != nil {
+	if err := w.first.records.Commit(w.t.Context(), record.Write{Key: record.Key{Table: table,
+		Name: replicaTokens + secret.id}, Value: value, Version: record.Any}); err != nil {
 		w.t.Fatal(err)
 	}
 	text, err := secret.text()
@@ -329,17 +336,20 @@ func (w *town) both(h *house, two *Manager, d time.Duration) {
 	}
 }
 
-// An intermediate is renewed by itself at half of its life, and while nobody who has the root's key answers it signs on.
+// An intermediate is renewed by itself at half of its life, and while nobody who has the root's key
+// answers it signs on.
 func TestReplicaRenews(t *testing.T) {
 	t.Parallel()
 	w, h, two := settledTown(t)
 	before := two.Signer().Cert
 	h.later(two, intermediateLife/2+time.Hour)
-	if s := show(t, two); !two.Signer().Cert.Equal(before) || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "cannot be renewed") {
+	if s := show(t, two); !two.Signer().Cert.Equal(before) || len(s.Problems) != 1 ||
+		!strings.Contains(s.Problems[0], "cannot be renewed") {
 		t.Errorf("while nobody answers: problems %q", s.Problems)
 	}
 	w.both(h, two, 0) // the other one's clock is late
-	if s := show(t, two); !two.Signer().Cert.Equal(before) || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], ErrClock.Error()) {
+	if s := show(t, two); !two.Signer().Cert.Equal(before) || len(s.Problems) != 1 ||
+		!strings.Contains(s.Problems[0], ErrClock.Error()) {
 		t.Errorf("while the clocks differ: problems %q", s.Problems)
 	}
 	w.first.later(nil, h.ahead(w.first))
@@ -357,7 +367,8 @@ func (h *house) ahead(of *house) time.Duration {
 	return h.config.Now().Sub(of.config.Now())
 }
 
-// A rotation waits for each replica to have an intermediate below the new root, and then all sign with it.
+// A rotation waits for each replica to have an intermediate below the new root, and then all sign
+// with it.
 func TestReplicaRotation(t *testing.T) {
 	t.Parallel()
 	w, h, two := settledTown(t)
@@ -367,7 +378,8 @@ func TestReplicaRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.first.later(w.m, settling+time.Second)
-	if s = show(t, w.m); s.Rotation.Step != StepDistribute || s.Rotation.Count != 1 || s.Rotation.Waiting[0].Name != "two" {
+	if s = show(t, w.m); s.Rotation.Step != StepDistribute || s.Rotation.Count != 1 ||
+		s.Rotation.Waiting[0].Name != "two" {
 		t.Fatalf("it does not wait for the other replica: %+v", s.Rotation)
 	}
 	h.later(nil, settling+time.Second)
@@ -392,8 +404,9 @@ func TestReplicaRotation(t *testing.T) {
 	w.secretless(h)
 }
 
-// A replica that was away while the new root was forced to sign gets an intermediate below it when it is back, as long as the old
-// root is trusted; afterwards it needs a token, and its intermediate is worth nothing.
+// A replica that was away while the new root was forced to sign gets an intermediate below it when
+// it is back, as long as the old root is trusted; afterwards it needs a token, and its intermediate
+// is worth nothing.
 func TestReplicaPassedOver(t *testing.T) {
 	t.Parallel()
 	for name, retired := range map[string]bool{"until retire": false, "after retire": true} {
@@ -416,7 +429,9 @@ func TestReplicaPassedOver(t *testing.T) {
 				t.Error("it trusts other roots than the one that has the key")
 			}
 			if retired {
-				if !two.Signer().Cert.Equal(old) || len(s.Problems) == 0 || !strings.Contains(s.Problems[len(s.Problems)-1], "ca.replicaToken") && !strings.Contains(s.Problems[len(s.Problems)-1], "make a new one") {
+				if !two.Signer().Cert.Equal(old) || len(s.Problems) == 0 ||
+					!strings.Contains(s.Problems[len(s.Problems)-1], "ca.replicaToken") &&
+						!strings.Contains(s.Problems[len(s.Problems)-1], "make a new one") {
 					t.Errorf("problems %q", s.Problems)
 				}
 				h.config.ReplicaToken = w.token()
@@ -465,7 +480,8 @@ func TestReplicaMisled(t *testing.T) {
 	}
 	for _, r := range list {
 		if r.Key != rotationKey() {
-			if err := rogue.first.records.Commit(t.Context(), record.Write{Key: r.Key, Value: r.Value, Version: record.Any}); err != nil {
+			if err := rogue.first.records.Commit(t.Context(), record.Write{Key: r.Key, Value: r.Value,
+				Version: record.Any}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -473,7 +489,8 @@ func TestReplicaMisled(t *testing.T) {
 	var asked replicaRecord
 	id := ""
 	for _, r := range list {
-		if name, ok := strings.CutPrefix(r.Name, replicaRecords); ok && json.Unmarshal(r.Value, &asked) == nil && asked.Request != nil {
+		if name, ok := strings.CutPrefix(r.Name, replicaRecords); ok && json.Unmarshal(r.Value, &asked) == nil &&
+			asked.Request != nil {
 			id = name
 		}
 	}
@@ -486,7 +503,8 @@ func TestReplicaMisled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := above.NewIntermediate(Authority{Name: "x", Validity: time.Hour, Leaves: true}, csr.PublicKey, noon, rand.Reader)
+	cert, err := above.NewIntermediate(Authority{Name: "x", Validity: time.Hour, Leaves: true}, csr.PublicKey, noon,
+		rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -494,12 +512,14 @@ func TestReplicaMisled(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.config.Records = rogue.first.records
-	if _, err := NewManager(t.Context(), h.config); err == nil || !strings.Contains(err.Error(), "it is of another mesh") {
+	if _, err := NewManager(t.Context(), h.config); err == nil ||
+		!strings.Contains(err.Error(), "it is of another mesh") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Of two replicas that begin at once one makes the root, and the other has none: with a token it is started again.
+// Of two replicas that begin at once one makes the root, and the other has none: with a token it is
+// started again.
 func TestReplicasBegin(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
@@ -519,7 +539,8 @@ func TestReplicasBegin(t *testing.T) {
 	}
 }
 
-// Who has a token for a mesh makes no root of his own where that is not to be found, as below a prefix with a slip of the pen.
+// Who has a token for a mesh makes no root of his own where that is not to be found, as below a
+// prefix with a slip of the pen.
 func TestReplicaElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
@@ -551,7 +572,8 @@ func TestReplicaLate(t *testing.T) {
 	}
 }
 
-// A replica whose clock is far ahead takes another one for ended, and forgets it once, not each time that it is there again.
+// A replica whose clock is far ahead takes another one for ended, and forgets it once, not each
+// time that it is there again.
 func TestReplicaAhead(t *testing.T) {
 	t.Parallel()
 	w, h, two := settledTown(t)
@@ -572,7 +594,8 @@ func TestReplicaAhead(t *testing.T) {
 	}
 }
 
-// Who answers twice is asked once: a replica that was killed before it took its intermediate gets one for the same key.
+// Who answers twice is asked once: a replica that was killed before it took its intermediate gets
+// one for the same key.
 func TestReplicaAsksAgain(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)

@@ -20,10 +20,12 @@ import (
 const (
 	// replicaTokenKept is how long a token stands after its end.
 	replicaTokenKept = 24 * time.Hour
-	// replicaKept is how long the record of a replica stands that has nothing to sign with and was not heard of.
+	// replicaKept is how long the record of a replica stands that has nothing to sign with and was
+	// not heard of.
 	replicaKept = 30 * 24 * time.Hour
-	// clockAhead is how far ahead of the one that answers the clock of a replica may be that asks. Half of the life of an intermediate
-	// ahead it would be renewed at once, and all of it ahead it would have ended: such a replica asked without end.
+	// clockAhead is how far ahead of the one that answers the clock of a replica may be that asks.
+	// Half of the life of an intermediate ahead it would be renewed at once, and all of it ahead it
+	// would have ended: such a replica asked without end.
 	clockAhead = 24 * time.Hour
 )
 
@@ -33,8 +35,8 @@ func keyHash(r *x509.CertificateRequest) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// answer gives other replicas the intermediates that they ask for, where this one has the root's key, and forgets what has
-// ended.
+// answer gives other replicas the intermediates that they ask for, where this one has the root's
+// key, and forgets what has ended.
 func (s *selfSigned) answer(ctx context.Context, now time.Time) error {
 	if s.replica == nil {
 		return nil
@@ -94,15 +96,18 @@ func (s *selfSigned) answerOne(ctx context.Context, id string, rec record.Record
 	} else if err != nil {
 		return fmt.Errorf("answer replica %s: %w", r.Name, err)
 	}
-	s.log.Info("made an intermediate for another replica", "replica", r.Name, "id", id, "root", q.Root, "serial", serialText(cert), "ends", cert.NotAfter)
+	s.log.Info("made an intermediate for another replica", "replica", r.Name, "id", id, "root", q.Root,
+		"serial", serialText(cert), "ends", cert.NotAfter)
 	s.audit(audit.Event{Action: audit.ReplicaIssue, Actor: "replica " + id, Target: r.Name, Details: map[string]string{
 		"root": q.Root, "serial": serialText(cert), "notAfter": cert.NotAfter.Format(time.RFC3339), "token": q.Token,
 	}})
 	return nil
 }
 
-// grant makes the intermediate that was asked for, if it was proven, and what is to be written with it. Errors: refusal.
-func (s *selfSigned) grant(ctx context.Context, id string, q *replicaRequest, by *pair, now time.Time) (*x509.Certificate, []record.Write, error) {
+// grant makes the intermediate that was asked for, if it was proven, and what is to be written with
+// it. Errors: refusal.
+func (s *selfSigned) grant(ctx context.Context, id string, q *replicaRequest, by *pair,
+	now time.Time) (*x509.Certificate, []record.Write, error) {
 	csr, err := x509.ParseCertificateRequest(q.CSR)
 	if err != nil || csr.CheckSignature() != nil {
 		return nil, nil, refusal("its signing request is damaged")
@@ -123,12 +128,15 @@ func (s *selfSigned) grant(ctx context.Context, id string, q *replicaRequest, by
 	if err != nil {
 		return nil, nil, err
 	}
-	cert, err := above.NewIntermediate(Authority{Name: "Ashore intermediate of " + s.trustDomain, Validity: intermediateLife, Leaves: true}, csr.PublicKey, now, rand.Reader)
+	cert, err := above.NewIntermediate(Authority{Name: "Ashore intermediate of " + s.trustDomain,
+		Validity: intermediateLife, Leaves: true}, csr.PublicKey, now, rand.Reader)
 	return cert, writes, err
 }
 
-// takeReplicaToken says whether a request is proven by a token that may be used for its key, and how that is noted.
-func (s *selfSigned) takeReplicaToken(ctx context.Context, id string, q *replicaRequest, key string, now time.Time) ([]record.Write, error) {
+// takeReplicaToken says whether a request is proven by a token that may be used for its key, and
+// how that is noted.
+func (s *selfSigned) takeReplicaToken(ctx context.Context, id string, q *replicaRequest, key string,
+	now time.Time) ([]record.Write, error) {
 	t, version, err := s.readReplicaToken(ctx, q.Token)
 	switch {
 	case err != nil:
@@ -142,7 +150,8 @@ func (s *selfSigned) takeReplicaToken(ctx context.Context, id string, q *replica
 	}
 	t.Key = key
 	value, err := json.Marshal(t)
-	return []record.Write{{Key: record.Key{Table: table, Name: replicaTokens + q.Token}, Value: value, Version: version}}, err
+	return []record.Write{{Key: record.Key{Table: table, Name: replicaTokens + q.Token}, Value: value,
+		Version: version}}, err
 }
 
 // proven says whether a request is proven by an intermediate that is valid.
@@ -179,13 +188,16 @@ func (s *selfSigned) refuse(ctx context.Context, id string, r replicaRecord, ver
 	}
 	if err == nil {
 		s.log.Warn("a replica gets no intermediate", "replica", r.Name, "id", id, "why", why)
-		s.audit(audit.Event{Action: audit.ReplicaIssue, Actor: "replica " + id, Target: r.Name, Outcome: audit.Refused, Reason: why, Details: map[string]string{"token": r.Request.Token}})
+		s.audit(audit.Event{Action: audit.ReplicaIssue, Actor: "replica " + id, Target: r.Name, Outcome: audit.Refused,
+			Reason: why, Details: map[string]string{"token": r.Request.Token}})
 	}
 	return err
 }
 
-// forgetReplica deletes the record of a replica that has nothing to sign with and was not heard of for long.
-func (s *selfSigned) forgetReplica(ctx context.Context, id string, rec record.Record, r replicaRecord, now time.Time) error {
+// forgetReplica deletes the record of a replica that has nothing to sign with and was not heard of
+// for long.
+func (s *selfSigned) forgetReplica(ctx context.Context, id string, rec record.Record, r replicaRecord,
+	now time.Time) error {
 	if r.signs(now) || now.Before(r.heard(now).Add(replicaKept)) {
 		return nil
 	}
@@ -193,7 +205,8 @@ func (s *selfSigned) forgetReplica(ctx context.Context, id string, rec record.Re
 	if at, found := s.replica.forgot[id]; found && now.Before(at.Add(replicaKept)) {
 		return nil
 	}
-	s.log.Info("a replica is forgotten: it has no intermediate, by this machine's clock, and was not heard of for long", "replica", r.Name, "id", id, "now", now.UTC())
+	s.log.Info("a replica is forgotten: it has no intermediate, by this machine's clock, and was not heard of for long",
+		"replica", r.Name, "id", id, "now", now.UTC())
 	if s.replica.forgot == nil {
 		s.replica.forgot = map[string]time.Time{}
 	}
@@ -212,7 +225,8 @@ func (s *selfSigned) forgetToken(ctx context.Context, rec record.Record, now tim
 
 // forget deletes a record unless it has changed.
 func (s *selfSigned) forget(ctx context.Context, rec record.Record) error {
-	if err := s.records.records.Commit(ctx, record.Write{Key: rec.Key, Version: rec.Version}); err != nil && !errors.Is(err, record.ErrConflict) {
+	if err := s.records.records.Commit(ctx, record.Write{Key: rec.Key, Version: rec.Version}); err != nil &&
+		!errors.Is(err, record.ErrConflict) {
 		return err
 	}
 	return nil

@@ -24,7 +24,8 @@ var errAsked = errors.New("an intermediate was asked for, and no replica that ha
 // ErrClock says that a replica gets nothing that it can use because its clock and another's differ.
 var ErrClock = errors.New("the clocks of two replicas differ")
 
-// askPatience is how long a new replica waits for its first intermediate before it gives up, to be started again.
+// askPatience is how long a new replica waits for its first intermediate before it gives up, to be
+// started again.
 const askPatience = time.Minute
 
 // await is refresh for a start: a new replica waits for its intermediate.
@@ -40,7 +41,8 @@ func (s *selfSigned) await(ctx context.Context, now time.Time) error {
 		}
 		s.records.sayHere(ctx, s.replica.unsaid, s.log)
 		if !told {
-			s.log.Info("this replica waits for an intermediate from one that has the root's key", "replica", s.replica.id)
+			s.log.Info("this replica waits for an intermediate from one that has the root's key",
+				"replica", s.replica.id)
 			told = true
 		}
 		again := time.NewTimer(time.Second)
@@ -58,8 +60,8 @@ func (s *selfSigned) await(ctx context.Context, now time.Time) error {
 	}
 }
 
-// asked is an intermediate below a root from a replica that has its key, kept in a file by that name. Errors: errAsked while
-// there is no answer; why there is none.
+// asked is an intermediate below a root from a replica that has its key, kept in a file by that
+// name. Errors: errAsked while there is no answer; why there is none.
 func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name string, now time.Time) (*pair, error) {
 	secret, err := s.expects(root, now)
 	if err != nil {
@@ -81,7 +83,8 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 	if err != nil {
 		return nil, err
 	}
-	if was := m.record.Request; was != nil && was.Root == q.Root && was.Token == q.Token && sameRequestKey(was.CSR, key.Public()) && s.provenBy(secret, was) {
+	if was := m.record.Request; was != nil && was.Root == q.Root && was.Token == q.Token &&
+		sameRequestKey(was.CSR, key.Public()) && s.provenBy(secret, was) {
 		if m.record.Ahead && now.Before(was.At) { // the clock was set
 			return nil, s.ask(ctx, q, "", now)
 		}
@@ -93,8 +96,8 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 	return nil, s.askAnew(ctx, q, secret, now)
 }
 
-// askAnew writes a request in the place of what the record says, unless another one that has this replica's ID writes it too.
-// Errors: errAsked when it stands.
+// askAnew writes a request in the place of what the record says, unless another one that has this
+// replica's ID writes it too. Errors: errAsked when it stands.
 func (s *selfSigned) askAnew(ctx context.Context, q *replicaRequest, secret *replicaSecret, now time.Time) error {
 	what, err := asksFor(q, secret)
 	if err == nil {
@@ -117,7 +120,8 @@ func (s *selfSigned) unanswered(secret *replicaSecret, was *replicaRequest) erro
 	return fmt.Errorf("%w (since %s)", errAsked, was.At.UTC().Format(time.RFC3339))
 }
 
-// ask writes a request; what is what the record says by it, as contested takes it. Errors: errAsked when it stands.
+// ask writes a request; what is what the record says by it, as contested takes it. Errors: errAsked
+// when it stands.
 func (s *selfSigned) ask(ctx context.Context, q *replicaRequest, what string, now time.Time) error {
 	m := s.replica
 	r := m.record
@@ -130,7 +134,8 @@ func (s *selfSigned) ask(ctx context.Context, q *replicaRequest, what string, no
 	return errAsked
 }
 
-// stillHere has the records know now and then that this replica is there: by sayHere, which needs nothing that others wait for.
+// stillHere has the records know now and then that this replica is there: by sayHere, which needs
+// nothing that others wait for.
 func (m *membership) stillHere(now time.Time) error {
 	if !m.record.stale(now) {
 		return nil
@@ -145,7 +150,8 @@ func (m *membership) stillHere(now time.Time) error {
 	return nil
 }
 
-// sayHere writes that this replica is there; w may be nil. Where the records take nothing it is told of elsewhere, and this can wait.
+// sayHere writes that this replica is there; w may be nil. Where the records take nothing it is
+// told of elsewhere, and this can wait.
 func (s stateStore) sayHere(ctx context.Context, w *record.Write, log hclog.Logger) {
 	if w == nil {
 		return
@@ -155,10 +161,12 @@ func (s stateStore) sayHere(ctx context.Context, w *record.Write, log hclog.Logg
 	}
 }
 
-// provenBy says whether a request of this replica was proven by what proves its requests now: not when the file of the token held
-// another one then, of the same ID. The answer to that is no answer to this one.
+// provenBy says whether a request of this replica was proven by what proves its requests now: not
+// when the file of the token held another one then, of the same ID. The answer to that is no answer
+// to this one.
 func (s *selfSigned) provenBy(secret *replicaSecret, was *replicaRequest) bool {
-	return secret == nil || ed25519.Verify(secret.key.Public().(ed25519.PublicKey), was.proven(s.trustDomain, s.replica.id), was.Proof)
+	return secret == nil || ed25519.Verify(secret.key.Public().(ed25519.PublicKey),
+		was.proven(s.trustDomain, s.replica.id), was.Proof)
 }
 
 // refused tells why this replica gets no intermediate, and what to do.
@@ -170,7 +178,8 @@ func (s *selfSigned) refused(secret *replicaSecret, why string) error {
 		"as soon as the file holds another, this replica asks anew", why))
 }
 
-// ReplicaTokenError is that the token of a replica does not serve, in its file or in the setting that names that.
+// ReplicaTokenError is that the token of a replica does not serve, in its file or in the setting
+// that names that.
 type ReplicaTokenError struct {
 	// File is where the token is to stand; empty: the setting names none.
 	File string
@@ -223,7 +232,8 @@ func (s *selfSigned) askedKey() (crypto.Signer, error) {
 		if err == nil {
 			return key, nil
 		}
-		s.log.Warn("the key that an intermediate was asked for cannot be read; a new one is made", "file", s.dir.at(askedFile), "error", err)
+		s.log.Warn("the key that an intermediate was asked for cannot be read; a new one is made",
+			"file", s.dir.at(askedFile), "error", err)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -237,9 +247,10 @@ func (s *selfSigned) askedKey() (crypto.Signer, error) {
 	return key, s.dir.write(askedFile, text, 0o600)
 }
 
-// expects is the token that a replica proves itself by which has no intermediate that is trusted; nil: it has one. Errors: there
-// is none, or it names another root than the records: who writes these does not lead a new replica into another mesh, neither
-// when it asks nor when it is answered.
+// expects is the token that a replica proves itself by which has no intermediate that is trusted;
+// nil: it has one. Errors: there is none, or it names another root than the records: who writes
+// these does not lead a new replica into another mesh, neither when it asks nor when it is
+// answered.
 func (s *selfSigned) expects(root *x509.Certificate, now time.Time) (*replicaSecret, error) {
 	if s.inter != nil && s.trusts(s.inter.cert, now) {
 		return nil, nil
@@ -254,8 +265,10 @@ func (s *selfSigned) expects(root *x509.Certificate, now time.Time) (*replicaSec
 	return &secret, nil
 }
 
-// request makes a request for an intermediate, proven by a token or, without one, by the intermediate that this replica has.
-func (s *selfSigned) request(key crypto.Signer, root *x509.Certificate, secret *replicaSecret, now time.Time) (*replicaRequest, error) {
+// request makes a request for an intermediate, proven by a token or, without one, by the
+// intermediate that this replica has.
+func (s *selfSigned) request(key crypto.Signer, root *x509.Certificate, secret *replicaSecret,
+	now time.Time) (*replicaRequest, error) {
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
@@ -290,7 +303,8 @@ func (s *selfSigned) replicaSecret() (replicaSecret, error) {
 	}
 	text, info, err := readfile.Read(file, 4<<10)
 	if err != nil {
-		return replicaSecret{}, s.tokenError(fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err))
+		return replicaSecret{}, s.tokenError(fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it",
+			err))
 	}
 	if err := checkKeyMode(file, info.Mode()); err != nil {
 		return replicaSecret{}, s.tokenError(err)

@@ -16,7 +16,8 @@ import (
 // ErrForgetReplica is why a replica is not forgotten: it is the caller's fault.
 var ErrForgetReplica = errors.New("cannot forget the replica")
 
-// ReplicaID is what the records call this replica; empty: it is not one of several, or not self-signed.
+// ReplicaID is what the records call this replica; empty: it is not one of several, or not
+// self-signed.
 func (m *Manager) ReplicaID() string {
 	if m.own == nil || m.own.replica == nil {
 		return ""
@@ -24,9 +25,10 @@ func (m *Manager) ReplicaID() string {
 	return m.own.replica.id // set by start
 }
 
-// ForgetReplica takes the record of another replica out of the records: nobody waits for it any more. What it has signed with stays
-// valid, and one that is there all the same is listed again. It is called by its ID, its name, its machine or its address.
-// Errors: ErrNotFound, ErrForgetReplica while it serves, or when several are called so, of which the one that is asked may be one.
+// ForgetReplica takes the record of another replica out of the records: nobody waits for it any
+// more. What it has signed with stays valid, and one that is there all the same is listed again. It
+// is called by its ID, its name, its machine or its address. Errors: ErrNotFound, ErrForgetReplica
+// while it serves, or when several are called so, of which the one that is asked may be one.
 func (m *Manager) ForgetReplica(ctx context.Context, what, reason, by string) (ReplicaStatus, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,7 +37,8 @@ func (m *Manager) ForgetReplica(ctx context.Context, what, reason, by string) (R
 	return x, err
 }
 
-// forget deletes the record of the replica that is called so. With an error it returns whom it found. The caller holds mu.
+// forget deletes the record of the replica that is called so. With an error it returns whom it
+// found. The caller holds mu.
 func (m *Manager) forget(ctx context.Context, what string) (ReplicaStatus, error) {
 	if m.own == nil || m.own.replica == nil {
 		return ReplicaStatus{}, fmt.Errorf("%w: this ashored knows of no others: replicas share a store (setting store, kind consul) and an authority that is not plugged in", ErrForgetReplica)
@@ -43,9 +46,11 @@ func (m *Manager) forget(ctx context.Context, what string) (ReplicaStatus, error
 	return m.own.forgetByHand(ctx, what, m.config.Now())
 }
 
-// forgotten tells the audit log that somebody wished to forget a replica. err is why it was not; x is then whom was found, if anybody.
+// forgotten tells the audit log that somebody wished to forget a replica. err is why it was not; x
+// is then whom was found, if anybody.
 func forgotten(x ReplicaStatus, what, reason, by string, err error) audit.Event {
-	e := audit.Event{Action: audit.ReplicaForget, Actor: by, Target: x.Name, Reason: reason, Details: map[string]string{}}
+	e := audit.Event{Action: audit.ReplicaForget, Actor: by, Target: x.Name, Reason: reason,
+		Details: map[string]string{}}
 	if x.ID != "" {
 		e.Details["id"], e.Details["state"] = x.ID, string(x.State)
 	} else {
@@ -61,7 +66,8 @@ func forgotten(x ReplicaStatus, what, reason, by string, err error) audit.Event 
 	return e
 }
 
-// forgetByHand deletes the record of the replica that is called so. With an error it returns whom it found.
+// forgetByHand deletes the record of the replica that is called so. With an error it returns whom
+// it found.
 func (s *selfSigned) forgetByHand(ctx context.Context, what string, now time.Time) (ReplicaStatus, error) {
 	if err := s.readReplicas(ctx); err != nil {
 		return ReplicaStatus{}, err
@@ -74,16 +80,19 @@ func (s *selfSigned) forgetByHand(ctx context.Context, what string, now time.Tim
 	case own:
 		return ReplicaStatus{}, fmt.Errorf("%w: the one that was asked is called %.200q too: name the other one by its ID, %s", ErrForgetReplica, what, strings.Join(ids, " or "))
 	case len(ids) == 0:
-		return ReplicaStatus{}, fmt.Errorf("replica %.200q: %w: \"ashorectl ca show\" lists those that there are", what, ErrNotFound)
+		return ReplicaStatus{}, fmt.Errorf("replica %.200q: %w: \"ashorectl ca show\" lists those that there are", what,
+			ErrNotFound)
 	case len(ids) > 1:
-		return ReplicaStatus{}, fmt.Errorf("%w: several are called %.200q: name one by its ID, %s", ErrForgetReplica, what, strings.Join(ids, " or "))
+		return ReplicaStatus{}, fmt.Errorf("%w: several are called %.200q: name one by its ID, %s", ErrForgetReplica,
+			what, strings.Join(ids, " or "))
 	}
 	x := m.statusOf(ids[0], m.others[ids[0]], s.bundle.Roots, now)
 	if x.State == ReplicaServing {
 		return x, s.replica.unforgettable(x, now)
 	}
 	key := record.Key{Table: table, Name: replicaRecords + x.ID}
-	if err := s.records.records.Commit(ctx, record.Write{Key: key, Version: m.versions[x.ID]}); errors.Is(err, record.ErrConflict) {
+	if err := s.records.records.Commit(ctx, record.Write{Key: key, Version: m.versions[x.ID]}); errors.Is(err,
+		record.ErrConflict) {
 		return x, fmt.Errorf("%w: it wrote its record at this moment, so it is there: %w", ErrForgetReplica, err)
 	} else if err != nil {
 		return x, err
@@ -114,7 +123,8 @@ func (m *membership) called(what string) []string {
 	return ids
 }
 
-// called says whether a replica is called so: "web-1 (10.0.0.1:15012)" is also called "web-1", "10.0.0.1:15012" and "10.0.0.1".
+// called says whether a replica is called so: "web-1 (10.0.0.1:15012)" is also called "web-1",
+// "10.0.0.1:15012" and "10.0.0.1".
 func called(what, id, name string) bool {
 	machine, address, _ := strings.Cut(name, " (")
 	address = strings.TrimSuffix(address, ")")

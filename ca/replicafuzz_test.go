@@ -7,10 +7,11 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// Whatever somebody writes in the place of a replica's record, a token or both, nothing of the authority changes, and nobody
-// gets an intermediate that was not proven.
+// Whatever somebody writes in the place of a replica's record, a token or both, nothing of the
+// authority changes, and nobody gets an intermediate that was not proven.
 func FuzzReplicaRecords(f *testing.F) {
-	request, err := json.Marshal(replicaRecord{Format: 1, Name: "x", Request: &replicaRequest{Root: "sha256:00", CSR: []byte("x"), Token: "abc", Proof: []byte("x"), At: noon}})
+	request, err := json.Marshal(replicaRecord{Format: 1, Name: "x",
+		Request: &replicaRequest{Root: "sha256:00", CSR: []byte("x"), Token: "abc", Proof: []byte("x"), At: noon}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -18,7 +19,8 @@ func FuzzReplicaRecords(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range [][]byte{{}, []byte("null"), []byte("{}"), []byte(`{"v":1}`), []byte(`{"v":1,"request":{}}`), []byte(`{"v":1,"certificates":["AA==",null]}`), request, token} {
+	for _, seed := range [][]byte{{}, []byte("null"), []byte("{}"), []byte(`{"v":1}`), []byte(`{"v":1,"request":{}}`),
+		[]byte(`{"v":1,"certificates":["AA==",null]}`), request, token} {
 		f.Add(seed, seed)
 		f.Add(request, seed)
 	}
@@ -29,7 +31,8 @@ func FuzzReplicaRecords(f *testing.F) {
 		w := newTown(t)
 		before := w.m.Signer()
 		for name, value := range map[string][]byte{replicaRecords + "other": replica, replicaTokens + "abc": token} {
-			if err := w.first.records.Commit(t.Context(), record.Write{Key: record.Key{Table: table, Name: name}, Value: value}); err != nil {
+			if err := w.first.records.Commit(t.Context(), record.Write{Key: record.Key{Table: table, Name: name},
+				Value: value}); err != nil {
 				t.Fatal(err)
 			}
 		}

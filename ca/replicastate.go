@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ReplicaState is how another replica is. Its text is for the log; what is told to operators, the admin API has words for.
+// ReplicaState is how another replica is. Its text is for the log; what is told to operators, the
+// admin API has words for.
 type ReplicaState string
 
 // The states of another replica.
@@ -20,7 +21,8 @@ const (
 	ReplicaDamaged ReplicaState = "damaged" // its record cannot be read
 )
 
-// askingFor is how long one that asks is taken to ask on after it was heard of: it says so each idlePace.
+// askingFor is how long one that asks is taken to ask on after it was heard of: it says so each
+// idlePace.
 const askingFor = 3 * idlePace
 
 // ReplicaStatus is another replica that signs below the same root, or wants to.
@@ -39,7 +41,8 @@ type ReplicaStatus struct {
 // stale says that a record of its own does not tell any more that a replica is there.
 func (r replicaRecord) stale(now time.Time) bool { return now.Sub(r.Seen).Abs() >= idlePace }
 
-// heard is when a replica was there last, by what its record tells. What is far in the future a clock says that is wrong.
+// heard is when a replica was there last, by what its record tells. What is far in the future a
+// clock says that is wrong.
 func (r replicaRecord) heard(now time.Time) time.Time {
 	times := []time.Time{r.Seen, r.RefusedAt}
 	if r.Request != nil {
@@ -71,8 +74,9 @@ func (r replicaRecord) ends() time.Time {
 	return last
 }
 
-// serves says whether a replica is alive and signs; heard: somebody has heard of it. One whose record does not tell when it was
-// there is of an older release, which tells nobody what it is called: it may serve for as long as its intermediate is valid.
+// serves says whether a replica is alive and signs; heard: somebody has heard of it. One whose
+// record does not tell when it was there is of an older release, which tells nobody what it is
+// called: it may serve for as long as its intermediate is valid.
 func (m *membership) serves(id string, r replicaRecord, now time.Time) (serves, heard bool) {
 	switch {
 	case m.alive == nil:
@@ -118,7 +122,8 @@ func (m *membership) statusOf(id string, r replicaRecord, roots []*x509.Certific
 	for _, c := range r.certificates() {
 		for _, root := range roots {
 			if bytes.Equal(c.RawIssuer, root.RawSubject) && c.CheckSignatureFrom(root) == nil {
-				x.Signer = CertificateStatus{Name: c.Subject.CommonName, Serial: serialText(c), Root: RootID(root), NotAfter: c.NotAfter, Renew: half(c)}
+				x.Signer = CertificateStatus{Name: c.Subject.CommonName, Serial: serialText(c), Root: RootID(root),
+					NotAfter: c.NotAfter, Renew: half(c)}
 			}
 		}
 	}

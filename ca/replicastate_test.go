@@ -50,7 +50,8 @@ func (w *town) look() {
 	}
 }
 
-// Each other replica is told of with whether it is there, whatever the clocks of others do, and who keeps asking is heard of.
+// Each other replica is told of with whether it is there, whatever the clocks of others do, and who
+// keeps asking is heard of.
 func TestReplicaStates(t *testing.T) {
 	t.Parallel()
 	w, h, two := settledTown(t)
@@ -98,8 +99,8 @@ func TestReplicaStates(t *testing.T) {
 	want("who knows says that it is alive", map[string]ReplicaState{"two": ReplicaServing})
 }
 
-// A replica of a release that does not tell when it was there is not taken to be gone because nobody has heard of it: it serves for
-// as long as its intermediate is valid, and is not forgotten.
+// A replica of a release that does not tell when it was there is not taken to be gone because
+// nobody has heard of it: it serves for as long as its intermediate is valid, and is not forgotten.
 func TestReplicaOlder(t *testing.T) {
 	t.Parallel()
 	w, _, two := settledTown(t)
@@ -110,10 +111,12 @@ func TestReplicaOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.first.later(w.m, intermediateLife-time.Hour)
-	if got := show(t, w.m).Replicas; len(got) != 1 || got[0].State != ReplicaServing || !got[0].Seen.IsZero() || !strings.Contains(got[0].Reason, "does not tell") {
+	if got := show(t, w.m).Replicas; len(got) != 1 || got[0].State != ReplicaServing || !got[0].Seen.IsZero() ||
+		!strings.Contains(got[0].Reason, "does not tell") {
 		t.Errorf("it has an intermediate: %+v", got)
 	}
-	if _, err := w.m.ForgetReplica(t.Context(), "two", "", "op"); !errors.Is(err, ErrForgetReplica) || !strings.Contains(err.Error(), "older release") {
+	if _, err := w.m.ForgetReplica(t.Context(), "two",
+		"", "op"); !errors.Is(err, ErrForgetReplica) || !strings.Contains(err.Error(), "older release") {
 		t.Errorf("it has an intermediate, and is forgotten: %v", err)
 	}
 	w.first.later(w.m, 2*time.Hour)
@@ -184,7 +187,8 @@ func TestReplicaSeenWaits(t *testing.T) {
 	}
 }
 
-// What was refused, or was never answered, is forgotten when nobody has asked with it for long: also when it had come back before.
+// What was refused, or was never answered, is forgotten when nobody has asked with it for long:
+// also when it had come back before.
 func TestReplicaRefusedEnds(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
@@ -222,8 +226,8 @@ func TestReplicaRefusedEnds(t *testing.T) {
 	}
 }
 
-// A replica that is gone is forgotten by an operator, one that serves is not; a rotation waits for it no longer, and one that is
-// there all the same is listed again.
+// A replica that is gone is forgotten by an operator, one that serves is not; a rotation waits for
+// it no longer, and one that is there all the same is listed again.
 func TestForgetReplica(t *testing.T) {
 	t.Parallel()
 	w, h, two := settledTown(t)
@@ -264,7 +268,8 @@ func TestForgetReplica(t *testing.T) {
 		t.Errorf("after it was forgotten: %+v, the rotation waits for %+v", s.Replicas, s.Rotation.Waiting)
 	}
 	got := w.first.audited(audit.ReplicaForget)
-	if want := []string{"refused  op", "refused  op", "refused  op", "refused  op", "op", "op", "op"}; !slices.Equal(got, want) {
+	if want := []string{"refused  op", "refused  op", "refused  op", "refused  op", "op", "op",
+		"op"}; !slices.Equal(got, want) {
 		t.Errorf("the audit log has %q, want %q", got, want)
 	}
 	h.later(two, 0)
@@ -286,7 +291,8 @@ func TestForgetReplicaAlone(t *testing.T) {
 	}
 }
 
-// A name that the replica has too that is asked means nobody: another one on its machine is forgotten by its ID.
+// A name that the replica has too that is asked means nobody: another one on its machine is
+// forgotten by its ID.
 func TestForgetReplicaBeside(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
@@ -298,7 +304,8 @@ func TestForgetReplicaBeside(t *testing.T) {
 	}
 	other := strings.TrimSpace(string(id))
 	for what, want := range map[string]string{"box1": other, "box1 (10.0.0.1:15012)": "is the one that was asked"} {
-		if _, err := w.m.ForgetReplica(t.Context(), what, "", "op"); !errors.Is(err, ErrForgetReplica) || !strings.Contains(err.Error(), want) {
+		if _, err := w.m.ForgetReplica(t.Context(), what,
+			"", "op"); !errors.Is(err, ErrForgetReplica) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", what, err, want)
 		}
 	}
@@ -307,8 +314,8 @@ func TestForgetReplicaBeside(t *testing.T) {
 	}
 }
 
-// A replica whose clock is far ahead is told so, with both clocks, instead of asking without end; it asks anew when its clock was set.
-// TestReplicaRenews has the other clock be wrong.
+// A replica whose clock is far ahead is told so, with both clocks, instead of asking without end;
+// it asks anew when its clock was set. TestReplicaRenews has the other clock be wrong.
 func TestReplicaClockAhead(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -325,7 +332,8 @@ func TestReplicaClockAhead(t *testing.T) {
 			h.later(nil, tc.ahead)
 			for range 2 {
 				_, err := NewManager(t.Context(), h.config)
-				for _, want := range []string{noon.Add(tc.ahead).Format(time.RFC3339), noon.Format(time.RFC3339), "that of one, which has the root's key", "set the clock"} {
+				for _, want := range []string{noon.Add(tc.ahead).Format(time.RFC3339), noon.Format(time.RFC3339),
+					"that of one, which has the root's key", "set the clock"} {
 					if !errors.Is(err, ErrClock) || !strings.Contains(err.Error(), want) {
 						t.Fatalf("got %v, want %q in it", err, want)
 					}

@@ -20,7 +20,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// replicaTokenPrefix begins every replica token: it is found by those who search for secrets in the wrong place.
+// replicaTokenPrefix begins every replica token: it is found by those who search for secrets in the
+// wrong place.
 const replicaTokenPrefix = "ashore-replica."
 
 // replicaTokens is where replica tokens stand in the table, by their IDs.
@@ -32,8 +33,8 @@ const MaxReplicaTokenTTL = 24 * time.Hour
 // ErrReplicaToken is why no replica token is made: it is the caller's fault.
 var ErrReplicaToken = errors.New("cannot make a replica token")
 
-// replicaSecret is a replica token in the hands of the replica that it was made for: a private key of its own, and the root
-// that the replica is to find.
+// replicaSecret is a replica token in the hands of the replica that it was made for: a private key
+// of its own, and the root that the replica is to find.
 type replicaSecret struct {
 	id   string
 	key  ed25519.PrivateKey
@@ -51,17 +52,19 @@ func parseReplicaToken(text string) (replicaSecret, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), replicaTokenPrefix)
 	id, secret, dot := strings.Cut(rest, ".")
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
-	if !ok || !dot || err != nil || len(raw) != ed25519.SeedSize+sha256.Size || len(id) != idEncoding().EncodedLen(tokenID) {
+	if !ok || !dot || err != nil || len(raw) != ed25519.SeedSize+sha256.Size ||
+		len(id) != idEncoding().EncodedLen(tokenID) {
 		return replicaSecret{}, errors.New("it is not of the form of a replica token: a part is missing or cut")
 	}
 	if _, err := idEncoding().DecodeString(id); err != nil {
 		return replicaSecret{}, errors.New("its ID holds characters that no token has")
 	}
-	return replicaSecret{id, ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize]), "sha256:" + hex.EncodeToString(raw[ed25519.SeedSize:])}, nil
+	return replicaSecret{id, ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize]),
+		"sha256:" + hex.EncodeToString(raw[ed25519.SeedSize:])}, nil
 }
 
-// replicaToken is what the records know of a token: nothing that helps who reads it. Who can write records can make none
-// either: the root signs it.
+// replicaToken is what the records know of a token: nothing that helps who reads it. Who can write
+// records can make none either: the root signs it.
 type replicaToken struct {
 	Format int `json:"v"`
 	// Public is the key that requests are proven by.
@@ -72,17 +75,21 @@ type replicaToken struct {
 	By        string    `json:"by,omitempty"`
 	Created   time.Time `json:"created"`
 	Expires   time.Time `json:"expires"`
-	// Key is the hash of the key that it was taken for; empty: it was not. The same key gets the same answer.
+	// Key is the hash of the key that it was taken for; empty: it was not. The same key gets the
+	// same answer.
 	Key string `json:"key,omitempty"`
 }
 
 // signed is what the root signs of a token.
 func (t replicaToken) signed(domain, id string) []byte {
-	return fmt.Appendf(nil, "ashore replica token\n%s\n%s\n%s\n%x\n%s", domain, id, t.Root, t.Public, t.Expires.UTC().Format(time.RFC3339))
+	return fmt.Appendf(nil, "ashore replica token\n%s\n%s\n%s\n%x\n%s", domain, id, t.Root, t.Public,
+		t.Expires.UTC().Format(time.RFC3339))
 }
 
-// createReplicaToken makes a token that lets one more replica have an intermediate below the root that signs.
-func (s *selfSigned) createReplicaToken(ctx context.Context, ttl time.Duration, by string, now time.Time) (string, time.Time, error) {
+// createReplicaToken makes a token that lets one more replica have an intermediate below the root
+// that signs.
+func (s *selfSigned) createReplicaToken(ctx context.Context, ttl time.Duration, by string, now time.Time) (string,
+	time.Time, error) {
 	if s.replica == nil {
 		return "", time.Time{}, fmt.Errorf("%w: this ashored keeps its state on this machine alone: replicas share a store (setting store, kind consul)", ErrReplicaToken)
 	}
@@ -92,7 +99,8 @@ func (s *selfSigned) createReplicaToken(ctx context.Context, ttl time.Duration, 
 	}
 	pair, err := s.rootKey(root)
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("%w here: make it on the replica that has the root's key: %w", ErrReplicaToken, err)
+		return "", time.Time{}, fmt.Errorf("%w here: make it on the replica that has the root's key: %w",
+			ErrReplicaToken, err)
 	}
 	id := make([]byte, tokenID)
 	if _, err := rand.Read(id); err != nil {
@@ -103,7 +111,8 @@ func (s *selfSigned) createReplicaToken(ctx context.Context, ttl time.Duration, 
 		return "", time.Time{}, err
 	}
 	secret := replicaSecret{idEncoding().EncodeToString(id), private, s.state.Active}
-	t := replicaToken{Format: 1, Public: public, Root: s.state.Active, By: by, Created: now.UTC(), Expires: now.Add(ttl).UTC().Truncate(time.Second)}
+	t := replicaToken{Format: 1, Public: public, Root: s.state.Active, By: by, Created: now.UTC(),
+		Expires: now.Add(ttl).UTC().Truncate(time.Second)}
 	if t.Signature, err = signText(pair.key, t.signed(s.trustDomain, secret.id)); err != nil {
 		return "", time.Time{}, err
 	}
@@ -111,16 +120,18 @@ func (s *selfSigned) createReplicaToken(ctx context.Context, ttl time.Duration, 
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	if err := s.records.records.Commit(ctx, record.Write{Key: record.Key{Table: table, Name: replicaTokens + secret.id}, Value: value}); err != nil {
+	if err := s.records.records.Commit(ctx, record.Write{Key: record.Key{Table: table, Name: replicaTokens + secret.id},
+		Value: value}); err != nil {
 		return "", time.Time{}, err
 	}
-	s.audit(audit.Event{Action: audit.ReplicaToken, Actor: by, Target: secret.id, Details: map[string]string{"expires": t.Expires.Format(time.RFC3339)}})
+	s.audit(audit.Event{Action: audit.ReplicaToken, Actor: by, Target: secret.id,
+		Details: map[string]string{"expires": t.Expires.Format(time.RFC3339)}})
 	text, err := secret.text()
 	return text, t.Expires, err
 }
 
-// readReplicaToken is a token of the records that the root has signed, and its version. Errors say what is wrong with it, for
-// whoever shows it.
+// readReplicaToken is a token of the records that the root has signed, and its version. Errors say
+// what is wrong with it, for whoever shows it.
 func (s *selfSigned) readReplicaToken(ctx context.Context, id string) (t replicaToken, version string, err error) {
 	r, err := s.records.records.Get(ctx, record.Key{Table: table, Name: replicaTokens + id})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// rewriteGap is how long a replica lets its own record stand that somebody has changed after it was written.
+// rewriteGap is how long a replica lets its own record stand that somebody has changed after it was
+// written.
 const rewriteGap = time.Minute
 
 // note notes that this replica had its record say something.
@@ -22,8 +23,9 @@ func (m *membership) note(what string, now time.Time) {
 	m.said[what] = now
 }
 
-// contested says why this replica does not have its record say something: another one has the same ID and writes it too, and
-// the two would overrule one another without end, or somebody else does. Nil: it may be written.
+// contested says why this replica does not have its record say something: another one has the same
+// ID and writes it too, and the two would overrule one another without end, or somebody else does.
+// Nil: it may be written.
 func (m *membership) contested(dir folder, what string, now time.Time) error {
 	if m.version == "" {
 		return nil
@@ -58,8 +60,8 @@ func twins(dir folder, who string) string {
 	return fmt.Sprintf("%s is that of %s: one of the two has a copy of the other's state folder; on the one that is the copy stop ashored, remove that file and start it again", dir.at(replicaFile), who)
 }
 
-// told is what operators are told of how this one stands among the others. Each of two with one ID says so, also while it writes
-// nothing that the other one overrules.
+// told is what operators are told of how this one stands among the others. Each of two with one ID
+// says so, also while it writes nothing that the other one overrules.
 func (m *membership) told(dir folder) []string {
 	var out []string
 	if m.trouble != "" {

@@ -45,8 +45,9 @@ func (w *town) twin(of *house, name string) *house {
 	return h
 }
 
-// Two replicas with one ID do not overrule one another without end, and an operator is told what to do, whether anybody tells
-// who is alive or not, and whether they differ by their names or not. When the copy is gone the one that is left has its record.
+// Two replicas with one ID do not overrule one another without end, and an operator is told what to
+// do, whether anybody tells who is alive or not, and whether they differ by their names or not.
+// When the copy is gone the one that is left has its record.
 func TestReplicaTwins(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,18 +77,21 @@ func TestReplicaTwins(t *testing.T) {
 				h.later(two, time.Second)
 				other.later(copied, time.Second)
 			}
-			if wrote := records.writes.Load() - before; wrote > 6 { // each asks, lists itself, and says that it is there
+			// each asks, lists itself, and says that it is there
+			if wrote := records.writes.Load() - before; wrote > 6 {
 				t.Errorf("%d writes in 20 s, want 6 at most", wrote)
 			}
 			var told []string
 			for _, m := range []*Manager{two, copied} {
 				said := show(t, m).Problems
 				told = append(told, said...)
-				if c.twin != nil && !strings.Contains(strings.Join(said, "\n"), m.own.dir.at(replicaFile)+" is that of the other too") {
+				if c.twin != nil && !strings.Contains(strings.Join(said, "\n"),
+					m.own.dir.at(replicaFile)+" is that of the other too") {
 					t.Errorf("%s says %q, want the other one named", m.own.replica.name, said)
 				}
 			}
-			if all := strings.Join(told, "\n"); !strings.Contains(all, replicaFile+" is that of ") || !strings.Contains(all, "remove that file and start it again") {
+			if all := strings.Join(told, "\n"); !strings.Contains(all, replicaFile+" is that of ") ||
+				!strings.Contains(all, "remove that file and start it again") {
 				t.Errorf("problems %q", told)
 			}
 			two.own.replica.twin = nil // the copy is gone
@@ -126,8 +130,8 @@ func TestReplicaTwinsRun(t *testing.T) {
 	}
 }
 
-// A replica that has another name since it was started again is not its own twin, and writes its record at once; who damages that
-// again and again is not taken for a copy of it.
+// A replica that has another name since it was started again is not its own twin, and writes its
+// record at once; who damages that again and again is not taken for a copy of it.
 func TestReplicaNoTwin(t *testing.T) {
 	t.Parallel()
 	_, h, two := settledTown(t)
@@ -142,12 +146,14 @@ func TestReplicaNoTwin(t *testing.T) {
 	for range 2 {
 		h.later(m, 10*time.Second)
 		key := record.Key{Table: table, Name: replicaRecords + m.ReplicaID()}
-		if err := h.records.Commit(t.Context(), record.Write{Key: key, Value: []byte("damaged"), Version: record.Any}); err != nil {
+		if err := h.records.Commit(t.Context(), record.Write{Key: key, Value: []byte("damaged"),
+			Version: record.Any}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	h.later(m, 0)
-	if got := show(t, m).Problems; len(got) != 1 || !strings.Contains(got[0], "was overwritten since") || strings.Contains(got[0], "is that of") {
+	if got := show(t, m).Problems; len(got) != 1 || !strings.Contains(got[0], "was overwritten since") ||
+		strings.Contains(got[0], "is that of") {
 		t.Errorf("its record was damaged twice: problems %q", got)
 	}
 	h.later(m, rewriteGap)
@@ -156,7 +162,8 @@ func TestReplicaNoTwin(t *testing.T) {
 	}
 }
 
-// Each of two with one ID says so as soon as it is known that the other one serves, though neither has anything to write.
+// Each of two with one ID says so as soon as it is known that the other one serves, though neither
+// has anything to write.
 func TestReplicaTwinsBothTell(t *testing.T) {
 	t.Parallel()
 	w, h, _ := settledTown(t)
@@ -171,7 +178,9 @@ func TestReplicaTwinsBothTell(t *testing.T) {
 			t.Errorf("by itself it has problems %q", got)
 		}
 		serves = "two at 10.0.0.2"
-		if got := show(t, m).Problems; len(got) != 1 || !strings.Contains(got[0], x.at(replicaFile)+" is that of two at 10.0.0.2 too: ") || !strings.Contains(got[0], "remove that file and start it again") {
+		if got := show(t, m).Problems; len(got) != 1 || !strings.Contains(got[0],
+			x.at(replicaFile)+" is that of two at 10.0.0.2 too: ") ||
+			!strings.Contains(got[0], "remove that file and start it again") {
 			t.Errorf("beside the other one it has problems %q", got)
 		}
 		serves = ""

@@ -18,11 +18,12 @@ var ErrRequest = errors.New("bad certificate signing request")
 // maxRequest bounds an encoded request: one with a key of 4096 bits has 1.6 KB.
 const maxRequest = 16 << 10
 
-// RSA keys have at least minRSA and at most maxRSA bits: shorter ones are weak, and longer ones cost their verifiers much.
+// RSA keys have at least minRSA and at most maxRSA bits: shorter ones are weak, and longer ones
+// cost their verifiers much.
 const minRSA, maxRSA = 2048, 4096
 
-// Request is a certificate signing request whose sender has the private key. Only the public key counts; names and
-// extensions that it asks for are ignored.
+// Request is a certificate signing request whose sender has the private key. Only the public key
+// counts; names and extensions that it asks for are ignored.
 type Request struct {
 	// Key is the public key.
 	Key crypto.PublicKey
@@ -30,8 +31,8 @@ type Request struct {
 	KeyHash [sha256.Size]byte
 }
 
-// ParseRequest reads one PEM block of a request, checks its signature and the strength of its key. Errors: ErrRequest
-// with what is wrong.
+// ParseRequest reads one PEM block of a request, checks its signature and the strength of its key.
+// Errors: ErrRequest with what is wrong.
 func ParseRequest(text []byte) (*Request, error) {
 	if len(text) > maxRequest {
 		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", ErrRequest, len(text), maxRequest)

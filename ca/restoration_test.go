@@ -12,11 +12,13 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// apart is a replica beside a lab, with a store of its own to be cut off from and a folder for its copy. Its clock is late by so much.
+// apart is a replica beside a lab, with a store of its own to be cut off from and a folder for its
+// copy. Its clock is late by so much.
 func (l *lab) apart(dir string, late time.Duration) (*Ledger, *faultyStore) {
 	l.t.Helper()
 	s := &faultyStore{Store: l.store}
-	x, err := NewLedger(l.t.Context(), LedgerConfig{Records: s, Dir: dir, TrustDomain: "cluster.local", Groups: labGroups, Audit: l.record,
+	x, err := NewLedger(l.t.Context(), LedgerConfig{Records: s, Dir: dir, TrustDomain: "cluster.local",
+		Groups: labGroups, Audit: l.record,
 		Now: func() time.Time { return l.now().Add(-late) }})
 	if err != nil {
 		l.t.Fatal(err)
@@ -24,8 +26,9 @@ func (l *lab) apart(dir string, late time.Duration) (*Ledger, *faultyStore) {
 	return x, s
 }
 
-// A revocation that waited for the store does not overrule a restoration that came after it, also over a restart. Where that is not
-// sure the revocation counts, and operators are told; where nothing of the kind is known it counts.
+// A revocation that waited for the store does not overrule a restoration that came after it, also
+// over a restart. Where that is not sure the revocation counts, and operators are told; where
+// nothing of the kind is known it counts.
 func TestRestoredWhileUnkept(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -52,7 +55,8 @@ func TestRestoredWhileUnkept(t *testing.T) {
 				l.join("shop/web", "a")
 				again := func() {
 					l.revoke(RevokeWorkload, "shop/a")
-					if err := l.ledger.Restore(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a", By: "carol"}); err != nil {
+					if err := l.ledger.Restore(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a",
+						By: "carol"}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -63,7 +67,8 @@ func TestRestoredWhileUnkept(t *testing.T) {
 				dir := t.TempDir()
 				other, s := l.apart(dir, tc.late)
 				s.fail(func([]record.Write) error { return errDisk })
-				if err := other.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a", By: "bob"}); !errors.Is(err, ErrUnkept) {
+				if err := other.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a",
+					By: "bob"}); !errors.Is(err, ErrUnkept) {
 					t.Fatalf("got %v", err)
 				}
 				if tc.after > 0 {
@@ -71,7 +76,9 @@ func TestRestoredWhileUnkept(t *testing.T) {
 					again()
 				}
 				if tc.damaged {
-					if err := l.store.Commit(t.Context(), record.Write{Key: record.Key{Table: restorationTable, Name: revocationKey(RevokeWorkload, "shop/a").Name}, Value: []byte("x"), Version: record.Any}); err != nil {
+					if err := l.store.Commit(t.Context(), record.Write{Key: record.Key{Table: restorationTable,
+						Name: revocationKey(RevokeWorkload,
+							"shop/a").Name}, Value: []byte("x"), Version: record.Any}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -89,11 +96,14 @@ func TestRestoredWhileUnkept(t *testing.T) {
 						t.Errorf("it is out: %v, want %v; error %v", !tc.out, tc.out, err)
 					}
 				}
-				if c, found, err := other.dir.readCopy(); err != nil || !found || len(c.Unkept) != 0 || (len(c.Revocations) == 1) != tc.out {
+				if c, found, err := other.dir.readCopy(); err != nil || !found || len(c.Unkept) != 0 ||
+					(len(c.Revocations) == 1) != tc.out {
 					t.Errorf("the copy has %+v, error %v", c, err)
 				}
 				switch told := other.Problems(); {
-				case tc.problem == "" && len(told) != 0, tc.problem != "" && (len(told) != 1 || !strings.Contains(told[0], tc.problem) || !strings.Contains(told[0], "carol") || !strings.Contains(told[0], "bob")):
+				case tc.problem == "" && len(told) != 0, tc.problem != "" &&
+					(len(told) != 1 || !strings.Contains(told[0], tc.problem) || !strings.Contains(told[0], "carol") ||
+						!strings.Contains(told[0], "bob")):
 					t.Errorf("told are %q, want %q", told, tc.problem)
 				}
 				code, action := codes.OK, audit.WorkloadRestore
@@ -103,7 +113,8 @@ func TestRestoredWhileUnkept(t *testing.T) {
 				if err := l.audited(action, "ashored"); err != nil {
 					t.Error(err)
 				}
-				if _, _, err := l.ask(client{token: l.token("shop/web"), name: "a"}); wantRefused(err, code, "") != nil {
+				if _, _, err := l.ask(client{token: l.token("shop/web"), name: "a"}); wantRefused(err, code,
+					"") != nil {
 					t.Errorf("it joins: %v, want %s", err, code)
 				}
 			})
@@ -111,7 +122,8 @@ func TestRestoredWhileUnkept(t *testing.T) {
 	}
 }
 
-// What is told of a revocation that came late is over when an operator has had the last word, or after a day.
+// What is told of a revocation that came late is over when an operator has had the last word, or
+// after a day.
 func TestBelatedIsOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -119,7 +131,8 @@ func TestBelatedIsOver(t *testing.T) {
 	l.join("shop/web", "a")
 	late := func() {
 		l.full()
-		if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a"}); !errors.Is(err, ErrUnkept) {
+		if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a"}); !errors.Is(err,
+			ErrUnkept) {
 			t.Fatal(err)
 		}
 		l.store.fail(nil)
@@ -156,7 +169,8 @@ func TestRestorationsAreForgotten(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.revoke(RevokeIdentity, web(t).String())
-	if err := l.ledger.Restore(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: web(t).String(), By: "tester"}); err != nil {
+	if err := l.ledger.Restore(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: web(t).String(),
+		By: "tester"}); err != nil {
 		t.Fatal(err)
 	}
 	for passed, want := range []int{1, 0} {

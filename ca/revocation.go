@@ -25,10 +25,12 @@ type RevocationKind string
 const (
 	// RevokeIdentity puts out everybody with a SPIFFE ID, for as long as it stands.
 	RevokeIdentity RevocationKind = "identity"
-	// RevokeWorkload puts out one "namespace/name": all its certificates, renewal, and joining under this name again. One
-	// that proves itself by a JWT which names no pod has a new name for each new key: revoke its identity instead.
+	// RevokeWorkload puts out one "namespace/name": all its certificates, renewal, and joining
+	// under this name again. One that proves itself by a JWT which names no pod has a new name for
+	// each new key: revoke its identity instead.
 	RevokeWorkload RevocationKind = "workload"
-	// RevokeSerial puts out one certificate. Its workload stays, also with another certificate for the same key.
+	// RevokeSerial puts out one certificate. Its workload stays, also with another certificate for
+	// the same key.
 	RevokeSerial RevocationKind = "serial"
 )
 
@@ -43,7 +45,8 @@ type Revocation struct {
 	Reason string    `json:"reason,omitempty"`
 	By     string    `json:"by,omitempty"`
 	At     time.Time `json:"at"`
-	// Until is when it matters no longer, for a serial: when the certificate has ended. Zero: it stands until it is restored.
+	// Until is when it matters no longer, for a serial: when the certificate has ended. Zero: it
+	// stands until it is restored.
 	Until time.Time `json:"until,omitzero"`
 	// Certificates are those that it puts out: of a workload no more can come.
 	Certificates []RevokedLeaf `json:"certificates,omitempty"`
@@ -64,8 +67,8 @@ type Revocations struct {
 	List []Revocation
 	// Identities are SPIFFE IDs, sorted.
 	Identities []string
-	// Certificates are leaves by which requests may still come, over connections from before their end too: the SHA-256 of
-	// each in DER as hexadecimal digits, sorted.
+	// Certificates are leaves by which requests may still come, over connections from before their
+	// end too: the SHA-256 of each in DER as hexadecimal digits, sorted.
 	Certificates []string
 	// Epoch grows with each revocation, and with nothing else.
 	Epoch uint64
@@ -124,13 +127,15 @@ func (r *Revocation) check() error {
 	return nil
 }
 
-// Fingerprint is the SHA-256 of a certificate's DER in hexadecimal digits, as Envoy's filters compare it.
+// Fingerprint is the SHA-256 of a certificate's DER in hexadecimal digits, as Envoy's filters
+// compare it.
 func Fingerprint(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.Raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// serialText is a certificate's serial number as Envoy and openssl write it: two hexadecimal digits for each byte.
+// serialText is a certificate's serial number as Envoy and openssl write it: two hexadecimal digits
+// for each byte.
 func serialText(c *x509.Certificate) string { return hex.EncodeToString(c.SerialNumber.Bytes()) }
 
 // parseSerial takes a serial number as people copy it: with colons, zeros in front, or capitals.
@@ -159,13 +164,14 @@ func (k RevocationKind) normalise(name string) (string, error) {
 	return "", fmt.Errorf("%.40q cannot be revoked: want identity, workload or serial", string(k))
 }
 
-// Watch tells, until ctx ends and while Run runs, after revocations have changed, also by another replica.
+// Watch tells, until ctx ends and while Run runs, after revocations have changed, also by another
+// replica.
 func (l *Ledger) Watch(ctx context.Context) <-chan struct{} {
 	return l.watchers.Watch(ctx, revocationTable)
 }
 
-// Revocations reads everybody who is out. A record that cannot be read is an error, and the last ones that could stay in
-// force: nobody is let in because a disk is bad.
+// Revocations reads everybody who is out. A record that cannot be read is an error, and the last
+// ones that could stay in force: nobody is let in because a disk is bad.
 func (l *Ledger) Revocations(ctx context.Context) (*Revocations, error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
@@ -181,8 +187,9 @@ func (l *Ledger) Revocations(ctx context.Context) (*Revocations, error) {
 	return &set.Revocations, nil
 }
 
-// wentBack has what is in force stay so when the records are older than they were: whoever keeps them was restored from a
-// snapshot while we run. It says whether they are. The caller holds reading.
+// wentBack has what is in force stay so when the records are older than they were: whoever keeps
+// them was restored from a snapshot while we run. It says whether they are. The caller holds
+// reading.
 func (l *Ledger) wentBack(set *revokedSet) bool {
 	if set.kept >= l.kept {
 		return false
@@ -194,7 +201,8 @@ func (l *Ledger) wentBack(set *revokedSet) bool {
 		}
 		l.unkept.add(x)
 		taken++
-		l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: because("the store was restored to before this revocation, which stays in force", x.Reason),
+		l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name,
+			Reason:  because("the store was restored to before this revocation, which stays in force", x.Reason),
 			Details: map[string]string{"kind": string(x.Kind), "by": x.By, "at": x.At.UTC().Format(time.RFC3339)}})
 	}
 	if taken > 0 {
@@ -221,9 +229,11 @@ type revokedSet struct {
 	identity, certificate map[string]bool // certificate: also ended ones
 }
 
-// newRevokedSet reads records; more are revocations beside them. Certificates that ended before a time matter no more.
+// newRevokedSet reads records; more are revocations beside them. Certificates that ended before a
+// time matter no more.
 func newRevokedSet(records []record.Record, more []Revocation, ended time.Time) (*revokedSet, error) {
-	s := &revokedSet{Revocations: Revocations{has: map[thing]bool{}}, identity: map[string]bool{}, certificate: map[string]bool{}}
+	s := &revokedSet{Revocations: Revocations{has: map[thing]bool{}}, identity: map[string]bool{},
+		certificate: map[string]bool{}}
 	for _, r := range records {
 		if r.Name == epochName {
 			var e epochRecord
@@ -245,7 +255,10 @@ func newRevokedSet(records []record.Record, more []Revocation, ended time.Time) 
 			s.Epoch = max(s.Epoch, x.Epoch)
 		}
 	}
-	slices.SortFunc(s.List, func(a, b Revocation) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(s.List, func(a, b Revocation) int {
+		return cmp.Or(a.At.Compare(b.At),
+			cmp.Compare(a.Name, b.Name))
+	})
 	slices.Sort(s.Identities)
 	slices.Sort(s.Certificates)
 	s.Certificates = slices.Compact(s.Certificates)
@@ -279,8 +292,8 @@ func (r *Revocations) identities() map[string]bool {
 	return out
 }
 
-// sweepRevocations forgets those of certificates that can neither be shown nor renewed with any more, and that no connection
-// stands on.
+// sweepRevocations forgets those of certificates that can neither be shown nor renewed with any
+// more, and that no connection stands on.
 func (l *Ledger) sweepRevocations(ctx context.Context, now time.Time) error {
 	records, err := l.records.List(ctx, revocationTable)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// A revocation names every certificate that it puts out, holds for connections that were verified before, and is undone.
+// A revocation names every certificate that it puts out, holds for connections that were verified
+// before, and is undone.
 func TestRevokeAndRestore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -118,7 +119,8 @@ func TestRevocationsOfCertificatesEnd(t *testing.T) {
 	for _, step := range []struct {
 		passes             time.Duration
 		list, certificates int
-	}{{0, 1, 1}, {24*time.Hour + 4*time.Minute, 1, 1}, {time.Minute, 1, 0}, {48*time.Hour - time.Minute, 1, 0}, {time.Minute, 0, 0}} {
+	}{{0, 1, 1}, {24*time.Hour + 4*time.Minute, 1, 1}, {time.Minute, 1, 0}, {48*time.Hour - time.Minute, 1,
+		0}, {time.Minute, 0, 0}} {
 		l.pass(step.passes)
 		if err := l.ledger.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
@@ -166,12 +168,14 @@ func TestRevocationsAreShared(t *testing.T) {
 	}
 }
 
-// A record that cannot be read lets nobody in: the last revocations stay, and a process does not start without them.
+// A record that cannot be read lets nobody in: the last revocations stay, and a process does not
+// start without them.
 func TestBadRevocationRecord(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.revoke(RevokeIdentity, web(t).String())
-	bad := record.Write{Key: record.Key{Table: revocationTable, Name: "workload/x"}, Value: []byte(`{"v":1,"kind":"new"}`), Version: record.Any}
+	bad := record.Write{Key: record.Key{Table: revocationTable, Name: "workload/x"},
+		Value: []byte(`{"v":1,"kind":"new"}`), Version: record.Any}
 	if err := l.store.Commit(t.Context(), bad); err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,9 @@ type RevokeRequest struct {
 	Reason, By string
 }
 
-// Revoke puts something out. When it returns, renewal is refused and Run has word to tell; what was out already stays so.
-// Errors: ErrUnkept when it is in force and may not outlive the process; ErrNotFound when there is no such workload or
-// certificate, or what is wrong with the request.
+// Revoke puts something out. When it returns, renewal is refused and Run has word to tell; what was
+// out already stays so. Errors: ErrUnkept when it is in force and may not outlive the process;
+// ErrNotFound when there is no such workload or certificate, or what is wrong with the request.
 func (l *Ledger) Revoke(ctx context.Context, r RevokeRequest) error {
 	if len(r.Reason) > maxReason {
 		return fmt.Errorf("the reason has %d bytes, at most %d are allowed", len(r.Reason), maxReason)
@@ -36,8 +36,10 @@ func (l *Ledger) Revoke(ctx context.Context, r RevokeRequest) error {
 		return err
 	}
 	r.Name = name
-	ctx = context.WithoutCancel(ctx) // a store that hangs may outlast the patience of who asked, and what he asked for is to be done
-	event := audit.Event{Action: audit.WorkloadRevoke, Actor: r.By, Target: r.Name, Reason: r.Reason, Details: map[string]string{"kind": string(r.Kind)}}
+	// a store that hangs may outlast the patience of who asked, and what he asked for is to be done
+	ctx = context.WithoutCancel(ctx)
+	event := audit.Event{Action: audit.WorkloadRevoke, Actor: r.By, Target: r.Name, Reason: r.Reason,
+		Details: map[string]string{"kind": string(r.Kind)}}
 	err = l.retry(func() error { return l.tryRevoke(ctx, r) })
 	if err != nil && !errors.Is(err, ErrUnkept) {
 		l.failed(event, err)
@@ -58,19 +60,21 @@ func (l *Ledger) Revoke(ctx context.Context, r RevokeRequest) error {
 
 // NotRevoked writes down that something was asked to be revoked, and was not.
 func (l *Ledger) NotRevoked(r RevokeRequest, err error) {
-	l.failed(audit.Event{Action: audit.WorkloadRevoke, Actor: r.By, Target: r.Name, Reason: r.Reason, Details: map[string]string{"kind": string(r.Kind)}}, err)
+	l.failed(audit.Event{Action: audit.WorkloadRevoke, Actor: r.By, Target: r.Name, Reason: r.Reason,
+		Details: map[string]string{"kind": string(r.Kind)}}, err)
 }
 
 // unkeptError says what a revocation that the records did not take hangs on.
 func (l *Ledger) unkeptError(err error, copied bool) error {
 	if copied {
-		return fmt.Errorf("%w: %s has it until the store takes it, and it is read from there at the next start", err, l.dir.at(copyFile))
+		return fmt.Errorf("%w: %s has it until the store takes it, and it is read from there at the next start", err,
+			l.dir.at(copyFile))
 	}
 	return fmt.Errorf("%w: it holds until ashored ends, and no longer: do not restart ashored before \"ashorectl problems\" shows that it is kept", err)
 }
 
-// failed writes down that what was asked for was not done, also where nothing was to be done: who looks into what an operator
-// did is to see a name that was mistyped.
+// failed writes down that what was asked for was not done, also where nothing was to be done: who
+// looks into what an operator did is to see a name that was mistyped.
 func (l *Ledger) failed(e audit.Event, err error) {
 	e.Outcome = audit.Failed
 	e.Details["error"] = err.Error()
@@ -106,8 +110,10 @@ func (l *Ledger) tryRevoke(ctx context.Context, r RevokeRequest) error {
 	return err
 }
 
-// commitRevocation writes one, and with it the workload that it changes; version is empty when it changes none.
-func (l *Ledger) commitRevocation(ctx context.Context, x Revocation, w Workload, version string, epoch record.Write) error {
+// commitRevocation writes one, and with it the workload that it changes; version is empty when it
+// changes none.
+func (l *Ledger) commitRevocation(ctx context.Context, x Revocation, w Workload, version string,
+	epoch record.Write) error {
 	value, err := json.Marshal(x)
 	if err != nil {
 		return err
@@ -119,8 +125,8 @@ func (l *Ledger) commitRevocation(ctx context.Context, x Revocation, w Workload,
 	return l.writeWorkload(ctx, w, version, writes...)
 }
 
-// hit finds what a revocation puts out and marks it; version is empty when no workload changes. A workload's record
-// always changes with it, so that a renewal that is on its way is refused.
+// hit finds what a revocation puts out and marks it; version is empty when no workload changes. A
+// workload's record always changes with it, so that a renewal that is on its way is refused.
 func (l *Ledger) hit(ctx context.Context, x *Revocation) (w Workload, version string, err error) {
 	switch x.Kind {
 	case RevokeWorkload:
@@ -148,7 +154,8 @@ func (l *Ledger) hit(ctx context.Context, x *Revocation) (w Workload, version st
 	return w, version, err
 }
 
-// mark says of the certificate with a serial number that it is revoked, or not, and returns it; nil when it is not known.
+// mark says of the certificate with a serial number that it is revoked, or not, and returns it; nil
+// when it is not known.
 func (w *Workload) mark(serial string, revoked bool) *Leaf {
 	for _, list := range []*[]Leaf{&w.Leaves, &w.Ended} {
 		if i := slices.IndexFunc(*list, func(leaf Leaf) bool { return leaf.Serial == serial }); i >= 0 {
@@ -192,14 +199,16 @@ func (l *Ledger) epochWrite(ctx context.Context, following func(epoch uint64) ui
 	return record.Write{Key: key, Value: value, Version: r.Version}, err
 }
 
-// Restore takes something back in. Errors: ErrNotFound when it is not out; with any other one it stays out.
+// Restore takes something back in. Errors: ErrNotFound when it is not out; with any other one it
+// stays out.
 func (l *Ledger) Restore(ctx context.Context, r RevokeRequest) error {
 	name, err := r.Kind.normalise(r.Name)
 	if err != nil {
 		return err
 	}
 	r.Name = name
-	event := audit.Event{Action: audit.WorkloadRestore, Actor: r.By, Target: r.Name, Reason: r.Reason, Details: map[string]string{"kind": string(r.Kind)}}
+	event := audit.Event{Action: audit.WorkloadRestore, Actor: r.By, Target: r.Name, Reason: r.Reason,
+		Details: map[string]string{"kind": string(r.Kind)}}
 	if err := l.restore(ctx, r); err != nil {
 		l.failed(event, err)
 		return fmt.Errorf("restore %s %s: %w", r.Kind, r.Name, err)
@@ -244,7 +253,8 @@ func (l *Ledger) tryRestore(ctx context.Context, r RevokeRequest) error {
 	return l.writeWorkload(ctx, w, version, gone, noted)
 }
 
-// forgiven is the workload that a restoration changes, without its mark. Errors: ErrNotFound when there is none.
+// forgiven is the workload that a restoration changes, without its mark. Errors: ErrNotFound when
+// there is none.
 func (l *Ledger) forgiven(ctx context.Context, r RevokeRequest) (w Workload, version string, err error) {
 	name := r.Name
 	switch r.Kind {

@@ -32,7 +32,8 @@ type revocationCopy struct {
 	Epoch uint64 `json:"epoch"`
 	// Revocations are all there is, with the certificates that they put out.
 	Revocations []Revocation `json:"revocations"`
-	// Unkept are the names of the records of those that the store did not have when the copy was made.
+	// Unkept are the names of the records of those that the store did not have when the copy was
+	// made.
 	Unkept []string `json:"unkept,omitempty"`
 }
 
@@ -80,7 +81,8 @@ func decodeCopy(text []byte) (revocationCopy, error) {
 	return c, nil
 }
 
-// readCopy reads the copy of a folder; found is false when there is none. Errors: errCopy, or those of the file system.
+// readCopy reads the copy of a folder; found is false when there is none. Errors: errCopy, or those
+// of the file system.
 func (f folder) readCopy() (c revocationCopy, found bool, err error) {
 	text, _, err := readfile.Read(f.at(copyFile), maxCopy)
 	if errors.Is(err, fs.ErrNotExist) {

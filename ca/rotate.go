@@ -18,10 +18,11 @@ var ErrRotate = errors.New("cannot rotate")
 
 // RotateRequest asks for a rotation of the root. A rotation that was begun goes on by itself.
 type RotateRequest struct {
-	// Actor is who asks, and Reason why, for the audit log: "user root (uid 0)", "the old key was copied".
+	// Actor is who asks, and Reason why, for the audit log: "user root (uid 0)", "the old key was
+	// copied".
 	Actor, Reason string
-	// Force does this step although somebody is waited for, who may be stranded by it; None begins a rotation. It must be
-	// the step that comes next, so that asking twice does not force two.
+	// Force does this step although somebody is waited for, who may be stranded by it; None begins
+	// a rotation. It must be the step that comes next, so that asking twice does not force two.
 	Force Step
 }
 
@@ -58,7 +59,8 @@ func (s *selfSigned) begin(ctx context.Context, r RotateRequest, now time.Time) 
 	return s.commit(ctx, to, r, nil)
 }
 
-// nextRoot is one that was made and not recorded, because ashored was killed between the two, or a new one.
+// nextRoot is one that was made and not recorded, because ashored was killed between the two, or a
+// new one.
 func (s *selfSigned) nextRoot(now time.Time) (*pair, error) {
 	p, err := s.dir.pair(nextRootFile)
 	if err == nil && p != nil && now.Before(half(p.cert)) && s.state.Roots[RootID(p.cert)] == nil {
@@ -91,7 +93,8 @@ func (s *selfSigned) waiting(f Facts, now time.Time) []Waiting {
 	_, w := next(s.state, f, now)
 	w = append(w, s.lagging(now)...)
 	if s.behind() {
-		w = append(w, Waiting{Kind: "control plane", Name: "this replica", Reason: "does not sign with the new root yet"})
+		w = append(w, Waiting{Kind: "control plane", Name: "this replica",
+			Reason: "does not sign with the new root yet"})
 	}
 	return w
 }
@@ -109,8 +112,8 @@ func (s *selfSigned) advance(ctx context.Context, f Facts, now time.Time) (bool,
 	return err == nil, err
 }
 
-// commit records a step that r asks for; waiting are those who are waited for although it is forced. What is done stands
-// in the audit log; of what is not, whoever asked for it tells.
+// commit records a step that r asks for; waiting are those who are waited for although it is
+// forced. What is done stands in the audit log; of what is not, whoever asked for it tells.
 func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, waiting []Waiting) error {
 	step := s.state.following()
 	s.dir.about("commit", string(step))
@@ -120,7 +123,8 @@ func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, wait
 	case err != nil:
 		return err
 	}
-	e := audit.Event{Action: audit.CARotate, Actor: r.Actor, Target: to.Active, Reason: r.Reason, Details: map[string]string{"step": string(step)}}
+	e := audit.Event{Action: audit.CARotate, Actor: r.Actor, Target: to.Active, Reason: r.Reason,
+		Details: map[string]string{"step": string(step)}}
 	if to.Next != "" {
 		e.Details["next"] = to.Next
 	}
@@ -132,7 +136,8 @@ func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, wait
 	}
 	if len(waiting) > 0 {
 		e.Details["example"] = waiting[0].Kind + " " + waiting[0].Name
-		s.log.Warn("a step of the rotation was forced; who was waited for may be stranded", "step", step, "actor", r.Actor, "waited for", len(waiting), "first", waiting[0].Name)
+		s.log.Warn("a step of the rotation was forced; who was waited for may be stranded", "step", step,
+			"actor", r.Actor, "waited for", len(waiting), "first", waiting[0].Name)
 	}
 	s.audit(e)
 	s.log.Info("rotation of the root", "step", step, "root", to.Active, "next", to.Next, "actor", r.Actor)

@@ -11,8 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A rotation under a machine that is away: at every step whoever trusts only the old root, or only the new one once it is
-// handed out, believes workloads and the control plane; the old root goes when nobody needs it.
+// A rotation under a machine that is away: at every step whoever trusts only the old root, or only
+// the new one once it is handed out, believes workloads and the control plane; the old root goes
+// when nobody needs it.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -20,13 +21,15 @@ func TestRotation(t *testing.T) {
 	old := m.Signer().Root
 	changed := m.Changed(t.Context())
 	day := noon.Add(24 * time.Hour)
-	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", m.Bundle().ID}}, Leaves: []LeafFact{{"shop/away", RootID(old), m.Bundle().ID, day}}})
+	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", m.Bundle().ID}},
+		Leaves: []LeafFact{{"shop/away", RootID(old), m.Bundle().ID, day}}})
 
 	s, err := m.Rotate(t.Context(), RotateRequest{Actor: "user root (uid 0)"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Rotation.Step != StepDistribute || s.Rotation.Following != StepActivate || s.Rotation.Count != 3 || len(s.Roots) != 2 || !s.Rotation.Until.IsZero() {
+	if s.Rotation.Step != StepDistribute || s.Rotation.Following != StepActivate || s.Rotation.Count != 3 ||
+		len(s.Roots) != 2 || !s.Rotation.Until.IsZero() {
 		t.Fatalf("after it began: %+v", s.Rotation)
 	}
 	select {
@@ -42,19 +45,24 @@ func TestRotation(t *testing.T) {
 	if !m.Signer().Root.Equal(old) {
 		t.Fatal("it signs with a root that nobody trusts yet")
 	}
-	if _, err := m.Rotate(t.Context(), RotateRequest{}); !errors.Is(err, ErrRotate) || !strings.Contains(err.Error(), "a rotation goes on since 2026-11-21T12:00:00Z; its next step is activate, which --force activate does") {
+	if _, err := m.Rotate(t.Context(), RotateRequest{}); !errors.Is(err, ErrRotate) ||
+		!strings.Contains(err.Error(),
+			"a rotation goes on since 2026-11-21T12:00:00Z; its next step is activate, which --force activate does") {
 		t.Errorf("began twice: %v", err)
 	}
 
 	// The proxy has the bundle; the machine that is away is waited for until its certificate ends.
-	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", both.ID}}, Leaves: []LeafFact{{"shop/away", RootID(old), "", day}}})
+	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", both.ID}},
+		Leaves: []LeafFact{{"shop/away", RootID(old), "", day}}})
 	h.later(m, time.Hour)
 	s = show(t, m)
-	if d := cmp.Diff([]Waiting{{"workload", "shop/away", "has a valid certificate and not the bundle with both roots", day}}, s.Rotation.Waiting); d != "" || !s.Rotation.Until.Equal(day) {
+	if d := cmp.Diff([]Waiting{{"workload", "shop/away", "has a valid certificate and not the bundle with both roots",
+		day}}, s.Rotation.Waiting); d != "" || !s.Rotation.Until.Equal(day) {
 		t.Errorf("waiting until %s (-want +got):\n%s", s.Rotation.Until, d)
 	}
 
-	// A day later the new root signs. The machine comes back within its grace, and knows the old root alone.
+	// A day later the new root signs. The machine comes back within its grace, and knows the old
+	// root alone.
 	h.later(m, 23*time.Hour)
 	if s = show(t, m); s.Rotation.Step != StepActivate || !m.Signer().Root.Equal(fresh) {
 		t.Fatalf("after a day: %+v", s.Rotation)
@@ -67,7 +75,8 @@ func TestRotation(t *testing.T) {
 			t.Errorf("who knows the %s root does not believe the control plane: %v", name, err)
 		}
 	}
-	if d := cmp.Diff([]Waiting{{"control plane", "requests", "what was asked for before this step is answered", day.Add(settling)}, {"workload", "shop/away", "may renew with a certificate from the old root", day.Add(time.Hour)}}, s.Rotation.Waiting); d != "" {
+	if d := cmp.Diff([]Waiting{{"control plane", "requests", "what was asked for before this step is answered",
+		day.Add(settling)}, {"workload", "shop/away", "may renew with a certificate from the old root", day.Add(time.Hour)}}, s.Rotation.Waiting); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 
@@ -76,7 +85,8 @@ func TestRotation(t *testing.T) {
 		{"shop/away", RootID(old), both.ID, day}, {"shop/away", RootID(fresh), both.ID, day.Add(24 * time.Hour)},
 	}})
 	h.later(m, settling)
-	if s = show(t, m); s.Rotation.Step != None || len(m.Bundle().Roots) != 1 || !m.Bundle().Roots[0].Equal(fresh) || len(m.Signer().Intermediates) != 1 {
+	if s = show(t, m); s.Rotation.Step != None || len(m.Bundle().Roots) != 1 || !m.Bundle().Roots[0].Equal(fresh) ||
+		len(m.Signer().Intermediates) != 1 {
 		t.Fatalf("at the end: %+v, %d roots", s.Rotation, len(m.Bundle().Roots))
 	}
 	if err := joins(t, m, RootID(old), "localhost", day); err == nil {
@@ -85,13 +95,15 @@ func TestRotation(t *testing.T) {
 	if again := h.move(); again.Bundle().ID != m.Bundle().ID || !again.Signer().Cert.Equal(m.Signer().Cert) {
 		t.Error("a restart made another authority")
 	}
-	want := []string{"prepare user root (uid 0)", "distribute ashored", "failed prepare", "activate ashored", "retire ashored"}
+	want := []string{"prepare user root (uid 0)", "distribute ashored", "failed prepare", "activate ashored",
+		"retire ashored"}
 	if d := cmp.Diff(want, h.audited("ca.rotate")); d != "" {
 		t.Errorf("audited (-want +got):\n%s", d)
 	}
 }
 
-// Each step can be forced, one at a time and by its name, and that is audited with how many were waited for.
+// Each step can be forced, one at a time and by its name, and that is audited with how many were
+// waited for.
 func TestForce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -104,11 +116,13 @@ func TestForce(t *testing.T) {
 		t.Errorf("forced nothing: %v", err)
 	}
 	old := RootID(m.Signer().Root)
-	h.fact(Facts{Connected: []ProxyBundle{{"p", ""}, {"q", ""}}, Leaves: []LeafFact{{"w", old, "", noon.Add(time.Hour)}}})
+	h.fact(Facts{Connected: []ProxyBundle{{"p", ""}, {"q", ""}},
+		Leaves: []LeafFact{{"w", old, "", noon.Add(time.Hour)}}})
 	if err := force(None); err != nil {
 		t.Fatal(err)
 	}
-	if err := force(StepRetire); !errors.Is(err, ErrRotate) || !strings.Contains(err.Error(), "the next step is activate, not retire") {
+	if err := force(StepRetire); !errors.Is(err, ErrRotate) ||
+		!strings.Contains(err.Error(), "the next step is activate, not retire") {
 		t.Errorf("forced two steps at once: %v", err)
 	}
 	for _, step := range []Step{StepActivate, StepRetire} {
@@ -127,12 +141,14 @@ func TestForce(t *testing.T) {
 			forced = append(forced, e.Actor+" "+e.Details["step"]+" "+e.Details["forced"]+" "+e.Details["example"])
 		}
 	}
-	if d := cmp.Diff([]string{"op activate 4 control plane requests", "op retire 4 control plane requests"}, forced); d != "" {
+	if d := cmp.Diff([]string{"op activate 4 control plane requests", "op retire 4 control plane requests"},
+		forced); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 
-// What an operator asks for is one line of the audit log, with his reason: of the step that it did, or of what it came to.
+// What an operator asks for is one line of the audit log, with his reason: of the step that it did,
+// or of what it came to.
 func TestRotationAudited(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -148,7 +164,8 @@ func TestRotationAudited(t *testing.T) {
 	for _, e := range h.events {
 		if e.Action == "ca.rotate" {
 			reason, _, _ := strings.Cut(e.Reason, " since")
-			got = append(got, strings.Join([]string{e.Actor, e.Outcome, e.Details["step"], e.Details["forced"], reason}, "|"))
+			got = append(got, strings.Join([]string{e.Actor, e.Outcome, e.Details["step"], e.Details["forced"], reason},
+				"|"))
 		}
 	}
 	want := []string{
@@ -186,7 +203,8 @@ func TestRotationWithoutFacts(t *testing.T) {
 // killed is how a test ends a manager in the midst of a change.
 type killed struct{}
 
-// until runs f and ends it at its nth change to disk or records. It says whether f came to its end, and what came next.
+// until runs f and ends it at its nth change to disk or records. It says whether f came to its end,
+// and what came next.
 func (m *Manager) until(n int, f func()) (ended bool, at string) {
 	count := 0
 	m.own.dir.before = func(what string) {
@@ -206,8 +224,8 @@ func (m *Manager) until(n int, f func()) (ended bool, at string) {
 	return true, ""
 }
 
-// ashored may be killed between any two writes: it starts again, with a root that everybody trusts, and a rotation that
-// was begun comes to its end.
+// ashored may be killed between any two writes: it starts again, with a root that everybody trusts,
+// and a rotation that was begun comes to its end.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	stories := map[string]struct {
@@ -272,7 +290,8 @@ func (h *house) survives(t *testing.T, at string, trusted []*x509.Certificate) {
 	if err != nil {
 		t.Fatalf("killed before %q: %v", at, err)
 	}
-	// Who knows only the roots of before the kill believes what is signed now, unless all has moved on.
+	// Who knows only the roots of before the kill believes what is signed now, unless all has moved
+	// on.
 	st := m.own.state
 	if len(trusted) > 0 && m.Bundle().has(RootID(trusted[0])) {
 		if err := believes(t, m.Signer(), now, trusted...); err != nil {
@@ -299,18 +318,21 @@ func (h *house) survives(t *testing.T, at string, trusted []*x509.Certificate) {
 	}
 }
 
-// Replicas agree: one that has an intermediate and no root's key takes over what another decides, and says that it
-// does not sign with the new root; one that has neither is told what to do.
+// Replicas agree: one that has an intermediate and no root's key takes over what another decides,
+// and says that it does not sign with the new root; one that has neither is told what to do.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	a, b := newHouse(t), newHouse(t)
 	b.config.Records = a.records
 	first := a.move()
-	if _, err := NewManager(t.Context(), b.config); err == nil || !strings.Contains(err.Error(), "or put an intermediate that is signed by this root, key and certificate, into intermediate-key.pem") {
+	if _, err := NewManager(t.Context(), b.config); err == nil ||
+		!strings.Contains(err.Error(),
+			"or put an intermediate that is signed by this root, key and certificate, into intermediate-key.pem") {
 		t.Fatalf("without any key: %v", err)
 	}
 	root := &pair{key: first.own.keys[RootID(first.Signer().Root)].key, cert: first.Signer().Root}
-	maker := &selfSigned{dir: folder{path: b.config.Dir}, trustDomain: "cluster.local", log: b.config.Log, audit: b.config.Audit}
+	maker := &selfSigned{dir: folder{path: b.config.Dir}, trustDomain: "cluster.local", log: b.config.Log,
+		audit: b.config.Audit}
 	if _, err := maker.makeIntermediate(root, intermediateFile, noon); err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +389,8 @@ func TestTwoFirst(t *testing.T) {
 			other.move()
 		}
 	}
-	if err := m.start(t.Context()); err == nil || !strings.Contains(err.Error(), "another replica has made the mesh's root at this moment") {
+	if err := m.start(t.Context()); err == nil || !strings.Contains(err.Error(),
+		"another replica has made the mesh's root at this moment") {
 		t.Errorf("got %v", err)
 	}
 }

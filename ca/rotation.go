@@ -11,7 +11,8 @@ import (
 // Step is what a rotation of the root does.
 type Step string
 
-// The steps of a rotation, in their order. A State has the last one that was done; None stands between rotations.
+// The steps of a rotation, in their order. A State has the last one that was done; None stands
+// between rotations.
 const (
 	None Step = ""
 	// StepPrepare makes a new root. Nobody trusts it yet.
@@ -40,8 +41,8 @@ type State struct {
 	Old string `json:"old,omitempty"`
 	// Roots are the certificates of all of them, DER by id.
 	Roots map[string][]byte `json:"roots"`
-	// Cross is the new root's key certified by the old root, DER, from prepare until retire: those who trust the old root
-	// alone verify by it what the new one signs.
+	// Cross is the new root's key certified by the old root, DER, from prepare until retire: those
+	// who trust the old root alone verify by it what the new one signs.
 	Cross []byte `json:"cross,omitempty"`
 }
 
@@ -49,10 +50,11 @@ type State struct {
 type Facts struct {
 	// Connected are the proxies that are connected and have an identity.
 	Connected []ProxyBundle
-	// Leaves are the certificates of workloads that are neither revoked nor ended longer ago than Grace.
+	// Leaves are the certificates of workloads that are neither revoked nor ended longer ago than
+	// Grace.
 	Leaves []LeafFact
-	// Offered are, by workload, the bundles that came with their latest certificates, or that they acknowledged since: most
-	// probably what they have, but an answer may have been lost.
+	// Offered are, by workload, the bundles that came with their latest certificates, or that they
+	// acknowledged since: most probably what they have, but an answer may have been lost.
 	Offered map[string]string
 	// Tokens are the join tokens that may still be used.
 	Tokens []TokenFact
@@ -91,7 +93,8 @@ type Waiting struct {
 	Until time.Time
 }
 
-// settling is how long a step lasts at least: a certificate that was being made when it was done is in nobody's facts yet.
+// settling is how long a step lasts at least: a certificate that was being made when it was done is
+// in nobody's facts yet.
 const settling = 10 * time.Second
 
 // following is the step after the last one.
@@ -120,7 +123,8 @@ func (s State) trusted() []string {
 	}
 }
 
-// next is the state after the following step, or the same state and what that step waits for. It never begins a rotation.
+// next is the state after the following step, or the same state and what that step waits for. It
+// never begins a rotation.
 func next(s State, f Facts, now time.Time) (State, []Waiting) {
 	w := s.waiting(f, now)
 	if s.Step == None || len(w) > 0 {
@@ -140,9 +144,13 @@ func (s State) waiting(f Facts, now time.Time) []Waiting {
 		w = append(w, f.tokens(s.Since, now)...)
 	}
 	if until := s.Since.Add(settling); (s.Step == StepDistribute || s.Step == StepActivate) && now.Before(until) {
-		w = append(w, Waiting{Kind: "control plane", Name: "requests", Reason: "what was asked for before this step is answered", Until: until.UTC()})
+		w = append(w, Waiting{Kind: "control plane", Name: "requests",
+			Reason: "what was asked for before this step is answered", Until: until.UTC()})
 	}
-	slices.SortStableFunc(w, func(a, b Waiting) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	slices.SortStableFunc(w, func(a, b Waiting) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Name, b.Name))
+	})
 	return w
 }
 
@@ -165,13 +173,15 @@ func (f Facts) proxies(bundle string) []Waiting {
 	var w []Waiting
 	for _, p := range f.Connected {
 		if p.BundleID != bundle {
-			w = append(w, Waiting{Kind: "proxy", Name: p.Name, Reason: "connected, and has not acknowledged the bundle with both roots"})
+			w = append(w, Waiting{Kind: "proxy", Name: p.Name,
+				Reason: "connected, and has not acknowledged the bundle with both roots"})
 		}
 	}
 	return w
 }
 
-// unaware are the workloads with a valid certificate that do not have a bundle: they would refuse peers of the new root.
+// unaware are the workloads with a valid certificate that do not have a bundle: they would refuse
+// peers of the new root.
 func (f Facts) unaware(bundle string, now time.Time) []Waiting {
 	longest := waits{}
 	for _, l := range f.Leaves {
@@ -182,8 +192,9 @@ func (f Facts) unaware(bundle string, now time.Time) []Waiting {
 	return longest.list()
 }
 
-// dependent are the workloads that need an old root: their peers to believe a certificate that is still valid, or they
-// themselves to come back: a workload's last certificate serves to renew until the grace after its end is over.
+// dependent are the workloads that need an old root: their peers to believe a certificate that is
+// still valid, or they themselves to come back: a workload's last certificate serves to renew until
+// the grace after its end is over.
 func (f Facts) dependent(active, bundle string, now time.Time) []Waiting {
 	last := map[string]LeafFact{}
 	for _, l := range f.Leaves {

@@ -10,14 +10,16 @@ import (
 
 // rotating is a state in which a rotation from root a to root b is at a step.
 func rotating(step Step) State {
-	s := State{Format: 1, Step: StepPrepare, Since: noon.Add(-time.Hour), Active: "a", Next: "b", Roots: map[string][]byte{"a": {1}, "b": {2}}, Cross: []byte{3}}
+	s := State{Format: 1, Step: StepPrepare, Since: noon.Add(-time.Hour), Active: "a", Next: "b",
+		Roots: map[string][]byte{"a": {1}, "b": {2}}, Cross: []byte{3}}
 	for s.Step != step {
 		s = s.done(s.Since)
 	}
 	return s
 }
 
-// A step is done when nobody depends on the one before; else it names who does, why, and until when at the latest.
+// A step is done when nobody depends on the one before; else it names who does, why, and until when
+// at the latest.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	both, in := bundleID([]string{"a", "b"}), func(d time.Duration) time.Time { return noon.Add(d) }
@@ -35,8 +37,10 @@ func TestNext(t *testing.T) {
 			[]Waiting{{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}}}},
 		{"all have acknowledged", StepDistribute, Facts{Connected: []ProxyBundle{{"p", both}}, Leaves: []LeafFact{{"w", "a", both, in(time.Hour)}}}, StepActivate, nil},
 		{"a machine is away", StepDistribute, Facts{Leaves: []LeafFact{{"w", "a", "old", in(time.Hour)}, {"w", "a", "old", in(2 * time.Hour)}}}, StepDistribute,
-			[]Waiting{{"workload", "w", "has a valid certificate and not the bundle with both roots", in(2 * time.Hour)}}},
-		// Its certificate has ended: its peers refuse it anyway, and the cross-signed root leads it back.
+			[]Waiting{{"workload", "w", "has a valid certificate and not the bundle with both roots",
+				in(2 * time.Hour)}}},
+		// Its certificate has ended: its peers refuse it anyway, and the cross-signed root leads it
+		// back.
 		{"a machine was away too long", StepDistribute, Facts{Grace: time.Hour, Leaves: []LeafFact{{"w", "a", "old", in(0)}}}, StepActivate, nil},
 		{"a leaf from the old root", StepActivate, Facts{Leaves: []LeafFact{{"w", "a", both, in(time.Hour)}, {"w", "b", both, in(2 * time.Hour)}}}, StepActivate,
 			[]Waiting{{"workload", "w", "its certificate is from the old root", in(time.Hour)}}},
@@ -87,7 +91,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Whatever the facts, what signs is trusted by everybody, and a root that is left was trusted beside the other first.
+// Whatever the facts, what signs is trusted by everybody, and a root that is left was trusted
+// beside the other first.
 func TestRotationLaws(t *testing.T) {
 	t.Parallel()
 	s := rotating(StepPrepare)

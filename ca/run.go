@@ -7,16 +7,18 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// How often the authority is looked after: files that are replaced are seen within pluggedPace, a rotation is led on at
-// rotatingPace or slower, and at idlePace it is seen whether something is to be renewed.
+// How often the authority is looked after: files that are replaced are seen within pluggedPace, a
+// rotation is led on at rotatingPace or slower, and at idlePace it is seen whether something is to
+// be renewed.
 const (
 	pluggedPace  = time.Second
 	rotatingPace = 2 * time.Second
 	idlePace     = 5 * time.Minute
 )
 
-// Run takes plugged-in files that are replaced, renews what signs and the control plane's certificate, and leads a
-// rotation on, until ctx ends. What fails is logged, shown, and tried again; what was current stays so.
+// Run takes plugged-in files that are replaced, renews what signs and the control plane's
+// certificate, and leads a rotation on, until ctx ends. What fails is logged, shown, and tried
+// again; what was current stays so.
 func (m *Manager) Run(ctx context.Context) error {
 	changed := m.config.Records.Watch(ctx, table)
 	for {
@@ -33,15 +35,17 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// look does what is to be done now, and returns after how long to look again. What the records are only told now and then they are
-// told when mu is free again: a store that hangs then keeps nobody waiting.
+// look does what is to be done now, and returns after how long to look again. What the records are
+// only told now and then they are told when mu is free again: a store that hangs then keeps nobody
+// waiting.
 func (m *Manager) look(ctx context.Context) time.Duration {
 	pace, unsaid := m.lookNow(ctx)
 	stateStore{m.config.Records}.sayHere(ctx, unsaid, m.config.Log)
 	return pace
 }
 
-// lookNow does what is to be done now, and returns after how long to look again, and what is to be written without mu; nil: nothing.
+// lookNow does what is to be done now, and returns after how long to look again, and what is to be
+// written without mu; nil: nothing.
 func (m *Manager) lookNow(ctx context.Context) (time.Duration, *record.Write) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,7 +70,8 @@ func (m *Manager) lookNow(ctx context.Context) (time.Duration, *record.Write) {
 	return pace, unsaid
 }
 
-// paceAfter is the pace of a rotation whose looks take so long: they are a hundredth of the time at most, up to a minute's pace.
+// paceAfter is the pace of a rotation whose looks take so long: they are a hundredth of the time at
+// most, up to a minute's pace.
 func paceAfter(took time.Duration) time.Duration {
 	return max(rotatingPace, min(100*took, time.Minute))
 }
@@ -111,8 +116,8 @@ func (m *Manager) refreshOwn(ctx context.Context, now time.Time) error {
 	return m.publish(now)
 }
 
-// distrust has whom the records trust be current even where this replica cannot sign below any of them: what it signed
-// nobody would believe. The caller holds mu.
+// distrust has whom the records trust be current even where this replica cannot sign below any of
+// them: what it signed nobody would believe. The caller holds mu.
 func (m *Manager) distrust() {
 	was := m.view.Load()
 	if was == nil || m.own.bundle == was.bundle {

@@ -35,8 +35,9 @@ func whileRunning(t *testing.T, f func(*testing.T, *Manager)) {
 	})
 }
 
-// Over a year of running, what signs and the control plane's certificate are always valid, long before their ends, and
-// whoever has the root believes them; a connection that stands is not touched by renewals.
+// Over a year of running, what signs and the control plane's certificate are always valid, long
+// before their ends, and whoever has the root believes them; a connection that stands is not
+// touched by renewals.
 func TestRunRenews(t *testing.T) {
 	t.Parallel()
 	whileRunning(t, func(t *testing.T, m *Manager) {
@@ -59,14 +60,16 @@ func TestRunRenews(t *testing.T) {
 			if !m.Signer().Root.Equal(root) {
 				t.Fatal("the root changed")
 			}
-			leaf, err := Issue(m.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, testKey(t, ECDSAP256))}, time.Now(), rand.Reader)
+			leaf, err := Issue(m.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, testKey(t, ECDSAP256))},
+				time.Now(), rand.Reader)
 			if err != nil || time.Until(leaf.NotAfter) < 23*time.Hour {
 				t.Fatalf("a leaf: %v", err)
 			}
 			conn.echo(t)
 		}
 		if len(signers) != 3 || len(servers) < 55 {
-			t.Errorf("%d intermediates in 32 days, want 3; %d certificates of the control plane", len(signers), len(servers))
+			t.Errorf("%d intermediates in 32 days, want 3; %d certificates of the control plane", len(signers),
+				len(servers))
 		}
 		conn.close()
 	})
@@ -94,7 +97,8 @@ func TestRunRotates(t *testing.T) {
 // A rotation among many workloads takes no more than a little of the machine.
 func TestPaceAfter(t *testing.T) {
 	t.Parallel()
-	for took, want := range map[time.Duration]time.Duration{0: rotatingPace, time.Millisecond: rotatingPace, 150 * time.Millisecond: 15 * time.Second, time.Second: time.Minute} {
+	for took, want := range map[time.Duration]time.Duration{0: rotatingPace, time.Millisecond: rotatingPace,
+		150 * time.Millisecond: 15 * time.Second, time.Second: time.Minute} {
 		if got := paceAfter(took); got != want {
 			t.Errorf("%s: %s, want %s", took, got, want)
 		}
@@ -114,7 +118,8 @@ func connect(t *testing.T, m *Manager) *standing {
 	s := &standing{served: make(chan struct{})}
 	go func() {
 		defer close(s.served)
-		server := tls.Server(a, &tls.Config{GetCertificate: m.ServerCertificate, MinVersion: tls.VersionTLS13, Time: time.Now})
+		server := tls.Server(a, &tls.Config{GetCertificate: m.ServerCertificate, MinVersion: tls.VersionTLS13,
+			Time: time.Now})
 		lines := bufio.NewReader(server)
 		for {
 			line, err := lines.ReadString('\n')
@@ -128,7 +133,8 @@ func connect(t *testing.T, m *Manager) *standing {
 	}()
 	roots := x509.NewCertPool()
 	roots.AddCert(m.Signer().Root)
-	s.client = tls.Client(b, &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS13, Time: time.Now})
+	s.client = tls.Client(b, &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS13,
+		Time: time.Now})
 	if err := s.client.Handshake(); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// The files of a folder of keys. Those with a key hold its certificate too, and are readable by their owner alone.
+// The files of a folder of keys. Those with a key hold its certificate too, and are readable by
+// their owner alone.
 const (
 	rootFile         = "root-key.pem"
 	nextRootFile     = "next-root-key.pem" // while a rotation goes on
@@ -30,8 +31,9 @@ const (
 	intermediateLife = 30 * 24 * time.Hour
 )
 
-// selfSigned is an authority with a root of its own. Its roots and the state of a rotation stand in the records, where
-// all replicas see them; keys stand in its folder alone. What signs is an intermediate of this replica.
+// selfSigned is an authority with a root of its own. Its roots and the state of a rotation stand in
+// the records, where all replicas see them; keys stand in its folder alone. What signs is an
+// intermediate of this replica.
 type selfSigned struct {
 	dir         folder
 	records     stateStore
@@ -50,12 +52,13 @@ type selfSigned struct {
 	keyless string
 	// replica is what makes it one of several; nil: it is alone.
 	replica *membership
-	// plugged is what is recorded of plugged-in files that were used before; its Format is zero when there were none.
+	// plugged is what is recorded of plugged-in files that were used before; its Format is zero
+	// when there were none.
 	plugged pluggedHistory
 }
 
-// start finds the roots again, or makes the first one. It never makes a root when the records or the files know of one
-// that is not there: nobody would trust what it signs.
+// start finds the roots again, or makes the first one. It never makes a root when the records or
+// the files know of one that is not there: nobody would trust what it signs.
 func (s *selfSigned) start(ctx context.Context, now time.Time) error {
 	if err := s.dir.open(); err != nil {
 		return err
@@ -120,7 +123,8 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 			return err
 		}
 	} else {
-		s.log.Warn("the records know of no root; the one of the folder is taken", "root", RootID(root.cert), "file", s.dir.at(rootFile))
+		s.log.Warn("the records know of no root; the one of the folder is taken", "root", RootID(root.cert),
+			"file", s.dir.at(rootFile))
 	}
 	id := RootID(root.cert)
 	st := State{Format: 1, Since: now.UTC(), Active: id, Roots: map[string][]byte{id: root.cert.Raw}}
@@ -136,7 +140,8 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 	}
 	if err == nil && fresh {
 		s.log.Info("made the mesh's root", "root", id, "ends", root.cert.NotAfter, "file", s.dir.at(rootFile))
-		s.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: "root", Details: map[string]string{"root": id, "notAfter": root.cert.NotAfter.Format(time.RFC3339)}})
+		s.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: "root",
+			Details: map[string]string{"root": id, "notAfter": root.cert.NotAfter.Format(time.RFC3339)}})
 	}
 	return err
 }
@@ -158,7 +163,8 @@ func (s *selfSigned) unknownElsewhere() error {
 	return nil
 }
 
-// halfRotated says that the folder is that of a rotation of which the records know nothing, and that its new root signed.
+// halfRotated says that the folder is that of a rotation of which the records know nothing, and
+// that its new root signed.
 func (s *selfSigned) halfRotated() error {
 	root, err := s.dir.pair(rootFile)
 	if err != nil || s.inter == nil || s.inter.cert.CheckSignatureFrom(root.cert) == nil {
@@ -256,7 +262,8 @@ func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if s.signer == nil || !s.signer.Cert.Equal(signer.Cert) || len(s.signer.Intermediates) != len(signer.Intermediates) {
+	if s.signer == nil || !s.signer.Cert.Equal(signer.Cert) ||
+		len(s.signer.Intermediates) != len(signer.Intermediates) {
 		s.signer = signer
 	}
 	return nil
@@ -312,7 +319,8 @@ func (s *selfSigned) elsewhere(ctx context.Context, root *x509.Certificate, usab
 
 // unrenewed tells what keeps the intermediate from being renewed.
 func (s *selfSigned) unrenewed(err error) string {
-	return fmt.Sprintf("the intermediate cannot be renewed and ends at %s: %v", s.inter.cert.NotAfter.UTC().Format(time.RFC3339), err)
+	return fmt.Sprintf("the intermediate cannot be renewed and ends at %s: %v",
+		s.inter.cert.NotAfter.UTC().Format(time.RFC3339), err)
 }
 
 // rootKey is the key of a root. It is looked for on the disk too: an operator may have put it back.
@@ -348,7 +356,8 @@ func (s *selfSigned) makeIntermediate(root *pair, name string, now time.Time) (*
 	if err != nil {
 		return nil, fmt.Errorf("%w: make a key: %w", ErrSigner, err)
 	}
-	cert, err := above.NewIntermediate(Authority{Name: "Ashore intermediate of " + s.trustDomain, Validity: intermediateLife, Leaves: true}, key.Public(), now, rand.Reader)
+	cert, err := above.NewIntermediate(Authority{Name: "Ashore intermediate of " + s.trustDomain,
+		Validity: intermediateLife, Leaves: true}, key.Public(), now, rand.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -368,6 +377,7 @@ func (s *selfSigned) problems(f Facts, now time.Time) []string {
 	if s.plugged.Format == 0 {
 		return nil
 	}
-	h := pluggedHistory{Signer: s.state.Active, Trusted: s.state.trusted(), Before: s.plugged.Trusted, Bundles: append(slices.Clone(s.plugged.Bundles), s.plugged.Before)}
+	h := pluggedHistory{Signer: s.state.Active, Trusted: s.state.trusted(), Before: s.plugged.Trusted,
+		Bundles: append(slices.Clone(s.plugged.Bundles), s.plugged.Before)}
 	return h.problems(f, now, "leaving the plugged-in set")
 }

@@ -27,7 +27,8 @@ func TestWrongClock(t *testing.T) {
 	}
 }
 
-// When the disk takes no new intermediate, the one at hand signs on, that is shown, and it is tried again.
+// When the disk takes no new intermediate, the one at hand signs on, that is shown, and it is tried
+// again.
 func TestDiskTakesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -40,7 +41,8 @@ func TestDiskTakesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.later(m, 20*24*time.Hour)
-	if p := show(t, m).Problems; m.Signer() != was || len(p) != 1 || !strings.Contains(p[0], "the intermediate cannot be renewed and ends at 2026-12-21T12:00:00Z: write "+h.at(intermediateFile)) {
+	if p := show(t, m).Problems; m.Signer() != was || len(p) != 1 ||
+		!strings.Contains(p[0], "the intermediate cannot be renewed and ends at 2026-12-21T12:00:00Z: write "+h.at(intermediateFile)) {
 		t.Errorf("problems: %q", p)
 	}
 	if left, err := filepath.Glob(h.at(".*")); err != nil || len(left) > 0 {
@@ -62,7 +64,8 @@ func TestDiskTakesNothing(t *testing.T) {
 	if again.trouble == "" || !strings.Contains(again.trouble, "restore that file from a backup") {
 		t.Errorf("trouble: %q", again.trouble)
 	}
-	if _, err := Issue(again.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, testKey(t, ECDSAP256))}, h.config.Now(), rand.Reader); err == nil {
+	if _, err := Issue(again.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, testKey(t, ECDSAP256))},
+		h.config.Now(), rand.Reader); err == nil {
 		t.Error("it signs beyond its end")
 	}
 }
@@ -105,7 +108,8 @@ func TestRecordsVanish(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.later(m, time.Minute)
-	if p := show(t, m).Problems; m.Signer() != signer || m.Bundle() != bundle || len(p) != 1 || !strings.Contains(p[0], "the records do not know the mesh's root any more") {
+	if p := show(t, m).Problems; m.Signer() != signer || m.Bundle() != bundle || len(p) != 1 ||
+		!strings.Contains(p[0], "the records do not know the mesh's root any more") {
 		t.Errorf("problems: %q", p)
 	}
 }

@@ -47,14 +47,15 @@ type ServerConfig struct {
 const (
 	// maxMessage bounds a request, in bytes.
 	maxMessage = 64 << 10
-	// defaultBodyTimeout is how long a request may take to arrive. Its call is in progress meanwhile.
+	// defaultBodyTimeout is how long a request may take to arrive. Its call is in progress
+	// meanwhile.
 	defaultBodyTimeout = 5 * time.Second
 )
 
 // Server is Istio's certificate service: istio.v1.auth.IstioCertificateService. A call waits for a
-// slot of its address and is authenticated. Then it waits for a slot of its caller, is received, and is
-// answered. A request is received only after authentication, and only once its call has a slot. Safe for
-// concurrent use.
+// slot of its address and is authenticated. Then it waits for a slot of its caller, is received,
+// and is answered. A request is received only after authentication, and only once its call has a
+// slot. Safe for concurrent use.
 type Server struct {
 	config  ServerConfig
 	metrics *serverMetrics
@@ -103,10 +104,13 @@ func (s *Server) Register(g *grpc.Server) {
 	g.RegisterService(&d, s)
 }
 
-// serve is the method as gRPC calls it: as one of a stream, for of any other gRPC takes all of the request into memory
-// before anybody is asked who it is from.
+// serve is the method as gRPC calls it: as one of a stream, for of any other gRPC takes all of the
+// request into memory before anybody is asked who it is from.
 func (s *Server) serve(_ any, stream grpc.ServerStream) error {
-	out, err := s.createCertificate(stream.Context(), func(into any) error { return receive(stream, into, s.bodyTimeout) })
+	out, err := s.createCertificate(stream.Context(), func(into any) error {
+		return receive(stream, into,
+			s.bodyTimeout)
+	})
 	if err != nil {
 		return err
 	}
@@ -127,8 +131,10 @@ func receive(stream grpc.ServerStream, into any, wait time.Duration) error {
 	}
 }
 
-// createCertificate answers a call. decode receives the request; it is called for an authenticated caller alone.
-func (s *Server) createCertificate(ctx context.Context, decode func(any) error) (*securityv1.IstioCertificateResponse, error) {
+// createCertificate answers a call. decode receives the request; it is called for an authenticated
+// caller alone.
+func (s *Server) createCertificate(ctx context.Context, decode func(any) error) (*securityv1.IstioCertificateResponse,
+	error) {
 	c := s.callOf(ctx)
 	begin := time.Now()
 	s.metrics.inFlight.Inc()
@@ -186,8 +192,8 @@ func addressOf(a net.Addr) netip.Addr {
 	return p.Addr().Unmap()
 }
 
-// addressKey is what calls of an address are counted by. An IPv6 address counts by its first 64 bits: whoever has one
-// has all of them.
+// addressKey is what calls of an address are counted by. An IPv6 address counts by its first 64
+// bits: whoever has one has all of them.
 func addressKey(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {
@@ -242,7 +248,8 @@ func refuseRequest(err error) *Refusal {
 }
 
 // answer issues a certificate to an authenticated caller, as the encoded request asks.
-func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*securityv1.IstioCertificateResponse, error) {
+func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*securityv1.IstioCertificateResponse,
+	error) {
 	s.metrics.requests.Inc()
 	r, err := parseMessage(raw)
 	if err != nil {
@@ -257,11 +264,13 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*sec
 		return nil, err
 	}
 	if p.How == tokenAttestor {
-		s.tell(c, p, audit.Event{Action: audit.TokenUse, Target: workload, Details: map[string]string{"token": p.Caller, "group": p.Group, "key": ask.Key.String()}})
+		s.tell(c, p, audit.Event{Action: audit.TokenUse, Target: workload,
+			Details: map[string]string{"token": p.Caller, "group": p.Group, "key": ask.Key.String()}})
 	}
 	signer, bundle := s.config.Signer(), s.config.Bundle()
 	if !bundle.has(signer.root) {
-		return nil, fmt.Errorf("%w: this replica signs below the root %s, which is not trusted any more", ErrSigner, signer.root)
+		return nil, fmt.Errorf("%w: this replica signs below the root %s, which is not trusted any more", ErrSigner,
+			signer.root)
 	}
 	grant := Grant{
 		ID: p.ID, Workload: stableName(workload), Request: request, Validity: seconds(r.GetValidityDuration()),
@@ -270,7 +279,8 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*sec
 	if err != nil {
 		return nil, err
 	}
-	x := issued{workload: workload, proof: p, key: ask.Key, leaf: leaf, root: signer.root, bundle: bundle.ID, now: c.Now}
+	x := issued{workload: workload, proof: p, key: ask.Key, leaf: leaf, root: signer.root, bundle: bundle.ID,
+		now: c.Now}
 	if err := s.config.Ledger.enter(ctx, &x); err != nil {
 		return nil, err
 	}
@@ -306,7 +316,8 @@ func (s *Server) read(r *securityv1.IstioCertificateRequest) (Ask, *Request, err
 	if err != nil {
 		return Ask{}, nil, err
 	}
-	return Ask{Key: request.KeyHash, Workload: fields["Workload"].GetStringValue(), Group: fields["Group"].GetStringValue(), Replace: fields["Replace"].GetBoolValue()}, request, nil
+	return Ask{Key: request.KeyHash, Workload: fields["Workload"].GetStringValue(),
+		Group: fields["Group"].GetStringValue(), Replace: fields["Replace"].GetBoolValue()}, request, nil
 }
 
 // seconds is a number of them as a duration, the longest one when it is too many.

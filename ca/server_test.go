@@ -17,7 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// A machine joins by a token and renews by its certificate; the chain comes as Istio's agents read it.
+// A machine joins by a token and renews by its certificate; the chain comes as Istio's agents read
+// it.
 func TestJoinAndRenew(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -32,7 +33,8 @@ func TestJoinAndRenew(t *testing.T) {
 	if id, err := spiffe.Of(first.Leaf); err != nil || id != web(t) || !first.Leaf.NotAfter.Equal(noon.Add(time.Hour)) {
 		t.Errorf("got %v until %s, error %v", id, first.Leaf.NotAfter, err)
 	}
-	for action, words := range map[string]string{audit.TokenUse: "shop/web-1", audit.WorkloadJoin: "shop/web-1", audit.CertificateIssue: serialText(first.Leaf)} {
+	for action, words := range map[string]string{audit.TokenUse: "shop/web-1", audit.WorkloadJoin: "shop/web-1",
+		audit.CertificateIssue: serialText(first.Leaf)} {
 		events := l.events
 		if err := l.audited(action, words); err != nil {
 			t.Error(err)
@@ -48,7 +50,8 @@ func TestJoinAndRenew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.Key != KeyHashOf(second.Leaf).String() || w.Previous != KeyHashOf(first.Leaf).String() || len(w.Leaves) != 2 || w.Group != "shop/web" || w.Bundle != l.bundle.ID {
+	if w.Key != KeyHashOf(second.Leaf).String() || w.Previous != KeyHashOf(first.Leaf).String() || len(w.Leaves) != 2 ||
+		w.Group != "shop/web" || w.Bundle != l.bundle.ID {
 		t.Errorf("the ledger has %+v", w)
 	}
 	if _, err := l.ledger.Holds(t.Context(), second.Leaf); err != nil {
@@ -56,7 +59,8 @@ func TestJoinAndRenew(t *testing.T) {
 	}
 }
 
-// When the answer to a renewal is lost, the certificate from before renews again; once the new one was used, it does not.
+// When the answer to a renewal is lost, the certificate from before renews again; once the new one
+// was used, it does not.
 func TestLostAnswerOfRenewal(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -167,7 +171,8 @@ func TestRefusals(t *testing.T) {
 		"token for a revoked identity": {func(l *lab) client {
 			text := l.token("shop/web")
 			l.revoke(RevokeIdentity, webID)
-			if _, _, err := l.ledger.CreateToken(l.t.Context(), TokenRequest{Group: "shop/web"}); !errors.Is(err, ErrRevokedGroup) {
+			if _, _, err := l.ledger.CreateToken(l.t.Context(), TokenRequest{Group: "shop/web"}); !errors.Is(err,
+				ErrRevokedGroup) {
 				l.t.Errorf("a token is made: %v", err)
 			}
 			return client{token: text, name: "a"}
@@ -183,10 +188,12 @@ func TestRefusals(t *testing.T) {
 		"certificate of another trust domain": {func(l *lab) client { return client{cert: hour(l, l.signer, "spiffe://evil.local/ns/shop/sa/web", nil)} },
 			codes.Unauthenticated, publicCertificate, audit.CertificateRefuse, "trust domain"},
 		"certificate of a server too": {func(l *lab) client {
-			return client{cert: hour(l, l.signer, webID, func(c *x509.Certificate) { c.DNSNames = []string{"ashored.internal"} })}
+			return client{cert: hour(l, l.signer, webID,
+				func(c *x509.Certificate) { c.DNSNames = []string{"ashored.internal"} })}
 		}, codes.Unauthenticated, publicCertificate, audit.CertificateRefuse, "not a workload"},
 		"certificate not for clients": {func(l *lab) client {
-			return client{cert: hour(l, l.signer, webID, func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[:1] })}
+			return client{cert: hour(l, l.signer, webID,
+				func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[:1] })}
 		}, codes.Unauthenticated, publicCertificate, audit.CertificateRefuse, "untrusted"},
 		"certificate that the ledger does not know": {func(l *lab) client { return client{cert: hour(l, l.signer, webID, nil)} },
 			codes.Unauthenticated, publicUnknown, audit.CertificateRefuse, "key unknown"},
@@ -266,7 +273,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A renewal is granted for a while after the end of a certificate, by the key that the ledger knows.
+// A renewal is granted for a while after the end of a certificate, by the key that the ledger
+// knows.
 func TestRenewalInGrace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -296,8 +304,8 @@ func TestTokenIsIdempotent(t *testing.T) {
 	}
 }
 
-// A line for another group than its token's is refused before the token is used: the right line works afterwards, with the
-// same key, and one that names no group too.
+// A line for another group than its token's is refused before the token is used: the right line
+// works afterwards, with the same key, and one that names no group too.
 func TestTokenOfAnotherGroupIsNotUsed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -321,7 +329,8 @@ func TestTokenOfAnotherGroupIsNotUsed(t *testing.T) {
 	}
 }
 
-// When the disk fails between the token and the certificate, the same key gets its certificate later, and no other key does.
+// When the disk fails between the token and the certificate, the same key gets its certificate
+// later, and no other key does.
 func TestFailureAfterTheToken(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -365,7 +374,8 @@ func TestNothingIsUsedUpByABadRequest(t *testing.T) {
 	}
 }
 
-// A token that came for a workload that is out is not used up: it serves when the workload is taken back in.
+// A token that came for a workload that is out is not used up: it serves when the workload is taken
+// back in.
 func TestNothingIsUsedUpByARevokedWorkload(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -433,13 +443,15 @@ func TestOneMachineWins(t *testing.T) {
 // A revocation between the check and the certificate wins: the workload's record has changed.
 func TestRevocationDuringRenewal(t *testing.T) {
 	t.Parallel()
-	for name, kind := range map[string]RevocationKind{"workload": RevokeWorkload, "identity": RevokeIdentity, "serial": RevokeSerial} {
+	for name, kind := range map[string]RevocationKind{"workload": RevokeWorkload, "identity": RevokeIdentity,
+		"serial": RevokeSerial} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, nil)
 			l.serve()
 			c := l.join("shop/web", "a")
-			what := map[RevocationKind]string{RevokeWorkload: "shop/a", RevokeIdentity: web(t).String(), RevokeSerial: serialText(c.Leaf)}[kind]
+			what := map[RevocationKind]string{RevokeWorkload: "shop/a", RevokeIdentity: web(t).String(),
+				RevokeSerial: serialText(c.Leaf)}[kind]
 			l.store.fail(func(w []record.Write) error {
 				if w[0].Table == workloadTable {
 					l.store.fail(nil)
@@ -463,7 +475,8 @@ func TestEvidenceBesideOther(t *testing.T) {
 	if _, _, err := l.ask(client{cert: l.join("shop/web", "a"), token: "eyJh.eyJh.x"}); err != nil {
 		t.Error(err)
 	}
-	foreign := l.certificate(labSigner(t, testRoot(t)), "spiffe://cluster.local/ns/shop/sa/web", noon.Add(-time.Hour), noon.Add(time.Hour), nil)
+	foreign := l.certificate(labSigner(t, testRoot(t)), "spiffe://cluster.local/ns/shop/sa/web", noon.Add(-time.Hour),
+		noon.Add(time.Hour), nil)
 	if _, _, err := l.ask(client{cert: foreign, token: l.token("shop/web"), name: "b"}); err != nil {
 		t.Errorf("a machine that was of another mesh cannot join: %v", err)
 	}
@@ -497,7 +510,8 @@ func TestRefusalsTellNothing(t *testing.T) {
 	}
 }
 
-// A replica whose root is not trusted any more issues nothing: nobody would believe it. The caller may try another one.
+// A replica whose root is not trusted any more issues nothing: nobody would believe it. The caller
+// may try another one.
 func TestNothingBelowARetiredRoot(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)

@@ -17,7 +17,8 @@ import (
 func (s *Server) refuse(c Call, p *Proof, err error) error {
 	r := refusalOf(err)
 	s.metrics.refused.WithLabelValues(r.Reason).Inc()
-	if r.Code == codes.ResourceExhausted && p == nil { // counted, and not written down: whoever floods us shall not flood the log
+	// counted, and not written down: whoever floods us shall not flood the log
+	if r.Code == codes.ResourceExhausted && p == nil {
 		return status.Error(r.Code, r.Public)
 	}
 	switch {
@@ -48,9 +49,11 @@ func refusalOf(err error) *Refusal {
 	case errors.Is(err, ErrRequest):
 		return refuseRequest(err)
 	case errors.Is(err, ErrSigner):
-		return &Refusal{Code: codes.Unavailable, Public: "the authority cannot sign now; try again", Reason: noSigner, Err: err}
+		return &Refusal{Code: codes.Unavailable, Public: "the authority cannot sign now; try again", Reason: noSigner,
+			Err: err}
 	}
-	return &Refusal{Code: codes.Unavailable, Public: "the control plane cannot tell now; try again", Reason: noStorage, Err: err}
+	return &Refusal{Code: codes.Unavailable, Public: "the control plane cannot tell now; try again", Reason: noStorage,
+		Err: err}
 }
 
 // writes says whether one more refusal is written down.
@@ -70,7 +73,8 @@ func (s *Server) writes(c Call, p *Proof) bool {
 
 // refusalEvent is what the audit log says of a refusal: all of it.
 func (s *Server) refusalEvent(c Call, p *Proof, r *Refusal) audit.Event {
-	e := audit.Event{Action: audit.CertificateRefuse, Outcome: audit.Refused, Reason: r.Error(), Details: map[string]string{"cause": r.Reason}}
+	e := audit.Event{Action: audit.CertificateRefuse, Outcome: audit.Refused, Reason: r.Error(),
+		Details: map[string]string{"cause": r.Reason}}
 	if r.Code == codes.Unavailable || r.Code == codes.Canceled {
 		e.Outcome = audit.Failed
 	}
@@ -109,7 +113,8 @@ func (s *Server) issued(c Call, x issued) {
 		details["by"] = x.proof.by
 	}
 	if x.proof.Leaf == nil {
-		join := audit.Event{Action: audit.WorkloadJoin, Target: x.workload, Details: map[string]string{"how": x.proof.How, "group": x.proof.Group, "key": x.key.String()}}
+		join := audit.Event{Action: audit.WorkloadJoin, Target: x.workload,
+			Details: map[string]string{"how": x.proof.How, "group": x.proof.Group, "key": x.key.String()}}
 		if x.replaced != "" {
 			join.Details["replaced"] = x.replaced
 		}

@@ -48,7 +48,8 @@ func (l *lab) enroll(name string) *tls.Certificate {
 	c := l.certificate(l.signer, "spiffe://cluster.local/ns/shop/sa/web", noon, noon.Add(20*time.Hour), nil)
 	id, err := spiffe.Of(c.Leaf)
 	if err == nil {
-		err = l.ledger.enter(l.t.Context(), &issued{workload: "shop/" + name, proof: &Proof{ID: id, How: tokenAttestor}, key: KeyHashOf(c.Leaf), leaf: c.Leaf, now: noon})
+		err = l.ledger.enter(l.t.Context(), &issued{workload: "shop/" + name, proof: &Proof{ID: id, How: tokenAttestor},
+			key: KeyHashOf(c.Leaf), leaf: c.Leaf, now: noon})
 	}
 	if err != nil {
 		l.t.Fatal(err)
@@ -77,12 +78,14 @@ func TestStrangersAreNotRead(t *testing.T) {
 	}
 }
 
-// Whatever a proven caller sends: no panic, and what it gets is a certificate for its own identity and the key it showed.
+// Whatever a proven caller sends: no panic, and what it gets is a certificate for its own identity
+// and the key it showed.
 func FuzzCreateCertificate(f *testing.F) {
 	l := newLab(f, nil)
 	l.unlimited()
 	key := testKey(f, ECDSAP256)
-	for _, c := range []client{{key: key}, {key: key, name: "a"}, {key: key, lives: 1 << 62}, {key: key, more: map[string]string{"CertSigner": "x"}}, {csr: []byte("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----")}} {
+	for _, c := range []client{{key: key}, {key: key, name: "a"}, {key: key, lives: 1 << 62},
+		{key: key, more: map[string]string{"CertSigner": "x"}}, {csr: []byte("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----")}} {
 		wire, err := proto.Marshal(l.request(c))
 		if err != nil {
 			f.Fatal(err)
@@ -101,7 +104,8 @@ func FuzzCreateCertificate(f *testing.F) {
 	var n atomic.Uint64
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		if n.Add(1)%100 == 0 { // its record is full after maxLeaves
-			if err := l.store.Commit(t.Context(), record.Write{Key: first.Key, Value: first.Value, Version: record.Any}); err != nil {
+			if err := l.store.Commit(t.Context(), record.Write{Key: first.Key, Value: first.Value,
+				Version: record.Any}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -134,8 +138,8 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// The whole handling of a renewal, beside what it cannot do without: reading the request, checking its signature, and
-// signing; and beside that with verifying the client's chain too.
+// The whole handling of a renewal, beside what it cannot do without: reading the request, checking
+// its signature, and signing; and beside that with verifying the client's chain too.
 func BenchmarkCreateCertificate(b *testing.B) {
 	const workloads = 2048 // enough that their records stay as small as they are in life
 	l := newLab(b, func(c *ServerConfig) { c.Log, c.Audit = nil, nil })
@@ -150,7 +154,8 @@ func BenchmarkCreateCertificate(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		calls, chains, wires, requests = append(calls, from(b, cert)), append(chains, chainOf(b, cert)), append(wires, wire), append(requests, []byte(r.GetCsr()))
+		calls, chains, wires, requests = append(calls, from(b, cert)), append(chains, chainOf(b, cert)), append(wires,
+			wire), append(requests, []byte(r.GetCsr()))
 	}
 	id := web(b)
 	alone := func(i int) error {
@@ -172,7 +177,8 @@ func BenchmarkCreateCertificate(b *testing.B) {
 					}
 				}
 			})
-			b.ReportMetric(float64(processorTime(b)-begin)/float64(b.N), "cpu-ns/op") // what others do on the machine does not count
+			// what others do on the machine does not count
+			b.ReportMetric(float64(processorTime(b)-begin)/float64(b.N), "cpu-ns/op")
 		})
 	}
 	parallel("alone", alone)

@@ -31,8 +31,8 @@ type Peer struct {
 type PeerConfig struct {
 	// Bundle is the roots that are trusted now.
 	Bundle func() *Bundle
-	// Signer is what signs now. Nil: nothing that is known. Its way to a root of the bundle was verified when it was made,
-	// and is not verified again for each certificate that it signed.
+	// Signer is what signs now. Nil: nothing that is known. Its way to a root of the bundle was
+	// verified when it was made, and is not verified again for each certificate that it signed.
 	Signer func() *Signer
 	// TrustDomain is that of this mesh; Aliases are other names of it.
 	TrustDomain string
@@ -41,7 +41,8 @@ type PeerConfig struct {
 	Ledger *Ledger
 }
 
-// PeerVerifier tells which workload is at the other end of a TLS connection. Safe for concurrent use.
+// PeerVerifier tells which workload is at the other end of a TLS connection. Safe for concurrent
+// use.
 type PeerVerifier struct {
 	config  PeerConfig // set once
 	domains []string   // set once: all names of this mesh; nil when it has one
@@ -59,8 +60,9 @@ type anchors struct {
 // maxChain bounds a client's chain, and maxSize an element of it in bytes: verifying costs.
 const maxChain, maxSize = 8, 16 << 10
 
-// maxNamesakes bounds the certificates of one name in a chain: each is tried for each that it may have signed, and whoever
-// sends them need not have proven anything. A root that was certified anew by the one before it comes twice.
+// maxNamesakes bounds the certificates of one name in a chain: each is tried for each that it may
+// have signed, and whoever sends them need not have proven anything. A root that was certified anew
+// by the one before it comes twice.
 const maxNamesakes = 2
 
 // NewPeerVerifier makes one.
@@ -90,8 +92,9 @@ func (v *PeerVerifier) anchors() *anchors {
 	return a
 }
 
-// Verify tells who has a chain, leaf first, whose key was proven to be at hand. A certificate of a workload has exactly
-// one name, its identity: what names a server or an authority too is not one. Errors: *Refusal.
+// Verify tells who has a chain, leaf first, whose key was proven to be at hand. A certificate of a
+// workload has exactly one name, its identity: what names a server or an authority too is not one.
+// Errors: *Refusal.
 func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, error) {
 	if len(chain) == 0 {
 		return Peer{}, refuseCertificate("no certificate", ErrNoPeer)
@@ -106,27 +109,31 @@ func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, e
 	return p, v.good(p, now)
 }
 
-// named is the workload of this mesh that a certificate names. Who signed it is not looked at. Errors: *Refusal.
+// named is the workload of this mesh that a certificate names. Who signed it is not looked at.
+// Errors: *Refusal.
 func (v *PeerVerifier) named(leaf *x509.Certificate) (Peer, error) {
 	id, err := workloadOf(leaf)
 	if err != nil {
 		return Peer{}, refuseCertificate("not a workload", err)
 	}
 	if id.TrustDomain != v.config.TrustDomain && !slices.Contains(v.config.Aliases, id.TrustDomain) {
-		return Peer{}, refuseCertificate("trust domain", fmt.Errorf("%s is not of the trust domain %s or one of its aliases", id, v.config.TrustDomain))
+		return Peer{}, refuseCertificate("trust domain",
+			fmt.Errorf("%s is not of the trust domain %s or one of its aliases", id, v.config.TrustDomain))
 	}
 	return Peer{ID: id, Leaf: leaf, Fingerprint: Fingerprint(leaf)}, nil
 }
 
-// unchained is Verify without the chain: all else that makes a certificate good for a workload of this mesh at a time. Whoever
-// calls it has to know otherwise that the certificate was issued here. Errors: *Refusal.
+// unchained is Verify without the chain: all else that makes a certificate good for a workload of
+// this mesh at a time. Whoever calls it has to know otherwise that the certificate was issued here.
+// Errors: *Refusal.
 func (v *PeerVerifier) unchained(leaf *x509.Certificate, now time.Time) (Peer, error) {
 	p, err := v.named(leaf)
 	if err != nil {
 		return Peer{}, err
 	}
 	if !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || len(leaf.UnhandledCriticalExtensions) > 0 {
-		return Peer{}, refuseCertificate(reasonUntrusted, fmt.Errorf("the certificate of %s is not for clients, or holds what is not understood", p.ID))
+		return Peer{}, refuseCertificate(reasonUntrusted,
+			fmt.Errorf("the certificate of %s is not for clients, or holds what is not understood", p.ID))
 	}
 	return p, v.good(p, now)
 }
@@ -148,22 +155,26 @@ func workloadOf(leaf *x509.Certificate) (spiffe.ID, error) {
 // leads says why a chain does not lead to a trusted root.
 func (v *PeerVerifier) leads(chain []*x509.Certificate, now time.Time) error {
 	if len(chain) > maxChain {
-		return refuseCertificate("long chain", fmt.Errorf("the chain has %d certificates, at most %d are read", len(chain), maxChain))
+		return refuseCertificate("long chain", fmt.Errorf("the chain has %d certificates, at most %d are read",
+			len(chain), maxChain))
 	}
 	a, between := v.anchors(), x509.NewCertPool()
 	names := make(map[string]int, len(chain))
 	for i, c := range chain {
 		if len(c.Raw) > maxSize {
-			return refuseCertificate("large certificate", fmt.Errorf("certificate %d has %d bytes, at most %d are read", i+1, len(c.Raw), maxSize))
+			return refuseCertificate("large certificate", fmt.Errorf("certificate %d has %d bytes, at most %d are read",
+				i+1, len(c.Raw), maxSize))
 		}
 		if names[string(c.RawSubject)]++; names[string(c.RawSubject)] > maxNamesakes {
-			return refuseCertificate("long chain", fmt.Errorf("the chain has more than %d certificates of one name", maxNamesakes))
+			return refuseCertificate("long chain", fmt.Errorf("the chain has more than %d certificates of one name",
+				maxNamesakes))
 		}
 		if i > 0 && !c.Equal(a.known) {
 			between.AddCert(c)
 		}
 	}
-	opts := x509.VerifyOptions{Roots: a.pool, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	opts := x509.VerifyOptions{Roots: a.pool, Intermediates: between, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	_, err := chain[0].Verify(opts)
 	if err == nil {
 		return nil
@@ -174,16 +185,19 @@ func (v *PeerVerifier) leads(chain []*x509.Certificate, now time.Time) error {
 	return refuseCertificate(reasonUntrusted, err)
 }
 
-// good says whether a peer's certificate has begun, has not ended, and is not revoked. Errors: *Refusal.
+// good says whether a peer's certificate has begun, has not ended, and is not revoked. Errors:
+// *Refusal.
 func (v *PeerVerifier) good(p Peer, now time.Time) error {
 	if now.Before(p.Leaf.NotBefore) || now.After(p.Leaf.NotAfter) {
-		return refuseCertificate("expired", fmt.Errorf("the certificate of %s is valid from %s to %s", p.ID, p.Leaf.NotBefore.Format(time.RFC3339), p.Leaf.NotAfter.Format(time.RFC3339)))
+		return refuseCertificate("expired", fmt.Errorf("the certificate of %s is valid from %s to %s", p.ID,
+			p.Leaf.NotBefore.Format(time.RFC3339), p.Leaf.NotAfter.Format(time.RFC3339)))
 	}
 	return v.Revoked(p.ID, p.Fingerprint)
 }
 
-// Revoked says why an identity, or the certificate with a fingerprint, is out, by what was last read of revocations: a
-// revoked identity is out under every name that this mesh has or had. Errors: *Refusal.
+// Revoked says why an identity, or the certificate with a fingerprint, is out, by what was last
+// read of revocations: a revoked identity is out under every name that this mesh has or had.
+// Errors: *Refusal.
 func (v *PeerVerifier) Revoked(id spiffe.ID, fingerprint string) error {
 	if err := v.config.Ledger.revokedNow(id.String(), fingerprint); err != nil {
 		return refuseCertificate(reasonRevoked, err)
@@ -196,7 +210,8 @@ func (v *PeerVerifier) Revoked(id spiffe.ID, fingerprint string) error {
 	return nil
 }
 
-// Names are identities under all names of this mesh, sorted, each once: whom peers have to refuse where these are revoked.
+// Names are identities under all names of this mesh, sorted, each once: whom peers have to refuse
+// where these are revoked.
 func (v *PeerVerifier) Names(identities []string) []string {
 	if len(v.domains) == 0 {
 		return identities
@@ -223,9 +238,10 @@ func peerChain(info credentials.AuthInfo) []*x509.Certificate {
 	return nil
 }
 
-// ServerTLS is how 15012 speaks TLS. It asks for a client certificate and takes any: a machine that joins has none, and
-// whose it is, is judged by a PeerVerifier where it matters. There are no session tickets: each connection shows its
-// certificate anew. TLS 1.2 is the least, as with Istio's agents and gRPC's clients in other languages.
+// ServerTLS is how 15012 speaks TLS. It asks for a client certificate and takes any: a machine that
+// joins has none, and whose it is, is judged by a PeerVerifier where it matters. There are no
+// session tickets: each connection shows its certificate anew. TLS 1.2 is the least, as with
+// Istio's agents and gRPC's clients in other languages.
 func ServerTLS(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
 	return &tls.Config{
 		GetCertificate:         certificate,

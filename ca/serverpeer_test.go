@@ -25,7 +25,8 @@ func chainOf(t testing.TB, c *tls.Certificate) []*x509.Certificate {
 	return out
 }
 
-// A peer counts while its chain leads to a root that is trusted now, and while its certificate lasts.
+// A peer counts while its chain leads to a root that is trusted now, and while its certificate
+// lasts.
 func TestVerifyPeer(t *testing.T) {
 	t.Parallel()
 	const webID = "spiffe://cluster.local/ns/shop/sa/web"
@@ -72,7 +73,8 @@ func TestVerifyPeer(t *testing.T) {
 	}
 }
 
-// Each connection shows its certificate, one that comes again too; one without a certificate is nobody.
+// Each connection shows its certificate, one that comes again too; one without a certificate is
+// nobody.
 func TestServerTLS(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -81,14 +83,16 @@ func TestServerTLS(t *testing.T) {
 	cert := l.certificate(l.signer, "spiffe://cluster.local/ashore/control-plane", noon, end, nil)
 	server := ServerTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil })
 	cache := tls.NewLRUClientSessionCache(4)
-	for i, c := range []*tls.Config{{Certificates: []tls.Certificate{*own}}, {Certificates: []tls.Certificate{*own}}, {}, {MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*own}}} {
+	for i, c := range []*tls.Config{{Certificates: []tls.Certificate{*own}}, {Certificates: []tls.Certificate{*own}},
+		{}, {MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*own}}} {
 		c.InsecureSkipVerify, c.ClientSessionCache, c.ServerName = true, cache, "x"
 		state, err := handshake(t, server, c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p, err := l.peers.Verify(state.PeerCertificates, noon)
-		if nobody := len(c.Certificates) == 0; nobody != errors.Is(err, ErrNoPeer) || !nobody && (err != nil || p.ID != web(t)) || state.DidResume {
+		if nobody := len(c.Certificates) == 0; nobody != errors.Is(err, ErrNoPeer) || !nobody &&
+			(err != nil || p.ID != web(t)) || state.DidResume {
 			t.Errorf("connection %d: got %+v, resumed %v, error %v", i, p, state.DidResume, err)
 		}
 	}
@@ -97,7 +101,8 @@ func TestServerTLS(t *testing.T) {
 	}
 }
 
-// handshake is a connection as its server sees it, and one byte, so that a client could have got a ticket.
+// handshake is a connection as its server sees it, and one byte, so that a client could have got a
+// ticket.
 func handshake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.13.3:0")
@@ -146,7 +151,8 @@ func TestRevokedUnderEveryTrustDomain(t *testing.T) {
 		}
 	}
 	all := l.peers.Names([]string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://other/ns/shop/sa/web"})
-	if want := []string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://old.local/ns/shop/sa/web", "spiffe://other/ns/shop/sa/web"}; !slices.Equal(all, want) {
+	if want := []string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://old.local/ns/shop/sa/web",
+		"spiffe://other/ns/shop/sa/web"}; !slices.Equal(all, want) {
 		t.Errorf("names %v, want %v", all, want)
 	}
 }

@@ -42,7 +42,8 @@ func (l *lab) silent(ctx context.Context) grpc.ClientStream {
 	}
 	l.t.Cleanup(func() { conn.Close() }) //nolint:errcheck // nothing more is sent
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+l.token("shop/web"))
-	out, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, securityv1.IstioCertificateService_CreateCertificate_FullMethodName)
+	out, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true},
+		securityv1.IstioCertificateService_CreateCertificate_FullMethodName)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -69,11 +69,13 @@ type RotationStatus struct {
 	// Waiting are some of those that the following step waits for, and Count is how many there are.
 	Waiting []Waiting
 	Count   int
-	// Until is when the last one is waited for no longer; zero: some are waited for until they have done their part.
+	// Until is when the last one is waited for no longer; zero: some are waited for until they have
+	// done their part.
 	Until time.Time
 }
 
-// Show says what signs, what is trusted, what a rotation waits for, and what is wrong. Errors: the facts cannot be had.
+// Show says what signs, what is trusted, what a rotation waits for, and what is wrong. Errors: the
+// facts cannot be had.
 func (m *Manager) Show(ctx context.Context) (Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,8 +111,8 @@ func (m *Manager) show(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// Rotate begins a rotation of the root, or forces a step of the one that goes on, and leads it on as far as it goes.
-// Errors: ErrRotate.
+// Rotate begins a rotation of the root, or forces a step of the one that goes on, and leads it on
+// as far as it goes. Errors: ErrRotate.
 func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +120,8 @@ func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (Status, error) {
 	if err := m.step(ctx, r, now); err != nil {
 		wanted := cmp.Or(r.Force, StepPrepare)
 		m.config.Audit(audit.Event{Action: audit.CARotate, Actor: r.Actor, Outcome: audit.Failed,
-			Reason: strings.TrimPrefix(r.Reason+": "+err.Error(), ": "), Details: map[string]string{"step": string(wanted)}})
+			Reason: strings.TrimPrefix(r.Reason+": "+err.Error(),
+				": "), Details: map[string]string{"step": string(wanted)}})
 		return Status{}, err
 	}
 	if err := m.lookOwn(ctx, now); err != nil {
@@ -151,7 +154,8 @@ func (s *Status) root(c *x509.Certificate, role string) {
 }
 
 func certificateStatus(c *x509.Certificate, s *Signer) CertificateStatus {
-	return CertificateStatus{Name: c.Subject.CommonName, Serial: serialText(c), Root: RootID(s.Root), NotAfter: c.NotAfter}
+	return CertificateStatus{Name: c.Subject.CommonName, Serial: serialText(c), Root: RootID(s.Root),
+		NotAfter: c.NotAfter}
 }
 
 // show adds what is a self-signed authority's own.
@@ -178,7 +182,8 @@ func (s *selfSigned) show(st *Status, f Facts, now time.Time) error {
 		st.Problems = append(st.Problems, s.keyless)
 	}
 	if left := s.signer.Root.NotAfter.Sub(now); left < rootLife/10 {
-		st.Problems = append(st.Problems, fmt.Sprintf("the root ends at %s: begin a rotation", s.signer.Root.NotAfter.UTC().Format(time.RFC3339)))
+		st.Problems = append(st.Problems, fmt.Sprintf("the root ends at %s: begin a rotation",
+			s.signer.Root.NotAfter.UTC().Format(time.RFC3339)))
 	}
 	return nil
 }
@@ -200,7 +205,8 @@ func (p *plugIn) show(st *Status, f Facts, now time.Time) {
 	st.Source, st.Folder = "plugged-in", p.dir
 	st.Problems = append(append(st.Problems, p.now.ending(now)...), p.now.Warnings...)
 	if p.refusedFor != "" {
-		st.Problems = append(st.Problems, "what stands in the folder is refused, the set read before stays in use: "+p.refusedFor)
+		st.Problems = append(st.Problems,
+			"what stands in the folder is refused, the set read before stays in use: "+p.refusedFor)
 	}
 	st.Problems = append(st.Problems, p.problems(f, now)...)
 }

@@ -14,11 +14,13 @@ import (
 	"time"
 )
 
-// Signer is what signs: the certificate of an authority, its key, and what leads from it to a root. Immutable.
+// Signer is what signs: the certificate of an authority, its key, and what leads from it to a root.
+// Immutable.
 type Signer struct {
 	Cert *x509.Certificate
 	Key  crypto.Signer
-	// Intermediates are what peers need to get from a leaf to Root: Cert first, unless that is the root itself.
+	// Intermediates are what peers need to get from a leaf to Root: Cert first, unless that is the
+	// root itself.
 	Intermediates []*x509.Certificate
 	Root          *x509.Certificate
 
@@ -26,9 +28,11 @@ type Signer struct {
 	root  string   // the ID of Root
 }
 
-// NewSigner puts a signer together and checks that it can sign: every part must fit, and a leaf must verify. chain leads
-// from cert, which is left out, to the root, which is left out too. Errors say what does not fit.
-func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certificate, root *x509.Certificate, now time.Time) (*Signer, error) {
+// NewSigner puts a signer together and checks that it can sign: every part must fit, and a leaf
+// must verify. chain leads from cert, which is left out, to the root, which is left out too. Errors
+// say what does not fit.
+func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certificate, root *x509.Certificate,
+	now time.Time) (*Signer, error) {
 	s := &Signer{Cert: cert, Key: key, Root: root, root: RootID(root)}
 	if !cert.Equal(root) {
 		s.Intermediates = append(s.Intermediates, cert)
@@ -68,7 +72,8 @@ func (s *Signer) leads(now time.Time) error {
 	for _, c := range s.Intermediates {
 		between.AddCert(c)
 	}
-	opts := x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	opts := x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
 	if _, err := s.Cert.Verify(opts); err != nil {
 		return fmt.Errorf("the authority's certificate does not lead to the root: %w", err)
 	}
@@ -114,12 +119,14 @@ func NewRoot(a Authority, key crypto.Signer, now time.Time, random io.Reader) (*
 }
 
 // NewIntermediate makes an authority below s for the holder of key. It ends with s at the latest.
-func (s *Signer) NewIntermediate(a Authority, key crypto.PublicKey, now time.Time, random io.Reader) (*x509.Certificate, error) {
+func (s *Signer) NewIntermediate(a Authority, key crypto.PublicKey, now time.Time, random io.Reader) (*x509.Certificate,
+	error) {
 	return a.sign(s.Cert, key, s.Key, now, random)
 }
 
 // sign makes the certificate, signed by parent with by, or by itself when parent is nil.
-func (a Authority) sign(parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer, now time.Time, random io.Reader) (*x509.Certificate, error) {
+func (a Authority) sign(parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer, now time.Time,
+	random io.Reader) (*x509.Certificate, error) {
 	serial, err := newSerial(random)
 	if err != nil {
 		return nil, err
@@ -130,8 +137,9 @@ func (a Authority) sign(parent *x509.Certificate, key crypto.PublicKey, by crypt
 	}
 	id := sha256.Sum256(spki)
 	t := &x509.Certificate{
-		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: a.Name, Organization: []string{"Ashore"}, SerialNumber: serial.Text(16)},
+		SerialNumber: serial,
+		Subject: pkix.Name{CommonName: a.Name, Organization: []string{"Ashore"},
+			SerialNumber: serial.Text(16)},
 		NotBefore:             now.Add(-backdate).UTC().Truncate(time.Second),
 		NotAfter:              now.Add(a.Validity).UTC().Truncate(time.Second),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,

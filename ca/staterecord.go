@@ -35,7 +35,8 @@ func (s stateStore) read(ctx context.Context) (State, string, error) {
 		err = st.check()
 	}
 	if err != nil {
-		return State{}, "", fmt.Errorf("the record %s of table %s: %w: restore the store from a backup", rotationRecord, table, err)
+		return State{}, "", fmt.Errorf("the record %s of table %s: %w: restore the store from a backup", rotationRecord,
+			table, err)
 	}
 	return st, r.Version, nil
 }

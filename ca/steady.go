@@ -5,8 +5,8 @@ import "time"
 const (
 	// clockSlack is how much a clock may be set between two looks without being doubted.
 	clockSlack = time.Minute
-	// settled is how long a clock must have gone as time does before what has ended by it is forgotten: a clock that leaps
-	// for a while must not cost the mesh its workloads.
+	// settled is how long a clock must have gone as time does before what has ended by it is
+	// forgotten: a clock that leaps for a while must not cost the mesh its workloads.
 	settled = time.Hour
 )
 
@@ -16,7 +16,8 @@ type steady struct {
 	since    time.Time // since when the two agree
 }
 
-// look says whether the clock, which says wall at this moment, has gone as time does for long enough.
+// look says whether the clock, which says wall at this moment, has gone as time does for long
+// enough.
 func (s *steady) look(wall, at time.Time) bool {
 	wall = wall.Round(0) // by itself, whatever has passed
 	if drift := wall.Sub(s.wall) - at.Sub(s.at); s.at.IsZero() || drift.Abs() > clockSlack {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A clock is believed once it has gone as time does for an hour; one that leaps, either way, is doubted anew.
+// A clock is believed once it has gone as time does for an hour; one that leaps, either way, is
+// doubted anew.
 func TestSteady(t *testing.T) {
 	t.Parallel()
 	var s steady

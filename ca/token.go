@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// tokenPrefix begins every join token: it is found by those who search for secrets in the wrong place.
+// tokenPrefix begins every join token: it is found by those who search for secrets in the wrong
+// place.
 const tokenPrefix = "ashore-join."
 
 // A join token has an ID of tokenID bytes and a secret of tokenSecret bytes.
@@ -44,11 +45,13 @@ func newToken(random io.Reader) (text, id string, err error) {
 // isToken says that a text is meant to be a join token.
 func isToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
 
-// parseToken is the ID and the hash of a token that is well formed. Errors never hold any of the text.
+// parseToken is the ID and the hash of a token that is well formed. Errors never hold any of the
+// text.
 func parseToken(text string) (id string, hash [sha256.Size]byte, err error) {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	id, secret, dot := strings.Cut(rest, ".")
-	if !ok || !dot || len(id) != idEncoding().EncodedLen(tokenID) || len(secret) != base64.RawURLEncoding.EncodedLen(tokenSecret) {
+	if !ok || !dot || len(id) != idEncoding().EncodedLen(tokenID) ||
+		len(secret) != base64.RawURLEncoding.EncodedLen(tokenSecret) {
 		return "", hash, errors.New("it is not of the form of a join token: a part is missing or cut")
 	}
 	if _, err := idEncoding().DecodeString(id); err != nil {
@@ -60,7 +63,8 @@ func parseToken(text string) (id string, hash [sha256.Size]byte, err error) {
 	return id, sha256.Sum256([]byte(text)), nil
 }
 
-// Token is what may be told of a join token: all but its text, which nobody has but the one it was made for.
+// Token is what may be told of a join token: all but its text, which nobody has but the one it was
+// made for.
 type Token struct {
 	// ID names it. It is no secret.
 	ID string `json:"-"`
@@ -75,8 +79,8 @@ type Token struct {
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 
-	// Key is the hash of the key that it was taken for, and Workload the "namespace/name" that it made. Empty: it was not
-	// taken. The same key gets the same answer until Expires.
+	// Key is the hash of the key that it was taken for, and Workload the "namespace/name" that it
+	// made. Empty: it was not taken. The same key gets the same answer until Expires.
 	Key      string `json:"key,omitempty"`
 	Workload string `json:"workload,omitempty"`
 	// Used is when, and From the address where from.

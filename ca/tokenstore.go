@@ -41,8 +41,8 @@ type TokenRequest struct {
 // ErrRevokedGroup says that the identity of a group is revoked, so that nobody joins it.
 var ErrRevokedGroup = errors.New("the identity of the group is revoked")
 
-// CreateToken makes a join token. Its text is nowhere but in the answer. Errors: what is wrong with the request, among it
-// ErrNoGroup and ErrRevokedGroup.
+// CreateToken makes a join token. Its text is nowhere but in the answer. Errors: what is wrong with
+// the request, among it ErrNoGroup and ErrRevokedGroup.
 func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, t Token, err error) {
 	r.TTL = cmp.Or(r.TTL, DefaultTokenTTL)
 	if r.TTL < time.Minute || r.TTL > MaxTokenTTL {
@@ -66,7 +66,8 @@ func (l *Ledger) createToken(ctx context.Context, r TokenRequest) (text string, 
 	}
 	hash := sha256.Sum256([]byte(text))
 	now := l.now()
-	t = Token{ID: id, Format: 1, Hash: hex.EncodeToString(hash[:]), Group: r.Group, By: r.By, Created: now, Expires: now.Add(r.TTL)}
+	t = Token{ID: id, Format: 1, Hash: hex.EncodeToString(hash[:]), Group: r.Group, By: r.By, Created: now,
+		Expires: now.Add(r.TTL)}
 	event := audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: id,
 		Details: map[string]string{"group": r.Group, "expires": t.Expires.Format(time.RFC3339)}}
 	if err := l.writeToken(ctx, t, ""); err != nil {
@@ -77,8 +78,8 @@ func (l *Ledger) createToken(ctx context.Context, r TokenRequest) (text string, 
 	return text, t, nil
 }
 
-// Tokens lists the tokens, those that ended within a day included, oldest first. A record that cannot be read is an error
-// beside the others.
+// Tokens lists the tokens, those that ended within a day included, oldest first. A record that
+// cannot be read is an error beside the others.
 func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
 	records, err := l.records.List(ctx, tokenTable)
 	if err != nil {
@@ -98,8 +99,9 @@ func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
 	return out, errors.Join(errs...)
 }
 
-// RevokeToken takes a token back. One that was used is revoked too: its answer is not repeated; the workload that it made
-// stays. Errors: ErrUnkept when it is in force and does not outlive the process; ErrNotFound.
+// RevokeToken takes a token back. One that was used is revoked too: its answer is not repeated; the
+// workload that it made stays. Errors: ErrUnkept when it is in force and does not outlive the
+// process; ErrNotFound.
 func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
 	ctx = context.WithoutCancel(ctx) // as in Revoke
 	at := l.now()
@@ -153,7 +155,8 @@ func (l *Ledger) writeToken(ctx context.Context, t Token, version string) error 
 	if err != nil {
 		return err
 	}
-	return l.records.Commit(ctx, record.Write{Key: record.Key{Table: tokenTable, Name: t.ID}, Value: value, Version: version})
+	return l.records.Commit(ctx, record.Write{Key: record.Key{Table: tokenTable, Name: t.ID}, Value: value,
+		Version: version})
 }
 
 // refuseToken is a refusal whose caller learns nothing.
@@ -161,7 +164,8 @@ func refuseToken(reason string, err error) *Refusal {
 	return &Refusal{Code: codes.PermissionDenied, Public: publicToken, Reason: reason, Err: err, Final: true}
 }
 
-// checkToken finds the token of a text and says whether it may be used now. It changes nothing. Errors: *Refusal.
+// checkToken finds the token of a text and says whether it may be used now. It changes nothing.
+// Errors: *Refusal.
 func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (Token, string, error) {
 	id, hash, err := parseToken(text)
 	if err != nil {
@@ -173,22 +177,27 @@ func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (To
 		return Token{}, "", err
 	}
 	if version == "" {
-		return Token{}, "", l.unsure(behind, refuseToken("token unknown", fmt.Errorf("there is no join token %s, or it ended long ago", id)))
+		return Token{}, "", l.unsure(behind, refuseToken("token unknown",
+			fmt.Errorf("there is no join token %s, or it ended long ago", id)))
 	}
 	if subtle.ConstantTimeCompare([]byte(hex.EncodeToString(hash[:])), []byte(t.Hash)) != 1 {
-		return Token{}, "", refuseToken("token tampered", fmt.Errorf("join token %s has another secret: it is mistyped, or somebody guesses", id))
+		return Token{}, "", refuseToken("token tampered",
+			fmt.Errorf("join token %s has another secret: it is mistyped, or somebody guesses", id))
 	}
 	if t = l.unkept.token(t); !t.Revoked.IsZero() {
-		return Token{}, "", refuseToken("token revoked", fmt.Errorf("join token %s was revoked at %s", id, t.Revoked.Format(time.RFC3339)))
+		return Token{}, "", refuseToken("token revoked", fmt.Errorf("join token %s was revoked at %s", id,
+			t.Revoked.Format(time.RFC3339)))
 	}
 	if !now.Before(t.Expires) {
-		return Token{}, "", refuseToken("token expired", fmt.Errorf("join token %s ended at %s", id, t.Expires.Format(time.RFC3339)))
+		return Token{}, "", refuseToken("token expired", fmt.Errorf("join token %s ended at %s", id,
+			t.Expires.Format(time.RFC3339)))
 	}
 	return t, version, nil
 }
 
-// takeToken binds a token to a key and a workload, once: the same key and workload may take it again until it ends, and
-// are told when they took it first. Who may not join uses nothing up. Errors: *Refusal.
+// takeToken binds a token to a key and a workload, once: the same key and workload may take it
+// again until it ends, and are told when they took it first. Who may not join uses nothing up.
+// Errors: *Refusal.
 func (l *Ledger) takeToken(ctx context.Context, text string, c issued) (first time.Time, err error) {
 	err = l.retry(func() error {
 		t, version, err := l.checkToken(ctx, text, c.now)
@@ -203,9 +212,12 @@ func (l *Ledger) takeToken(ctx context.Context, text string, c issued) (first ti
 		case t.Key == "":
 			return l.useToken(ctx, t, version, claimed, c)
 		case t.Key != c.key.String():
-			return refuseToken("token used", fmt.Errorf("join token %s was used for %s from %s at %s, and now comes with another key", t.ID, t.Workload, t.From, t.Used.Format(time.RFC3339)))
+			return refuseToken("token used",
+				fmt.Errorf("join token %s was used for %s from %s at %s, and now comes with another key", t.ID,
+					t.Workload, t.From, t.Used.Format(time.RFC3339)))
 		case t.Workload != c.workload:
-			return refuseToken("token used", fmt.Errorf("join token %s was used for %s, and now comes for %s", t.ID, t.Workload, c.workload))
+			return refuseToken("token used", fmt.Errorf("join token %s was used for %s, and now comes for %s", t.ID,
+				t.Workload, c.workload))
 		}
 		return nil
 	})
@@ -223,7 +235,8 @@ func (l *Ledger) useToken(ctx context.Context, t Token, version, claimed string,
 	if err != nil {
 		return err
 	}
-	return l.records.Commit(ctx, record.Write{Key: record.Key{Table: tokenTable, Name: t.ID}, Value: value, Version: version}, claim)
+	return l.records.Commit(ctx, record.Write{Key: record.Key{Table: tokenTable, Name: t.ID}, Value: value,
+		Version: version}, claim)
 }
 
 // retry does a change again when somebody else's was first.

@@ -46,7 +46,8 @@ func TestCreateToken(t *testing.T) {
 		}
 	}
 	_, token, err := l.ledger.CreateToken(t.Context(), TokenRequest{Group: "shop/web", By: "tester"})
-	if err != nil || !token.Expires.Equal(noon.Add(time.Hour)) || token.By != "tester" || token.State(noon) != "unused" {
+	if err != nil || !token.Expires.Equal(noon.Add(time.Hour)) || token.By != "tester" ||
+		token.State(noon) != "unused" {
 		t.Errorf("got %+v, error %v", token, err)
 	}
 }
@@ -78,7 +79,8 @@ func TestTokensAreListedAndForgotten(t *testing.T) {
 		for _, x := range tokens {
 			count[x.State(l.now())]++
 		}
-		return strings.Join([]string{strings.Repeat("r", count["revoked"]), strings.Repeat("u", count["used"]), strings.Repeat("n", count["unused"]), strings.Repeat("e", count["expired"])}, "")
+		return strings.Join([]string{strings.Repeat("r", count["revoked"]), strings.Repeat("u", count["used"]),
+			strings.Repeat("n", count["unused"]), strings.Repeat("e", count["expired"])}, "")
 	}
 	if got := states(); got != "run" {
 		t.Errorf("got %s", got)
@@ -115,10 +117,12 @@ func TestBadTokenRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"", "x", `{"v":2}`, `{"v":1,"hash":""}`} {
-		if err := l.store.Commit(t.Context(), record.Write{Key: record.Key{Table: tokenTable, Name: id}, Value: []byte(bad), Version: record.Any}); err != nil {
+		if err := l.store.Commit(t.Context(), record.Write{Key: record.Key{Table: tokenTable, Name: id},
+			Value: []byte(bad), Version: record.Any}); err != nil {
 			t.Fatal(err)
 		}
-		if tokens, err := l.ledger.Tokens(t.Context()); err == nil || len(tokens) != 1 || !strings.Contains(err.Error(), id) {
+		if tokens, err := l.ledger.Tokens(t.Context()); err == nil || len(tokens) != 1 ||
+			!strings.Contains(err.Error(), id) {
 			t.Errorf("%q: got %d tokens, error %v", bad, len(tokens), err)
 		}
 		if _, _, err := l.ledger.checkToken(t.Context(), text, noon); err == nil {
@@ -164,7 +168,8 @@ func FuzzRecords(f *testing.F) {
 		if x, err := decodeToken("id", value); err == nil && x.State(noon) == "" {
 			t.Fatalf("%s: no state", value)
 		}
-		if set, err := newRevokedSet([]record.Record{{Key: record.Key{Table: revocationTable, Name: "x"}, Value: value}}, nil, noon); err == nil && len(set.List) != 1 {
+		if set, err := newRevokedSet([]record.Record{{Key: record.Key{Table: revocationTable, Name: "x"},
+			Value: value}}, nil, noon); err == nil && len(set.List) != 1 {
 			t.Fatalf("%s: lost", value)
 		}
 	})

@@ -13,13 +13,15 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// ErrUnkept says that a revocation is in force and could not be written into the records: it is tried again until it is.
+// ErrUnkept says that a revocation is in force and could not be written into the records: it is
+// tried again until it is.
 var ErrUnkept = errors.New("in force, and not kept")
 
 // keepAgain is how often what could not be written is tried again.
 const keepAgain = 2 * time.Second
 
-// unkept is what is in force although the records did not take it. The zero value is empty. Safe for concurrent use.
+// unkept is what is in force although the records did not take it. The zero value is empty. Safe
+// for concurrent use.
 type unkept struct {
 	mu          sync.Mutex
 	revocations map[record.Key]Revocation // guarded by mu
@@ -103,7 +105,10 @@ func (u *unkept) list() []Revocation {
 	for _, x := range u.revocations {
 		out = append(out, x)
 	}
-	slices.SortFunc(out, func(a, b Revocation) int { return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(out, func(a, b Revocation) int {
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch),
+			cmp.Compare(a.Name, b.Name))
+	})
 	return out
 }
 
@@ -169,7 +174,8 @@ func (u *unkept) counts() (revocations, tokens int, why error) {
 // unwritable says that an error is of the records' keeping, and not of what was to be written.
 func unwritable(ctx context.Context, err error) bool {
 	_, refusal := errors.AsType[*Refusal](err)
-	return err != nil && ctx.Err() == nil && !refusal && !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrTooLarge) && !errors.Is(err, ErrNotFound)
+	return err != nil && ctx.Err() == nil && !refusal && !errors.Is(err, record.ErrConflict) &&
+		!errors.Is(err, record.ErrTooLarge) && !errors.Is(err, ErrNotFound)
 }
 
 // notedStore has a ledger know when its records take nothing.
@@ -194,7 +200,8 @@ func (s notedStore) Commit(ctx context.Context, writes ...record.Write) error {
 	return err
 }
 
-// keep tries again to write what could not be written, until ctx ends. It says whether there is nothing left to do.
+// keep tries again to write what could not be written, until ctx ends. It says whether there is
+// nothing left to do.
 func (l *Ledger) keep(ctx context.Context) (done bool) {
 	done = l.keepRecords(ctx)
 	return l.copyNow(l.revoked.Load()) && done // it may have room where the store has none
@@ -245,7 +252,8 @@ func (l *Ledger) keepRevocation(ctx context.Context, x Revocation) bool {
 		l.doubted(x, since)
 	}
 	l.log.Info("a revocation is kept now that could not be before", "kind", x.Kind, "name", x.Name)
-	l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: because("kept now, after it could not be", x.Reason),
+	l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name,
+		Reason:  because("kept now, after it could not be", x.Reason),
 		Details: map[string]string{"kind": string(x.Kind), "kept": "yes", "by": x.By}})
 	return true
 }
@@ -258,8 +266,8 @@ func because(what, reason string) string {
 	return what + ": " + reason
 }
 
-// tryKeep writes a revocation that is in force already, unless it was undone by a restoration since, which it returns: else the last
-// one of before, if there is any.
+// tryKeep writes a revocation that is in force already, unless it was undone by a restoration
+// since, which it returns: else the last one of before, if there is any.
 func (l *Ledger) tryKeep(ctx context.Context, x Revocation) (since restoration, undone bool, err error) {
 	was, err := l.records.Get(ctx, revocationKey(x.Kind, x.Name))
 	if err != nil || was.Version != "" {
@@ -306,7 +314,8 @@ func (l *Ledger) keepToken(ctx context.Context, x Token) bool {
 		return false
 	}
 	l.unkept.dropToken(x.ID)
-	l.audit(audit.Event{Action: audit.TokenRevoke, Actor: "ashored", Target: x.ID, Reason: "kept now, after it could not be", Details: map[string]string{"kept": "yes", "by": x.RevokedBy}})
+	l.audit(audit.Event{Action: audit.TokenRevoke, Actor: "ashored", Target: x.ID,
+		Reason: "kept now, after it could not be", Details: map[string]string{"kept": "yes", "by": x.RevokedBy}})
 	return true
 }
 

@@ -49,7 +49,8 @@ func TestRevokeWithoutPatience(t *testing.T) {
 	id, _, _ := strings.Cut(strings.TrimPrefix(token, tokenPrefix), ".")
 	ctx, cancel := context.WithCancel(t.Context())
 	l.store.fail(func([]record.Write) error { cancel(); return errDisk })
-	if err := l.ledger.Revoke(ctx, RevokeRequest{Kind: RevokeIdentity, Name: web(t).String(), By: "tester"}); !errors.Is(err, ErrUnkept) {
+	if err := l.ledger.Revoke(ctx, RevokeRequest{Kind: RevokeIdentity, Name: web(t).String(),
+		By: "tester"}); !errors.Is(err, ErrUnkept) {
 		t.Errorf("got %v", err)
 	}
 	if l.peers.Revoked(web(t), Fingerprint(c.Leaf)) == nil {
@@ -60,7 +61,8 @@ func TestRevokeWithoutPatience(t *testing.T) {
 	}
 }
 
-// A revocation that the store cannot take is in force at once, is told of, and is kept when there is room again.
+// A revocation that the store cannot take is in force at once, is told of, and is kept when there
+// is room again.
 func TestRevokeOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []RevocationKind{RevokeIdentity, RevokeWorkload, RevokeSerial} {
@@ -69,13 +71,15 @@ func TestRevokeOnAFullDisk(t *testing.T) {
 			l := newLab(t, nil)
 			l.serve()
 			c, other := l.join("shop/web", "a"), l.join("shop/api", "b")
-			name := map[RevocationKind]string{RevokeIdentity: web(t).String(), RevokeWorkload: "shop/a", RevokeSerial: serialText(c.Leaf)}[kind]
+			name := map[RevocationKind]string{RevokeIdentity: web(t).String(), RevokeWorkload: "shop/a",
+				RevokeSerial: serialText(c.Leaf)}[kind]
 			l.full()
 			changed := l.ledger.Watch(t.Context())
 			l.run()
 			<-changed // what it tells at its start
 			err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: kind, Name: name, By: "tester", Reason: "stolen"})
-			if !errors.Is(err, ErrUnkept) || !errors.Is(err, errDisk) || !strings.Contains(err.Error(), "until ashored ends") {
+			if !errors.Is(err, ErrUnkept) || !errors.Is(err, errDisk) ||
+				!strings.Contains(err.Error(), "until ashored ends") {
 				t.Fatalf("got %v", err)
 			}
 			<-changed
@@ -88,7 +92,8 @@ func TestRevokeOnAFullDisk(t *testing.T) {
 			if r, err := l.ledger.Revocations(t.Context()); err != nil || len(r.List) != 1 || r.Epoch != 1 {
 				t.Errorf("%+v, %v", r, err)
 			}
-			if !l.problem("kept nowhere") || !l.problem("cannot be written since") || l.ledger.Unkept() != 1 || !l.ledger.Failing() {
+			if !l.problem("kept nowhere") || !l.problem("cannot be written since") || l.ledger.Unkept() != 1 ||
+				!l.ledger.Failing() {
 				t.Errorf("told are %q", l.ledger.Problems())
 			}
 			l.store.fail(func(w []record.Write) error { // it takes a workload, but no revocation
@@ -113,23 +118,28 @@ func TestRevokeOnAFullDisk(t *testing.T) {
 			if err := l.audited(audit.WorkloadRevoke, "kept:yes"); err != nil {
 				t.Error(err)
 			}
-			next, err := NewLedger(t.Context(), LedgerConfig{Records: l.store, TrustDomain: "cluster.local", Now: l.now})
-			if err != nil || next.revokedNow(web(t).String(), Fingerprint(c.Leaf)) == nil || next.revoked.Load().Epoch != 1 {
+			next, err := NewLedger(t.Context(), LedgerConfig{Records: l.store, TrustDomain: "cluster.local",
+				Now: l.now})
+			if err != nil || next.revokedNow(web(t).String(), Fingerprint(c.Leaf)) == nil ||
+				next.revoked.Load().Epoch != 1 {
 				t.Errorf("a new process does not know it: %v", err)
 			}
 		})
 	}
 }
 
-// What is told of a revocation that is kept at last ends in the operator's words, where there are some.
+// What is told of a revocation that is kept at last ends in the operator's words, where there are
+// some.
 func TestUnkeptReason(t *testing.T) {
 	t.Parallel()
-	for reason, want := range map[string]string{"": "kept now, after it could not be", "stolen": "kept now, after it could not be: stolen"} {
+	for reason, want := range map[string]string{"": "kept now, after it could not be",
+		"stolen": "kept now, after it could not be: stolen"} {
 		l := newLab(t, nil)
 		l.serve()
 		l.join("shop/web", "a")
 		l.full()
-		if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a", Reason: reason}); !errors.Is(err, ErrUnkept) {
+		if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a",
+			Reason: reason}); !errors.Is(err, ErrUnkept) {
 			t.Fatal(err)
 		}
 		l.store.fail(nil)
@@ -150,7 +160,8 @@ func TestUnkeptAmongOthers(t *testing.T) {
 	l.join("shop/web", "a")
 	l.join("shop/web", "b")
 	l.full()
-	if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a"}); !errors.Is(err, ErrUnkept) {
+	if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a"}); !errors.Is(err,
+		ErrUnkept) {
 		t.Fatal(err)
 	}
 	l.store.fail(nil)
@@ -168,7 +179,8 @@ func TestUnkeptAmongOthers(t *testing.T) {
 		t.Errorf("%d revocations, want 1; error %v", len(r.List), err)
 	}
 	l.full()
-	if err := l.ledger.Restore(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/b", By: "tester"}); !errors.Is(err, errDisk) {
+	if err := l.ledger.Restore(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/b",
+		By: "tester"}); !errors.Is(err, errDisk) {
 		t.Errorf("got %v", err)
 	}
 	if err := l.audited(audit.WorkloadRestore, audit.Failed); err != nil {
@@ -187,7 +199,8 @@ func TestUnkeptDuringRenewal(t *testing.T) {
 	c := l.join("shop/web", "a")
 	once := sync.OnceFunc(func() {
 		l.full()
-		if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a"}); !errors.Is(err, ErrUnkept) {
+		if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a"}); !errors.Is(err,
+			ErrUnkept) {
 			t.Error(err)
 		}
 		l.store.fail(nil)
@@ -198,7 +211,8 @@ func TestUnkeptDuringRenewal(t *testing.T) {
 	}
 }
 
-// A token that is revoked and cannot be kept so joins nobody; a new one is refused with what to do, and both are audited.
+// A token that is revoked and cannot be kept so joins nobody; a new one is refused with what to do,
+// and both are audited.
 func TestTokensOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -215,7 +229,8 @@ func TestTokensOnAFullDisk(t *testing.T) {
 	if err := l.audited(audit.TokenRevoke, "kept:no"); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := l.ledger.CreateToken(t.Context(), TokenRequest{Group: "shop/web", By: "tester"}); !errors.Is(err, errDisk) {
+	if _, _, err := l.ledger.CreateToken(t.Context(), TokenRequest{Group: "shop/web", By: "tester"}); !errors.Is(err,
+		errDisk) {
 		t.Errorf("got %v", err)
 	}
 	if err := l.audited(audit.TokenCreate, audit.Failed); err != nil {
@@ -225,7 +240,8 @@ func TestTokensOnAFullDisk(t *testing.T) {
 	if _, _, err := l.ask(client{token: text, name: "a"}); wantRefused(err, codes.PermissionDenied, "") != nil {
 		t.Errorf("it joins: %v", err)
 	}
-	if tokens, err := l.ledger.Tokens(t.Context()); err != nil || len(tokens) != 1 || tokens[0].State(l.now()) != "revoked" {
+	if tokens, err := l.ledger.Tokens(t.Context()); err != nil || len(tokens) != 1 ||
+		tokens[0].State(l.now()) != "revoked" {
 		t.Errorf("%+v, %v", tokens, err)
 	}
 	if !l.problem("revocation of join tokens (1)") || !l.ledger.keep(t.Context()) || len(l.ledger.Problems()) != 0 {

@@ -13,10 +13,11 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Accept is Parse for an object that was never text: o was made of a message that another program encoded. It finds what
-// reading text would have refused (fields and enum values that this release does not know, numbers and times that are
-// none, limits), then what Validate does, and completes o: hosts are in lower case, Hash is set, and o is immutable from
-// then on. ok is false when a problem is an error; o must not take effect then.
+// Accept is Parse for an object that was never text: o was made of a message that another program
+// encoded. It finds what reading text would have refused (fields and enum values that this release
+// does not know, numbers and times that are none, limits), then what Validate does, and completes
+// o: hosts are in lower case, Hash is set, and o is immutable from then on. ok is false when a
+// problem is an error; o must not take effect then.
 func Accept(o *Object) (problems []Problem, ok bool) {
 	c := checker{object: o}
 	if o.Spec != nil {
@@ -51,7 +52,8 @@ func (w walker) message(path string, m protoreflect.Message, depth int) {
 		return
 	}
 	if unknown := m.GetUnknown(); len(unknown) > 0 {
-		w.errorf(path, "%s: whoever sent this speaks a newer version of the API; nothing is accepted and ignored", unknownField(unknown))
+		w.errorf(path, "%s: whoever sent this speaks a newer version of the API; nothing is accepted and ignored",
+			unknownField(unknown))
 	}
 	w.time(path, m)
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -117,7 +119,8 @@ func (w walker) value(path string, fd protoreflect.FieldDescriptor, v protorefle
 		w.message(path, v.Message(), depth+1)
 	case protoreflect.EnumKind:
 		if fd.Enum().Values().ByNumber(v.Enum()) == nil {
-			w.errorf(path, "unknown value %d of %s: whoever sent this speaks a newer version of the API", v.Enum(), fd.Enum().Name())
+			w.errorf(path, "unknown value %d of %s: whoever sent this speaks a newer version of the API", v.Enum(),
+				fd.Enum().Name())
 		}
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
 		if math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0) {

@@ -40,7 +40,8 @@ func TestAccept(t *testing.T) {
 			s.Addresses = slices.Repeat([]string{"10.0.0.1"}, MaxItems+1)
 		}, "spec.addresses: the list has 20001 items"},
 		"size": {func(_ *Object, s *networking.ServiceEntry) {
-			s.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"a": strings.Repeat("x", MaxFileSize)}}
+			s.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"a": strings.Repeat("x",
+				MaxFileSize)}}
 		}, "bytes, more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +56,10 @@ func TestAccept(t *testing.T) {
 				}
 				return
 			}
-			if ok || !slices.ContainsFunc(problems, func(p Problem) bool { return strings.Contains(p.String(), c.want) }) {
+			if ok || !slices.ContainsFunc(problems, func(p Problem) bool {
+				return strings.Contains(p.String(),
+					c.want)
+			}) {
 				t.Errorf("ok %v, problems %v, want one with %q", ok, problems, c.want)
 			}
 		})
@@ -65,10 +69,11 @@ func TestAccept(t *testing.T) {
 // A duration whose parts do not fit is no duration: read as one, it would be some other.
 func TestAcceptDuration(t *testing.T) {
 	t.Parallel()
-	o := &Object{Key: Key{VirtualService, "shop", "web"}, Spec: &networking.VirtualService{Hosts: []string{"web.test"}, Http: []*networking.HTTPRoute{{
-		Timeout: &durationpb.Duration{Seconds: 1, Nanos: -5},
-		Route:   []*networking.HTTPRouteDestination{{Destination: &networking.Destination{Host: "web.test"}}},
-	}}}}
+	o := &Object{Key: Key{VirtualService, "shop", "web"},
+		Spec: &networking.VirtualService{Hosts: []string{"web.test"}, Http: []*networking.HTTPRoute{{
+			Timeout: &durationpb.Duration{Seconds: 1, Nanos: -5},
+			Route:   []*networking.HTTPRouteDestination{{Destination: &networking.Destination{Host: "web.test"}}},
+		}}}}
 	problems, ok := Accept(o)
 	if ok || !strings.Contains(problems[0].String(), "spec.http[0].timeout: not a time") {
 		t.Errorf("ok %v, problems %v", ok, problems)

@@ -26,7 +26,8 @@ func parseRanges(list string) (out []netip.Prefix, why string) {
 		}
 		p, err := netip.ParsePrefix(text)
 		if err != nil || p.Addr().Is4In6() {
-			return nil, fmt.Sprintf("%s is not an address or a range: write a list such as 192.0.2.7, 10.1.0.0/16", quote(text))
+			return nil, fmt.Sprintf("%s is not an address or a range: write a list such as 192.0.2.7, 10.1.0.0/16",
+				quote(text))
 		}
 		if p != p.Masked() {
 			return nil, fmt.Sprintf("the range %s has host bits set: write %s", quote(text), p.Masked())

@@ -25,7 +25,8 @@ func TestAllowAddresses(t *testing.T) {
 		text := "apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata:\n  name: web\n  namespace: shop\n  annotations:\n    ashore.io/allow-addresses: " + tc.value + "\nspec: {template: {}}\n"
 		r := Parse("web.yaml", []byte(text))
 		if got := strings.Join(texts(r), "\n"); tc.problem == "" && (len(r.Objects) != 1 || len(r.Problems) > 0) ||
-			tc.problem != "" && (!strings.Contains(got, tc.problem) || !strings.Contains(got, "metadata.annotations[ashore.io/allow-addresses]")) {
+			tc.problem != "" && (!strings.Contains(got, tc.problem) ||
+				!strings.Contains(got, "metadata.annotations[ashore.io/allow-addresses]")) {
 			t.Errorf("%s: got %s, want %q", name, got, tc.problem)
 		}
 		group := &Object{Annotations: map[string]string{AllowAddressesAnnotation: strings.Trim(tc.value, `"`)}}

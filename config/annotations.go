@@ -10,10 +10,12 @@ const annotationPrefix = "ashore.io/"
 
 // Ashore's own annotations. Ashore writes the last two.
 const (
-	// AllowAddressesAnnotation on a WorkloadGroup lists the addresses, "192.0.2.7, 10.1.0.0/16", that its
-	// workloads may register although their connections come from others: behind NAT, or with several.
+	// AllowAddressesAnnotation on a WorkloadGroup lists the addresses, "192.0.2.7, 10.1.0.0/16",
+	// that its workloads may register although their connections come from others: behind NAT, or
+	// with several.
 	AllowAddressesAnnotation = annotationPrefix + "allow-addresses"
-	// ProbeUnitAnnotation on a WorkloadGroup names a systemd unit, "nginx.service", that has to be active on its machines.
+	// ProbeUnitAnnotation on a WorkloadGroup names a systemd unit, "nginx.service", that has to be
+	// active on its machines.
 	ProbeUnitAnnotation = annotationPrefix + "probe-unit"
 	// HealthAnnotation on a WorkloadEntry is what a registered workload reported last.
 	HealthAnnotation = annotationPrefix + "health"
@@ -31,7 +33,8 @@ func kindsOfAnnotations() map[string]Kind {
 	}
 }
 
-// annotation checks an annotation of an object of a kind. It warns of one of Ashore's without effect.
+// annotation checks an annotation of an object of a kind. It warns of one of Ashore's without
+// effect.
 func (c *checker) annotation(path string, kind Kind, name, value string) {
 	path = entry(path, name)
 	c.why(path, checkAnnotation(name, value))

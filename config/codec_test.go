@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/config/configtest"
 )
 
-// A saved object is read as it was, with the place where it was defined, so that messages after a restart name it.
+// A saved object is read as it was, with the place where it was defined, so that messages after a
+// restart name it.
 func TestCodec(t *testing.T) {
 	t.Parallel()
 	o := configtest.Object("a", "a.test")

@@ -14,9 +14,10 @@ import (
 // decoder reads the values of one document into an object. It walks the text and the message's
 // description together, so that every problem knows its line and its field.
 //
-// It reads what Istio reads: protobuf's JSON names (and the names of the .proto file), durations with
-// any unit of time.ParseDuration, numbers in quotes. It is stricter where a slip would be silent: a
-// number is not text, a key stands once, an enum has only the values that it has, by their names.
+// It reads what Istio reads: protobuf's JSON names (and the names of the .proto file), durations
+// with any unit of time.ParseDuration, numbers in quotes. It is stricter where a slip would be
+// silent: a number is not text, a key stands once, an enum has only the values that it has, by
+// their names.
 type decoder struct {
 	*parser
 	lines lines
@@ -50,7 +51,8 @@ func (d *decoder) key(name string) {
 func (d *decoder) index(i int) { d.path = append(d.path, step{index: i}) }
 func (d *decoder) pop()        { d.path = d.path[:len(d.path)-1] }
 
-// field is the path in words, "spec.http[0].match[1].headers[x-user]", cut off when it is very long.
+// field is the path in words, "spec.http[0].match[1].headers[x-user]", cut off when it is very
+// long.
 func (d *decoder) field() string { return pathText(d.path, maxField) }
 
 // pathText is a path in words, cut off when it is longer than most; 0: however long it is.
@@ -79,7 +81,8 @@ func pathText(path []step, most int) string {
 // errorf reports an error of the value at hand, which is written at n.
 func (d *decoder) errorf(n *yaml.Node, format string, args ...any) {
 	d.note()
-	d.report(Problem{Severity: feed.Error, Object: d.about, Field: d.field(), Line: d.lines.line(n), Text: fmt.Sprintf(format, args...)})
+	d.report(Problem{Severity: feed.Error, Object: d.about, Field: d.field(), Line: d.lines.line(n),
+		Text: fmt.Sprintf(format, args...)})
 }
 
 // unknown reports a field that the value at hand does not have.
@@ -95,7 +98,8 @@ func (d *decoder) visit(n *yaml.Node) bool {
 	if d.visits > d.maxVisits {
 		if d.visits == d.maxVisits+1 {
 			d.unread = true
-			d.errorf(n, "aliases (*name) repeat more than %d values: write less with them, or several files", MaxAliasNodes)
+			d.errorf(n, "aliases (*name) repeat more than %d values: write less with them, or several files",
+				MaxAliasNodes)
 		}
 		return false
 	}
@@ -126,7 +130,8 @@ func (d *decoder) fields(n *yaml.Node, yield func(key, value *yaml.Node)) {
 		}
 		if line, twice := seen[key.Value]; twice {
 			d.doubled++
-			d.at(key.Value).errorf(key, "%s stands twice, in line %d too: remove one of them%s", quote(key.Value), line, d.orApart())
+			d.at(key.Value).errorf(key, "%s stands twice, in line %d too: remove one of them%s", quote(key.Value), line,
+				d.orApart())
 			d.pop()
 			continue
 		}
@@ -138,7 +143,8 @@ func (d *decoder) fields(n *yaml.Node, yield func(key, value *yaml.Node)) {
 	}
 }
 
-// orApart is what may help besides where a key stands twice: at the outermost level two objects may have run together.
+// orApart is what may help besides where a key stands twice: at the outermost level two objects may
+// have run together.
 func (d *decoder) orApart() string {
 	if len(d.path) > 1 {
 		return ""
@@ -215,7 +221,8 @@ func (d *decoder) set(m protoreflect.Message, fd protoreflect.FieldDescriptor, k
 		return
 	}
 	if m.Has(fd) {
-		d.errorf(key, "%s stands twice, as %s and as %s: remove one of them", quote(key.Value), fd.JSONName(), fd.Name())
+		d.errorf(key, "%s stands twice, as %s and as %s: remove one of them", quote(key.Value), fd.JSONName(),
+			fd.Name())
 		return
 	}
 	if oneof := fd.ContainingOneof(); oneof != nil {

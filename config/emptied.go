@@ -10,9 +10,10 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// A field with nothing in it (null, as before items that are commented out; [] or {}) reads as if it were
-// left out. Where that stands for more than any content would, for every caller or for the mode of another policy, it is a
-// protection that vanished without a word. So there it is refused: who means it leaves the field out.
+// A field with nothing in it (null, as before items that are commented out; [] or {}) reads as if
+// it were left out. Where that stands for more than any content would, for every caller or for the
+// mode of another policy, it is a protection that vanished without a word. So there it is refused:
+// who means it leaves the field out.
 
 // checkEmpty notes as an error that a field protects and has nothing in it.
 func (d *decoder) checkEmpty(fd protoreflect.FieldDescriptor, key, value *yaml.Node) {
@@ -33,14 +34,16 @@ func (d *decoder) noteEmpty(key *yaml.Node, fd protoreflect.FieldDescriptor, m p
 		return // no more would be shown
 	}
 	d.empty = append(d.empty, Problem{Severity: feed.Error, Object: d.about, Field: d.field(), Line: d.lines.line(key),
-		Text: "there is nothing in it, as if it were left out, and then " + leftOut(m, fd) + ", or remove the field if that is meant"})
+		Text: "there is nothing in it, as if it were left out, and then " + leftOut(m,
+			fd) + ", or remove the field if that is meant"})
 }
 
-// reportChecked reports what the checks of the object found, and the fields with nothing in them of which they found no
-// error; these take the place of warnings.
+// reportChecked reports what the checks of the object found, and the fields with nothing in them of
+// which they found no error; these take the place of warnings.
 func (d *decoder) reportChecked(checked []Problem) {
 	for _, p := range checked {
-		if p.Severity != feed.Error && slices.ContainsFunc(d.empty, func(e Problem) bool { return e.Field == p.Field || strings.HasPrefix(e.Field, p.Field+".") }) {
+		if p.Severity != feed.Error && slices.ContainsFunc(d.empty,
+			func(e Problem) bool { return e.Field == p.Field || strings.HasPrefix(e.Field, p.Field+".") }) {
 			continue
 		}
 		if len(d.problems) < MaxProblems || d.beyond.lacks(p) {
@@ -49,7 +52,10 @@ func (d *decoder) reportChecked(checked []Problem) {
 		d.report(p)
 	}
 	for _, e := range d.empty {
-		if !slices.ContainsFunc(checked, func(p Problem) bool { return p.Severity == feed.Error && p.Field == e.Field }) {
+		if !slices.ContainsFunc(checked, func(p Problem) bool {
+			return p.Severity == feed.Error &&
+				p.Field == e.Field
+		}) {
 			d.report(e)
 		}
 	}
@@ -139,8 +145,8 @@ func leftOut(m protoreflect.MessageDescriptor, fd protoreflect.FieldDescriptor) 
 	return "the default holds: write it"
 }
 
-// spellOut writes the first value of each enum into objects of a specification that would be refused as empty: it is what
-// they say, and a value that protobuf's writer leaves out.
+// spellOut writes the first value of each enum into objects of a specification that would be
+// refused as empty: it is what they say, and a value that protobuf's writer leaves out.
 func spellOut(m protoreflect.MessageDescriptor, n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
 		return

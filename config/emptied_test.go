@@ -91,8 +91,8 @@ spec:
     tls: {mode: MUTUAL, serverCertificate: /c, privateKey: /k, caCertificates: /a, caCrl: /r, subjectAltNames: [a]}
 `
 
-// harmless are the parts that may be empty: no rule allows nobody, {} as a whole rule and as a whole specification is
-// how Istio's users write everything, and nothing.
+// harmless are the parts that may be empty: no rule allows nobody, {} as a whole rule and as a
+// whole specification is how Istio's users write everything, and nothing.
 func harmless(kind Kind, path, content string) bool {
 	switch {
 	case path == "spec":
@@ -163,7 +163,8 @@ func emptyNode(content string) yaml.Node {
 	return yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
 }
 
-// Of the kinds that are all about protection, the reader finds every field that was emptied, whatever else is written.
+// Of the kinds that are all about protection, the reader finds every field that was emptied,
+// whatever else is written.
 func FuzzEmptied(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(seed)
@@ -182,7 +183,8 @@ func FuzzEmptied(f *testing.F) {
 				t.Fatal(err)
 			}
 			eachPart(tree, "", func(n *yaml.Node, path string) {
-				whole := path == "" || path == ".rules" || strings.HasSuffix(path, "]") || strings.Contains(path, "matchLabels.") || strings.HasPrefix(path, ".portLevelMtls.")
+				whole := path == "" || path == ".rules" || strings.HasSuffix(path, "]") ||
+					strings.Contains(path, "matchLabels.") || strings.HasPrefix(path, ".portLevelMtls.")
 				if whole || n.Kind == yaml.ScalarNode && path == ".timeout" {
 					return
 				}
@@ -220,7 +222,8 @@ func TestEmptiedText(t *testing.T) {
 func TestEmptiedNamespace(t *testing.T) {
 	t.Parallel()
 	for namespace, accepted := range map[string]bool{"": false, `""`: false, "null": false, "shop": true} {
-		for kind, spec := range map[Kind]string{PeerAuthentication: "{mtls: {mode: STRICT}}", ServiceEntry: "{hosts: [a.example], ports: [{number: 80, name: http}], resolution: DNS}"} {
+		for kind, spec := range map[Kind]string{PeerAuthentication: "{mtls: {mode: STRICT}}",
+			ServiceEntry: "{hosts: [a.example], ports: [{number: 80, name: http}], resolution: DNS}"} {
 			info, _ := Info(kind)
 			r := Parse("a.yaml", []byte("apiVersion: "+info.APIVersion()+"\nkind: "+string(kind)+"\nmetadata:\n  name: a\n  namespace: "+namespace+"\nspec: "+spec+"\n"))
 			if want := accepted || kind == ServiceEntry; want != (len(r.Objects) == 1) || r.Unread == want {

@@ -56,7 +56,8 @@ func documentOf(o *Object) (*yaml.Node, error) {
 
 	metadata := mapping("name", text(o.Name), "namespace", text(o.Namespace))
 	if !o.Created.IsZero() {
-		metadata.Content = append(metadata.Content, text("creationTimestamp"), text(o.Created.UTC().Format(time.RFC3339Nano)))
+		metadata.Content = append(metadata.Content, text("creationTimestamp"),
+			text(o.Created.UTC().Format(time.RFC3339Nano)))
 	}
 	if len(o.Labels) > 0 {
 		metadata.Content = append(metadata.Content, text("labels"), stringsOf(o.Labels))
@@ -64,7 +65,8 @@ func documentOf(o *Object) (*yaml.Node, error) {
 	if len(o.Annotations) > 0 {
 		metadata.Content = append(metadata.Content, text("annotations"), stringsOf(o.Annotations))
 	}
-	return mapping("apiVersion", text(info.APIVersion()), "kind", text(string(o.Kind)), "metadata", metadata, "spec", spec), nil
+	return mapping("apiVersion", text(info.APIVersion()), "kind", text(string(o.Kind)), "metadata", metadata, "spec",
+		spec), nil
 }
 
 // mapping makes an object of names and values.
@@ -89,7 +91,8 @@ func stringsOf(m map[string]string) *yaml.Node {
 func text(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 	// Block style would lose some blanks and line ends.
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) || strings.TrimSpace(s) != s || s == "<<" {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) || strings.TrimSpace(s) != s ||
+		s == "<<" {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n

@@ -49,7 +49,8 @@ func TestEncodeRoundTrip(t *testing.T) {
 	}
 }
 
-// Texts that look like something else, or that YAML treats in a way of its own, come back as they were.
+// Texts that look like something else, or that YAML treats in a way of its own, come back as they
+// were.
 func TestEncodeTexts(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
@@ -59,8 +60,9 @@ func TestEncodeTexts(t *testing.T) {
 		o := &Object{
 			Key: Key{VirtualService, "shop", "web"}, Created: time.Date(2024, 5, 6, 7, 8, 9, 123, time.UTC),
 			Annotations: map[string]string{"note": s},
-			Spec: &networking.VirtualService{Hosts: []string{"web"}, Http: []*networking.HTTPRoute{{DirectResponse: &networking.HTTPDirectResponse{
-				Status: 200, Body: &networking.HTTPBody{Specifier: &networking.HTTPBody_String_{String_: s}}}}}},
+			Spec: &networking.VirtualService{Hosts: []string{"web"},
+				Http: []*networking.HTTPRoute{{DirectResponse: &networking.HTTPDirectResponse{
+					Status: 200, Body: &networking.HTTPBody{Specifier: &networking.HTTPBody_String_{String_: s}}}}}},
 		}
 		o.Hash = HashOf(o)
 		text, err := Encode([]*Object{o})

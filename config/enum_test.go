@@ -7,11 +7,13 @@ import (
 	security "istio.io/api/security/v1beta1"
 )
 
-// The number of an enum's value was read once: what was accepted so stays at work, and is written by its name.
+// The number of an enum's value was read once: what was accepted so stays at work, and is written
+// by its name.
 func TestNumberKept(t *testing.T) {
 	t.Parallel()
 	text := []byte("apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: a}\nspec: {mtls: {mode: 3}}\n")
-	if r := Parse("a.yaml", text); len(r.Objects) != 0 || len(r.Problems) != 1 || r.Problems[0].Line != 4 || r.Problems[0].Field != "spec.mtls.mode" {
+	if r := Parse("a.yaml", text); len(r.Objects) != 0 || len(r.Problems) != 1 || r.Problems[0].Line != 4 ||
+		r.Problems[0].Field != "spec.mtls.mode" {
 		t.Errorf("got %v, want it refused in line 4", r.Problems)
 	}
 	r := ParseKept("a.yaml", text)

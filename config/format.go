@@ -7,8 +7,8 @@ import (
 
 // checkFormat says what is wrong with a text in which Envoy replaces %COMMANDS%: the values of
 // headers, and the format of access logs. One that Envoy does not know makes it refuse the whole
-// listener or route configuration.
-// Source: https://www.envoyproxy.io/docs/envoy/v1.40.0/configuration/advanced/substitution_formatter
+// listener or route configuration. Source:
+// https://www.envoyproxy.io/docs/envoy/v1.40.0/configuration/advanced/substitution_formatter
 func checkFormat(format string) string {
 	if !strings.Contains(format, "%") {
 		return ""
@@ -32,9 +32,9 @@ func checkFormat(format string) string {
 	}
 }
 
-// commands are those of stock Envoy 1.40: without arguments, with arguments where one likes, and with
-// needed ones; unlimited are those with arguments that take no length. Expressions (CEL) and code are
-// left out: they could not be checked here.
+// commands are those of stock Envoy 1.40: without arguments, with arguments where one likes, and
+// with needed ones; unlimited are those with arguments that take no length. Expressions (CEL) and
+// code are left out: they could not be checked here.
 type commands struct{ plain, optional, required, unlimited []string }
 
 // cut checks the command after an opening "%", and returns what follows its closing one.
@@ -81,7 +81,8 @@ func (c commands) check(name, arguments string, parentheses, length bool) string
 	case slices.Contains(c.required, name) && arguments == "":
 		return "the command %" + name + "% needs arguments, as in %" + name + "(…)%"
 	case !slices.Contains(c.optional, name) && !slices.Contains(c.required, name):
-		return "Envoy has no command %" + shorten(name) + "%" + didYouMean(name, slices.Concat(c.plain, c.optional, c.required))
+		return "Envoy has no command %" + shorten(name) + "%" + didYouMean(name,
+			slices.Concat(c.plain, c.optional, c.required))
 	case length && (slices.Contains(c.unlimited, name)):
 		return "the command %" + name + "% takes no length"
 	case arguments != "":

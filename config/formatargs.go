@@ -18,7 +18,8 @@ func checkArguments(name, arguments string) string {
 	case "QUERY_PARAMS":
 		return checkChoice(name, arguments, "ORIG", "DECODED")
 	case "METADATA":
-		return checkChoice(name, parts[0], "DYNAMIC", "CLUSTER", "ROUTE", "UPSTREAM_HOST", "LISTENER", "LISTENER_FILTER_CHAIN", "VIRTUAL_HOST")
+		return checkChoice(name, parts[0], "DYNAMIC", "CLUSTER", "ROUTE", "UPSTREAM_HOST", "LISTENER",
+			"LISTENER_FILTER_CHAIN", "VIRTUAL_HOST")
 	case "PATH":
 		if why := checkChoice(name, parts[0], "WQ", "NQ"); why != "" || len(parts) < 2 {
 			return why
@@ -40,10 +41,12 @@ func checkChoice(name, argument string, choices ...string) string {
 	if slices.Contains(choices, argument) {
 		return ""
 	}
-	return "among the arguments of the command %" + name + "% is one of " + strings.Join(choices, ", ") + ", not " + quote(argument)
+	return "among the arguments of the command %" + name + "% is one of " + strings.Join(choices,
+		", ") + ", not " + quote(argument)
 }
 
-// checkHeaderArgument is the rule for the name of a header, behind "?" that of one that stands in for it.
+// checkHeaderArgument is the rule for the name of a header, behind "?" that of one that stands in
+// for it.
 func checkHeaderArgument(name, argument string) string {
 	header, other, _ := strings.Cut(argument, "?")
 	for _, h := range []string{header, other} {

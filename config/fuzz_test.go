@@ -35,7 +35,8 @@ func seeds(f *testing.F) {
 	for _, c := range archive.Files {
 		f.Add(c.Data, filepath.Ext(c.Name) == ".json")
 	}
-	for _, kind := range []Kind{VirtualService, DestinationRule, Gateway, ServiceEntry, WorkloadEntry, Sidecar, PeerAuthentication, AuthorizationPolicy, RequestAuthentication} {
+	for _, kind := range []Kind{VirtualService, DestinationRule, Gateway, ServiceEntry, WorkloadEntry, Sidecar,
+		PeerAuthentication, AuthorizationPolicy, RequestAuthentication} {
 		info, ok := Info(kind)
 		if !ok {
 			f.Fatalf("no kind %s", kind)

@@ -24,10 +24,11 @@ type Query struct {
 	Key Key
 	// After leaves out the revision of that number and all before it. Empty: none.
 	After string
-	// Limit is how many revisions there may be at most, the latest ones. 0: all; less: none, which asks for the other
-	// fields of Past.
+	// Limit is how many revisions there may be at most, the latest ones. 0: all; less: none, which
+	// asks for the other fields of Past.
 	Limit int
-	// Bare says that the Key and Revision of objects are enough: the rest of them is left out, which costs much less.
+	// Bare says that the Key and Revision of objects are enough: the rest of them is left out,
+	// which costs much less.
 	Bare bool
 }
 
@@ -35,7 +36,8 @@ type Query struct {
 type Past struct {
 	// Latest is the present revision, "0" before the first write.
 	Latest string
-	// Since is the oldest revision of which it is known what the store held: every later one is remembered.
+	// Since is the oldest revision of which it is known what the store held: every later one is
+	// remembered.
 	Since string
 	// Revisions are those that were asked for, the latest first.
 	Revisions []Revision
@@ -68,8 +70,8 @@ func ParseRevision(s string) (uint64, error) {
 	return n, nil
 }
 
-// Back returns the changes after which a store holds what it held at a revision: they undo what past
-// tells of, which is the answer to a Query with that revision as After. Each change names the
+// Back returns the changes after which a store holds what it held at a revision: they undo what
+// past tells of, which is the answer to a Query with that revision as After. Each change names the
 // revision that its object has now, so that nothing is undone that past does not know. What is the
 // same on both sides is left alone. Errors: ErrForgotten, ErrNoRevision.
 func Back(past Past, revision string) ([]Change, error) {
@@ -96,7 +98,8 @@ func Back(past Past, revision string) ([]Change, error) {
 	return out, nil
 }
 
-// Reaches says what keeps the past from telling what there was at a revision. Errors: ErrForgotten, ErrNoRevision.
+// Reaches says what keeps the past from telling what there was at a revision. Errors: ErrForgotten,
+// ErrNoRevision.
 func (p Past) Reaches(revision string) error {
 	at, err := ParseRevision(revision)
 	if err != nil {
@@ -126,11 +129,12 @@ func revisionOf(o *Object) string {
 	return o.Revision
 }
 
-// SameContent says that two objects of one key say the same; when they were created does not count, as a store keeps
-// the time of the first one. Two that are nil do, too.
+// SameContent says that two objects of one key say the same; when they were created does not count,
+// as a store keeps the time of the first one. Two that are nil do, too.
 func SameContent(a, b *Object) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Key == b.Key && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && proto.Equal(a.Spec, b.Spec)
+	return a.Key == b.Key && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		proto.Equal(a.Spec, b.Spec)
 }

@@ -10,7 +10,8 @@ import (
 func TestBackForgotten(t *testing.T) {
 	t.Parallel()
 	past := Past{Latest: "9", Since: "5"}
-	for revision, want := range map[string]error{"4": ErrForgotten, "5": nil, "9": nil, "10": ErrNoRevision, "x": ErrNoRevision, "-1": ErrNoRevision} {
+	for revision, want := range map[string]error{"4": ErrForgotten, "5": nil, "9": nil, "10": ErrNoRevision,
+		"x": ErrNoRevision, "-1": ErrNoRevision} {
 		if _, err := Back(past, revision); !errors.Is(err, want) {
 			t.Errorf("back to %s: got %v, want %v", revision, err, want)
 		}

@@ -17,8 +17,8 @@ func ResolveHost(short, namespace, domain string) string {
 	return short + "." + namespace + ".svc." + domain
 }
 
-// lowerHosts writes the hosts of o in lower case. Hosts have no case, and they are found by their text: a rule for
-// Web.example would pass over web.example. o.Spec is not shared yet.
+// lowerHosts writes the hosts of o in lower case. Hosts have no case, and they are found by their
+// text: a rule for Web.example would pass over web.example. o.Spec is not shared yet.
 func lowerHosts(o *Object) {
 	switch s := o.Spec.(type) {
 	case *networking.VirtualService:

@@ -22,7 +22,8 @@ func TestHostsThatRulesWouldMiss(t *testing.T) {
 	}
 }
 
-// Hosts are in lower case in every object that takes effect, however it came; what is no host keeps its capitals.
+// Hosts are in lower case in every object that takes effect, however it came; what is no host keeps
+// its capitals.
 func TestHostsAreInLowerCase(t *testing.T) {
 	t.Parallel()
 	const http = "http: [{match: [{authority: {exact: A.Example}}], route: [{destination: {host: B.Example}}], mirror: {host: C.Example}, rewrite: {uri: /Path}}, " +
@@ -75,7 +76,8 @@ func TestHostsAreInLowerCase(t *testing.T) {
 	}
 	s := entryOf()
 	s.Hosts[0] = "Web.Test"
-	if problems, ok := Accept(&Object{Key: Key{ServiceEntry, "shop", "web"}, Spec: s}); !ok || s.Hosts[0] != "web.test" {
+	if problems, ok := Accept(&Object{Key: Key{ServiceEntry, "shop", "web"}, Spec: s}); !ok ||
+		s.Hosts[0] != "web.test" {
 		t.Errorf("accepted %v as %q: %v", ok, s.Hosts[0], problems)
 	}
 	if r := Parse("a.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: a}\nspec: {hosts: [A.example, a.Example], ports: [{number: 80, name: http}]}\n")); len(r.Objects) > 0 {

@@ -25,7 +25,8 @@ func (p *parser) readJSON(data []byte) []lines {
 			return docs
 		}
 		if len(docs) == MaxDocuments {
-			p.refuse(r.line(), fmt.Sprintf("the file has more than %d documents: split it into several files", MaxDocuments))
+			p.refuse(r.line(), fmt.Sprintf("the file has more than %d documents: split it into several files",
+				MaxDocuments))
 			return nil
 		}
 		docs = append(docs, lines{root: n})

@@ -31,7 +31,8 @@ type KindInfo struct {
 	// AtWork says that Ashore acts on it. A kind that is not at work is read, checked in its
 	// structure, and refused.
 	AtWork bool
-	// Protects says that what is refused of it is a protection that is missing: who may call, and as whom.
+	// Protects says that what is refused of it is a protection that is missing: who may call, and
+	// as whom.
 	Protects bool
 
 	newSpec  func() proto.Message
@@ -50,23 +51,28 @@ func (i *KindInfo) APIVersion() string { return i.Group + "/" + i.Versions[0] }
 func Kinds() []KindInfo {
 	networkingVersions := []string{"v1", "v1beta1", "v1alpha3"}
 	return []KindInfo{
-		{Kind: AuthorizationPolicy, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "authorizationpolicies", AtWork: true,
+		{Kind: AuthorizationPolicy, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
+			Plural: "authorizationpolicies", AtWork: true,
 			newSpec: func() proto.Message { return new(security.AuthorizationPolicy) }, validate: validateAuthorizationPolicy},
-		{Kind: DestinationRule, Group: groupNetworking, Versions: networkingVersions, Plural: "destinationrules", AtWork: true,
+		{Kind: DestinationRule, Group: groupNetworking, Versions: networkingVersions, Plural: "destinationrules",
+			AtWork:  true,
 			newSpec: func() proto.Message { return new(networking.DestinationRule) }, validate: validateDestinationRule},
 		{Kind: EnvoyFilter, Group: groupNetworking, Versions: []string{"v1alpha3"}, Plural: "envoyfilters",
 			newSpec: func() proto.Message { return new(networking.EnvoyFilter) },
 			without: "its patches would not reach any proxy"},
 		{Kind: Gateway, Group: groupNetworking, Versions: networkingVersions, Plural: "gateways", AtWork: true,
 			newSpec: func() proto.Message { return new(networking.Gateway) }, validate: validateGateway},
-		{Kind: PeerAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "peerauthentications", AtWork: true,
+		{Kind: PeerAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
+			Plural: "peerauthentications", AtWork: true,
 			newSpec: func() proto.Message { return new(security.PeerAuthentication) }, validate: validatePeerAuthentication},
 		{Kind: ProxyConfig, Group: groupNetworking, Versions: []string{"v1beta1"}, Plural: "proxyconfigs",
 			newSpec: func() proto.Message { return new(networkingbeta.ProxyConfig) },
 			without: "proxies would keep the settings that they were started with"},
-		{Kind: RequestAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "requestauthentications", AtWork: true,
+		{Kind: RequestAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
+			Plural: "requestauthentications", AtWork: true,
 			newSpec: func() proto.Message { return new(security.RequestAuthentication) }, validate: validateRequestAuthentication},
-		{Kind: ServiceEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "serviceentries", AtWork: true,
+		{Kind: ServiceEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "serviceentries",
+			AtWork:  true,
 			newSpec: func() proto.Message { return new(networking.ServiceEntry) }, validate: validateServiceEntry},
 		{Kind: Sidecar, Group: groupNetworking, Versions: networkingVersions, Plural: "sidecars", AtWork: true,
 			newSpec: func() proto.Message { return new(networking.Sidecar) }, validate: validateSidecar},
@@ -76,14 +82,17 @@ func Kinds() []KindInfo {
 		{Kind: TrafficExtension, Group: groupExtensions, Versions: []string{"v1alpha1"}, Plural: "trafficextensions",
 			newSpec: func() proto.Message { return new(extensions.TrafficExtension) },
 			without: "no proxy would run it"},
-		{Kind: VirtualService, Group: groupNetworking, Versions: networkingVersions, Plural: "virtualservices", AtWork: true,
+		{Kind: VirtualService, Group: groupNetworking, Versions: networkingVersions, Plural: "virtualservices",
+			AtWork:  true,
 			newSpec: func() proto.Message { return new(networking.VirtualService) }, validate: validateVirtualService},
 		{Kind: WasmPlugin, Group: groupExtensions, Versions: []string{"v1alpha1"}, Plural: "wasmplugins",
 			newSpec: func() proto.Message { return new(extensions.WasmPlugin) },
 			without: "no proxy would run it"},
-		{Kind: WorkloadEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadentries", AtWork: true,
+		{Kind: WorkloadEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadentries",
+			AtWork:  true,
 			newSpec: func() proto.Message { return new(networking.WorkloadEntry) }, validate: validateWorkloadEntry},
-		{Kind: WorkloadGroup, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadgroups", AtWork: true,
+		{Kind: WorkloadGroup, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadgroups",
+			AtWork:  true,
 			newSpec: func() proto.Message { return new(networking.WorkloadGroup) }, validate: validateWorkloadGroup},
 	}
 }

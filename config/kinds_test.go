@@ -26,7 +26,8 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: incomplete: %+v", i.Kind, i)
 		}
 	}
-	for _, k := range []Kind{VirtualService, DestinationRule, Gateway, ServiceEntry, WorkloadEntry, WorkloadGroup, Sidecar, EnvoyFilter,
+	for _, k := range []Kind{VirtualService, DestinationRule, Gateway, ServiceEntry, WorkloadEntry, WorkloadGroup,
+		Sidecar, EnvoyFilter,
 		ProxyConfig, PeerAuthentication, RequestAuthentication, AuthorizationPolicy, Telemetry, WasmPlugin, TrafficExtension} {
 		if _, ok := Info(k); !ok {
 			t.Errorf("%s is not in the table", k)

@@ -14,11 +14,13 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	const head = "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: web}\nspec:\n"
 	nest := func(n int) string {
-		return head + "  configPatches: [{patch: {value: " + strings.Repeat("{a: ", n) + "1" + strings.Repeat("}", n) + "}}]\n"
+		return head + "  configPatches: [{patch: {value: " + strings.Repeat("{a: ", n) + "1" + strings.Repeat("}",
+			n) + "}}]\n"
 	}
 	bomb := "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
 	for i := 'b'; i <= 'i'; i++ {
-		bomb += fmt.Sprintf("%c: &%c [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", i-1), 10), ", "))
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", i-1), 10),
+			", "))
 	}
 	for _, c := range []struct {
 		name, file, text, want string
@@ -58,7 +60,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Warnings alone are none of them an error, however many there are. One that is one shows, and stands with its line.
+// Warnings alone are none of them an error, however many there are. One that is one shows, and
+// stands with its line.
 func TestManyWarnings(t *testing.T) {
 	t.Parallel()
 	const n = MaxProblems + 50
@@ -70,8 +73,10 @@ func TestManyWarnings(t *testing.T) {
 		gateway(i, 80)
 	}
 	r := Parse("a.yaml", []byte(text.String()))
-	if len(r.Objects) != n || len(r.Problems) != MaxProblems+1 || hasError(r.Problems) || !strings.Contains(r.Problems[MaxProblems].Text, "more than 200 problems") {
-		t.Fatalf("got %d objects, %d problems, the last %v; want warnings that there are more of", len(r.Objects), len(r.Problems), r.Problems[len(r.Problems)-1])
+	if len(r.Objects) != n || len(r.Problems) != MaxProblems+1 || hasError(r.Problems) ||
+		!strings.Contains(r.Problems[MaxProblems].Text, "more than 200 problems") {
+		t.Fatalf("got %d objects, %d problems, the last %v; want warnings that there are more of", len(r.Objects),
+			len(r.Problems), r.Problems[len(r.Problems)-1])
 	}
 	gateway(n, 80000)
 	r = Parse("a.yaml", []byte(text.String()))
@@ -79,7 +84,8 @@ func TestManyWarnings(t *testing.T) {
 		t.Fatalf("got %d objects, %v broken, %d problems", len(r.Objects), r.Broken, len(r.Problems))
 	}
 	all := strings.Join(texts(r), "\n")
-	if want := fmt.Sprintf("a.yaml:%d: Gateway shop/g%03d spec.servers[0].port", n*8+7, n); !strings.Contains(all, want) || !hasError(r.Problems[MaxProblems-1:]) {
+	if want := fmt.Sprintf("a.yaml:%d: Gateway shop/g%03d spec.servers[0].port", n*8+7, n); !strings.Contains(all,
+		want) || !hasError(r.Problems[MaxProblems-1:]) {
 		t.Errorf("the error %q is not told:\n%.3000s", want, all)
 	}
 }

@@ -47,7 +47,8 @@ func cutStep(path string) (step, rest string) {
 	return path, ""
 }
 
-// child finds one step below n: where it is written, and its value. Both are nil when it is not there.
+// child finds one step below n: where it is written, and its value. Both are nil when it is not
+// there.
 func child(n *yaml.Node, step string) (at, value *yaml.Node) {
 	switch n.Kind {
 	case yaml.SequenceNode:

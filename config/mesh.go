@@ -109,7 +109,8 @@ func fillMesh(m *mesh.MeshConfig) {
 	if m.EnableAutoMtls == nil {
 		m.EnableAutoMtls = wrapperspb.Bool(true)
 	}
-	for _, to := range []*[]string{&m.DefaultServiceExportTo, &m.DefaultVirtualServiceExportTo, &m.DefaultDestinationRuleExportTo} {
+	for _, to := range []*[]string{&m.DefaultServiceExportTo, &m.DefaultVirtualServiceExportTo,
+		&m.DefaultDestinationRuleExportTo} {
 		if len(*to) == 0 {
 			*to = []string{"*"}
 		}
@@ -172,7 +173,8 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 	c.durationOrZero(in("protocolDetectionTimeout"), m.ProtocolDetectionTimeout)
 	c.duration(in("dnsRefreshRate"), m.DnsRefreshRate)
 	if m.DnsRefreshRate.AsDuration() == time.Millisecond {
-		c.errorf(in("dnsRefreshRate"), "proxies need more than 1ms between two queries for a name: write a minute or so")
+		c.errorf(in("dnsRefreshRate"),
+			"proxies need more than 1ms between two queries for a name: write a minute or so")
 	}
 	c.keepalive(in("tcpKeepalive"), m.TcpKeepalive)
 	c.accessLog(m)

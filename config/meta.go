@@ -22,8 +22,8 @@ type head struct {
 	metadata, spec, items *yaml.Node
 }
 
-// head reads the outermost level. It is not ok when the kind cannot be known. Problems of a document without a known
-// kind quote none of its text: it may be any file, a key say.
+// head reads the outermost level. It is not ok when the kind cannot be known. Problems of a
+// document without a known kind quote none of its text: it may be any file, a key say.
 func (d *decoder) head() (h head, ok bool) {
 	root := deref(d.lines.root)
 	if root.Kind != yaml.MappingNode {
@@ -202,7 +202,8 @@ func (d *decoder) metadata(o *Object, h head) bool {
 	return named && ok
 }
 
-// aboutOf is the key in words as far as it can be read, for problems that come before the key is known.
+// aboutOf is the key in words as far as it can be read, for problems that come before the key is
+// known.
 func (d *decoder) aboutOf(kind Kind, metadata *yaml.Node) string {
 	k := Key{Kind: kind, Namespace: DefaultNamespace}
 	for i := 0; i+1 < len(metadata.Content); i += 2 {

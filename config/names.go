@@ -75,8 +75,8 @@ func isAlphanumeric(b byte, upper bool) bool {
 	return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || upper && 'A' <= b && b <= 'Z'
 }
 
-// checkLabel is Kubernetes' rule for labels.
-// Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+// checkLabel is Kubernetes' rule for labels. Source:
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 func checkLabel(key, value string) string {
 	if why := checkQualifiedName(key); why != "" {
 		return why
@@ -102,7 +102,8 @@ func checkAnnotation(key, value string) string {
 	return checkQualifiedName(strings.ToLower(key))
 }
 
-// checkQualifiedName is the rule for the keys of labels: a name, after an optional DNS name and "/".
+// checkQualifiedName is the rule for the keys of labels: a name, after an optional DNS name and
+// "/".
 func checkQualifiedName(key string) string {
 	prefix, name, found := strings.Cut(key, "/")
 	if !found {

@@ -2,7 +2,8 @@ package config
 
 import "testing"
 
-// ParseKey reads what String writes, and of anything else makes nothing that could be taken for a key.
+// ParseKey reads what String writes, and of anything else makes nothing that could be taken for a
+// key.
 func TestParseKey(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Key{

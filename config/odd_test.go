@@ -9,10 +9,10 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Specifications that an operator may write by mistake, one a line: wrong types and names, numbers out of
-// range, contradictions, parts that are missing. Those of refused.txt are errors: Istio refuses them,
-// Envoy would, or they would have no effect. Those of accepted.txt are odd, and nothing more; xds/gen
-// shows them to a real Envoy.
+// Specifications that an operator may write by mistake, one a line: wrong types and names, numbers
+// out of range, contradictions, parts that are missing. Those of refused.txt are errors: Istio
+// refuses them, Envoy would, or they would have no effect. Those of accepted.txt are odd, and
+// nothing more; xds/gen shows them to a real Envoy.
 func TestOddSpecifications(t *testing.T) {
 	t.Parallel()
 	for file, refused := range map[string]bool{"refused.txt": true, "accepted.txt": false} {

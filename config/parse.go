@@ -19,13 +19,14 @@ type Result struct {
 	Objects []*Object
 	// Problems are all that is wrong with the file, in the order of their lines.
 	Problems []Problem
-	// Broken are the keys of documents that were refused, each once: their last good versions should stay. Objects may have
-	// an object of the same key, from an earlier document.
+	// Broken are the keys of documents that were refused, each once: their last good versions
+	// should stay. Objects may have an object of the same key, from an earlier document.
 	Broken []Key
 	// Unread says that some part was refused whose key could not be read: any object that the file
 	// held before may be meant by it.
 	Unread bool
-	// Malformed says that some part is not text that can be read: a syntax error, or a limit is exceeded. Unread is set too.
+	// Malformed says that some part is not text that can be read: a syntax error, or a limit is
+	// exceeded. Unread is set too.
 	Malformed bool
 }
 
@@ -36,9 +37,11 @@ type Result struct {
 // nothing is read but data.
 func Parse(name string, data []byte) Result { return parse(name, data, false) }
 
-// ParseKept is Parse for content that was accepted before, perhaps by an earlier release: a field that protects and has
-// nothing in it reads as if it were left out, and the number of an enum's value as that value, as they did then. It must not take effect where it did not before.
-// The limits on how much text there is do not hold: what was accepted as a message is a multiple of its size as text.
+// ParseKept is Parse for content that was accepted before, perhaps by an earlier release: a field
+// that protects and has nothing in it reads as if it were left out, and the number of an enum's
+// value as that value, as they did then. It must not take effect where it did not before. The
+// limits on how much text there is do not hold: what was accepted as a message is a multiple of its
+// size as text.
 func ParseKept(name string, data []byte) Result { return parse(name, data, true) }
 
 func parse(name string, data []byte, kept bool) Result {
@@ -73,7 +76,8 @@ func (p *parser) over(n, limit int) bool { return n > limit && !p.kept }
 // documents splits data and reads the syntax of each part.
 func (p *parser) documents(data []byte) []lines {
 	if p.over(len(data), MaxFileSize) {
-		p.refuse(0, fmt.Sprintf("the file has %d bytes, more than %d: split it into several files", len(data), MaxFileSize))
+		p.refuse(0, fmt.Sprintf("the file has %d bytes, more than %d: split it into several files", len(data),
+			MaxFileSize))
 		return nil
 	}
 	if line, bad := invalidUTF8(data); bad {

@@ -147,7 +147,8 @@ func TestParseForms(t *testing.T) {
 		{"milliseconds", wrap("  hosts: [web]\n  http:\n  - timeout: 100ms\n" + rest),
 			route(&networking.HTTPRoute{Timeout: durationpb.New(100 * time.Millisecond)})},
 		{"names of the .proto file", wrap("  hosts: [web]\n  http:\n  - mirror_percentage: {value: 1}\n    mirror: {host: web}\n" + rest),
-			route(&networking.HTTPRoute{Mirror: &networking.Destination{Host: "web"}, MirrorPercentage: &networking.Percent{Value: 1}})},
+			route(&networking.HTTPRoute{Mirror: &networking.Destination{Host: "web"},
+				MirrorPercentage: &networking.Percent{Value: 1}})},
 		{"null is unset", wrap("  hosts: [web]\n  gateways:\n  tls: null\n  http:\n  - timeout: ~\n" + rest), route(&networking.HTTPRoute{})},
 		{"anchors and merges", wrap("  hosts: &h [web]\n  http:\n  - &r\n    timeout: 1s\n" + rest + "  - <<: *r\n    timeout: 2s\n    name: b\n"),
 			&networking.VirtualService{Hosts: []string{"web"}, Http: []*networking.HTTPRoute{

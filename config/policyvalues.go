@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// The rules for the values of AuthorizationPolicies. A star stands for anything at the beginning or at the end of a
-// value, or alone for anything but nothing.
-// Source: istio.io, AuthorizationPolicy.
+// The rules for the values of AuthorizationPolicies. A star stands for anything at the beginning or
+// at the end of a value, or alone for anything but nothing. Source: istio.io, AuthorizationPolicy.
 
 // checkPolicyName is the rule for values with such a star.
 func checkPolicyName(v string) string {
@@ -27,14 +26,16 @@ func checkPolicyPrincipal(v string) string {
 	return checkPolicyName(v)
 }
 
-// doubtPrincipal says why a value is most likely meant for an identity of a mesh and is that of nobody. Certificates of others
-// have URIs of other forms: of these nothing is said, unless they look like a namespace and a service account.
+// doubtPrincipal says why a value is most likely meant for an identity of a mesh and is that of
+// nobody. Certificates of others have URIs of other forms: of these nothing is said, unless they
+// look like a namespace and a service account.
 func doubtPrincipal(v string) string {
 	if v == "" || checkPolicyPrincipal(v) != "" || canBeWorkload(v) {
 		return ""
 	}
 	parts := strings.Split(strings.Trim(v, "*"), "/")
-	if len(parts) > 1 && parts[0] != "" && parts[len(parts)-1] != "" && !slices.Contains(parts, "ns") && !slices.Contains(parts, "sa") {
+	if len(parts) > 1 && parts[0] != "" && parts[len(parts)-1] != "" && !slices.Contains(parts, "ns") &&
+		!slices.Contains(parts, "sa") {
 		if checkPolicyAccount(v) != "" {
 			return ""
 		}
@@ -60,8 +61,8 @@ func doubtPrincipal(v string) string {
 	return quote(v) + " is no workload's identity and matches nobody: " + hint + "write cluster.local/ns/shop/sa/web, with the mesh's trust domain, or */ns/shop/sa/web for any"
 }
 
-// canBeWorkload says that the identity of some workload, DOMAIN/ns/NAMESPACE/sa/ACCOUNT, is what v says, in which a star may stand
-// at the beginning or at the end.
+// canBeWorkload says that the identity of some workload, DOMAIN/ns/NAMESPACE/sa/ACCOUNT, is what v
+// says, in which a star may stand at the beginning or at the end.
 func canBeWorkload(v string) bool {
 	form := []string{"", "ns", "", "sa", ""} // empty: any text but none
 	text, before := strings.CutPrefix(v, "*")
@@ -149,12 +150,13 @@ func checkPolicyMethod(v string) string {
 	return checkPolicyName(v)
 }
 
-// MaxPolicyPath is how many bytes a path of a policy may have. Where it refuses, proxies compile it together with all ways
-// of writing it, and a program that is too large for them would cost all rules; see maxProgram.
+// MaxPolicyPath is how many bytes a path of a policy may have. Where it refuses, proxies compile it
+// together with all ways of writing it, and a program that is too large for them would cost all
+// rules; see maxProgram.
 const MaxPolicyPath = 1024
 
-// MaxPolicyTemplate is how many bytes a path template may have, in which an operator counts without its braces.
-// Source: envoy.extensions.path.match.uri_template.v3, path_template.
+// MaxPolicyTemplate is how many bytes a path template may have, in which an operator counts without
+// its braces. Source: envoy.extensions.path.match.uri_template.v3, path_template.
 const MaxPolicyTemplate = 256
 
 // checkPolicyPath is the rule for paths.
@@ -189,7 +191,8 @@ func doubtPath(v string) string {
 		": one star, at the beginning or at the end, stands for anything; write only that, or {*} and {**} for segments"
 }
 
-// checkPolicyTemplate is the rule for paths with {*} for one segment or {**} for any number of them.
+// checkPolicyTemplate is the rule for paths with {*} for one segment or {**} for any number of
+// them.
 func checkPolicyTemplate(v string) string {
 	if v[0] != '/' {
 		return quote(v) + " is not a path template: it begins with \"/\""

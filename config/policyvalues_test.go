@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What was most likely meant for an identity and is nobody's is told of; what may be somebody's is not.
+// What was most likely meant for an identity and is nobody's is told of; what may be somebody's is
+// not.
 func TestDoubtPrincipal(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ value, want string }{

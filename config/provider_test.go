@@ -7,7 +7,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// A provider that could not be asked as it was meant is refused with the reason; one in order is not.
+// A provider that could not be asked as it was meant is refused with the reason; one in order is
+// not.
 func TestExtensionProviders(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Problems of a file that holds no object of the API quote nothing of it: it may be a key, or /etc/shadow.
+// Problems of a file that holds no object of the API quote nothing of it: it may be a key, or
+// /etc/shadow.
 func TestProblemsQuoteNoOtherFile(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cretHunter2"
@@ -38,7 +39,8 @@ func TestProblemsQuoteNoOtherFile(t *testing.T) {
 					t.Errorf("no problem, and %d objects", len(r.Objects))
 				}
 				for _, p := range r.Problems {
-					if got := fmt.Sprintf("%s %+v", p, p); strings.Contains(strings.ToLower(got), strings.ToLower(secret[:5])) {
+					if got := fmt.Sprintf("%s %+v", p, p); strings.Contains(strings.ToLower(got),
+						strings.ToLower(secret[:5])) {
 						t.Errorf("it quotes the file: %s", got)
 					}
 				}

@@ -74,7 +74,8 @@ func (r random) field(m protoreflect.Message, fd protoreflect.FieldDescriptor, d
 func (r random) scalar(fd protoreflect.FieldDescriptor) protoreflect.Value {
 	switch fd.Kind() {
 	case protoreflect.StringKind:
-		texts := []string{"", "a", "80", "true", "null", "1.10", "a b", "ä\n\t\"\\", "\U0001F600", "<<", "*", "- x", "x: y", "2024-05-06"}
+		texts := []string{"", "a", "80", "true", "null", "1.10", "a b", "ä\n\t\"\\", "\U0001F600", "<<", "*", "- x",
+			"x: y", "2024-05-06"}
 		return protoreflect.ValueOfString(texts[r.IntN(len(texts))])
 	case protoreflect.BytesKind:
 		return protoreflect.ValueOfBytes([]byte{byte(r.IntN(256)), 0xff, byte(r.IntN(256))}[:r.IntN(4)])
@@ -99,8 +100,9 @@ func (r random) scalar(fd protoreflect.FieldDescriptor) protoreflect.Value {
 	}
 }
 
-// Whatever protobuf's own JSON writer makes of a message of Istio's API is read as the same message,
-// as JSON and as the YAML that Encode makes of it. No valid object is out of the reader's reach.
+// Whatever protobuf's own JSON writer makes of a message of Istio's API is read as the same
+// message, as JSON and as the YAML that Encode makes of it. No valid object is out of the reader's
+// reach.
 func TestReadsWhatProtobufWrites(t *testing.T) {
 	t.Parallel()
 	messages := []proto.Message{&mesh.MeshConfig{}, &mesh.MeshNetworks{}}

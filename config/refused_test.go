@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A field that cannot be read does not hide what else is wrong with the object, in lists and beside them.
+// A field that cannot be read does not hide what else is wrong with the object, in lists and beside
+// them.
 func TestRefusedHidesNothing(t *testing.T) {
 	t.Parallel()
 	got := Parse("a.yaml", []byte(`apiVersion: networking.istio.io/v1
@@ -50,7 +51,8 @@ spec:
 	}
 }
 
-// Of an object that is right but for one value that cannot be read, nothing else is told: not what would be right with it.
+// Of an object that is right but for one value that cannot be read, nothing else is told: not what
+// would be right with it.
 func TestRefusedAlone(t *testing.T) {
 	t.Parallel()
 	tried := 0
@@ -81,7 +83,8 @@ func TestRefusedAlone(t *testing.T) {
 			}
 			tried++
 			for _, p := range Parse(name, changed).Problems {
-				if !known[p.Field+p.Text] && !within(strings.NewReplacer("[", ".", "]", "").Replace(p.Field), strings.NewReplacer("[", ".", "]", "").Replace(path)) {
+				if !known[p.Field+p.Text] && !within(strings.NewReplacer("[", ".", "]", "").Replace(p.Field),
+					strings.NewReplacer("[", ".", "]", "").Replace(path)) {
 					t.Errorf("%s: with %s refused it says %s", name, path, p)
 				}
 			}
@@ -116,7 +119,8 @@ func fieldOf(n *yaml.Node, name string) *yaml.Node {
 func rightObjects(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{"protecting": protecting}
-	for _, pattern := range []string{"testdata/good/*.yaml", "../examples/*/*.yaml", "../examples/*/*/*.yaml", "../examples/*/*/*/*.yaml"} {
+	for _, pattern := range []string{"testdata/good/*.yaml", "../examples/*/*.yaml", "../examples/*/*/*.yaml",
+		"../examples/*/*/*/*.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -64,8 +64,8 @@ func (d *decoder) boolean(n *yaml.Node) (value, ok bool) {
 	return false, false
 }
 
-// enum reads the name of an enum's value. Its number is refused, unless it was accepted before: nobody sees that
-// mode: 0 asks for nothing.
+// enum reads the name of an enum's value. Its number is refused, unless it was accepted before:
+// nobody sees that mode: 0 asks for nothing.
 func (d *decoder) enum(e protoreflect.EnumDescriptor, n *yaml.Node) (v protoreflect.Value, ok bool) {
 	if n.Kind == yaml.ScalarNode {
 		if value := e.Values().ByName(protoreflect.Name(n.Value)); value != nil {
@@ -78,7 +78,8 @@ func (d *decoder) enum(e protoreflect.EnumDescriptor, n *yaml.Node) (v protorefl
 	}
 	if value := byNumber(e, n); value != nil {
 		if !d.kept {
-			d.errorf(n, "want a name, not %s, which is %s: write one of %s", describe(n), value.Name(), strings.Join(names, ", "))
+			d.errorf(n, "want a name, not %s, which is %s: write one of %s", describe(n), value.Name(),
+				strings.Join(names, ", "))
 		}
 		return protoreflect.ValueOfEnum(value.Number()), d.kept
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// What is as long as Envoy allows is accepted, and one more is refused: Envoy would refuse everything
-// that stands beside it.
+// What is as long as Envoy allows is accepted, and one more is refused: Envoy would refuse
+// everything that stands beside it.
 func TestSizesThatEnvoyTakes(t *testing.T) {
 	t.Parallel()
 	const to = `{host: web.example.com, port: {number: 80}}`
@@ -77,7 +77,8 @@ func TestSizesThatEnvoyTakes(t *testing.T) {
 	}
 }
 
-// errorsOf reads one object, written as its kind and specification on a line, and returns its errors.
+// errorsOf reads one object, written as its kind and specification on a line, and returns its
+// errors.
 func errorsOf(t *testing.T, line string) []string {
 	t.Helper()
 	kind, spec, _ := strings.Cut(line, " ")
@@ -86,7 +87,8 @@ func errorsOf(t *testing.T, line string) []string {
 		t.Fatalf("unknown kind %q", kind)
 	}
 	var out []string
-	for _, p := range Parse("odd.yaml", []byte("apiVersion: "+info.APIVersion()+"\nkind: "+kind+"\nmetadata: {name: odd, namespace: shop}\nspec: "+spec+"\n")).Problems {
+	for _, p := range Parse("odd.yaml",
+		[]byte("apiVersion: "+info.APIVersion()+"\nkind: "+kind+"\nmetadata: {name: odd, namespace: shop}\nspec: "+spec+"\n")).Problems {
 		if p.Severity == feed.Error {
 			out = append(out, p.String())
 		}

@@ -18,7 +18,8 @@ var (
 	ErrConflict = errors.New("changed since it was read")
 )
 
-// Outage is why a store cannot be read, or not be written, and since when. The zero value means that it can.
+// Outage is why a store cannot be read, or not be written, and since when. The zero value means
+// that it can.
 type Outage struct {
 	Error string
 	Since time.Time
@@ -41,9 +42,9 @@ type Store interface {
 	Put(ctx context.Context, o *Object, who string) (*Object, error)
 	// Delete removes one object; revision as in Put. Errors: ErrNotFound, ErrConflict.
 	Delete(ctx context.Context, key Key, revision, who string) error
-	// Apply does all of changes, or none, as one revision. Without changes nothing is written and the
-	// present revision returned, for sure: who reads afterwards sees that one or a later one, and a store
-	// that cannot tell fails. Errors: ErrNotFound, ErrConflict, naming the object.
+	// Apply does all of changes, or none, as one revision. Without changes nothing is written and
+	// the present revision returned, for sure: who reads afterwards sees that one or a later one,
+	// and a store that cannot tell fails. Errors: ErrNotFound, ErrConflict, naming the object.
 	Apply(ctx context.Context, changes []Change, who string) (revision string, err error)
 	// History tells of past writes, the latest revision first. A store may forget: whole revisions,
 	// the oldest first, and never the latest one.

@@ -18,7 +18,9 @@ func (p *parser) readYAML(data []byte) []lines {
 	var docs []lines
 	parts := splitYAML(data)
 	if p.over(len(parts), MaxDocuments) {
-		p.refuse(parts[MaxDocuments].offset+1, fmt.Sprintf("the file has %d documents, more than %d: split it into several files", len(parts), MaxDocuments))
+		p.refuse(parts[MaxDocuments].offset+1,
+			fmt.Sprintf("the file has %d documents, more than %d: split it into several files", len(parts),
+				MaxDocuments))
 		return nil
 	}
 	for _, part := range parts {

@@ -10,8 +10,8 @@ import (
 // dryRunAnnotation says of a policy that it is only tried.
 const dryRunAnnotation = "istio.io/dry-run"
 
-// validateAuthorizationPolicy checks who may call what. A part that could not be enforced as it was meant is refused:
-// left out, it would make the policy weaker.
+// validateAuthorizationPolicy checks who may call what. A part that could not be enforced as it was
+// meant is refused: left out, it would make the policy weaker.
 func validateAuthorizationPolicy(c *checker) {
 	p := spec[*security.AuthorizationPolicy](c)
 	c.labels("spec.selector.matchLabels", p.GetSelector().GetMatchLabels())
@@ -45,7 +45,8 @@ func (c *checker) policyAction(p *security.AuthorizationPolicy) {
 	custom := p.Action == security.AuthorizationPolicy_CUSTOM
 	switch {
 	case custom && p.GetProvider().GetName() == "":
-		c.errorf("spec.provider.name", "the provider is missing: write the name of one of the mesh's extensionProviders")
+		c.errorf("spec.provider.name",
+			"the provider is missing: write the name of one of the mesh's extensionProviders")
 	case !custom && p.GetProvider() != nil:
 		c.errorf("spec.provider", "only CUSTOM asks a provider: write action: CUSTOM, or remove the provider")
 	}
@@ -92,8 +93,10 @@ func (c *checker) policySource(path string, s *security.Source) {
 	c.policyFields(path, "the caller", fields)
 	c.policyDoubts(path+".principals", s.GetPrincipals(), doubtPrincipal)
 	c.policyDoubts(path+".notPrincipals", s.GetNotPrincipals(), doubtPrincipal)
-	if len(s.GetServiceAccounts())+len(s.GetNotServiceAccounts()) > 0 && len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces()) > 0 {
-		c.errorf(path+".serviceAccounts", "service accounts do not stand beside principals or namespaces: write all of them as principals, or two rules")
+	if len(s.GetServiceAccounts())+len(s.GetNotServiceAccounts()) > 0 &&
+		len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces()) > 0 {
+		c.errorf(path+".serviceAccounts",
+			"service accounts do not stand beside principals or namespaces: write all of them as principals, or two rules")
 	}
 }
 
@@ -125,7 +128,8 @@ func (c *checker) policyFields(path, about string, fields []policyField) {
 		c.policyValues(path+".not"+strings.ToUpper(f.name[:1])+f.name[1:], f.not, f.check)
 	}
 	if !some {
-		c.errorf(path, "no condition on %s is set: set one, or leave out the whole list, which matches everything", about)
+		c.errorf(path, "no condition on %s is set: set one, or leave out the whole list, which matches everything",
+			about)
 	}
 }
 

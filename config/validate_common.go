@@ -87,7 +87,8 @@ func (c *checker) labels(path string, labels map[string]string) {
 	}
 }
 
-// exportTo checks a list of namespaces to which an object is visible. "~" (none) is only for services.
+// exportTo checks a list of namespaces to which an object is visible. "~" (none) is only for
+// services.
 func (c *checker) exportTo(path string, namespaces []string, none bool) {
 	c.unique(path, namespaces)
 	for i, ns := range namespaces {
@@ -114,7 +115,8 @@ func protocols() []string {
 func (c *checker) protocol(path, name string, except ...string) {
 	upper := strings.ToUpper(name)
 	if slices.Contains(except, upper) {
-		c.errorf(path, "%s does not work here: use one of %s", quote(name), strings.Join(allowedProtocols(except), ", "))
+		c.errorf(path, "%s does not work here: use one of %s", quote(name),
+			strings.Join(allowedProtocols(except), ", "))
 		return
 	}
 	if !slices.Contains(protocols(), upper) {

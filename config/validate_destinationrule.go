@@ -13,7 +13,8 @@ func validateDestinationRule(c *checker) {
 	c.why("spec.host", checkWildcardHost(dr.Host))
 	c.exportTo("spec.exportTo", dr.ExportTo, false)
 	if dr.WorkloadSelector != nil {
-		c.unsupported("spec.workloadSelector", "a rule for some clients only", "remove workloadSelector, the rule then holds for all of its namespace")
+		c.unsupported("spec.workloadSelector", "a rule for some clients only",
+			"remove workloadSelector, the rule then holds for all of its namespace")
 	}
 	c.trafficPolicy("spec.trafficPolicy", dr.TrafficPolicy)
 	names := make(map[string]bool, len(dr.Subsets))
@@ -101,7 +102,8 @@ func (c *checker) consistentHash(path string, h *networking.LoadBalancerSettings
 		}
 	case *networking.LoadBalancerSettings_ConsistentHashLB_UseSourceIp:
 		if !k.UseSourceIp {
-			c.errorf(path+".useSourceIp", "there is nothing to hash: set it to true, or use a header, cookie or query parameter")
+			c.errorf(path+".useSourceIp",
+				"there is nothing to hash: set it to true, or use a header, cookie or query parameter")
 		}
 	default:
 		c.errorf(path, "there is nothing to hash: write httpHeaderName, httpCookie, httpQueryParameterName or useSourceIp")
@@ -116,7 +118,8 @@ func (c *checker) consistentHash(path string, h *networking.LoadBalancerSettings
 		}
 	}
 	if size := h.GetMaglev().GetTableSize(); size > maxTable || size != 0 && !isPrime(size) {
-		c.errorf(path+".maglev.tableSize", "the size of the table must be a prime number up to %d, such as 65537, not %d", maxTable, size)
+		c.errorf(path+".maglev.tableSize",
+			"the size of the table must be a prime number up to %d, such as 65537, not %d", maxTable, size)
 	}
 }
 
@@ -132,7 +135,8 @@ func (c *checker) cookie(path string, k *networking.LoadBalancerSettings_Consist
 	names := make(map[string]int, len(k.Attributes))
 	for i, a := range k.Attributes {
 		if j, twice := names[strings.ToLower(a.Name)]; twice {
-			c.errorf(at(path+".attributes", i)+".name", "%s is a duplicate of item %d: remove one of the two", quote(a.Name), j)
+			c.errorf(at(path+".attributes", i)+".name", "%s is a duplicate of item %d: remove one of the two",
+				quote(a.Name), j)
 		}
 		names[strings.ToLower(a.Name)] = i
 		if !isHeaderToken(a.Name) {
@@ -218,7 +222,8 @@ func (c *checker) httpPool(path string, h *networking.ConnectionPoolSettings_HTT
 	}
 	c.durationOrZero(path+".idleTimeout", h.IdleTimeout)
 	if h.H2UpgradePolicy == networking.ConnectionPoolSettings_HTTPSettings_UPGRADE && h.UseClientProtocol {
-		c.errorf(path+".useClientProtocol", "the client's protocol cannot be kept and upgraded: remove useClientProtocol or h2UpgradePolicy")
+		c.errorf(path+".useClientProtocol",
+			"the client's protocol cannot be kept and upgraded: remove useClientProtocol or h2UpgradePolicy")
 	}
 	if k := h.Http2KeepAlive; k != nil {
 		c.duration(path+".http2KeepAlive.interval", k.Interval)
@@ -244,7 +249,8 @@ func (c *checker) outliers(path string, o *networking.OutlierDetection) {
 	c.percent(path+".maxEjectionPercent", float64(o.MaxEjectionPercent))
 	c.percent(path+".minHealthPercent", float64(o.MinHealthPercent))
 	if o.ConsecutiveLocalOriginFailures != nil && !o.SplitExternalLocalOriginErrors {
-		c.warnf(path+".consecutiveLocalOriginFailures", "this has no effect without splitExternalLocalOriginErrors: set it to true")
+		c.warnf(path+".consecutiveLocalOriginFailures",
+			"this has no effect without splitExternalLocalOriginErrors: set it to true")
 	}
 	for i, code := range o.OutlierDetectionHttpErrorCodes {
 		if code < 100 || code > 599 {

@@ -53,7 +53,8 @@ func (c *checker) abort(path string, a *networking.HTTPFaultInjection_Abort) {
 		}
 	case *networking.HTTPFaultInjection_Abort_GrpcStatus:
 		if !slices.Contains(grpcStatuses(), t.GrpcStatus) {
-			c.errorf(path+".grpcStatus", "unknown status %s%s", quote(t.GrpcStatus), meantOrOneOf(t.GrpcStatus, grpcStatuses()))
+			c.errorf(path+".grpcStatus", "unknown status %s%s", quote(t.GrpcStatus),
+				meantOrOneOf(t.GrpcStatus, grpcStatuses()))
 		}
 	case *networking.HTTPFaultInjection_Abort_Http2Error:
 		c.unsupported(path+".http2Error", "an abort by an HTTP/2 error", "use httpStatus or grpcStatus")
@@ -119,12 +120,14 @@ func (c *checker) cors(path string, p *networking.CorsPolicy) {
 	}
 }
 
-// corsMethods are those that allowMethods may name. Source: Istio, pkg/config/validation, which takes no "*".
+// corsMethods are those that allowMethods may name. Source: Istio, pkg/config/validation, which
+// takes no "*".
 func corsMethods() []string {
 	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
 }
 
-// headers checks how headers are changed; authority is what the route rewrites the host to, or empty.
+// headers checks how headers are changed; authority is what the route rewrites the host to, or
+// empty.
 func (c *checker) headers(path string, h *networking.Headers, authority string) {
 	if h == nil {
 		return
@@ -140,7 +143,8 @@ func (c *checker) headers(path string, h *networking.Headers, authority string) 
 				continue
 			}
 			if authority != "" {
-				c.errorf(entry(m.path, name), "the host is rewritten to %s already: keep one of the two", quote(authority))
+				c.errorf(entry(m.path, name), "the host is rewritten to %s already: keep one of the two",
+					quote(authority))
 			}
 			authority = m.values[name]
 			c.authority(entry(m.path, name), authority)
@@ -189,10 +193,9 @@ func (c *checker) headerSize(path, name, value string) {
 	}
 }
 
-// headerCounts checks how many headers one route adds, in each direction. Those of a single destination
-// are added to the route's own.
-// Source: Envoy, route.v3.Route and WeightedCluster.ClusterWeight. It refuses all routes of a port with
-// one that has more.
+// headerCounts checks how many headers one route adds, in each direction. Those of a single
+// destination are added to the route's own. Source: Envoy, route.v3.Route and
+// WeightedCluster.ClusterWeight. It refuses all routes of a port with one that has more.
 func (c *checker) headerCounts(path string, r *networking.HTTPRoute) {
 	const limit = 1000
 	check := func(path string, request, response int) {

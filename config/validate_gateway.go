@@ -27,7 +27,8 @@ func validateGateway(c *checker) {
 		c.samePort(path, taken, i, s)
 		if name := s.Port.GetName(); name != "" {
 			if j, twice := names[name]; twice {
-				c.errorf(path+".port.name", "the name %s is already used by spec.servers[%d]: names are unique within a Gateway", quote(name), j)
+				c.errorf(path+".port.name",
+					"the name %s is already used by spec.servers[%d]: names are unique within a Gateway", quote(name), j)
 			}
 			names[name] = i
 		}
@@ -77,7 +78,8 @@ func (c *checker) serverProtocol(path string, s *networking.Server) {
 		}
 		c.serverTLS(path+".tls", s.Tls)
 		if s.Tls.HttpsRedirect {
-			c.warnf(path+".tls.httpsRedirect", "clients of this server speak TLS already: set it on the server of protocol HTTP")
+			c.warnf(path+".tls.httpsRedirect",
+				"clients of this server speak TLS already: set it on the server of protocol HTTP")
 		}
 	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB":
 		if s.Tls == nil {
@@ -99,8 +101,8 @@ type address struct {
 	port uint32
 }
 
-// addressOf is where a server listens, however it says so: on the target port where there is one, and
-// on every address when bind is empty.
+// addressOf is where a server listens, however it says so: on the target port where there is one,
+// and on every address when bind is empty.
 func addressOf(s *networking.Server) address {
 	a := address{bind: s.Bind, port: cmp.Or(s.Port.GetTargetPort(), s.Port.GetNumber())} //nolint:staticcheck // still read
 	switch {
@@ -127,7 +129,8 @@ const (
 // proxyPort checks that a port on which a proxy shall listen is not one that it has for itself.
 func (c *checker) proxyPort(path, bind string, port uint32) {
 	if everywhere(bind) && (port == healthPort || port == metricsPort) {
-		c.errorf(path, "port %d is the proxy's own, for health checks (%d) or metrics (%d): choose another", port, healthPort, metricsPort)
+		c.errorf(path, "port %d is the proxy's own, for health checks (%d) or metrics (%d): choose another", port,
+			healthPort, metricsPort)
 	}
 }
 
@@ -154,14 +157,16 @@ func (c *checker) samePort(path string, taken map[address]*shared, i int, s *net
 		c.errorf(path+".bind", "spec.servers[%d] listens to port %d of every address too, and spells bind another way: write it alike", t.index, a.port)
 		return
 	} else if t.first.Port.Number != s.Port.Number {
-		c.errorf(path+".port.number", "spec.servers[%d] listens there too, and is called by port %d: write the same number", t.index, t.first.Port.Number)
+		c.errorf(path+".port.number",
+			"spec.servers[%d] listens there too, and is called by port %d: write the same number", t.index, t.first.Port.Number)
 		return
 	} else if family(t.protocol) != family(s.Port.Protocol) {
 		c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share %s: choose another",
 			s.Port.Protocol, t.protocol, t.index, placeText(s))
 		return
 	} else if family(t.protocol) == "TCP" {
-		c.errorf(path+".port.number", "%s is already used by spec.servers[%d], and connections without TLS cannot be told apart by host", placeText(s), t.index)
+		c.errorf(path+".port.number",
+			"%s is already used by spec.servers[%d], and connections without TLS cannot be told apart by host", placeText(s), t.index)
 		return
 	}
 	for j, h := range s.Hosts {
@@ -169,7 +174,8 @@ func (c *checker) samePort(path string, taken map[address]*shared, i int, s *net
 			h = host // clients say no namespace
 		}
 		if other, twice := t.hosts[h]; twice && other != i {
-			c.errorf(at(path+".hosts", j), "%s on %s is already used by spec.servers[%d]: remove one of them", quote(h), placeText(s), other)
+			c.errorf(at(path+".hosts", j), "%s on %s is already used by spec.servers[%d]: remove one of them", quote(h),
+				placeText(s), other)
 			continue
 		}
 		t.hosts[h] = i
@@ -202,14 +208,16 @@ func (c *checker) scopedHost(path, text string, scoped bool) {
 	namespace, host, found := strings.Cut(text, "/")
 	switch {
 	case !found && scoped:
-		c.errorf(path, "%s names no namespace: write namespace/host, such as ./%s or */%s", quote(text), shorten(text), shorten(text))
+		c.errorf(path, "%s names no namespace: write namespace/host, such as ./%s or */%s", quote(text), shorten(text),
+			shorten(text))
 		return
 	case !found:
 		host = namespace
 	case namespace == "*" || namespace == ".":
 	case strings.HasPrefix(namespace, "~") && scoped:
 		if text != noHosts {
-			c.unsupported(path, "leaving out hosts by \"~\"", "name those to import, or write "+noHosts+" alone for none")
+			c.unsupported(path, "leaving out hosts by \"~\"",
+				"name those to import, or write "+noHosts+" alone for none")
 		}
 		return
 	default:

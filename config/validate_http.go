@@ -44,7 +44,8 @@ func (c *checker) httpAction(path string, r *networking.HTTPRoute) {
 		c.unsupported(path+".delegate", "delegation to another VirtualService", "write its routes here")
 		return
 	}
-	switch actions := set(given{"route", len(r.Route) > 0}, given{"redirect", r.Redirect != nil}, given{"directResponse", r.DirectResponse != nil}); {
+	switch actions := set(given{"route", len(r.Route) > 0}, given{"redirect", r.Redirect != nil},
+		given{"directResponse", r.DirectResponse != nil}); {
 	case len(actions) == 0:
 		c.errorf(path, "the route leads nowhere: write route, redirect or directResponse")
 	case len(actions) > 1:
@@ -52,7 +53,8 @@ func (c *checker) httpAction(path string, r *networking.HTTPRoute) {
 	case actions[0] == "route":
 		return
 	}
-	for _, field := range set(given{"rewrite", r.Rewrite != nil}, given{"fault", r.Fault != nil}, given{"timeout", r.Timeout != nil},
+	for _, field := range set(given{"rewrite", r.Rewrite != nil}, given{"fault", r.Fault != nil},
+		given{"timeout", r.Timeout != nil},
 		given{"retries", r.Retries != nil}, given{"mirror", r.Mirror != nil}, given{"mirrors", len(r.Mirrors) > 0}) {
 		if len(r.Route) == 0 && (r.Redirect != nil || r.DirectResponse != nil) {
 			c.errorf(path+"."+field, "%s works only together with route: remove it", field)
@@ -119,7 +121,8 @@ func (c *checker) matchedPath(path string, m *networking.StringMatch) {
 	case text[0] != '/':
 		c.warnf(path, "%s matches no request: paths begin with /", quote(text))
 	case strings.ContainsAny(text, "?#"):
-		c.warnf(path, "%s matches no request: paths are matched without what follows ? and #; use queryParams", quote(text))
+		c.warnf(path, "%s matches no request: paths are matched without what follows ? and #; use queryParams",
+			quote(text))
 	}
 }
 
@@ -184,13 +187,15 @@ func (c *checker) withoutHeaders(path string, headers map[string]*networking.Str
 		switch m := headers[name].GetMatchType().(type) {
 		case *networking.StringMatch_Exact:
 			if m.Exact == "" {
-				c.errorf(entry(path, name)+".exact", "an empty header cannot be told from a missing one here: write {} for requests without the header")
+				c.errorf(entry(path, name)+".exact",
+					"an empty header cannot be told from a missing one here: write {} for requests without the header")
 			}
 		case *networking.StringMatch_Regex:
 			whole, err := regexp.Compile("^(?:" + m.Regex + ")$")
 			if err == nil && m.Regex != anyText && whole.MatchString("") {
-				c.errorf(entry(path, name)+".regex", "the expression matches an empty header, which cannot be told from a missing one here: "+
-					"write one that needs a character, such as .+, or {} for requests without the header")
+				c.errorf(entry(path, name)+".regex",
+					"the expression matches an empty header, which cannot be told from a missing one here: "+
+						"write one that needs a character, such as .+, or {} for requests without the header")
 			}
 		}
 	}
@@ -229,10 +234,12 @@ func (c *checker) redirect(path string, r *networking.HTTPRedirect) {
 // authority checks a host with an optional port. It is taken as it is, not as a format.
 func (c *checker) authority(path, authority string) {
 	if strings.Contains(authority, "%") {
-		c.errorf(path, "%s is not a host: a host cannot be made of parts of the request; write it out", quote(authority))
+		c.errorf(path, "%s is not a host: a host cannot be made of parts of the request; write it out",
+			quote(authority))
 		return
 	}
-	if authority == "" || strings.ContainsFunc(authority, func(r rune) bool { return r <= ' ' || r == '/' || r >= 0x7f }) {
+	if authority == "" || strings.ContainsFunc(authority,
+		func(r rune) bool { return r <= ' ' || r == '/' || r >= 0x7f }) {
 		c.errorf(path, "%s is not a host: write it without scheme and path", quote(authority))
 	}
 }

@@ -21,7 +21,8 @@ func validatePeerAuthentication(c *checker) {
 		c.warnf("spec", "nothing is set, so that workloads go on as the policy above this one says: write mtls with a mode, or remove the object")
 	}
 	if len(p.PortLevelMtls) > 0 && !selected {
-		c.errorf("spec.portLevelMtls", "ports are those of some workloads: name these in spec.selector.matchLabels, or remove portLevelMtls")
+		c.errorf("spec.portLevelMtls",
+			"ports are those of some workloads: name these in spec.selector.matchLabels, or remove portLevelMtls")
 	}
 	for _, port := range slices.Sorted(maps.Keys(p.PortLevelMtls)) {
 		path := entry("spec.portLevelMtls", strconv.FormatUint(uint64(port), 10))

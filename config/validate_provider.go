@@ -10,8 +10,8 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 )
 
-// extensionProviders checks whom CUSTOM policies may ask. A provider that does not stand here cannot be asked: what its
-// policies match is refused.
+// extensionProviders checks whom CUSTOM policies may ask. A provider that does not stand here
+// cannot be asked: what its policies match is refused.
 func (c *checker) extensionProviders(path string, providers []*mesh.MeshConfig_ExtensionProvider) {
 	seen := map[string]bool{}
 	for i, p := range providers {
@@ -38,7 +38,8 @@ func (c *checker) extensionProviders(path string, providers []*mesh.MeshConfig_E
 }
 
 // httpProvider checks a provider that is asked by HTTP.
-func (c *checker) httpProvider(path string, p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) {
+func (c *checker) httpProvider(path string,
+	p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) {
 	c.providerService(path, p.Service, p.Port)
 	c.duration(path+".timeout", p.Timeout)
 	c.providerStatus(path+".statusOnError", p.StatusOnError)
@@ -48,7 +49,8 @@ func (c *checker) httpProvider(path string, p *mesh.MeshConfig_ExtensionProvider
 	}
 	old := p.IncludeHeadersInCheck //nolint:staticcheck // Istio's old name, which configuration may still have
 	if len(old) > 0 {
-		c.deprecated(path+".includeHeadersInCheck", "includeRequestHeadersInCheck", len(p.IncludeRequestHeadersInCheck) > 0)
+		c.deprecated(path+".includeHeadersInCheck", "includeRequestHeadersInCheck",
+			len(p.IncludeRequestHeadersInCheck) > 0)
 	}
 	c.providerHeaders(path+".includeHeadersInCheck", old)
 	c.providerHeaders(path+".includeRequestHeadersInCheck", p.IncludeRequestHeadersInCheck)
@@ -63,7 +65,8 @@ func (c *checker) httpProvider(path string, p *mesh.MeshConfig_ExtensionProvider
 }
 
 // grpcProvider checks a provider that is asked by gRPC.
-func (c *checker) grpcProvider(path string, p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) {
+func (c *checker) grpcProvider(path string,
+	p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) {
 	c.providerService(path, p.Service, p.Port)
 	c.duration(path+".timeout", p.Timeout)
 	c.providerStatus(path+".statusOnError", p.StatusOnError)
@@ -97,13 +100,15 @@ func (c *checker) providerStatus(path, status string) {
 }
 
 // providerBody checks how much of a request's body a provider sees.
-func (c *checker) providerBody(path string, b *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) {
+func (c *checker) providerBody(path string,
+	b *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) {
 	if b != nil && b.MaxRequestBytes == 0 {
 		c.errorf(path+".maxRequestBytes", "at least one byte has to be allowed: write 8192, or leave out the body")
 	}
 }
 
-// providerHeaders checks names of headers, with a star before or after for all that end or begin so.
+// providerHeaders checks names of headers, with a star before or after for all that end or begin
+// so.
 func (c *checker) providerHeaders(path string, names []string) {
 	for i, n := range names {
 		if why := checkPolicyName(n); why != "" || n == "*" {

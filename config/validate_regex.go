@@ -21,7 +21,8 @@ func (c *checker) regex(path, expression string) *regexp.Regexp {
 	}
 	re, err := regexp.Compile(expression)
 	if err != nil {
-		c.errorf(path, "not a regular expression of RE2's syntax: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		c.errorf(path, "not a regular expression of RE2's syntax: %s",
+			strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 		return nil
 	}
 	if why := checkEscapes(expression); why != "" {
@@ -32,13 +33,12 @@ func (c *checker) regex(path, expression string) *regexp.Regexp {
 	return re
 }
 
-// maxProgram is the largest program that an expression may become in a proxy.
-// Source: the runtime key re2.max_program_size.error_level in the bootstrap that the agent writes, as in
-// Istio's.
+// maxProgram is the largest program that an expression may become in a proxy. Source: the runtime
+// key re2.max_program_size.error_level in the bootstrap that the agent writes, as in Istio's.
 const maxProgram = 32768
 
-// programSize is how many steps RE2 needs for an expression, about: one for each range of characters.
-// Envoy compiles for bytes, so that ranges beyond them do not count.
+// programSize is how many steps RE2 needs for an expression, about: one for each range of
+// characters. Envoy compiles for bytes, so that ranges beyond them do not count.
 func programSize(expression string) int {
 	const lastByte = 0xff
 	parsed, err := syntax.Parse(expression, syntax.Perl)
@@ -59,8 +59,8 @@ func programSize(expression string) int {
 	return size
 }
 
-// checkEscapes refuses what Go reads and Envoy's RE2 does not: later names of character classes, names
-// that are written another way, and characters that are no byte.
+// checkEscapes refuses what Go reads and Envoy's RE2 does not: later names of character classes,
+// names that are written another way, and characters that are no byte.
 func checkEscapes(expression string) string {
 	for i := 0; i+1 < len(expression); i++ {
 		if expression[i] != '\\' {
@@ -76,7 +76,8 @@ func checkEscapes(expression string) string {
 			}
 			i += end
 		case 'p', 'P':
-			if name, _, ok := strings.Cut(strings.TrimPrefix(rest, "{"), "}"); ok && rest[0] == '{' && !isCharacterClass(strings.TrimPrefix(name, "^")) {
+			if name, _, ok := strings.Cut(strings.TrimPrefix(rest, "{"), "}"); ok && rest[0] == '{' &&
+				!isCharacterClass(strings.TrimPrefix(name, "^")) {
 				return "they know no characters of the class " + quote(name)
 			}
 		case 'x':
@@ -90,8 +91,8 @@ func checkEscapes(expression string) string {
 	return ""
 }
 
-// isCharacterClass says that RE2 knows a class of characters: by the letters of a category, or the name
-// of a script.
+// isCharacterClass says that RE2 knows a class of characters: by the letters of a category, or the
+// name of a script.
 func isCharacterClass(name string) bool {
 	if name == "Cn" || name == "LC" {
 		return false

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What Go reads and the proxies' RE2 does not is refused, as is what would be too large for it. Each
-// verdict is Envoy 1.40's.
+// What Go reads and the proxies' RE2 does not is refused, as is what would be too large for it.
+// Each verdict is Envoy 1.40's.
 func TestRegex(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{

@@ -86,8 +86,8 @@ func (c *checker) jwtKeys(path string, r *security.JWTRule) {
 	}
 }
 
-// keyURL checks a URL that the control plane fetches. Whether it fetches keys without TLS is a matter of its settings: where
-// it does not, it says so itself.
+// keyURL checks a URL that the control plane fetches. Whether it fetches keys without TLS is a
+// matter of its settings: where it does not, it says so itself.
 func (c *checker) keyURL(path, text, otherwise string) {
 	u, err := url.Parse(text)
 	switch {

@@ -18,14 +18,16 @@ func validateServiceEntry(c *checker) {
 	c.exportTo("spec.exportTo", se.ExportTo, true)
 	c.names("spec.subjectAltNames", se.SubjectAltNames)
 	if len(se.SubjectAltNames) > 0 {
-		c.warnf("spec.subjectAltNames", "these names are verified only where a DestinationRule for the host sets tls mode SIMPLE or MUTUAL")
+		c.warnf("spec.subjectAltNames",
+			"these names are verified only where a DestinationRule for the host sets tls mode SIMPLE or MUTUAL")
 	}
 	if se.WorkloadSelector != nil {
 		if len(se.Endpoints) > 0 {
 			c.errorf("spec.workloadSelector", "only one of endpoints and workloadSelector can be set")
 		}
 		if len(se.WorkloadSelector.Labels) == 0 {
-			c.errorf("spec.workloadSelector.labels", "the labels are missing: they choose the WorkloadEntries of this namespace")
+			c.errorf("spec.workloadSelector.labels",
+				"the labels are missing: they choose the WorkloadEntries of this namespace")
 		}
 		c.labels("spec.workloadSelector.labels", se.WorkloadSelector.Labels)
 	}
@@ -68,7 +70,8 @@ func (c *checker) addresses(se *networking.ServiceEntry) {
 	c.unique("spec.addresses", se.Addresses)
 	for i, a := range se.Addresses {
 		c.why(at("spec.addresses", i), checkSubnet(a))
-		if strings.Contains(a, "/") && se.Resolution != networking.ServiceEntry_NONE && se.Resolution != networking.ServiceEntry_STATIC {
+		if strings.Contains(a, "/") && se.Resolution != networking.ServiceEntry_NONE &&
+			se.Resolution != networking.ServiceEntry_STATIC {
 			c.errorf(at("spec.addresses", i), "a block of addresses works with the resolutions NONE and STATIC only")
 		}
 	}
@@ -106,10 +109,12 @@ func (c *checker) resolution(se *networking.ServiceEntry) {
 	switch se.Resolution {
 	case networking.ServiceEntry_NONE:
 		if len(se.Endpoints) > 0 {
-			c.errorf("spec.endpoints", "with the resolution NONE (the default) connections go to the address that the client chose: remove the endpoints, or choose STATIC or DNS")
+			c.errorf("spec.endpoints",
+				"with the resolution NONE (the default) connections go to the address that the client chose: remove the endpoints, or choose STATIC or DNS")
 		}
 		if se.WorkloadSelector != nil {
-			c.errorf("spec.workloadSelector", "with the resolution NONE (the default) connections go to the address that the client chose: choose STATIC or DNS")
+			c.errorf("spec.workloadSelector",
+				"with the resolution NONE (the default) connections go to the address that the client chose: choose STATIC or DNS")
 		}
 	case networking.ServiceEntry_STATIC: // one without endpoints may have those of registries
 	case networking.ServiceEntry_DNS, networking.ServiceEntry_DNS_ROUND_ROBIN:
@@ -124,7 +129,8 @@ func (c *checker) resolvedHosts(se *networking.ServiceEntry) {
 	if len(se.Endpoints) == 0 && se.WorkloadSelector == nil {
 		for i, h := range se.Hosts {
 			if strings.Contains(h, "*") {
-				c.errorf(at("spec.hosts", i), "a wildcard cannot be looked up by DNS: name a host, write endpoints, or use the resolution NONE")
+				c.errorf(at("spec.hosts", i),
+					"a wildcard cannot be looked up by DNS: name a host, write endpoints, or use the resolution NONE")
 			}
 		}
 	}

@@ -13,7 +13,8 @@ func validateSidecar(c *checker) {
 	s := spec[*networking.Sidecar](c)
 	if s.WorkloadSelector != nil {
 		if len(s.WorkloadSelector.Labels) == 0 {
-			c.errorf("spec.workloadSelector.labels", "the labels are missing: write them, or remove workloadSelector for the whole namespace")
+			c.errorf("spec.workloadSelector.labels",
+				"the labels are missing: write them, or remove workloadSelector for the whole namespace")
 		}
 		c.labels("spec.workloadSelector.labels", s.WorkloadSelector.Labels)
 	}
@@ -73,14 +74,16 @@ func (c *checker) ingressTLS(path string, l *networking.IstioIngressListener) {
 			c.errorf(path+".tls.httpsRedirect", "only a gateway can redirect to HTTPS")
 		}
 	default:
-		c.errorf(path+".tls.mode", "an inbound listener ends TLS by SIMPLE, MUTUAL or OPTIONAL_MUTUAL, not by %s; the mesh's own mutual TLS is for a PeerAuthentication to ask for", l.Tls.Mode)
+		c.errorf(path+".tls.mode",
+			"an inbound listener ends TLS by SIMPLE, MUTUAL or OPTIONAL_MUTUAL, not by %s; the mesh's own mutual TLS is for a PeerAuthentication to ask for", l.Tls.Mode)
 	}
 }
 
-// redirectedPort warns of a listener where redirected connections arrive. Only the settings of the mesh, and
-// whether a proxy takes redirected connections, decide whether it is left out.
+// redirectedPort warns of a listener where redirected connections arrive. Only the settings of the
+// mesh, and whether a proxy takes redirected connections, decide whether it is left out.
 func (c *checker) redirectedPort(path, bind string, port uint32) {
-	if (everywhere(bind) || bind == "127.0.0.1" || bind == "::1") && (port == DefaultOutboundPort || port == DefaultInboundPort) {
+	if (everywhere(bind) || bind == "127.0.0.1" || bind == "::1") &&
+		(port == DefaultOutboundPort || port == DefaultInboundPort) {
 		c.warnf(path, "redirected connections arrive at port %d, unless mesh.proxyListenPort and mesh.proxyInboundListenPort "+
 			"are others: proxies that take such connections leave this listener out; choose another port", port)
 	}
@@ -89,8 +92,8 @@ func (c *checker) redirectedPort(path, bind string, port uint32) {
 // httpProxy is the protocol of an egress port to which clients send requests for absolute URLs.
 const httpProxy = "HTTP_PROXY"
 
-// sidecarPort checks the port of a listener that has one. also are protocols that it may have beyond
-// those of any port.
+// sidecarPort checks the port of a listener that has one. also are protocols that it may have
+// beyond those of any port.
 func (c *checker) sidecarPort(path string, p *networking.SidecarPort, also ...string) {
 	c.port(path+".number", p.Number)
 	c.why(path+".name", checkPortName(p.Name))
@@ -98,7 +101,8 @@ func (c *checker) sidecarPort(path string, p *networking.SidecarPort, also ...st
 		c.protocol(path+".protocol", p.Protocol, "UDP")
 	}
 	if p.TargetPort != 0 { //nolint:staticcheck // refused, so that it is not ignored
-		c.unsupported(path+".targetPort", "the deprecated field targetPort", "name the application's port in defaultEndpoint")
+		c.unsupported(path+".targetPort", "the deprecated field targetPort",
+			"name the application's port in defaultEndpoint")
 	}
 }
 
@@ -211,7 +215,8 @@ func (c *checker) sidecarOutbound(path string, p *networking.OutboundTrafficPoli
 		return
 	}
 	if p.Mode != networking.OutboundTrafficPolicy_ALLOW_ANY {
-		c.errorf(path+".egressProxy", "connections to unknown destinations are refused with REGISTRY_ONLY (the default): set mode ALLOW_ANY, or remove egressProxy")
+		c.errorf(path+".egressProxy",
+			"connections to unknown destinations are refused with REGISTRY_ONLY (the default): set mode ALLOW_ANY, or remove egressProxy")
 	}
 	c.destination(path+".egressProxy", p.EgressProxy)
 	if p.EgressProxy.Port == nil {

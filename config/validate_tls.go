@@ -17,7 +17,8 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 		return
 	}
 	if t.CredentialName != "" {
-		c.unsupported(path+".credentialName", "a certificate by the name of a secret", "put it into files and name them by clientCertificate, privateKey and caCertificates")
+		c.unsupported(path+".credentialName", "a certificate by the name of a secret",
+			"put it into files and name them by clientCertificate, privateKey and caCertificates")
 	}
 	switch t.Mode {
 	case networking.ClientTLSSettings_DISABLE:
@@ -40,7 +41,8 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 	}
 	c.names(path+".subjectAltNames", t.SubjectAltNames)
 	if t.InsecureSkipVerify.GetValue() {
-		for _, f := range set(given{"caCertificates", t.CaCertificates != ""}, given{"subjectAltNames", len(t.SubjectAltNames) > 0}, given{"caCrl", t.CaCrl != ""}) {
+		for _, f := range set(given{"caCertificates", t.CaCertificates != ""},
+			given{"subjectAltNames", len(t.SubjectAltNames) > 0}, given{"caCrl", t.CaCrl != ""}) {
 			c.errorf(path+".insecureSkipVerify", "%s would not be checked: remove one of the two", f)
 		}
 		c.warnf(path+".insecureSkipVerify", "anybody can pretend to be this destination")
@@ -49,17 +51,21 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 
 // meshTLS checks the mesh's own mutual TLS, whose certificates and roots nobody else chooses.
 func (c *checker) meshTLS(path string, t *networking.ClientTLSSettings) {
-	for _, f := range set(given{"clientCertificate", t.ClientCertificate != ""}, given{"privateKey", t.PrivateKey != ""},
-		given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""}, given{"insecureSkipVerify", t.InsecureSkipVerify.GetValue()}) {
+	for _, f := range set(given{"clientCertificate", t.ClientCertificate != ""},
+		given{"privateKey", t.PrivateKey != ""},
+		given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""}, given{"insecureSkipVerify",
+			t.InsecureSkipVerify.GetValue()}) {
 		c.errorf(path+"."+f, "ISTIO_MUTUAL takes certificates and authorities of the mesh: remove it, or choose MUTUAL")
 	}
 }
 
 // unusedTLS refuses settings that would not take effect.
 func (c *checker) unusedTLS(path string, t *networking.ClientTLSSettings, why string) {
-	for _, f := range set(given{"clientCertificate", t.ClientCertificate != ""}, given{"privateKey", t.PrivateKey != ""},
+	for _, f := range set(given{"clientCertificate", t.ClientCertificate != ""},
+		given{"privateKey", t.PrivateKey != ""},
 		given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""}, given{"sni", t.Sni != ""},
-		given{"subjectAltNames", len(t.SubjectAltNames) > 0}, given{"insecureSkipVerify", t.InsecureSkipVerify.GetValue()}) {
+		given{"subjectAltNames", len(t.SubjectAltNames) > 0}, given{"insecureSkipVerify",
+			t.InsecureSkipVerify.GetValue()}) {
 		c.errorf(path+"."+f, "%s makes this without effect: remove it, or choose SIMPLE or MUTUAL", why)
 	}
 }
@@ -87,7 +93,8 @@ func (c *checker) optionalFile(path, file string) {
 	}
 }
 
-// certificateFile checks the name of a file of certificates or keys. "~" stands between those that belong together.
+// certificateFile checks the name of a file of certificates or keys. "~" stands between those that
+// belong together.
 func (c *checker) certificateFile(field, file string) {
 	switch {
 	case strings.Contains(file, "~"):
@@ -118,30 +125,37 @@ func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
 		c.serverCertificates(path, t)
 		c.clientCertificates(path, t)
 	case networking.ServerTLSSettings_ISTIO_MUTUAL:
-		for _, f := range slices.Concat(certificateFields(t), set(given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""})) {
+		for _, f := range slices.Concat(certificateFields(t),
+			set(given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""})) {
 			c.errorf(path+"."+f, "ISTIO_MUTUAL takes certificates and authorities of the mesh: remove it, or choose MUTUAL")
 		}
 		c.names(path+".subjectAltNames", t.SubjectAltNames)
 	case networking.ServerTLSSettings_PASSTHROUGH:
-		for _, f := range slices.Concat(certificateFields(t), clientFields(t), set(given{"cipherSuites", len(t.CipherSuites) > 0},
-			given{"minProtocolVersion", t.MinProtocolVersion != 0}, given{"maxProtocolVersion", t.MaxProtocolVersion != 0})) {
+		for _, f := range slices.Concat(certificateFields(t), clientFields(t),
+			set(given{"cipherSuites", len(t.CipherSuites) > 0},
+				given{"minProtocolVersion", t.MinProtocolVersion != 0}, given{"maxProtocolVersion",
+					t.MaxProtocolVersion != 0})) {
 			c.errorf(path+"."+f, "PASSTHROUGH (also the default mode) does not end TLS: remove it, or set mode SIMPLE")
 		}
 	default:
-		c.unsupported(path+".mode", t.Mode.String(), "use SIMPLE, MUTUAL or OPTIONAL_MUTUAL with files, ISTIO_MUTUAL, or PASSTHROUGH")
+		c.unsupported(path+".mode", t.Mode.String(),
+			"use SIMPLE, MUTUAL or OPTIONAL_MUTUAL with files, ISTIO_MUTUAL, or PASSTHROUGH")
 	}
 	c.tlsVersions(path, t)
 }
 
 // certificateFields are those of a server's own certificates that are set.
 func certificateFields(t *networking.ServerTLSSettings) []string {
-	return set(given{"serverCertificate", t.ServerCertificate != ""}, given{"privateKey", t.PrivateKey != ""}, given{"tlsCertificates", len(t.TlsCertificates) > 0})
+	return set(given{"serverCertificate", t.ServerCertificate != ""}, given{"privateKey", t.PrivateKey != ""},
+		given{"tlsCertificates", len(t.TlsCertificates) > 0})
 }
 
 // clientFields are those that say which clients a server believes, and are set.
 func clientFields(t *networking.ServerTLSSettings) []string {
-	return set(given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""}, given{"subjectAltNames", len(t.SubjectAltNames) > 0},
-		given{"verifyCertificateSpki", len(t.VerifyCertificateSpki) > 0}, given{"verifyCertificateHash", len(t.VerifyCertificateHash) > 0})
+	return set(given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""},
+		given{"subjectAltNames", len(t.SubjectAltNames) > 0},
+		given{"verifyCertificateSpki", len(t.VerifyCertificateSpki) > 0}, given{"verifyCertificateHash",
+			len(t.VerifyCertificateHash) > 0})
 }
 
 // clientCertificates checks which clients a server believes.
@@ -157,7 +171,8 @@ func (c *checker) clientCertificates(path string, t *networking.ServerTLSSetting
 		return
 	}
 	if t.CaCertificates == "" {
-		c.errorf(path+".caCertificates", "%s checks the certificates of clients: name the file of the authorities that they come from", t.Mode)
+		c.errorf(path+".caCertificates",
+			"%s checks the certificates of clients: name the file of the authorities that they come from", t.Mode)
 	}
 	c.optionalFile(path+".caCertificates", t.CaCertificates)
 	c.optionalFile(path+".caCrl", t.CaCrl)
@@ -169,7 +184,8 @@ func (c *checker) clientCertificates(path string, t *networking.ServerTLSSetting
 	}
 	for i, s := range t.VerifyCertificateHash {
 		if b, err := hex.DecodeString(strings.ReplaceAll(s, ":", "")); err != nil || len(b) != sha256.Size {
-			c.errorf(at(path+".verifyCertificateHash", i), "%s is not the SHA-256 of a certificate in hexadecimal digits", quote(s))
+			c.errorf(at(path+".verifyCertificateHash", i),
+				"%s is not the SHA-256 of a certificate in hexadecimal digits", quote(s))
 		}
 	}
 }
@@ -184,7 +200,8 @@ func (c *checker) refuseServerTLS(path string, t *networking.ServerTLSSettings) 
 	}{
 		{"credentialName", t.CredentialName != "", files},
 		{"credentialNames", len(t.CredentialNames) > 0, files},
-		{"caCertCredentialName", t.CaCertCredentialName != "", "put the authorities into a file and name it by caCertificates"},
+		{"caCertCredentialName", t.CaCertCredentialName != "",
+			"put the authorities into a file and name it by caCertificates"},
 		{"insecureSkipVerify", t.InsecureSkipVerify.GetValue(), "anybody could pretend to be any client; remove it"},
 	} {
 		if f.set {
@@ -202,13 +219,15 @@ func (c *checker) serverCertificates(path string, t *networking.ServerTLSSetting
 		return
 	}
 	if len(t.TlsCertificates) > 2 {
-		c.errorf(path+".tlsCertificates", "there are at most two certificates, one RSA and one ECDSA, not %d", len(t.TlsCertificates))
+		c.errorf(path+".tlsCertificates", "there are at most two certificates, one RSA and one ECDSA, not %d",
+			len(t.TlsCertificates))
 	}
 	for i, k := range t.TlsCertificates {
 		p := at(path+".tlsCertificates", i)
 		c.keyPair(p, "serverCertificate", k.ServerCertificate, "privateKey", k.PrivateKey)
 		if k.CaCertificates != "" {
-			c.errorf(p+".caCertificates", "the authorities of clients are those of the server, whatever certificate it shows: write it beside tlsCertificates")
+			c.errorf(p+".caCertificates",
+				"the authorities of clients are those of the server, whatever certificate it shows: write it beside tlsCertificates")
 		}
 	}
 }
@@ -216,10 +235,13 @@ func (c *checker) serverCertificates(path string, t *networking.ServerTLSSetting
 // tlsVersions checks the bounds of TLS's versions, and the ciphers.
 func (c *checker) tlsVersions(path string, t *networking.ServerTLSSettings) {
 	if t.MaxProtocolVersion != 0 && t.MinProtocolVersion > t.MaxProtocolVersion {
-		c.errorf(path+".minProtocolVersion", "the lowest version %s is above the highest, %s", t.MinProtocolVersion, t.MaxProtocolVersion)
+		c.errorf(path+".minProtocolVersion", "the lowest version %s is above the highest, %s", t.MinProtocolVersion,
+			t.MaxProtocolVersion)
 	}
-	if old := t.MaxProtocolVersion; t.MinProtocolVersion == 0 && (old == networking.ServerTLSSettings_TLSV1_0 || old == networking.ServerTLSSettings_TLSV1_1) {
-		c.errorf(path+".maxProtocolVersion", "%s is below the lowest version, which is TLSV1_2 where minProtocolVersion is not set: no client could connect; set minProtocolVersion, or a higher maxProtocolVersion", old)
+	if old := t.MaxProtocolVersion; t.MinProtocolVersion == 0 &&
+		(old == networking.ServerTLSSettings_TLSV1_0 || old == networking.ServerTLSSettings_TLSV1_1) {
+		c.errorf(path+".maxProtocolVersion",
+			"%s is below the lowest version, which is TLSV1_2 where minProtocolVersion is not set: no client could connect; set minProtocolVersion, or a higher maxProtocolVersion", old)
 	}
 	for _, v := range []struct {
 		field   string
@@ -247,7 +269,8 @@ func (c *checker) ciphers(path string, suites []string) {
 func curves() []string { return []string{"X25519MLKEM768", "X25519", "P-256", "P-384", "P-521"} }
 
 // cipherSuites are those of TLS 1.2 that Envoy can be given. Those of TLS 1.3 cannot be chosen.
-// Source: https://www.envoyproxy.io/docs/envoy/v1.40.0/api-v3/extensions/transport_sockets/tls/v3/common.proto
+// Source:
+// https://www.envoyproxy.io/docs/envoy/v1.40.0/api-v3/extensions/transport_sockets/tls/v3/common.proto
 func cipherSuites() []string {
 	return []string{
 		"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",

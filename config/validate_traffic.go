@@ -100,7 +100,8 @@ func (c *checker) retries(path string, r *networking.HTTPRetry) {
 			continue
 		}
 		if condition == "retriable-headers" {
-			c.unsupported(path+".retryOn", "retriable-headers, for which there is no place to name the headers,", "write other conditions, such as HTTP statuses")
+			c.unsupported(path+".retryOn", "retriable-headers, for which there is no place to name the headers,",
+				"write other conditions, such as HTTP statuses")
 			continue
 		}
 		if !slices.Contains(retryConditions(), condition) {
@@ -112,7 +113,8 @@ func (c *checker) retries(path string, r *networking.HTTPRetry) {
 }
 
 // retryConditions are Envoy's, but for retriable-headers: Istio's API cannot say which headers.
-// Source: https://www.envoyproxy.io/docs/envoy/v1.40.0/configuration/http/http_filters/router_filter#x-envoy-retry-on
+// Source:
+// https://www.envoyproxy.io/docs/envoy/v1.40.0/configuration/http/http_filters/router_filter#x-envoy-retry-on
 func retryConditions() []string {
 	return []string{
 		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure", "envoy-ratelimited", "retriable-4xx",
@@ -121,9 +123,9 @@ func retryConditions() []string {
 	}
 }
 
-// keepalive checks TCP keepalive, which the kernel counts in seconds.
-// Source: Linux, tcp(7) and include/net/tcp.h: MAX_TCP_KEEPIDLE, MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT; beyond
-// them a proxy could not connect at all.
+// keepalive checks TCP keepalive, which the kernel counts in seconds. Source: Linux, tcp(7) and
+// include/net/tcp.h: MAX_TCP_KEEPIDLE, MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT; beyond them a proxy
+// could not connect at all.
 func (c *checker) keepalive(path string, k *networking.ConnectionPoolSettings_TCPSettings_TcpKeepalive) {
 	const maxTime, maxProbes = 32767 * time.Second, 127
 	if k == nil {
@@ -161,7 +163,8 @@ func (c *checker) locality(path string, l *networking.LocalityLoadBalancerSettin
 	for i, f := range l.Failover {
 		p := at(path+".failover", i)
 		c.failover(p, f)
-		if j := slices.IndexFunc(l.Failover[:i], func(o *networking.LocalityLoadBalancerSetting_Failover) bool { return o.From == f.From }); j >= 0 {
+		if j := slices.IndexFunc(l.Failover[:i],
+			func(o *networking.LocalityLoadBalancerSetting_Failover) bool { return o.From == f.From }); j >= 0 {
 			c.errorf(p+".from", "%s fails over by %s.failover[%d] already: keep one of the two", quote(f.From), path, j)
 		}
 	}
@@ -173,7 +176,8 @@ func (c *checker) locality(path string, l *networking.LocalityLoadBalancerSettin
 		key, value, _ := strings.Cut(label, "=")
 		c.why(at(path+".failoverPriority", i), checkLabel(key, value))
 		if len(l.Failover) > 0 && slices.Contains(topologyLabels(), label) {
-			c.errorf(at(path+".failoverPriority", i), "%s cannot be combined with failover: both order localities; remove one of the two", quote(label))
+			c.errorf(at(path+".failoverPriority", i),
+				"%s cannot be combined with failover: both order localities; remove one of the two", quote(label))
 		}
 	}
 }
@@ -188,17 +192,19 @@ func topologyLabels() []string {
 // traffic between (each gets at least one percent).
 const maxShares = 100
 
-// maxFailoverLabels is how many labels may order endpoints. Each makes a step in Envoy's priorities, with
-// failover rules as many as there are distances between localities (5), and the last of these is 128.
-// Source: Envoy, endpoint.v3.LocalityLbEndpoints.priority.
+// maxFailoverLabels is how many labels may order endpoints. Each makes a step in Envoy's
+// priorities, with failover rules as many as there are distances between localities (5), and the
+// last of these is 128. Source: Envoy, endpoint.v3.LocalityLbEndpoints.priority.
 const maxFailoverLabels = 24
 
 // distribute checks one rule of shares; before are the rules in front of it.
-func (c *checker) distribute(path string, before []*networking.LocalityLoadBalancerSetting_Distribute, d *networking.LocalityLoadBalancerSetting_Distribute) {
+func (c *checker) distribute(path string, before []*networking.LocalityLoadBalancerSetting_Distribute,
+	d *networking.LocalityLoadBalancerSetting_Distribute) {
 	c.why(path+".from", checkLocalityPattern(d.From))
 	for _, b := range before {
 		if overlap(b.From, d.From) {
-			c.errorf(path+".from", "%s is covered by the rule from %s too: one locality has one rule", quote(d.From), quote(b.From))
+			c.errorf(path+".from", "%s is covered by the rule from %s too: one locality has one rule", quote(d.From),
+				quote(b.From))
 			break
 		}
 	}
@@ -215,7 +221,8 @@ func (c *checker) distribute(path string, before []*networking.LocalityLoadBalan
 		}
 		for _, other := range targets[:i] {
 			if overlap(other, to) {
-				c.errorf(entry(path+".to", to), "%s and %s overlap: one locality gets one share", quote(other), quote(to))
+				c.errorf(entry(path+".to", to), "%s and %s overlap: one locality gets one share", quote(other),
+					quote(to))
 			}
 		}
 		sum += uint64(d.To[to])

@@ -59,7 +59,8 @@ func (c *checker) unreachable(vs *networking.VirtualService) {
 		if !matchesAll(r) || i == len(vs.Http)-1 {
 			continue
 		}
-		c.warnf(at("spec.http", i+1), "no request gets here: spec.http[%d] takes them all; put the general route last", i)
+		c.warnf(at("spec.http", i+1), "no request gets here: spec.http[%d] takes them all; put the general route last",
+			i)
 		return
 	}
 }
@@ -74,8 +75,8 @@ func matchesAll(r *networking.HTTPRoute) bool {
 	})
 }
 
-// claimsAtGateways refuses matches of token claims in a VirtualService for sidecars, where they match no request.
-// Source: istio.io, "JWT claim based routing".
+// claimsAtGateways refuses matches of token claims in a VirtualService for sidecars, where they
+// match no request. Source: istio.io, "JWT claim based routing".
 func (c *checker) claimsAtGateways(vs *networking.VirtualService) {
 	if len(vs.Gateways) > 0 && !slices.Contains(vs.Gateways, meshGateway) {
 		return
@@ -133,7 +134,8 @@ func (c *checker) matchedGateways(vs *networking.VirtualService) {
 	}
 }
 
-// fullGateway is one spelling of a reference: in namespace shop "edge" and "./edge" are "shop/edge".
+// fullGateway is one spelling of a reference: in namespace shop "edge" and "./edge" are
+// "shop/edge".
 func (c *checker) fullGateway(name string) string {
 	if name == meshGateway {
 		return name
@@ -182,7 +184,8 @@ func (c *checker) tcpRoute(path string, r *networking.TCPRoute) {
 		p := at(path+".match", i)
 		c.subnets(p+".destinationSubnets", m.DestinationSubnets)
 		if m.SourceSubnet != "" {
-			c.unsupported(p+".sourceSubnet", "a match by the client's address", "match sourceLabels or sourceNamespace instead")
+			c.unsupported(p+".sourceSubnet", "a match by the client's address",
+				"match sourceLabels or sourceNamespace instead")
 		}
 		c.source(p, m.SourceLabels, m.SourceNamespace)
 		c.optionalPort(p+".port", m.Port)

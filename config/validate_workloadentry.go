@@ -18,7 +18,8 @@ func (c *checker) workload(path string, e *networking.WorkloadEntry) {
 	name, unix := strings.CutPrefix(e.Address, unixPrefix)
 	switch {
 	case e.Address == "" && e.Network != "":
-		c.unsupported(path+".address", "a workload without address, behind the gateway of its network", "write its address")
+		c.unsupported(path+".address", "a workload without address, behind the gateway of its network",
+			"write its address")
 	case e.Address == "":
 		c.errorf(path+".address", "the address is missing: write an IP address, a host name or unix:///path")
 	case unix:

@@ -21,7 +21,8 @@ func validateWorkloadGroup(c *checker) {
 	c.labels("spec.metadata.labels", g.Metadata.GetLabels())
 	for _, k := range slices.Sorted(maps.Keys(g.Metadata.GetAnnotations())) {
 		if k == AllowAddressesAnnotation || k == ProbeUnitAnnotation {
-			c.errorf(entry("spec.metadata.annotations", k), "it is about the group and not its workloads: write it in metadata.annotations")
+			c.errorf(entry("spec.metadata.annotations", k),
+				"it is about the group and not its workloads: write it in metadata.annotations")
 			continue
 		}
 		c.annotation("spec.metadata.annotations", WorkloadEntry, k, g.Metadata.Annotations[k])
@@ -46,7 +47,8 @@ func isUnitName(name string) bool {
 		stem, kind = name[:at], name[at+1:]
 	}
 	other := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(`:-_.\@`, r)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune(`:-_.\@`, r)
 	}
 	kinds := []string{"service", "socket", "target", "mount", "path", "timer", "scope", "slice", "device", "swap"}
 	return stem != "" && len(name) < 256 && !strings.ContainsFunc(name, other) && slices.Contains(kinds, kind)

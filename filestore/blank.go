@@ -7,8 +7,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// blank reports whether a file has no content: no bytes, white space, or the zeros that a crash or a full disk leaves.
-// A comment or "---" is content.
+// blank reports whether a file has no content: no bytes, white space, or the zeros that a crash or
+// a full disk leaves. A comment or "---" is content.
 func blank(data []byte) bool {
 	return len(bytes.Trim(bytes.TrimPrefix(data, []byte("\ufeff")), " \t\r\n\x00")) == 0
 }

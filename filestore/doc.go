@@ -1,10 +1,11 @@
 // Package filestore reads a folder of YAML and JSON files as a source of configuration.
 //
-// Source watches the folder and sends each file as one group. It reads a file again only when the file changed. It
-// retains nothing: a file that cannot be read is sent as unreadable, and the feed.Merger keeps what it defined.
+// Source watches the folder and sends each file as one group. It reads a file again only when the
+// file changed. It retains nothing: a file that cannot be read is sent as unreadable, and the
+// feed.Merger keeps what it defined.
 //
-// Source promises that a change is sent within half a second, also while other files change all the time. It does not
-// read files that a symlink leads to elsewhere, and no devices or pipes.
+// Source promises that a change is sent within half a second, also while other files change all the
+// time. It does not read files that a symlink leads to elsewhere, and no devices or pipes.
 //
 // List, Load, Parse and Together read files in the same way once, for command-line tools.
 package filestore

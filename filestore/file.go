@@ -47,8 +47,8 @@ func hidden(name string) bool { return strings.HasPrefix(filepath.Base(name), ".
 // errBusy means that a file changed while it was read.
 var errBusy = errors.New("it is being written")
 
-// clockStep is the resolution of file times. A file that changed less than this before it was read may change again
-// without another time.
+// clockStep is the resolution of file times. A file that changed less than this before it was read
+// may change again without another time.
 const clockStep = 20 * time.Millisecond
 
 // readFile reads and closes a file. The stamp is zero when a later change might not show in it.

@@ -50,7 +50,8 @@ func newFolder(s *Source, w *watcher, send func(feed.Batch[*config.Object]) bool
 	return &folder{src: s, watch: w, send: send, files: map[string]known{}, folders: map[string]string{}}
 }
 
-// read scans the folder, reads the files that changed, and sends what is new. since is when the change was noticed.
+// read scans the folder, reads the files that changed, and sends what is new. since is when the
+// change was noticed.
 func (f *folder) read(since time.Time) {
 	began := time.Now()
 	l := f.src.scan()
@@ -93,7 +94,8 @@ func (f *folder) sendDown(err error) {
 	}
 }
 
-// folderUpdates returns a group for each folder and symlink below the root that has, or had, a problem.
+// folderUpdates returns a group for each folder and symlink below the root that has, or had, a
+// problem.
 func (f *folder) folderUpdates(l *listing) (out []feed.Update[*config.Object]) {
 	now := map[string]config.Problem{}
 	for rel, err := range l.failed {

@@ -14,8 +14,8 @@ type refusedError string
 
 func (e refusedError) Error() string { return string(e) }
 
-// inside resolves the symlinks of a path in dir and returns it relative to dir. A path that ends outside of dir is a
-// refusedError; dir itself may be a symlink.
+// inside resolves the symlinks of a path in dir and returns it relative to dir. A path that ends
+// outside of dir is a refusedError; dir itself may be a symlink.
 func inside(dir, path string) (string, error) {
 	root, err := realPath(dir)
 	if err != nil {
@@ -64,7 +64,8 @@ func (s *Source) open(name string) (f *os.File, err error) {
 	return openRegular(rel, root.Stat, root.OpenFile)
 }
 
-// openRegular opens a regular file. Devices and pipes are not opened: that may block or have effects.
+// openRegular opens a regular file. Devices and pipes are not opened: that may block or have
+// effects.
 func openRegular(
 	path string, stat func(string) (fs.FileInfo, error), open func(string, int, fs.FileMode) (*os.File, error),
 ) (*os.File, error) {

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Symlinks out of the folder are refused, and nothing of their content is quoted. Those that stay inside are followed.
+// Symlinks out of the folder are refused, and nothing of their content is quoted. Those that stay
+// inside are followed.
 func TestSymlinks(t *testing.T) {
 	t.Parallel()
 	outside := folderOf(t, map[string]string{"secret.yaml": "secret: hunter2", "good.yaml": entry("x", "10.0.0.9")})
@@ -75,7 +76,8 @@ func TestListRelative(t *testing.T) {
 	}
 }
 
-// Nothing is read from elsewhere while a folder is swapped for a link that leads out, again and again.
+// Nothing is read from elsewhere while a folder is swapped for a link that leads out, again and
+// again.
 func TestOpenInside(t *testing.T) {
 	t.Parallel()
 	outside := folderOf(t, map[string]string{"a.yaml": "outside"})

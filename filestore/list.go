@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// List returns the sorted paths of the files that a Source of dir reads, and the problems of folders and symlinks.
-// followSymlinks is Config.FollowSymlinks. It does not read files.
+// List returns the sorted paths of the files that a Source of dir reads, and the problems of
+// folders and symlinks. followSymlinks is Config.FollowSymlinks. It does not read files.
 func List(dir string, followSymlinks bool) ([]string, []config.Problem) {
 	l := scan(dir, followSymlinks, maxEntries)
 	files := make([]string, 0, len(l.files))
@@ -38,7 +38,8 @@ func List(dir string, followSymlinks bool) ([]string, []config.Problem) {
 	return files, problems
 }
 
-// Load reads and parses a file as a Source does. A file that cannot be read is a problem in the result.
+// Load reads and parses a file as a Source does. A file that cannot be read is a problem in the
+// result.
 func Load(path string) config.Result {
 	data, problems := Content(path)
 	if len(problems) > 0 {
@@ -47,8 +48,8 @@ func Load(path string) config.Result {
 	return Parse(path, data)
 }
 
-// Content returns the content of a file for Parse: of a file that is too large only the beginning, which Parse refuses.
-// The problem is why the file cannot be read.
+// Content returns the content of a file for Parse: of a file that is too large only the beginning,
+// which Parse refuses. The problem is why the file cannot be read.
 func Content(path string) ([]byte, []config.Problem) {
 	f, err := openRegular(path, os.Stat, os.OpenFile)
 	if err != nil {
@@ -61,7 +62,8 @@ func Content(path string) ([]byte, []config.Problem) {
 	return data, nil
 }
 
-// Parse parses the content of a file. An empty file is a problem. The extension of name selects YAML or JSON.
+// Parse parses the content of a file. An empty file is a problem. The extension of name selects
+// YAML or JSON.
 func Parse(name string, data []byte) config.Result {
 	if blank(data) {
 		return blankResult(name, blankGiven)

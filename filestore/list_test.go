@@ -28,7 +28,8 @@ func TestList(t *testing.T) {
 	if !slices.Equal(files, want) || len(problems) != 1 || problems[0].File != filepath.Join(dir, "circle") {
 		t.Errorf("got %q with %v, want %q and a problem of the circle", files, problems, want)
 	}
-	if r := Load(files[0]); !r.Unread || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Text, "cannot be read") {
+	if r := Load(files[0]); !r.Unread || len(r.Problems) != 1 ||
+		!strings.Contains(r.Problems[0].Text, "cannot be read") {
 		t.Errorf("a link to nowhere: got %+v, want that it cannot be read", r)
 	}
 	none := filepath.Join(dir, "none")

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// maxEntries limits the number of files and folders, including those that are not configuration.
+	// maxEntries limits the number of files and folders, including those that are not
+	// configuration.
 	maxEntries = 100_000
 	// maxFolders limits how deep folders nest.
 	maxFolders = 32
@@ -37,8 +38,9 @@ type listing struct {
 	dirLinks []string          // symlinks to folders; they are listed after the real ones
 }
 
-// scan lists a folder without reading files. A folder that is reached twice is listed once, under its own path rather
-// than a symlink's, so symlinks cannot form a loop. With more entries than limit the whole folder has failed.
+// scan lists a folder without reading files. A folder that is reached twice is listed once, under
+// its own path rather than a symlink's, so symlinks cannot form a loop. With more entries than
+// limit the whole folder has failed.
 func scan(root string, follow bool, limit int) *listing {
 	l := &listing{files: map[string]stamp{}, dirs: map[string]bool{}, failed: map[string]error{},
 		repeats: map[string]config.Problem{}, follow: follow, limit: limit, paths: map[fileID]string{}}
@@ -149,7 +151,8 @@ func (l *listing) complete() bool {
 
 func (l *listing) overLimit() bool { return l.entries > l.limit }
 
-// unknown reports whether a file may exist unseen, because a folder on its path could not be listed.
+// unknown reports whether a file may exist unseen, because a folder on its path could not be
+// listed.
 func (l *listing) unknown(name string) bool {
 	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
 		if l.failed[dir] != nil {

@@ -15,8 +15,9 @@ import (
 
 // Config says which folder is read.
 type Config struct {
-	// Dir is the folder; required. Files with the extensions .yaml, .yml and .json in it, and in the folders below, are
-	// read. Names that begin with a dot are not. Dir may be a symlink, and symlinks within it are followed.
+	// Dir is the folder; required. Files with the extensions .yaml, .yml and .json in it, and in
+	// the folders below, are read. Names that begin with a dot are not. Dir may be a symlink, and
+	// symlinks within it are followed.
 	Dir string
 	// FollowSymlinks follows symlinks that lead out of Dir, too. Default false: they are problems.
 	FollowSymlinks bool
@@ -35,11 +36,12 @@ type Source struct {
 var _ config.Source = (*Source)(nil)
 
 const (
-	// quiet is how long the folder must not change before it is read, so that files which are written together are read
-	// together. Changes delay reading at most for maxDelay.
+	// quiet is how long the folder must not change before it is read, so that files which are
+	// written together are read together. Changes delay reading at most for maxDelay.
 	quiet, maxDelay = 20 * time.Millisecond, 500 * time.Millisecond
-	// rescanInterval is how often the folder is scanned for changes that the kernel does not report, such as a mount.
-	// It is longer for a large folder: a scan is followed by rescanPause times its duration without one.
+	// rescanInterval is how often the folder is scanned for changes that the kernel does not
+	// report, such as a mount. It is longer for a large folder: a scan is followed by rescanPause
+	// times its duration without one.
 	rescanInterval, rescanPause = 5 * time.Second, 100
 )
 

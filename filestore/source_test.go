@@ -321,7 +321,8 @@ func TestConfigMap(t *testing.T) {
 	r.want("a.yaml: a=10.0.0.2")
 }
 
-// While the folder is away the source is down, and nothing is removed; a new folder in its place is read.
+// While the folder is away the source is down, and nothing is removed; a new folder in its place is
+// read.
 func TestFolderAway(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "config")
@@ -343,7 +344,8 @@ func TestFolderAway(t *testing.T) {
 	r.want("a.yaml: a=10.0.0.2")
 }
 
-// While a folder below cannot be read its files stay, also those that were read before a start: no batch is full.
+// While a folder below cannot be read its files stay, also those that were read before a start: no
+// batch is full.
 func TestFolderBelowAway(t *testing.T) {
 	t.Parallel()
 	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1")})

@@ -11,7 +11,8 @@ import (
 type Together struct {
 	// Objects are the valid objects, in the order of the files.
 	Objects []*config.Object
-	// Broken are the keys of invalid objects. Unread means that some part is invalid whose key could not be read.
+	// Broken are the keys of invalid objects. Unread means that some part is invalid whose key
+	// could not be read.
 	Broken []config.Key
 	Unread bool
 	// Problems are those of all files, file by file.

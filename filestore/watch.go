@@ -9,8 +9,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watcher gets notifications from the kernel when something in a folder changes. When the limits of the kernel forbid a
-// watch, the periodic scans find the changes.
+// watcher gets notifications from the kernel when something in a folder changes. When the limits of
+// the kernel forbid a watch, the periodic scans find the changes.
 type watcher struct {
 	w    *fsnotify.Watcher // nil: there are no notifications
 	dirs map[string]fileID // the folders that are watched
@@ -41,7 +41,8 @@ func (w *watcher) events() <-chan fsnotify.Event {
 	return w.w.Events
 }
 
-// concerns reports whether an event may be about configuration, rather than another file in the parent of the folder.
+// concerns reports whether an event may be about configuration, rather than another file in the
+// parent of the folder.
 func (w *watcher) concerns(e fsnotify.Event) bool {
 	return w.root == "" || e.Name == w.root || filepath.Dir(e.Name) != filepath.Dir(w.root)
 }
@@ -53,8 +54,8 @@ func (w *watcher) errors() <-chan error {
 	return w.w.Errors
 }
 
-// replace watches the folders of a listing, the folders where its symlinks end, and the parent of root, and no others.
-// It reports whether it began to watch any.
+// replace watches the folders of a listing, the folders where its symlinks end, and the parent of
+// root, and no others. It reports whether it began to watch any.
 func (w *watcher) replace(root string, l *listing) (began bool) {
 	if w.w == nil {
 		return false

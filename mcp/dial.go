@@ -16,7 +16,8 @@ const (
 	// deadAfter is how long a ping may take, and how long data may stay unacknowledged
 	// (TCP_USER_TIMEOUT).
 	deadAfter = 40 * time.Second
-	// probeAfter is the silence after which TCP keepalive probes begin, and probeEvery their interval.
+	// probeAfter is the silence after which TCP keepalive probes begin, and probeEvery their
+	// interval.
 	probeAfter, probeEvery = 20 * time.Second, 5 * time.Second
 	probes                 = int((deadAfter - probeAfter) / probeEvery)
 )

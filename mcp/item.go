@@ -17,7 +17,8 @@ import (
 const (
 	// resourceType is the type of all resources.
 	resourceType = "type.googleapis.com/istio.mcp.v1alpha1.Resource"
-	// maxResource is the most bytes of a resource: the largest object, with its labels and annotations.
+	// maxResource is the most bytes of a resource: the largest object, with its labels and
+	// annotations.
 	maxResource = config.MaxFileSize + 1<<20
 	// maxName is the most bytes of "namespace/name": a label and a DNS name.
 	maxName = 63 + 1 + 253
@@ -69,7 +70,8 @@ func (r *item) update(source, revision string) feed.Update[*config.Object] {
 		u.Problems = []feed.Problem{{Severity: feed.Error, Object: string(r.kind.Kind), Text: text}}
 		return u
 	}
-	if rev, has := res.GetMetadata().GetLabels()[revisionLabel]; err == nil && revision != "" && has && rev != revision {
+	if rev, has := res.GetMetadata().GetLabels()[revisionLabel]; err == nil && revision != "" && has &&
+		rev != revision {
 		return u
 	}
 	var o *config.Object
@@ -91,7 +93,8 @@ func (r *item) update(source, revision string) feed.Update[*config.Object] {
 	return u
 }
 
-// decode reads the resource and its name. With an error, the key is that of the name outside, or empty.
+// decode reads the resource and its name. With an error, the key is that of the name outside, or
+// empty.
 func (r *item) decode() (key config.Key, res *mcpv1.Resource, err error) {
 	key, named := keyOf(r.kind.Kind, r.name)
 	switch {

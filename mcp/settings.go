@@ -17,7 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// Config holds the settings of one source. Zero values of all but Name and Address are the defaults.
+// Config holds the settings of one source. Zero values of all but Name and Address are the
+// defaults.
 type Config struct {
 	// Name is the name in the settings; the source is named "mcp:<name>".
 	Name string
@@ -47,7 +48,8 @@ type Config struct {
 	// left out. Default: all.
 	Revision string
 
-	// AnswerWait is how long a server may take to answer for all kinds after a connection. Default 30s.
+	// AnswerWait is how long a server may take to answer for all kinds after a connection. Default
+	// 30s.
 	AnswerWait time.Duration
 	// MaxObjects limits the number of objects. Default 100,000.
 	MaxObjects int

@@ -132,11 +132,13 @@ func (s *Source) connect(ctx context.Context) (stream grpc.ClientStream, close f
 	return stream, func() { _ = conn.Close() }, nil
 }
 
-// explain says why the stream ended, and what to do. heard means that the server had answered on it.
+// explain says why the stream ended, and what to do. heard means that the server had answered on
+// it.
 func (s *Source) explain(err error, heard bool) string {
 	var own fileError
 	if errors.As(err, &own) {
-		return fmt.Sprintf("our TLS files cannot be used (%s): repair the file, or the setting that names it", reason(err))
+		return fmt.Sprintf("our TLS files cannot be used (%s): repair the file, or the setting that names it",
+			reason(err))
 	}
 	text := reason(err)
 	remedy := s.remedy(status.Code(err), text, heard)

@@ -27,7 +27,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// server is a discovery server that tests script, and a Source that calls it, in a bubble of synctest.
+// server is a discovery server that tests script, and a Source that calls it, in a bubble of
+// synctest.
 type server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	t    *testing.T
@@ -154,7 +155,8 @@ const (
 
 // gateway is a resource: a Gateway with a host, which is invalid when that is empty.
 func gateway(name, host string, labels ...string) *anypb.Any {
-	g := &networking.Gateway{Servers: []*networking.Server{{Port: &networking.Port{Number: 80, Name: "http", Protocol: "HTTP"}}}}
+	g := &networking.Gateway{Servers: []*networking.Server{{Port: &networking.Port{Number: 80, Name: "http",
+		Protocol: "HTTP"}}}}
 	if host != "" {
 		g.Servers[0].Hosts = []string{host}
 	}
@@ -274,7 +276,8 @@ func TestStateOfTheWorld(t *testing.T) {
 		}
 		say := func(version string, resources ...*anypb.Any) {
 			t.Helper()
-			if err := st.Send(&discoveryv3.DiscoveryResponse{TypeUrl: gatewayV1, VersionInfo: version, Nonce: "n" + version, Resources: resources}); err != nil {
+			if err := st.Send(&discoveryv3.DiscoveryResponse{TypeUrl: gatewayV1, VersionInfo: version,
+				Nonce: "n" + version, Resources: resources}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -345,7 +348,8 @@ func TestReconnect(t *testing.T) {
 		if err := conn.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(), "the server server.test:1 cannot be used") || b.Full {
+		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(),
+			"the server server.test:1 cannot be used") || b.Full {
 			t.Errorf("got %q, want that it is down", text(b))
 		}
 		d = s.delta()
@@ -360,7 +364,8 @@ func TestBadServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, Config{Kinds: []string{"Gateway"}, MaxObjects: 2})
 		<-s.deltas
-		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(), "it answers nothing within 30s (answerWait)") {
+		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(),
+			"it answers nothing within 30s (answerWait)") {
 			t.Errorf("got %q", text(b))
 		}
 	})
@@ -375,7 +380,8 @@ func TestBadServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, Config{})
 		s.noDelta, s.noState = true, true
-		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(), "no such method): check that it serves configuration") {
+		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(),
+			"no such method): check that it serves configuration") {
 			t.Errorf("got %q", text(b))
 		}
 	})
@@ -389,7 +395,8 @@ func TestRevision(t *testing.T) {
 		if r := d.asked(gatewayV1); r.Node.Metadata.Fields["ISTIO_REVISION"].GetStringValue() != "canary" {
 			t.Errorf("the node is %v", r.Node)
 		}
-		d.say(gatewayV1, set{"s/a": gateway("s/a", "a.test"), "s/b": gateway("s/b", "b.test", "istio.io/rev=stable"), "s/c": gateway("s/c", "c.test", "istio.io/rev=canary")})
+		d.say(gatewayV1, set{"s/a": gateway("s/a", "a.test"), "s/b": gateway("s/b", "b.test", "istio.io/rev=stable"),
+			"s/c": gateway("s/c", "c.test", "istio.io/rev=canary")})
 		s.want("full: Gateway s/a; Gateway s/b gone; Gateway s/c")
 	})
 }
@@ -404,7 +411,8 @@ func FuzzItem(f *testing.F) {
 		r := item{kind: kind, name: name, typeURL: typeURL, raw: raw}
 		u := r.update("mcp:test", "")
 		for _, o := range u.Items {
-			if problems, ok := config.Accept(&config.Object{Key: o.Key, Labels: o.Labels, Annotations: o.Annotations, Spec: proto.Clone(o.Spec)}); !ok {
+			if problems, ok := config.Accept(&config.Object{Key: o.Key, Labels: o.Labels, Annotations: o.Annotations,
+				Spec: proto.Clone(o.Spec)}); !ok {
 				t.Errorf("%s is used: %v", o.Key, problems)
 			}
 		}

@@ -286,7 +286,8 @@ func (st *stream) apply(sub *subscription, a answer) (
 		}
 	}
 	if most := st.src.cfg.MaxObjects; st.resources > most {
-		return nil, nil, nil, fmt.Errorf("it lists more than %d objects: raise maxObjects, or subscribe to fewer kinds", most)
+		return nil, nil, nil, fmt.Errorf("it lists more than %d objects: raise maxObjects, or subscribe to fewer kinds",
+			most)
 	}
 	if most := 4 * st.src.cfg.MaxMessage; st.bytes > most {
 		return nil, nil, nil, fmt.Errorf(
@@ -339,7 +340,8 @@ func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a answe
 	}
 	st.src.cfg.Log.Warn("the server sent objects that are not valid", "server", st.src.cfg.Address,
 		"type", sub.typeURL, "count", len(problems), "first", problems[0].String())
-	return st.send(conn, sub, a.nonce, &ads.Rejection{Code: codeInvalidArgument, Message: strings.ToValidUTF8(text, "?")})
+	return st.send(conn, sub, a.nonce, &ads.Rejection{Code: codeInvalidArgument,
+		Message: strings.ToValidUTF8(text, "?")})
 }
 
 // codeInvalidArgument is google.rpc.Code.INVALID_ARGUMENT.

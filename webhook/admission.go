@@ -21,8 +21,8 @@ const (
 // maxUID bounds what is repeated in an answer, in bytes: API servers send 36.
 const maxUID = 256
 
-// admission answers a review. Errors: a refusal, of what is no review that could be answered; API servers then do as their
-// failurePolicy says.
+// admission answers a review. Errors: a refusal, of what is no review that could be answered; API
+// servers then do as their failurePolicy says.
 func (s *Server) admission(_ *http.Request, data []byte) (answer, error) {
 	q, err := readReview(data)
 	if err != nil {
@@ -42,21 +42,25 @@ func (s *Server) admission(_ *http.Request, data []byte) (answer, error) {
 func readReview(data []byte) (*request, error) {
 	var in review
 	if err := json.Unmarshal(data, &in); err != nil {
-		return nil, refusef(http.StatusBadRequest, "the body is not an AdmissionReview in JSON: %v (text of configuration goes to %s)", err, validatePath)
+		return nil, refusef(http.StatusBadRequest,
+			"the body is not an AdmissionReview in JSON: %v (text of configuration goes to %s)", err, validatePath)
 	}
 	q := in.Request
 	switch {
 	case in.Kind != reviewKind || in.APIVersion != reviewVersion:
-		return nil, refusef(http.StatusBadRequest, "the body is %.100q of %.100q, want %s of %s: list v1 in admissionReviewVersions (text of configuration goes to %s)",
+		return nil, refusef(http.StatusBadRequest,
+			"the body is %.100q of %.100q, want %s of %s: list v1 in admissionReviewVersions (text of configuration goes to %s)",
 			in.Kind, in.APIVersion, reviewKind, reviewVersion, validatePath)
 	case q == nil:
 		return nil, refusef(http.StatusBadRequest, "the review has no request")
 	case q.UID == "" || len(q.UID) > maxUID:
 		return nil, refusef(http.StatusBadRequest, "request.uid has %d bytes, want 1 to %d", len(q.UID), maxUID)
 	case !slices.Contains([]string{opCreate, opUpdate, opDelete, opConnect}, q.Operation):
-		return nil, refusef(http.StatusBadRequest, "request.operation is %.100q, want %s, %s or %s", q.Operation, opCreate, opUpdate, opDelete)
+		return nil, refusef(http.StatusBadRequest, "request.operation is %.100q, want %s, %s or %s", q.Operation,
+			opCreate, opUpdate, opDelete)
 	case q.Kind.Kind == "":
-		return nil, refusef(http.StatusBadRequest, "request.kind is missing, or has no kind: it has to name the group, version and kind of the object, as an API server's request does")
+		return nil, refusef(http.StatusBadRequest,
+			"request.kind is missing, or has no kind: it has to name the group, version and kind of the object, as an API server's request does")
 	}
 	return q, nil
 }
@@ -133,7 +137,8 @@ func (q *request) mixed() config.Problem {
 		is = "is " + called(h.Kind, h.group())
 	}
 	return config.Problem{Severity: feed.Error, Field: "kind",
-		Text: fmt.Sprintf("the object %s: it is not the one that request.kind announces, which is %s", is, called(q.Kind.Kind, q.Kind.Group))}
+		Text: fmt.Sprintf("the object %s: it is not the one that request.kind announces, which is %s", is,
+			called(q.Kind.Kind, q.Kind.Group))}
 }
 
 // called is a kind of a group in words, cut to what is worth repeating.
@@ -162,7 +167,8 @@ func (h head) group() string {
 	return group
 }
 
-// readHead reads a head; one that cannot be read is empty, and the gate tells what is wrong with it.
+// readHead reads a head; one that cannot be read is empty, and the gate tells what is wrong with
+// it.
 func readHead(object []byte) head {
 	var h head
 	if json.Unmarshal(object, &h) != nil {
@@ -192,7 +198,8 @@ func (v verdict) response(q *request) *response {
 		}
 	}
 	if !out.Allowed {
-		out.Status = &status{Code: http.StatusUnprocessableEntity, Reason: "Invalid", Message: strings.Join(lines, "\n"), Details: d}
+		out.Status = &status{Code: http.StatusUnprocessableEntity, Reason: "Invalid",
+			Message: strings.Join(lines, "\n"), Details: d}
 	}
 	return out
 }

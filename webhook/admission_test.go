@@ -67,14 +67,16 @@ func TestAdmission(t *testing.T) {
 		"another kind, going": {request: requestOf("UPDATE", "Gateway", objectOf("v1", vs, `, "deletionTimestamp": "2026-11-21T12:00:00Z"`, badSpec), ""), refused: []string{"spec.hosts"}},
 		"another of our groups": {request: announced(requestOf("CREATE", vs, good, ""), "security.istio.io"),
 			refused: []string{"the object is VirtualService of networking.istio.io: it is not the one that request.kind announces, which is VirtualService of security.istio.io"}},
-		// What is announced as a kind of others is let in as that alone: else it would pass unchecked.
+		// What is announced as a kind of others is let in as that alone: else it would pass
+		// unchecked.
 		"ours without a group": {request: announced(requestOf("CREATE", vs, bad, ""), ""),
 			refused: []string{"kind: the object is VirtualService of networking.istio.io: it is not the one that request.kind announces, which is VirtualService of the core group"}},
 		"ours, said to be of others": {request: announced(requestOf("CREATE", "Deployment", good, ""), "apps"), refused: []string{"is not the one"}},
 		"ours, said to be of others, going": {request: announced(requestOf("UPDATE", "Deployment", objectOf("v1", vs, `, "deletionTimestamp": "2026-11-21T12:00:00Z"`, badSpec), ""), "apps"),
 			refused: []string{"is not the one"}},
 		"nothing, said to be of others": {request: announced(requestOf("CREATE", "Deployment", "[]", ""), "apps"), refused: []string{"the object has no kind: it is not the one"}},
-		// As API servers send it: the kind is that of the object, which is another than that of the resource.
+		// As API servers send it: the kind is that of the object, which is another than that of the
+		// resource.
 		"scale":           {request: announced(requestOf("UPDATE", "Scale", `{"apiVersion": "autoscaling/v1", "kind": "Scale"}`, `, "subResource": "scale"`), "autoscaling")},
 		"delete, others":  {request: announced(requestOf("DELETE", "Deployment", "null", ""), "apps")},
 		"connect, others": {request: announced(requestOf("CONNECT", "PodExecOptions", `{"apiVersion": "v1", "kind": "PodExecOptions"}`, `, "subResource": "exec"`), "")},
@@ -96,7 +98,8 @@ func TestAdmission(t *testing.T) {
 			if r.Allowed != (tc.refused == nil) || r.Allowed != (r.Status == nil) {
 				t.Fatalf("allowed %v with %+v", r.Allowed, r.Status)
 			}
-			if !r.Allowed && (r.Status.Code != http.StatusUnprocessableEntity || r.Status.Reason != "Invalid" || len(r.Status.Details.Causes) == 0) {
+			if !r.Allowed && (r.Status.Code != http.StatusUnprocessableEntity || r.Status.Reason != "Invalid" ||
+				len(r.Status.Details.Causes) == 0) {
 				t.Errorf("status is %+v", r.Status)
 			}
 			for _, want := range tc.refused {
@@ -120,7 +123,8 @@ func TestAdmission(t *testing.T) {
 // A refusal has each error as a cause with its field, for programs.
 func TestCauses(t *testing.T) {
 	t.Parallel()
-	r := ask(t, newServer(t, Config{}), requestOf("CREATE", "VirtualService", objectOf("v1", "VirtualService", "", `{"hostz": [], "http": 5}`), ""))
+	r := ask(t, newServer(t, Config{}), requestOf("CREATE", "VirtualService",
+		objectOf("v1", "VirtualService", "", `{"hostz": [], "http": 5}`), ""))
 	var fields []string
 	for _, c := range r.Status.Details.Causes {
 		fields = append(fields, c.Field)
@@ -133,7 +137,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// Every kind is answered for in every version that Istio serves: one that is at work is taken or refused by what is in it.
+// Every kind is answered for in every version that Istio serves: one that is at work is taken or
+// refused by what is in it.
 func TestAdmissionVersions(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, Config{})
@@ -148,7 +153,8 @@ func TestAdmissionVersions(t *testing.T) {
 	}
 }
 
-// What is no review that could be answered is told by the status, so that the API server does as its failurePolicy says.
+// What is no review that could be answered is told by the status, so that the API server does as
+// its failurePolicy says.
 func TestNoReview(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ body, want string }{

@@ -108,7 +108,9 @@ func TestOneGate(t *testing.T) {
 				t.Errorf("%s as text (-gate +answer):\n%s", sample.name, diff)
 			}
 		}
-		if wrong := slices.ContainsFunc(want, config.Problem.IsError); wrong != (w.Code == http.StatusUnprocessableEntity) || !wrong && w.Code != http.StatusOK {
+		if wrong := slices.ContainsFunc(want,
+			config.Problem.IsError); wrong != (w.Code == http.StatusUnprocessableEntity) || !wrong &&
+			w.Code != http.StatusOK {
 			t.Errorf("%s as text: status %d for %d problems", sample.name, w.Code, len(want))
 		}
 		texts++
@@ -122,8 +124,8 @@ func TestOneGate(t *testing.T) {
 	}
 }
 
-// asJSON is a sample as an API server would send it, its fields in their order; not ok when it is no object that could be
-// in one.
+// asJSON is a sample as an API server would send it, its fields in their order; not ok when it is
+// no object that could be in one.
 func asJSON(s sample) ([]byte, bool) {
 	var doc yaml.Node
 	if s.kind == "" || yaml.Unmarshal([]byte(s.text), &doc) != nil || len(doc.Content) != 1 {

@@ -1,11 +1,11 @@
 // Package webhook says over HTTPS what is wrong with configuration, before it is written anywhere.
 //
-// Two paths lead to the one gate, package config. POST /validate takes Kubernetes' AdmissionReview, so
-// that an API server refuses what Ashore would; POST /v1/validate takes a file as text, for pipelines,
-// and answers as "ashorectl validate" does. Both are functions of what they are sent: nothing of the mesh
-// is read, told or changed, so nobody has to prove who he is.
+// Two paths lead to the one gate, package config. POST /validate takes Kubernetes' AdmissionReview,
+// so that an API server refuses what Ashore would; POST /v1/validate takes a file as text, for
+// pipelines, and answers as "ashorectl validate" does. Both are functions of what they are sent:
+// nothing of the mesh is read, told or changed, so nobody has to prove who he is.
 //
 // Because anybody may ask, everything is bounded, and by address first: connections, requests at
-// once and a second, bytes held in memory, bytes read at once by the parser, and the time for each step. What is small, as nearly
-// every object is, does not wait for what is large.
+// once and a second, bytes held in memory, bytes read at once by the parser, and the time for each
+// step. What is small, as nearly every object is, does not wait for what is large.
 package webhook

@@ -30,7 +30,8 @@ type webhookConfiguration struct {
 	}
 }
 
-// The example in docs/webhook.md has every kind that there is checked, in every version, where it is answered.
+// The example in docs/webhook.md has every kind that there is checked, in every version, where it
+// is answered.
 func TestDocumentedConfiguration(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/webhook.md")
@@ -41,16 +42,19 @@ func TestDocumentedConfiguration(t *testing.T) {
 	_, rest, found := strings.Cut(string(text), begin)
 	block, _, ends := strings.Cut(rest, "```")
 	var c webhookConfiguration
-	if err := yaml.Unmarshal([]byte(block), &c); err != nil || !found || !ends || c.Kind != "ValidatingWebhookConfiguration" || len(c.Webhooks) != 1 {
+	if err := yaml.Unmarshal([]byte(block), &c); err != nil || !found || !ends ||
+		c.Kind != "ValidatingWebhookConfiguration" || len(c.Webhooks) != 1 {
 		t.Fatalf("there is no such example: %+v, %v", c, err)
 	}
 	h := c.Webhooks[0]
-	if !slices.Contains(h.AdmissionReviewVersions, "v1") || h.SideEffects != "None" || !strings.HasSuffix(h.ClientConfig.URL, ":15017"+reviewPath) {
+	if !slices.Contains(h.AdmissionReviewVersions, "v1") || h.SideEffects != "None" ||
+		!strings.HasSuffix(h.ClientConfig.URL, ":15017"+reviewPath) {
 		t.Errorf("it is %+v", h)
 	}
 	got, want := map[string][]string{}, map[string][]string{}
 	for _, r := range h.Rules {
-		if diff := gocmp.Diff([]string{opCreate, opUpdate}, r.Operations); diff != "" || !slices.Equal(r.APIVersions, []string{"*"}) {
+		if diff := gocmp.Diff([]string{opCreate, opUpdate}, r.Operations); diff != "" ||
+			!slices.Equal(r.APIVersions, []string{"*"}) {
 			t.Errorf("rule %+v", r)
 		}
 		for _, group := range r.APIGroups {

@@ -14,7 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// Whatever is sent as a review: no panic; an answer repeats the uid; what is let in has passed the gate.
+// Whatever is sent as a review: no panic; an answer repeats the uid; what is let in has passed the
+// gate.
 func FuzzReview(f *testing.F) {
 	for _, s := range samples(f)[:100] {
 		if object, ok := asJSON(s); ok {
@@ -22,16 +23,20 @@ func FuzzReview(f *testing.F) {
 		}
 	}
 	for _, operation := range []string{"UPDATE", "DELETE", "CONNECT", ""} {
-		f.Add([]byte(reviewOf(requestOf(operation, "VirtualService", objectOf("v1", "VirtualService", `, "deletionTimestamp": "x"`, badSpec), `, "subResource": "status"`))))
+		f.Add([]byte(reviewOf(requestOf(operation, "VirtualService",
+			objectOf("v1", "VirtualService", `, "deletionTimestamp": "x"`, badSpec), `, "subResource": "status"`))))
 	}
-	f.Add([]byte(reviewOf(announced(requestOf("CREATE", "Deployment", objectOf("v1", "VirtualService", "", goodSpec), ""), "apps"))))
-	f.Add([]byte(reviewOf(announced(requestOf("CREATE", "Deployment", `{"apiVersion": "apps/v1", "kind": "Deployment"}`, ""), "apps"))))
+	f.Add([]byte(reviewOf(announced(requestOf("CREATE", "Deployment", objectOf("v1", "VirtualService", "", goodSpec),
+		""), "apps"))))
+	f.Add([]byte(reviewOf(announced(requestOf("CREATE", "Deployment", `{"apiVersion": "apps/v1", "kind": "Deployment"}`,
+		""), "apps"))))
 	f.Add([]byte(`{"Kind": "AdmissionReview", "apiversion": "admission.k8s.io/v1", "request": {"uid": "\ud800", "operation": "CREATE"}}`))
 	s := newServer(f, Config{Rate: 1_000_000, Log: hclog.NewNullLogger()})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := post(s, reviewPath, jsonType, string(body))
 		if w.Code != http.StatusOK {
-			if w.Code != http.StatusBadRequest && w.Code != http.StatusRequestEntityTooLarge || strings.TrimSpace(w.Body.String()) == "" {
+			if w.Code != http.StatusBadRequest && w.Code != http.StatusRequestEntityTooLarge ||
+				strings.TrimSpace(w.Body.String()) == "" {
 				t.Errorf("status %d, %q", w.Code, w.Body)
 			}
 			return
@@ -57,13 +62,15 @@ func FuzzReview(f *testing.F) {
 			return
 		}
 		gate := config.Parse("a.json", q.Object)
-		if len(gate.Objects) != 1 || slices.ContainsFunc(gate.Problems, config.Problem.IsError) || gate.Objects[0].Kind != config.Kind(q.Kind.Kind) {
+		if len(gate.Objects) != 1 || slices.ContainsFunc(gate.Problems, config.Problem.IsError) ||
+			gate.Objects[0].Kind != config.Kind(q.Kind.Kind) {
 			t.Errorf("it is let in, and the gate says %v", gate.Problems)
 		}
 	})
 }
 
-// Whatever is sent as text, by whatever name: no panic; the answer is that of the gate, as JSON or as lines of text.
+// Whatever is sent as text, by whatever name: no panic; the answer is that of the gate, as JSON or
+// as lines of text.
 func FuzzText(f *testing.F) {
 	for i, s := range samples(f)[:150] {
 		f.Add([]byte(s.text), s.name, i%2 == 0)
@@ -95,7 +102,8 @@ func FuzzText(f *testing.F) {
 		if slices.ContainsFunc(list, config.Problem.IsError) != (w.Code == http.StatusUnprocessableEntity) {
 			t.Errorf("status %d for %v", w.Code, list)
 		}
-		if wrong := slices.ContainsFunc(config.Parse(name, body).Problems, config.Problem.IsError); wrong && w.Code == http.StatusOK {
+		if wrong := slices.ContainsFunc(config.Parse(name, body).Problems, config.Problem.IsError); wrong &&
+			w.Code == http.StatusOK {
 			t.Error("the gate refuses it")
 		}
 	})
@@ -110,18 +118,21 @@ func checkLines(t *testing.T, code int, text string) {
 			errors++
 		}
 	}
-	if text == "" || (errors > 0) != (code == http.StatusUnprocessableEntity) && code == http.StatusUnprocessableEntity {
+	if text == "" || (errors > 0) != (code == http.StatusUnprocessableEntity) &&
+		code == http.StatusUnprocessableEntity {
 		t.Errorf("status %d with %q", code, text)
 	}
 }
 
-// An object of ordinary size, as a review and as text, with what the same bytes cost the JSON decoder alone.
+// An object of ordinary size, as a review and as text, with what the same bytes cost the JSON
+// decoder alone.
 func BenchmarkValidate(b *testing.B) {
 	var routes []string
 	for i := range 10 {
 		routes = append(routes, fmt.Sprintf(`{"match": [{"uri": {"prefix": "/v%d"}}], "timeout": "5s", "route": [{"destination": {"host": "web.example.com", "subset": "v%d"}, "weight": 90}, {"destination": {"host": "web.example.com"}, "weight": 10}]}`, i, i))
 	}
-	object := objectOf("v1", "VirtualService", "", `{"hosts": ["web.example.com"], "http": [`+strings.Join(routes, ", ")+`]}`)
+	object := objectOf("v1", "VirtualService", "", `{"hosts": ["web.example.com"], "http": [`+strings.Join(routes,
+		", ")+`]}`)
 	body := reviewOf(requestOf("CREATE", "VirtualService", object, ""))
 	s := newServer(b, Config{Rate: 1_000_000, Log: hclog.NewNullLogger()})
 	if w := post(s, reviewPath, jsonType, body); !decodeResponse(b, w.Body.Bytes()).Allowed {

@@ -26,8 +26,8 @@ const (
 	bodies = 8
 	// firstRead is how much memory a body has at first, in bytes.
 	firstRead = 4 << 10
-	// smallBody is how large a body may be that neither needs room among large ones nor waits for them, in bytes: hardly an
-	// object is larger.
+	// smallBody is how large a body may be that neither needs room among large ones nor waits for
+	// them, in bytes: hardly an object is larger.
 	smallBody = 64 << 10
 )
 
@@ -38,8 +38,9 @@ type gate struct {
 	bytes    int64         // how much memory their bodies may have at once, beyond smallBody each
 	maxBytes int64         // how large one may be
 	timeout  time.Duration // for a body to come, and to wait for its turn
-	// small are the small bodies that are read by the parser at once, and large the bytes of all others; each counts as least
-	// of them at least. Either leaves a half of the processors to others.
+	// small are the small bodies that are read by the parser at once, and large the bytes of all
+	// others; each counts as least of them at least. Either leaves a half of the processors to
+	// others.
 	small, large *semaphore.Weighted
 	least        int64
 
@@ -57,9 +58,11 @@ type household struct {
 func newGate(c Config) *gate {
 	processors := int64(max(1, runtime.GOMAXPROCS(0)/2))
 	return &gate{
-		limiter:  ratelimit.Limiter{Burst: int(burstTime/time.Second) * c.Rate, Every: time.Second / time.Duration(c.Rate)},
+		limiter: ratelimit.Limiter{Burst: int(burstTime/time.Second) * c.Rate,
+			Every: time.Second / time.Duration(c.Rate)},
 		requests: c.Requests, bytes: bodies * c.MaxBytes, maxBytes: c.MaxBytes, timeout: c.Timeout,
-		small: semaphore.NewWeighted(processors), large: semaphore.NewWeighted(c.MaxBytes), least: max(1, c.MaxBytes/processors),
+		small: semaphore.NewWeighted(processors), large: semaphore.NewWeighted(c.MaxBytes), least: max(1,
+			c.MaxBytes/processors),
 		households: map[netip.Prefix]*household{},
 	}
 }
@@ -74,7 +77,8 @@ type visit struct {
 // enter lets a request in. Errors: a refusal.
 func (g *gate) enter(from netip.Prefix, now time.Time) (*visit, error) {
 	if may, _ := g.limiter.Allow(from.String(), now); !may {
-		return nil, refusef(http.StatusTooManyRequests, "too many requests from %s: try again later, or have the setting webhook.rate of the control plane raised", from)
+		return nil, refusef(http.StatusTooManyRequests,
+			"too many requests from %s: try again later, or have the setting webhook.rate of the control plane raised", from)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,7 +89,8 @@ func (g *gate) enter(from netip.Prefix, now time.Time) (*visit, error) {
 	}
 	if g.all.requests >= g.requests || h.requests >= (g.requests+1)/2 {
 		g.forget(from, h)
-		return nil, refusef(http.StatusServiceUnavailable, "too many requests at once: try again in a moment, or have the setting webhook.requests of the control plane raised")
+		return nil, refusef(http.StatusServiceUnavailable,
+			"too many requests at once: try again in a moment, or have the setting webhook.requests of the control plane raised")
 	}
 	h.requests++
 	g.all.requests++
@@ -134,8 +139,8 @@ func (v *visit) reserve(n int64) error {
 	return nil
 }
 
-// read reads a body, for which memory is reserved as it comes; length is what its sender says of it, negative when nothing.
-// Errors: a refusal.
+// read reads a body, for which memory is reserved as it comes; length is what its sender says of
+// it, negative when nothing. Errors: a refusal.
 func (v *visit) read(body io.Reader, length int64) ([]byte, error) {
 	g := v.gate
 	if length > g.maxBytes {
@@ -144,7 +149,8 @@ func (v *visit) read(body io.Reader, length int64) ([]byte, error) {
 	var data []byte
 	for {
 		if len(data) == cap(data) {
-			more := min(max(firstRead, 2*int64(cap(data))), g.maxBytes+1) // one more than allowed shows that there is too much
+			// one more than allowed shows that there is too much
+			more := min(max(firstRead, 2*int64(cap(data))), g.maxBytes+1)
 			if length >= int64(cap(data)) {
 				more = min(more, length+1) // the last one is for the end to show
 			}
@@ -162,7 +168,8 @@ func (v *visit) read(body io.Reader, length int64) ([]byte, error) {
 			g.limiter.Charge(v.from.String(), len(data)/chargeUnit, time.Now())
 			return data, nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, refusef(http.StatusRequestTimeout, "the body did not come within %s: send it faster, or have the setting webhook.timeout of the control plane raised", g.timeout)
+			return nil, refusef(http.StatusRequestTimeout,
+				"the body did not come within %s: send it faster, or have the setting webhook.timeout of the control plane raised", g.timeout)
 		case err != nil:
 			return nil, refusef(http.StatusBadRequest, "the body cannot be read: %v", err)
 		}
@@ -170,10 +177,12 @@ func (v *visit) read(body io.Reader, length int64) ([]byte, error) {
 }
 
 func (g *gate) tooLarge() error {
-	return refusef(http.StatusRequestEntityTooLarge, "the body has more than %d bytes: send less, or have the setting webhook.maxBytes of the control plane raised", g.maxBytes)
+	return refusef(http.StatusRequestEntityTooLarge,
+		"the body has more than %d bytes: send less, or have the setting webhook.maxBytes of the control plane raised", g.maxBytes)
 }
 
-// turn waits until a body of that size may be read by the parser, and returns what ends it. Errors: a refusal.
+// turn waits until a body of that size may be read by the parser, and returns what ends it. Errors:
+// a refusal.
 func (g *gate) turn(ctx context.Context, size int) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()

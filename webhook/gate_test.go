@@ -170,14 +170,16 @@ func TestGateMemory(t *testing.T) {
 		in = append(in, hold(1, most, 0), hold(2, most, 0))
 	}
 	// What is small needs no room among them.
-	in = append(in, hold(1, most, http.StatusServiceUnavailable), hold(3, most, http.StatusServiceUnavailable), hold(1, smallBody-1, 0), hold(3, smallBody-1, 0))
+	in = append(in, hold(1, most, http.StatusServiceUnavailable), hold(3, most, http.StatusServiceUnavailable),
+		hold(1, smallBody-1, 0), hold(3, smallBody-1, 0))
 	for _, v := range in {
 		v.leave()
 	}
 	hold(1, most, 0).leave()
 }
 
-// No more is read by the parser at once than one body may have, beside what is small, and who waits too long hears of it.
+// No more is read by the parser at once than one body may have, beside what is small, and who waits
+// too long hears of it.
 func TestGateTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

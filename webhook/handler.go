@@ -20,7 +20,8 @@ const (
 	otherPath    = "other" // of all other paths, in metrics
 
 	jsonType = "application/json"
-	// maxIgnored is how much of a body that is too large is read and thrown away, so that its sender gets to read why.
+	// maxIgnored is how much of a body that is too large is read and thrown away, so that its
+	// sender gets to read why.
 	maxIgnored = 32 << 20
 
 	// retryAfter is when who was turned away should try again, in seconds.
@@ -89,13 +90,16 @@ func (s *Server) route(path string) (string, func(*http.Request, []byte) (answer
 // check refuses what can be refused by the head alone.
 func check(r *http.Request, path string) error {
 	if path == otherPath {
-		return refusef(http.StatusNotFound, "there is nothing here: POST an AdmissionReview to %s, or configuration as YAML or JSON to %s", reviewPath, validatePath)
+		return refusef(http.StatusNotFound,
+			"there is nothing here: POST an AdmissionReview to %s, or configuration as YAML or JSON to %s", reviewPath, validatePath)
 	}
 	if r.Method != http.MethodPost {
 		if path == reviewPath {
-			return refusef(http.StatusMethodNotAllowed, "POST an AdmissionReview of %s here, as an API server does; text of configuration goes to %s", reviewVersion, validatePath)
+			return refusef(http.StatusMethodNotAllowed,
+				"POST an AdmissionReview of %s here, as an API server does; text of configuration goes to %s", reviewVersion, validatePath)
 		}
-		return refusef(http.StatusMethodNotAllowed, "POST configuration as YAML or JSON here: curl --cacert ca.pem --data-binary @web.yaml 'https://%s%s?%s=web.yaml'", hostOf(r), validatePath, fileParameter)
+		return refusef(http.StatusMethodNotAllowed,
+			"POST configuration as YAML or JSON here: curl --cacert ca.pem --data-binary @web.yaml 'https://%s%s?%s=web.yaml'", hostOf(r), validatePath, fileParameter)
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return refusef(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", e)
@@ -103,9 +107,11 @@ func check(r *http.Request, path string) error {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case path == reviewPath && (err != nil || kind != jsonType):
-		return refusef(http.StatusUnsupportedMediaType, "the Content-Type is %.100q, want %s", r.Header.Get("Content-Type"), jsonType)
+		return refusef(http.StatusUnsupportedMediaType, "the Content-Type is %.100q, want %s",
+			r.Header.Get("Content-Type"), jsonType)
 	case kind == "multipart/form-data":
-		return refusef(http.StatusUnsupportedMediaType, "the body is a form: send the text itself (curl --data-binary @FILE, not -F)")
+		return refusef(http.StatusUnsupportedMediaType,
+			"the body is a form: send the text itself (curl --data-binary @FILE, not -F)")
 	}
 	return nil
 }
@@ -121,7 +127,8 @@ func hostOf(r *http.Request) string {
 }
 
 // serve takes a request through the gate, reads it and has it answered.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, serve func(*http.Request, []byte) (answer, error)) (answer, error) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request,
+	serve func(*http.Request, []byte) (answer, error)) (answer, error) {
 	v, err := s.gate.enter(connlimit.Source(r.RemoteAddr), time.Now())
 	if err != nil {
 		return answer{}, err
@@ -152,8 +159,8 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, v *visit) ([]byte,
 	case err == nil:
 		limit(time.Time{}) // else it would end the wait that follows
 	case r.ProtoMajor >= 2 && errors.As(err, &no) && no.code == http.StatusRequestEntityTooLarge:
-		// An answer before the end of the request has the stream reset, and some clients drop what they have not passed on then.
-		// https://www.rfc-editor.org/rfc/rfc9113#section-8.1
+		// An answer before the end of the request has the stream reset, and some clients drop what
+		// they have not passed on then. https://www.rfc-editor.org/rfc/rfc9113#section-8.1
 		_, _ = io.CopyN(io.Discard, r.Body, maxIgnored) // whether the rest comes or not: the refusal is the answer
 	}
 	return data, err

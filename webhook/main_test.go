@@ -96,7 +96,8 @@ type authority struct {
 func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	a := &authority{pool: x509.NewCertPool(), key: newKey(t)}
-	a.cert = certify(t, &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, a.key, a.key)
+	a.cert = certify(t, &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}, nil, a.key, a.key)
 	a.pool.AddCert(a.cert)
 	return a
 }
@@ -105,7 +106,8 @@ func newAuthority(t testing.TB) *authority {
 func (a *authority) server(t testing.TB, serial int64) *tls.Certificate {
 	t.Helper()
 	key := newKey(t)
-	c := certify(t, &x509.Certificate{SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 72, 1)}, DNSNames: []string{"localhost"}}, a.cert, key, a.key)
+	c := certify(t, &x509.Certificate{SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 72, 1)},
+		DNSNames: []string{"localhost"}}, a.cert, key, a.key)
 	return &tls.Certificate{Certificate: [][]byte{c.Raw}, PrivateKey: key, Leaf: c}
 }
 
@@ -152,7 +154,10 @@ func run(t testing.TB, c Config) *world {
 	}
 	w := &world{url: "https://" + l.Addr().String(), authority: newAuthority(t)}
 	w.certificate.Store(w.authority.server(t, 2))
-	c.Listener, c.Certificate = l, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return w.certificate.Load(), nil }
+	c.Listener, c.Certificate = l, func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return w.certificate.Load(),
+			nil
+	}
 	w.Server = newServer(t, c)
 	done := make(chan error, 1)
 	go func() { done <- w.Run(t.Context()) }()

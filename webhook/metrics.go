@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/connlimit"
 )
 
-// metrics are those of a server. Names are Istio's where it has one. No label holds what a stranger sent, but for what
-// is known.
+// metrics are those of a server. Names are Istio's where it has one. No label holds what a stranger
+// sent, but for what is known.
 type metrics struct {
 	passed, failed, broken *prometheus.CounterVec
 	requests               *prometheus.CounterVec
@@ -26,19 +26,24 @@ func newMetrics(g *gate, c *connlimit.Listener) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		passed:   counter("galley_validation_passed", "Resource is valid", "group", "version", "resource"),
-		failed:   counter("galley_validation_failed", "Resource validation failed", "group", "version", "resource", "reason"),
-		broken:   counter("galley_validation_http_error", "Resource validation http serve errors", "status"),
-		requests: counter("ashore_webhook_requests_total", "Requests to validate, by path and status.", "path", "status"),
+		passed: counter("galley_validation_passed", "Resource is valid", "group", "version", "resource"),
+		failed: counter("galley_validation_failed", "Resource validation failed", "group", "version", "resource",
+			"reason"),
+		broken: counter("galley_validation_http_error", "Resource validation http serve errors", "status"),
+		requests: counter("ashore_webhook_requests_total", "Requests to validate, by path and status.", "path",
+			"status"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ashore_webhook_seconds",
 			Help: "How long a request to validate takes, its way in included.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8)}, []string{"path"}),
 	}
 	m.more = []prometheus.Collector{
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_webhook_in_flight", Help: "Requests to validate that are worked on or wait."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_webhook_in_flight",
+			Help: "Requests to validate that are worked on or wait."},
 			func() float64 { return float64(g.inside()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_webhook_connections", Help: "Connections for requests to validate."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_webhook_connections",
+			Help: "Connections for requests to validate."},
 			func() float64 { open, _ := c.Numbers(); return float64(open) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ashore_webhook_connections_refused_total", Help: "Connections that were refused because there were too many."},
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ashore_webhook_connections_refused_total",
+			Help: "Connections that were refused because there were too many."},
 			func() float64 { _, refused := c.Numbers(); return float64(refused) }),
 	}
 	return m
@@ -73,7 +78,8 @@ func (m *metrics) review(r *request, why string) {
 	m.failed.WithLabelValues(group, version, resource, why).Inc()
 }
 
-// known are the group, version and resource of a request where they are of the table of kinds, else empty.
+// known are the group, version and resource of a request where they are of the table of kinds, else
+// empty.
 func known(r *request) (group, version, resource string) {
 	for _, k := range config.Kinds() {
 		if k.Group != r.Resource.Group || k.Plural != r.Resource.Resource {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Who sends too much over HTTP/2 can send all of it before the answer ends the stream: a client that is told to stop may drop the
-// text of the answer.
+// Who sends too much over HTTP/2 can send all of it before the answer ends the stream: a client
+// that is told to stop may drop the text of the answer.
 func TestOversizedTold(t *testing.T) {
 	t.Parallel()
 	w := run(t, Config{MaxBytes: 64 << 10})
@@ -27,7 +27,8 @@ func TestOversizedTold(t *testing.T) {
 			}
 			text, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if resp.StatusCode != http.StatusRequestEntityTooLarge || resp.ProtoMajor != 2 || err != nil || !strings.Contains(string(text), "webhook.maxBytes") {
+			if resp.StatusCode != http.StatusRequestEntityTooLarge || resp.ProtoMajor != 2 || err != nil ||
+				!strings.Contains(string(text), "webhook.maxBytes") {
 				t.Errorf("%d bytes, %s: %s by %s, %q, %v", size, what, resp.Status, resp.Proto, text, err)
 			}
 			if body.N > 0 {

@@ -2,9 +2,10 @@ package webhook
 
 import "encoding/json"
 
-// review is Kubernetes' AdmissionReview, as far as it matters here. It is written out: the library would bring Kubernetes'
-// machinery along for four small types that never change.
-// Source: k8s.io/api admission/v1, https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers
+// review is Kubernetes' AdmissionReview, as far as it matters here. It is written out: the library
+// would bring Kubernetes' machinery along for four small types that never change. Source:
+// k8s.io/api admission/v1,
+// https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers
 type review struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -18,7 +19,8 @@ const (
 	reviewKind    = "AdmissionReview"
 )
 
-// request is what somebody wants to do. Fields that are not here, dryRun among them, change no answer.
+// request is what somebody wants to do. Fields that are not here, dryRun among them, change no
+// answer.
 type request struct {
 	// UID names it; the answer has to repeat it.
 	UID string `json:"uid"`

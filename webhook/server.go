@@ -37,21 +37,24 @@ const (
 type Config struct {
 	// Listener is where it is reached, without TLS; Run closes it.
 	Listener net.Listener
-	// Certificate is what it shows, asked for at every handshake, so that one that is renewed is shown at once.
+	// Certificate is what it shows, asked for at every handshake, so that one that is renewed is
+	// shown at once.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// MaxBytes is how large the body of a request may be. Reading a text that is made for it costs some 200 times its size
-	// in memory; of bodies above 64 KiB no more than MaxBytes are read by the parser at once. Zero: 1 MiB.
+	// MaxBytes is how large the body of a request may be. Reading a text that is made for it costs
+	// some 200 times its size in memory; of bodies above 64 KiB no more than MaxBytes are read by
+	// the parser at once. Zero: 1 MiB.
 	MaxBytes int64
-	// Timeout is how long the body of a request may take to come, and how long it may then wait for its turn. Zero: 10s, as
-	// long as API servers wait.
+	// Timeout is how long the body of a request may take to come, and how long it may then wait for
+	// its turn. Zero: 10s, as long as API servers wait.
 	Timeout time.Duration
-	// Rate is how many requests a second one address may make (of IPv6: the 64 bits of a network), ten seconds' worth of them
-	// at once. One counts once more for every 16 KiB of its body. Zero: 500.
+	// Rate is how many requests a second one address may make (of IPv6: the 64 bits of a network),
+	// ten seconds' worth of them at once. One counts once more for every 16 KiB of its body. Zero:
+	// 500.
 	Rate int
 	// Requests is how many there may be at once, half of them from one address. Zero: 1024.
 	Requests int
-	// Connections is how many there may be at once, half of them from one address. More are refused.
-	// Zero means 256.
+	// Connections is how many there may be at once, half of them from one address. More are
+	// refused. Zero means 256.
 	Connections int
 	// Log; nil logs nothing.
 	Log hclog.Logger
@@ -68,7 +71,8 @@ type Server struct {
 	told    ratelimit.Limiter // who is logged, by address
 }
 
-// New makes a server. Errors: a part of the configuration is missing or makes no sense; a metric is registered already.
+// New makes a server. Errors: a part of the configuration is missing or makes no sense; a metric is
+// registered already.
 func New(c Config) (*Server, error) {
 	if c.Listener == nil || c.Certificate == nil {
 		return nil, errors.New("webhook: a listener and a certificate are needed")
@@ -77,7 +81,8 @@ func New(c Config) (*Server, error) {
 		return nil, errors.New("webhook: a limit is negative")
 	}
 	c.MaxBytes, c.Timeout = cmp.Or(c.MaxBytes, defaultMaxBytes), cmp.Or(c.Timeout, defaultTimeout)
-	c.Rate, c.Requests, c.Connections = cmp.Or(c.Rate, defaultRate), cmp.Or(c.Requests, defaultRequests), cmp.Or(c.Connections, defaultConnections)
+	c.Rate, c.Requests, c.Connections = cmp.Or(c.Rate, defaultRate), cmp.Or(c.Requests,
+		defaultRequests), cmp.Or(c.Connections, defaultConnections)
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
 	}
@@ -107,12 +112,15 @@ func (s *Server) http() *http.Server {
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    16 << 10,
 		// What a connection may send unread is memory too.
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10},
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: 128 << 10,
+			MaxReceiveBufferPerStream: 64 << 10},
 		ErrorLog: s.config.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
 }
 
-// tls asks for no certificate: API servers have none unless they are told to. Each connection shows the server's anew.
+// tls asks for no certificate: API servers have none unless they are told to. Each connection shows
+// the server's anew.
 func (s *Server) tls() *tls.Config {
-	return &tls.Config{GetCertificate: s.config.Certificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true}
+	return &tls.Config{GetCertificate: s.config.Certificate, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true}
 }

@@ -138,21 +138,27 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A body that is too large is refused before it is read, also when its sender does not say how large it is.
+// A body that is too large is refused before it is read, also when its sender does not say how
+// large it is.
 func TestOversized(t *testing.T) {
 	t.Parallel()
 	w := run(t, Config{MaxBytes: 64 << 10})
 	big := strings.Repeat("#", 1<<20)
-	for name, change := range map[string]func(*http.Transport){"HTTP/2": nil, "HTTP/1.1": func(tr *http.Transport) { tr.ForceAttemptHTTP2 = false }} {
+	for name, change := range map[string]func(*http.Transport){"HTTP/2": nil,
+		"HTTP/1.1": func(tr *http.Transport) { tr.ForceAttemptHTTP2 = false }} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := w.client(t, change)
-			for what, body := range map[string]io.Reader{"told": strings.NewReader(big), "not told": struct{ io.Reader }{strings.NewReader(big)}} {
-				if resp, text := do(t, c, http.MethodPost, w.url+validatePath, "", body); resp.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(text, "webhook.maxBytes") {
+			for what, body := range map[string]io.Reader{"told": strings.NewReader(big),
+				"not told": struct{ io.Reader }{strings.NewReader(big)}} {
+				if resp, text := do(t, c, http.MethodPost, w.url+validatePath, "",
+					body); resp.StatusCode != http.StatusRequestEntityTooLarge ||
+					!strings.Contains(text, "webhook.maxBytes") {
 					t.Errorf("%s: %s %q", what, resp.Status, text)
 				}
 			}
-			if resp, text := do(t, c, http.MethodPost, w.url+validatePath, "", strings.NewReader(goodText)); resp.StatusCode != http.StatusOK {
+			if resp, text := do(t, c, http.MethodPost, w.url+validatePath, "",
+				strings.NewReader(goodText)); resp.StatusCode != http.StatusOK {
 				t.Errorf("after that: %s %q", resp.Status, text)
 			}
 		})
@@ -164,7 +170,8 @@ func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	w := run(t, Config{Timeout: 50 * time.Millisecond})
 	w.slow(t)
-	for name, change := range map[string]func(*http.Transport){"HTTP/2": nil, "HTTP/1.1": func(tr *http.Transport) { tr.ForceAttemptHTTP2 = false }} {
+	for name, change := range map[string]func(*http.Transport){"HTTP/2": nil,
+		"HTTP/1.1": func(tr *http.Transport) { tr.ForceAttemptHTTP2 = false }} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := w.client(t, change)
@@ -190,7 +197,8 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// slow makes a connection that says nothing, and one that stops within the head; both are closed by the server.
+// slow makes a connection that says nothing, and one that stops within the head; both are closed by
+// the server.
 func (w *world) slow(t *testing.T) {
 	t.Helper()
 	for _, said := range []string{"", "POST /v1/validate HTTP/1.1\r\nHost: lo"} {
@@ -202,7 +210,8 @@ func (w *world) slow(t *testing.T) {
 	}
 }
 
-// A certificate that is renewed is what the next connection is shown, while requests go on over those that there are.
+// A certificate that is renewed is what the next connection is shown, while requests go on over
+// those that there are.
 func TestRenewed(t *testing.T) {
 	t.Parallel()
 	w := run(t, Config{})
@@ -256,7 +265,8 @@ func TestConnections(t *testing.T) {
 	t.Parallel()
 	w := run(t, Config{Connections: 2})
 	w.dial(t)
-	if c, err := tls.Dial("tcp", w.config.Listener.Addr().String(), &tls.Config{RootCAs: w.authority.pool}); err == nil {
+	if c, err := tls.Dial("tcp", w.config.Listener.Addr().String(),
+		&tls.Config{RootCAs: w.authority.pool}); err == nil {
 		t.Errorf("the second connection of an address is open: %v", c.Close())
 	}
 	if open, refused := w.conns.Numbers(); open != 1 || refused != 1 {
@@ -286,7 +296,8 @@ func TestNew(t *testing.T) {
 	}
 	reg := prometheus.NewRegistry()
 	for _, fails := range []bool{false, true} {
-		if _, err := New(Config{Listener: nowhere{}, Certificate: certificate, Registerer: reg}); (err != nil) != fails {
+		if _, err := New(Config{Listener: nowhere{}, Certificate: certificate,
+			Registerer: reg}); (err != nil) != fails {
 			t.Errorf("registered: %v", err)
 		}
 	}
@@ -300,7 +311,8 @@ func TestMetrics(t *testing.T) {
 	ask(t, s, requestOf("CREATE", "VirtualService", objectOf("v1", "VirtualService", "", goodSpec), ""))
 	ask(t, s, requestOf("CREATE", "VirtualService", objectOf("v1", "VirtualService", "", badSpec), ""))
 	for i := range 3 {
-		ask(t, s, strings.ReplaceAll(requestOf("CREATE", "Foo", objectOf("v1", "Foo", "", "{}"), ""), `"virtualservices"`, fmt.Sprintf(`"foo-%d"`, i)))
+		ask(t, s, strings.ReplaceAll(requestOf("CREATE", "Foo", objectOf("v1", "Foo", "", "{}"), ""),
+			`"virtualservices"`, fmt.Sprintf(`"foo-%d"`, i)))
 		post(s, fmt.Sprintf("/x-%d", i), "", "")
 	}
 	post(s, reviewPath, jsonType, "")

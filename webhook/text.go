@@ -22,8 +22,9 @@ const (
 	maxName = 1024
 )
 
-// text answers what is wrong with a file of configuration: 200 when it would be taken, with warnings or without, else 422.
-// The body is the list of problems, as "ashorectl validate -o json" prints it. Errors: a refusal.
+// text answers what is wrong with a file of configuration: 200 when it would be taken, with
+// warnings or without, else 422. The body is the list of problems, as "ashorectl validate -o json"
+// prints it. Errors: a refusal.
 func (s *Server) text(r *http.Request, data []byte) (answer, error) {
 	name, err := fileName(r)
 	if err != nil {
@@ -47,8 +48,8 @@ func (s *Server) text(r *http.Request, data []byte) (answer, error) {
 	return jsonAnswer(code, problems)
 }
 
-// fileName is what the text is called, in problems. Its extension tells how it is read; one that has no name is JSON when
-// its type says so. Errors: a refusal.
+// fileName is what the text is called, in problems. Its extension tells how it is read; one that
+// has no name is JSON when its type says so. Errors: a refusal.
 func fileName(r *http.Request) (string, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -56,12 +57,14 @@ func fileName(r *http.Request) (string, error) {
 	}
 	for name := range query {
 		if name != fileParameter {
-			return "", refusef(http.StatusBadRequest, "unknown parameter %.100q: there is %s alone", name, fileParameter)
+			return "", refusef(http.StatusBadRequest, "unknown parameter %.100q: there is %s alone", name,
+				fileParameter)
 		}
 	}
 	names := slices.Compact(append(slices.Clone(query[fileParameter]), r.Header.Values(fileHeader)...))
 	if len(names) > 1 {
-		return "", refusef(http.StatusBadRequest, "the text has several names: give one, by the parameter %s or the header %s", fileParameter, fileHeader)
+		return "", refusef(http.StatusBadRequest,
+			"the text has several names: give one, by the parameter %s or the header %s", fileParameter, fileHeader)
 	}
 	if len(names) == 0 || names[0] == "" {
 		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == jsonType {
@@ -71,13 +74,14 @@ func fileName(r *http.Request) (string, error) {
 	}
 	name := names[0]
 	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return "", refusef(http.StatusBadRequest, "the name of the text is not one of a file: want up to %d bytes of UTF-8 without control characters", maxName)
+		return "", refusef(http.StatusBadRequest,
+			"the name of the text is not one of a file: want up to %d bytes of UTF-8 without control characters", maxName)
 	}
 	return name, nil
 }
 
-// wantsText says that of text and JSON the first is wanted, by the headers Accept: the one that stands first, and JSON when neither
-// does.
+// wantsText says that of text and JSON the first is wanted, by the headers Accept: the one that
+// stands first, and JSON when neither does.
 func wantsText(accept []string) bool {
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		kind, parameters, err := mime.ParseMediaType(part)
@@ -94,7 +98,8 @@ func wantsText(accept []string) bool {
 	return false
 }
 
-// textLines is one line a problem, as compilers write them, so that editors and pipelines find the places.
+// textLines is one line a problem, as compilers write them, so that editors and pipelines find the
+// places.
 func textLines(name string, objects int, problems []config.Problem) string {
 	if len(problems) == 0 {
 		return fmt.Sprintf("%s: objects without problems: %d\n", name, objects)

@@ -88,7 +88,8 @@ func TestText(t *testing.T) {
 func TestTextIsText(t *testing.T) {
 	t.Parallel()
 	w := post(newServer(t, Config{}), validatePath+"?file=%3Cscript%3E", "", "a", "Accept", "text/plain")
-	if h := w.Header(); h.Get("Content-Type") != "text/plain; charset=utf-8" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Access-Control-Allow-Origin") != "" {
+	if h := w.Header(); h.Get("Content-Type") != "text/plain; charset=utf-8" ||
+		h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("headers are %v", h)
 	}
 }
@@ -98,7 +99,8 @@ func TestTextManyProblems(t *testing.T) {
 	t.Parallel()
 	w := post(newServer(t, Config{}), validatePath, "", strings.Repeat("---\nkind: Foo\n", 20_000))
 	var list []config.Problem
-	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || w.Code != http.StatusUnprocessableEntity || len(list) != config.MaxProblems+1 {
+	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || w.Code != http.StatusUnprocessableEntity ||
+		len(list) != config.MaxProblems+1 {
 		t.Errorf("status %d, %d problems, %v", w.Code, len(list), err)
 	}
 }

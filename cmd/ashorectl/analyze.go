@@ -63,8 +63,8 @@ It exits with 1 when there is an error, and with 2 when a file or folder does no
 	return cmd
 }
 
-// offlineInputs are a mesh of default settings with these objects and the services that they declare. An object that is
-// defined twice counts from the first file, and is a problem.
+// offlineInputs are a mesh of default settings with these objects and the services that they
+// declare. An object that is defined twice counts from the first file, and is a problem.
 func offlineInputs(objects []*config.Object) (push.Inputs, []config.Problem) {
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	var problems []config.Problem
@@ -89,7 +89,8 @@ func offlineInputs(objects []*config.Object) (push.Inputs, []config.Problem) {
 	return in, problems
 }
 
-// reportFindings writes findings, errors first; fine is what to say when there are none. Errors: errFound when one is an error.
+// reportFindings writes findings, errors first; fine is what to say when there are none. Errors:
+// errFound when one is an error.
 func (t *tool) reportFindings(w io.Writer, list []analyze.Finding, fine string) error {
 	rank := map[analyze.Severity]int{analyze.Error: 0, analyze.Warning: 1, analyze.Info: 2}
 	slices.SortStableFunc(list, func(a, b analyze.Finding) int { return rank[a.Severity] - rank[b.Severity] })

@@ -29,7 +29,8 @@ func between(least, most int, missing func(*cobra.Command) string) cobra.Positio
 	}
 }
 
-// wanted says of a flag that cannot be read what it takes, where the error has but the words of Go's parsers.
+// wanted says of a flag that cannot be read what it takes, where the error has but the words of
+// Go's parsers.
 func wanted(err error) error {
 	var number *strconv.NumError
 	if errors.As(err, &number) {

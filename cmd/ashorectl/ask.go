@@ -25,9 +25,11 @@ func ask[T any](t *tool, cmd *cobra.Command, question func(*admin.Client, contex
 // completionTime is how long a completion may take: people wait with a key pressed.
 const completionTime = 2 * time.Second
 
-// offer asks for what a shell completes: the words of an answer, without those that a shell might take for more than a
-// word, for what a proxy calls itself is its own affair. It is silent where there is no answer.
-func offer[T any](ctx context.Context, t *tool, question func(*admin.Client, context.Context) (T, error), words func(T) []string) ([]string, cobra.ShellCompDirective) {
+// offer asks for what a shell completes: the words of an answer, without those that a shell might
+// take for more than a word, for what a proxy calls itself is its own affair. It is silent where
+// there is no answer.
+func offer[T any](ctx context.Context, t *tool, question func(*admin.Client, context.Context) (T, error),
+	words func(T) []string) ([]string, cobra.ShellCompDirective) {
 	c, err := t.client()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError

@@ -43,7 +43,8 @@ With -o json every event is one line of JSON, as in the file.`,
 				return err
 			}
 			w := cmd.OutOrStdout()
-			return blamed(cmd, c.TailAudit(cmd.Context(), n, follow, func(e audit.Event) error { return t.event(w, e) }))
+			return blamed(cmd, c.TailAudit(cmd.Context(), n, follow,
+				func(e audit.Event) error { return t.event(w, e) }))
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

@@ -47,7 +47,10 @@ instead, and which where TO is a proxy.`,
 				return usage(cmd, fmt.Errorf("--port %d is not a port: want 1 to 65535", q.Port))
 			}
 			q.From, q.To = args[0], args[1]
-			e, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Explanation, error) { return c.Explain(ctx, q) })
+			e, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Explanation,
+				error) {
+				return c.Explain(ctx, q)
+			})
 			if err != nil {
 				return err
 			}
@@ -62,8 +65,10 @@ instead, and which where TO is a proxy.`,
 	}
 	cmd.Flags().IntVar(&q.Port, "port", 0, "port of TO that is asked (default: any)")
 	cmd.Flags().StringVar(&q.Method, "method", "", "method of the HTTP request (default with --path or --host: GET)")
-	cmd.Flags().StringVar(&q.Path, "path", "", "path of the HTTP request, as it is sent (default with --method or --host: /)")
-	cmd.Flags().StringVar(&q.Host, "host", "", "host that the HTTP request names, with a port or without (default: that of the service TO)")
+	cmd.Flags().StringVar(&q.Path, "path", "",
+		"path of the HTTP request, as it is sent (default with --method or --host: /)")
+	cmd.Flags().StringVar(&q.Host, "host", "",
+		"host that the HTTP request names, with a port or without (default: that of the service TO)")
 	return cmd
 }
 
@@ -75,7 +80,8 @@ func explanationText(w io.Writer, e admin.Explanation) error {
 		return err
 	}
 	for _, p := range e.Parts {
-		if _, err := fmt.Fprintf(w, "\n%s, %s: %s\n%s\n", strings.Join(p.At, ", "), p.Call, strings.ToUpper(p.Verdict), p.Reason); err != nil {
+		if _, err := fmt.Fprintf(w, "\n%s, %s: %s\n%s\n", strings.Join(p.At, ", "), p.Call, strings.ToUpper(p.Verdict),
+			p.Reason); err != nil {
 			return err
 		}
 		if err := stepsText(w, p.Steps); err != nil {

@@ -14,10 +14,11 @@ func TestExplanationOfParts(t *testing.T) {
 	t.Parallel()
 	step := []admin.ExplainStep{{Policy: "AuthorizationPolicy shop/a", Action: "ALLOW", Rule: -1, Why: "x"}}
 	var got bytes.Buffer
-	if err := explanationText(&got, admin.Explanation{From: "anonymous", To: "shop/api", Verdict: "depends", Reason: "it differs", Notes: []string{"Mind."}, Parts: []admin.ExplainPart{
-		{At: []string{"shop/a:1", "shop/b:1"}, Call: "a connection", Verdict: "denied", Reason: "no", Steps: step},
-		{At: []string{"shop/a:2"}, Call: "GET /", Verdict: "allowed", Reason: "yes"},
-	}}); err != nil {
+	if err := explanationText(&got, admin.Explanation{From: "anonymous", To: "shop/api", Verdict: "depends",
+		Reason: "it differs", Notes: []string{"Mind."}, Parts: []admin.ExplainPart{
+			{At: []string{"shop/a:1", "shop/b:1"}, Call: "a connection", Verdict: "denied", Reason: "no", Steps: step},
+			{At: []string{"shop/a:2"}, Call: "GET /", Verdict: "allowed", Reason: "yes"},
+		}}); err != nil {
 		t.Fatal(err)
 	}
 	want := `DEPENDS: anonymous to shop/api

@@ -73,9 +73,13 @@ to join anew. It needs the role admin.`,
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("force") && !slices.Contains(forcible(), q.Force) {
-				return usage(cmd, fmt.Errorf("--force %q is not a step: want %s", q.Force, strings.Join(forcible(), ", ")))
+				return usage(cmd, fmt.Errorf("--force %q is not a step: want %s", q.Force,
+					strings.Join(forcible(), ", ")))
 			}
-			a, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Authority, error) { return c.RotateAuthority(ctx, q) })
+			a, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Authority,
+				error) {
+				return c.RotateAuthority(ctx, q)
+			})
 			if err != nil {
 				return err
 			}
@@ -83,8 +87,10 @@ to join anew. It needs the role admin.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().StringVar(&q.Force, "force", "", "do this step, the one that comes next, whatever it waits for: "+strings.Join(forcible(), ", "))
-	must(cmd.RegisterFlagCompletionFunc("force", cobra.FixedCompletions(forcible(), cobra.ShellCompDirectiveNoFileComp)))
+	cmd.Flags().StringVar(&q.Force, "force", "",
+		"do this step, the one that comes next, whatever it waits for: "+strings.Join(forcible(), ", "))
+	must(cmd.RegisterFlagCompletionFunc("force", cobra.FixedCompletions(forcible(),
+		cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for the audit log")
 	return cmd
 }
@@ -165,7 +171,8 @@ func replicasTable(w io.Writer, list []admin.Replica, now time.Time) error {
 		if r.State == admin.ReplicaServing && !r.Seen.IsZero() {
 			seen = "now"
 		}
-		rows = append(rows, []string{orDash(r.Name), orDash(r.State), seen, ends(r.Signer.NotAfter, now), orDash(r.Signer.Root), r.ID, orDash(r.Reason)})
+		rows = append(rows, []string{orDash(r.Name), orDash(r.State), seen, ends(r.Signer.NotAfter, now),
+			orDash(r.Signer.Root), r.ID, orDash(r.Reason)})
 	}
 	return columns(w, []string{"REPLICA", "STATE", "SEEN", "SIGNER ENDS", "ROOT", "ID", "WHY"}, rows)
 }
@@ -194,7 +201,8 @@ func rotationText(w io.Writer, r admin.Rotation, now time.Time) error {
 	if r.Step == "" {
 		return nil
 	}
-	if _, err := fmt.Fprintf(w, "\nRotation: %s was done %s ago, next is %s\n", r.Step, ago(now, r.Since), orDash(r.Next)); err != nil {
+	if _, err := fmt.Fprintf(w, "\nRotation: %s was done %s ago, next is %s\n", r.Step, ago(now, r.Since),
+		orDash(r.Next)); err != nil {
 		return err
 	}
 	if r.Count == 0 {

@@ -28,11 +28,17 @@ root is rotated. It needs the role admin.`,
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := admin.ForgetReplicaRequest{Replica: args[0], Reason: reason}
-			x, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Replica, error) { return c.ForgetReplica(ctx, q) })
+			x, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Replica,
+				error) {
+				return c.ForgetReplica(ctx, q)
+			})
 			if err != nil {
 				return err
 			}
-			return t.output.write(cmd.OutOrStdout(), x, func(w io.Writer) error { return forgottenText(w, x, time.Now()) })
+			return t.output.write(cmd.OutOrStdout(), x, func(w io.Writer) error {
+				return forgottenText(w, x,
+					time.Now())
+			})
 		},
 		ValidArgsFunction: offerFirst(t.completeReplicas),
 	}
@@ -42,7 +48,8 @@ root is rotated. It needs the role admin.`,
 
 // forgottenText tells of a replica that was forgotten.
 func forgottenText(w io.Writer, x admin.Replica, now time.Time) error {
-	if _, err := fmt.Fprintf(w, "replica %s is forgotten (%s, ID %s)\n", printable(orDash(x.Name)), printable(x.State), printable(x.ID)); err != nil {
+	if _, err := fmt.Fprintf(w, "replica %s is forgotten (%s, ID %s)\n", printable(orDash(x.Name)), printable(x.State),
+		printable(x.ID)); err != nil {
 		return err
 	}
 	if !x.Signer.NotAfter.After(now) {

@@ -77,7 +77,8 @@ func oneObject(cmd *cobra.Command, args []string, namespace string) (*admin.Ref,
 		return nil, usage(cmd, err)
 	}
 	if namespace == "" {
-		return nil, usage(cmd, fmt.Errorf("the namespace of %q is missing: write NAMESPACE/%s, or -n NAMESPACE", name, name))
+		return nil, usage(cmd, fmt.Errorf("the namespace of %q is missing: write NAMESPACE/%s, or -n NAMESPACE", name,
+			name))
 	}
 	return &admin.Ref{Kind: args[0], Namespace: namespace, Name: name}, nil
 }
@@ -95,7 +96,8 @@ func splitName(name, namespace string) (string, string, error) {
 }
 
 // completeStored offers kinds, and after one the names of its objects in the store.
-func (t *tool) completeStored(ctx context.Context, args []string, namespace string) ([]string, cobra.ShellCompDirective) {
+func (t *tool) completeStored(ctx context.Context, args []string, namespace string) ([]string,
+	cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
 		return kinds(), cobra.ShellCompDirectiveNoFileComp

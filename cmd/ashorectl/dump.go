@@ -26,13 +26,17 @@ it. ashored logs who read a dump.`,
 			if typ != "" && !slices.Contains(dumpTypes(), strings.ToLower(typ)) {
 				return usage(cmd, fmt.Errorf("--type %s is not a type: want %s", typ, strings.Join(dumpTypes(), ", ")))
 			}
-			d, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Dump, error) { return c.Dump(ctx, args[0], typ) })
+			d, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Dump,
+				error) {
+				return c.Dump(ctx, args[0], typ)
+			})
 			if err != nil {
 				return err
 			}
 			if name != "" {
 				if d = only(d, name); len(d.Types) == 0 {
-					return fmt.Errorf("%s is sent no resource %q: \"ashorectl dump %s\" lists the names", args[0], name, args[0])
+					return fmt.Errorf("%s is sent no resource %q: \"ashorectl dump %s\" lists the names", args[0], name,
+						args[0])
 				}
 			}
 			return t.output.write(cmd.OutOrStdout(), d, func(w io.Writer) error { return dumpTable(w, d) })
@@ -41,7 +45,8 @@ it. ashored logs who read a dump.`,
 	}
 	cmd.Flags().StringVar(&typ, "type", "", "only this type: "+strings.Join(dumpTypes(), ", ")+" (default: all)")
 	cmd.Flags().StringVar(&name, "name", "", "only the resource of this name")
-	must(cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(dumpTypes(), cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(dumpTypes(),
+		cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions))
 	return cmd
 }

@@ -69,7 +69,8 @@ from, by the names of the setting sources; of a host that several have, every en
 				}
 			}
 			if endpoints, ok := registryNoun(args[0]); ok {
-				v := serviceView{query: admin.ServiceQuery{Namespace: q.namespace, Host: q.name, Endpoints: endpoints, Watch: watch}, shown: output}
+				v := serviceView{query: admin.ServiceQuery{Namespace: q.namespace, Host: q.name, Endpoints: endpoints,
+					Watch: watch}, shown: output}
 				return t.getServices(cmd, v, store)
 			}
 			if output.wide {
@@ -97,8 +98,10 @@ from, by the names of the setting sources; of a host that several have, every en
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only this namespace (default: all)")
 	cmd.Flags().BoolVar(&store, "store", false, "what the store has, at work or not")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what changes")
-	cmd.Flags().VarP(&output, "output", "o", "table for people, wide for more of services, json or yaml for programs, name for the names alone")
-	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp)))
+	cmd.Flags().VarP(&output, "output", "o",
+		"table for people, wide for more of services, json or yaml for programs, name for the names alone")
+	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml",
+		"name"}, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions))
 	return cmd
 }
@@ -172,9 +175,10 @@ func placeOf(at admin.Origin) string {
 	return at.Source
 }
 
-// completeObjects offers the kinds that are at work, and after one the names of its objects: NAMESPACE/NAME, the
-// name alone where the namespace is given.
-func (t *tool) completeObjects(ctx context.Context, args []string, namespace string) ([]string, cobra.ShellCompDirective) {
+// completeObjects offers the kinds that are at work, and after one the names of its objects:
+// NAMESPACE/NAME, the name alone where the namespace is given.
+func (t *tool) completeObjects(ctx context.Context, args []string, namespace string) ([]string,
+	cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
 		return append(kinds(), registryNouns()...), cobra.ShellCompDirectiveNoFileComp

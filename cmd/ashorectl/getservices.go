@@ -17,8 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// registryNoun says whether kind is one of what registries know, and not of what operators write: services, or else
-// endpoints.
+// registryNoun says whether kind is one of what registries know, and not of what operators write:
+// services, or else endpoints.
 func registryNoun(kind string) (endpoints, ok bool) {
 	switch strings.ToLower(kind) {
 	case "services", "service", "svc":
@@ -53,11 +53,15 @@ func (t *tool) getServices(cmd *cobra.Command, v serviceView, store bool) error 
 	case err != nil:
 		return err
 	case v.query.Endpoints:
-		return t.output.write(cmd.OutOrStdout(), endpointsOf(found), func(w io.Writer) error { return endpointTable(w, endpointsOf(found), v.shown.wide) })
+		return t.output.write(cmd.OutOrStdout(), endpointsOf(found),
+			func(w io.Writer) error { return endpointTable(w, endpointsOf(found), v.shown.wide) })
 	case v.shown.names:
 		return writeServiceNames(cmd.OutOrStdout(), found)
 	}
-	return t.output.write(cmd.OutOrStdout(), found, func(w io.Writer) error { return serviceTable(w, found, v.shown.wide) })
+	return t.output.write(cmd.OutOrStdout(), found, func(w io.Writer) error {
+		return serviceTable(w, found,
+			v.shown.wide)
+	})
 }
 
 // collect asks for services; never nil.
@@ -112,9 +116,11 @@ func serviceTable(w io.Writer, all []admin.Service, wide bool) error {
 	}
 	var rows [][]string
 	for _, s := range all {
-		row := []string{s.Namespace, s.Host, portsText(s.Ports), addressesText(s.Addresses, wide), healthText(s.Health), sourcesText(s.Sources)}
+		row := []string{s.Namespace, s.Host, portsText(s.Ports), addressesText(s.Addresses, wide), healthText(s.Health),
+			sourcesText(s.Sources)}
 		if wide {
-			row = append(row, s.Resolution, s.Location, orDash(strings.Join(s.ExportTo, ",")), orDash(strings.Join(s.Identities, ",")), declaredText(s.Sources))
+			row = append(row, s.Resolution, s.Location, orDash(strings.Join(s.ExportTo, ",")),
+				orDash(strings.Join(s.Identities, ",")), declaredText(s.Sources))
 		}
 		rows = append(rows, row)
 	}
@@ -184,9 +190,11 @@ func endpointTable(w io.Writer, all []serviceEndpoint, wide bool) error {
 	}
 	var rows [][]string
 	for _, e := range all {
-		row := []string{e.HostNamespace, e.Host, e.Address, endpointPorts(e.Ports), e.Health, identityText(e.Endpoint, wide), orDash(e.Locality), orDash(e.From.Source)}
+		row := []string{e.HostNamespace, e.Host, e.Address, endpointPorts(e.Ports), e.Health,
+			identityText(e.Endpoint, wide), orDash(e.Locality), orDash(e.From.Source)}
 		if wide {
-			row = append(row, e.Namespace+"/"+orDash(e.Workload), orDash(e.Network), strconv.Itoa(int(e.Weight)), orDash(e.TLSMode), labelsText(e.Labels), readFromText(e.From))
+			row = append(row, e.Namespace+"/"+orDash(e.Workload), orDash(e.Network), strconv.Itoa(int(e.Weight)),
+				orDash(e.TLSMode), labelsText(e.Labels), readFromText(e.From))
 		}
 		rows = append(rows, row)
 	}
@@ -222,17 +230,19 @@ func labelsText(labels map[string]string) string {
 	return orDash(strings.Join(out, ","))
 }
 
-// completeServices offers the hosts of services: NAMESPACE/HOST, the host alone where the namespace is given.
+// completeServices offers the hosts of services: NAMESPACE/HOST, the host alone where the namespace
+// is given.
 func (t *tool) completeServices(ctx context.Context, namespace string) ([]string, cobra.ShellCompDirective) {
-	return offer(ctx, t, serviceView{query: admin.ServiceQuery{Namespace: namespace}}.collect, func(found []admin.Service) []string {
-		var out []string
-		for _, s := range found {
-			name := s.Host
-			if namespace == "" {
-				name = s.Namespace + "/" + name
+	return offer(ctx, t, serviceView{query: admin.ServiceQuery{Namespace: namespace}}.collect,
+		func(found []admin.Service) []string {
+			var out []string
+			for _, s := range found {
+				name := s.Host
+				if namespace == "" {
+					name = s.Namespace + "/" + name
+				}
+				out = append(out, name)
 			}
-			out = append(out, name)
-		}
-		return out
-	})
+			return out
+		})
 }

@@ -129,7 +129,10 @@ type watchEvent struct {
 
 // writeChanges writes how two states differ, a line for each object.
 func (t *tool) writeChanges(w io.Writer, old, now map[string]admin.Object, names bool) error {
-	return eachChange(old, now, sameObject, func(event string, o admin.Object) error { return t.writeEvent(w, event, o, names) })
+	return eachChange(old, now, sameObject, func(event string,
+		o admin.Object) error {
+		return t.writeEvent(w, event, o, names)
+	})
 }
 
 // eachChange tells what is new ("+"), other than before ("~") or gone ("-"), by name.
@@ -161,7 +164,8 @@ func eachChange[T any](old, now map[string]T, same func(a, b T) bool, tell func(
 
 // sameObject says that nothing of an object has changed, its place included.
 func sameObject(a, b admin.Object) bool {
-	return a.Unusable == b.Unusable && a.Origin == b.Origin && bytes.Equal(a.Spec, b.Spec) && maps.Equal(a.Metadata.Labels, b.Metadata.Labels) && maps.Equal(a.Metadata.Annotations, b.Metadata.Annotations)
+	return a.Unusable == b.Unusable && a.Origin == b.Origin && bytes.Equal(a.Spec, b.Spec) &&
+		maps.Equal(a.Metadata.Labels, b.Metadata.Labels) && maps.Equal(a.Metadata.Annotations, b.Metadata.Annotations)
 }
 
 func (t *tool) writeEvent(w io.Writer, event string, o admin.Object, names bool) error {
@@ -184,6 +188,7 @@ func (t *tool) writeEvent(w io.Writer, event string, o admin.Object, names bool)
 		}
 		return err
 	}
-	_, err := fmt.Fprintln(w, printable(fmt.Sprintf("%s %s/%s  %s", event, o.Metadata.Namespace, o.Metadata.Name, place)))
+	_, err := fmt.Fprintln(w, printable(fmt.Sprintf("%s %s/%s  %s", event, o.Metadata.Namespace, o.Metadata.Name,
+		place)))
 	return err
 }

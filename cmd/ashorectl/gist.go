@@ -12,8 +12,9 @@ const (
 	fewLetters = 400
 )
 
-// gist is what people need of Envoy's words, and whether that is less than all: their first line, and the reason
-// where it stands elsewhere. Envoy puts the whole resource before the reason, in hundreds of lines.
+// gist is what people need of Envoy's words, and whether that is less than all: their first line,
+// and the reason where it stands elsewhere. Envoy puts the whole resource before the reason, in
+// hundreds of lines.
 func gist(words string) (text string, cut bool) {
 	words = strings.TrimSpace(words)
 	if strings.Count(words, "\n") < fewLines && len(words) <= fewLetters {
@@ -28,8 +29,8 @@ func gist(words string) (text string, cut bool) {
 	return text, true
 }
 
-// why is what follows the last "caused by", else the last line that goes on after the resource, else what stands
-// in the innermost parentheses of the first line; empty without any.
+// why is what follows the last "caused by", else the last line that goes on after the resource,
+// else what stands in the innermost parentheses of the first line; empty without any.
 func why(words, first string) string {
 	const by = "caused by "
 	if i := strings.LastIndex(words, by); i >= 0 {

@@ -45,11 +45,17 @@ did; with KIND and NAME those of one object, also of one that was deleted. NAME 
 					return err
 				}
 			}
-			h, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.StoreHistory, error) { return c.History(ctx, q) })
+			h, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.StoreHistory,
+				error) {
+				return c.History(ctx, q)
+			})
 			if err != nil {
 				return err
 			}
-			return t.output.write(cmd.OutOrStdout(), h, func(w io.Writer) error { return historyText(w, h, diff, time.Now()) })
+			return t.output.write(cmd.OutOrStdout(), h, func(w io.Writer) error {
+				return historyText(w, h, diff,
+					time.Now())
+			})
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return t.completeStored(cmd.Context(), args, namespace)
@@ -74,7 +80,8 @@ func historyText(w io.Writer, h admin.StoreHistory, diff bool, now time.Time) er
 	}
 	var rows [][]string
 	for _, r := range h.Revisions {
-		rows = append(rows, []string{r.Revision, r.When.Local().Format(time.DateTime), ago(now, r.When), orDash(r.Who), revisionGist(r)})
+		rows = append(rows, []string{r.Revision, r.When.Local().Format(time.DateTime), ago(now, r.When), orDash(r.Who),
+			revisionGist(r)})
 	}
 	return columns(w, []string{"REVISION", "WHEN", "AGE", "WHO", "WHAT"}, rows)
 }
@@ -107,7 +114,8 @@ func historyDiff(w io.Writer, h admin.StoreHistory) error {
 				return err
 			}
 		}
-		if _, err := fmt.Fprintf(w, "revision %s, %s, by %s: %s\n", r.Revision, r.When.Local().Format(time.DateTime), orDash(r.Who), countText(r.Count)); err != nil {
+		if _, err := fmt.Fprintf(w, "revision %s, %s, by %s: %s\n", r.Revision, r.When.Local().Format(time.DateTime),
+			orDash(r.Who), countText(r.Count)); err != nil {
 			return err
 		}
 		for _, c := range r.Changes {

@@ -19,9 +19,10 @@ func (*fake) CreateToken(_ context.Context, r admin.TokenRequest, _ string) (adm
 		return admin.Token{}, admin.NewError(admin.ErrNotFound, "there is no WorkloadGroup none/none")
 	}
 	ttl, err := time.ParseDuration(r.TTL)
-	return admin.Token{ID: "abc", Group: r.Group, Identity: "spiffe://cluster.local/ns/shop/sa/web", Expires: time.Now().Add(ttl + time.Second),
-		Join:  []string{"ashore-agent", "join", "--control-plane", "a:15012,[fd00::2]:15012"},
-		Token: "ashore-join.abc.secret", Notes: []string{"Mind the address."}}, err
+	return admin.Token{ID: "abc", Group: r.Group, Identity: "spiffe://cluster.local/ns/shop/sa/web",
+		Expires: time.Now().Add(ttl + time.Second),
+		Join:    []string{"ashore-agent", "join", "--control-plane", "a:15012,[fd00::2]:15012"},
+		Token:   "ashore-join.abc.secret", Notes: []string{"Mind the address."}}, err
 }
 
 func (*fake) ListTokens(context.Context) ([]admin.TokenStatus, error) {
@@ -42,10 +43,13 @@ func (*fake) RevokeToken(_ context.Context, id, _ string) error {
 func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
 	now := time.Now()
 	end := now.Add(100*24*time.Hour + time.Minute)
-	a := admin.Authority{Kind: "self-signed", Folder: "/var/lib/ashore/ca", TrustDomain: "cluster.local", Problems: []string{"odd"}, PEM: "-----BEGIN CERTIFICATE-----\n",
-		Roots:  []admin.Certificate{{Root: "sha256:01", State: "signs", NotAfter: end, Subject: "a"}, {Root: "sha256:02", State: "trusted", NotAfter: now.Add(-time.Hour)}},
+	a := admin.Authority{Kind: "self-signed", Folder: "/var/lib/ashore/ca", TrustDomain: "cluster.local",
+		Problems: []string{"odd"}, PEM: "-----BEGIN CERTIFICATE-----\n",
+		Roots: []admin.Certificate{{Root: "sha256:01", State: "signs", NotAfter: end, Subject: "a"},
+			{Root: "sha256:02", State: "trusted", NotAfter: now.Add(-time.Hour)}},
 		Signer: admin.Certificate{Root: "sha256:01", Serial: "0a", NotAfter: end, Renew: end},
-		Server: admin.Certificate{Root: "sha256:01", Subject: "spiffe://cluster.local/ashore/control-plane", NotAfter: end},
+		Server: admin.Certificate{Root: "sha256:01", Subject: "spiffe://cluster.local/ashore/control-plane",
+			NotAfter: end},
 		Replicas: []admin.Replica{
 			{ID: "a1", Name: "two (10.0.0.2:15012)", State: "serving", Seen: now.Add(-time.Minute), Signer: admin.Certificate{Root: "sha256:01", NotAfter: end}},
 			{ID: "b2", Name: "three (10.0.0.3:15012)", State: "refused", Seen: now.Add(-72*time.Hour - time.Minute), Reason: "its replica token \x1b"},
@@ -54,12 +58,14 @@ func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
 		},
 		Rotation: admin.Rotation{Step: "prepare", Since: now.Add(-time.Minute), Next: "distribute", Count: 12}}
 	for i := range 10 {
-		a.Rotation.Waiting = append(a.Rotation.Waiting, admin.Waiting{Kind: "proxy", Name: fmt.Sprintf("p%02d", i), Reason: "has not said that it has it"})
+		a.Rotation.Waiting = append(a.Rotation.Waiting, admin.Waiting{Kind: "proxy", Name: fmt.Sprintf("p%02d", i),
+			Reason: "has not said that it has it"})
 	}
 	return a, nil
 }
 
-func (f *fake) CreateReplicaToken(_ context.Context, r admin.ReplicaTokenRequest, _ string) (admin.ReplicaToken, error) {
+func (f *fake) CreateReplicaToken(_ context.Context, r admin.ReplicaTokenRequest, _ string) (admin.ReplicaToken,
+	error) {
 	return admin.ReplicaToken{Token: "ashore-replica.abc." + r.TTL, Expires: time.Now().Add(time.Hour)}, nil
 }
 
@@ -84,10 +90,12 @@ func (*fake) ListWorkloads(context.Context) (admin.WorkloadList, error) {
 		Workloads: []admin.Workload{
 			{Name: "shop/api-1", Identity: "spiffe://cluster.local/ns/shop/sa/api", Joined: now.Add(-time.Hour), Revoked: true},
 			{Name: "shop/web-1", Identity: "spiffe://cluster.local/ns/shop/sa/web", Group: "shop/web", Joined: now.Add(-time.Hour), Warning: "2 machines",
-				Leaves: []admin.Leaf{{Serial: "0a", NotAfter: now}, {Serial: "0b", NotAfter: now.Add(23*time.Hour + time.Minute)}}, Proxies: []string{"web-1.shop"},
+				Leaves: []admin.Leaf{{Serial: "0a", NotAfter: now},
+					{Serial: "0b", NotAfter: now.Add(23*time.Hour + time.Minute)}}, Proxies: []string{"web-1.shop"},
 				Health: &admin.Health{Reason: "connection \x1b refused", At: now.Add(-2 * time.Minute)}},
 		},
-		Revocations: []admin.Revocation{{Kind: "workload", Name: "shop/api-1", Reason: "stolen", By: "user root (uid 0)", At: now.Add(-time.Minute)}, {Kind: "serial", Name: "0c", At: now}},
+		Revocations: []admin.Revocation{{Kind: "workload", Name: "shop/api-1", Reason: "stolen",
+			By: "user root (uid 0)", At: now.Add(-time.Minute)}, {Kind: "serial", Name: "0c", At: now}},
 	}, nil
 }
 
@@ -98,7 +106,8 @@ func (*fake) Revoke(_ context.Context, r admin.RevokeRequest, _ string) (admin.R
 	case r.Serial != "":
 		return admin.Revoked{Kind: "serial", Name: r.Serial, Notes: []string{"It can get another."}}, nil
 	}
-	return admin.Revoked{Kind: "workload", Name: r.Workload, Workloads: []string{r.Workload}, Proxies: 2, Notes: []string{"2 proxies are connected and hear of it"}}, nil
+	return admin.Revoked{Kind: "workload", Name: r.Workload, Workloads: []string{r.Workload}, Proxies: 2,
+		Notes: []string{"2 proxies are connected and hear of it"}}, nil
 }
 
 func (f *fake) Restore(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
@@ -106,8 +115,11 @@ func (f *fake) Restore(ctx context.Context, r admin.RevokeRequest, who string) (
 }
 
 func (*fake) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
-	return admin.Explanation{From: r.From, To: r.To, Verdict: "denied", Reason: strings.TrimSpace(fmt.Sprintf("port %d %s %s %s", r.Port, r.Method, r.Path, r.Host)), Notes: []string{"Mutual TLS is STRICT."},
-		Steps: []admin.ExplainStep{{Policy: "AuthorizationPolicy shop/no", Action: "DENY", Matched: true, Rule: 0, Decides: true, Why: "path /x", Origin: "a.yaml:3"}, {Policy: "AuthorizationPolicy shop/all", Action: "ALLOW", Rule: -1}}}, nil
+	return admin.Explanation{From: r.From, To: r.To, Verdict: "denied",
+		Reason: strings.TrimSpace(fmt.Sprintf("port %d %s %s %s", r.Port, r.Method, r.Path,
+			r.Host)), Notes: []string{"Mutual TLS is STRICT."},
+		Steps: []admin.ExplainStep{{Policy: "AuthorizationPolicy shop/no", Action: "DENY", Matched: true, Rule: 0,
+			Decides: true, Why: "path /x", Origin: "a.yaml:3"}, {Policy: "AuthorizationPolicy shop/all", Action: "ALLOW", Rule: -1}}}, nil
 }
 
 func (*fake) Tail(ctx context.Context, n int, follow bool, emit func(audit.Event) error) error {
@@ -252,7 +264,8 @@ func TestFollowInterrupted(t *testing.T) {
 	defer cancel()
 	out := &lineCounter{lines: 2, reached: cancel}
 	var errOut bytes.Buffer
-	if code := run(ctx, []string{"audit", "tail", "-f", "--timeout", "1ms", "--socket", socket}, out, &errOut); code != 0 {
+	if code := run(ctx, []string{"audit", "tail", "-f", "--timeout", "1ms", "--socket", socket}, out,
+		&errOut); code != 0 {
 		t.Errorf("exit code %d: %s", code, &errOut)
 	}
 }
@@ -272,7 +285,8 @@ func (l *lineCounter) Write(b []byte) (int, error) {
 
 func TestSpan(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[time.Duration]string{1: "1s", 90 * time.Second: "1m", time.Hour - time.Millisecond: "1h", 47 * time.Hour: "47h", 48 * time.Hour: "2d"} {
+	for in, want := range map[time.Duration]string{1: "1s", 90 * time.Second: "1m", time.Hour - time.Millisecond: "1h",
+		47 * time.Hour: "47h", 48 * time.Hour: "2d"} {
 		if got := span(in); got != want {
 			t.Errorf("%s: got %q, want %q", in, got, want)
 		}

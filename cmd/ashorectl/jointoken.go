@@ -26,7 +26,8 @@ func group(use, short, long, example string, commands ...*cobra.Command) *cobra.
 			for _, c := range cmd.Commands() {
 				names = append(names, c.Name())
 			}
-			return usage(cmd, fmt.Errorf("%s has no command %q: want %s", cmd.CommandPath(), args[0], strings.Join(names, ", ")))
+			return usage(cmd, fmt.Errorf("%s has no command %q: want %s", cmd.CommandPath(), args[0],
+				strings.Join(names, ", ")))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -81,18 +82,20 @@ join in place of that machine: handle it as a password. Notes go to standard err
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().StringVar(&of, "group", "", "WorkloadGroup that the machine becomes a member of, NAMESPACE/NAME (required)")
+	cmd.Flags().StringVar(&of, "group", "",
+		"WorkloadGroup that the machine becomes a member of, NAMESPACE/NAME (required)")
 	cmd.Flags().Var(&ttl, "ttl", "how long the token can be used, "+lifetimeForm)
 	cmd.Flags().BoolVar(&installed, "installed", false, "leave out the installation of the packages, and sudo")
-	must(cmd.RegisterFlagCompletionFunc("group", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	must(cmd.RegisterFlagCompletionFunc("group", func(cmd *cobra.Command, _ []string, _ string) ([]string,
+		cobra.ShellCompDirective) {
 		return t.completeObjects(cmd.Context(), []string{"workloadgroup"}, "")
 	}))
 	return cmd
 }
 
-// joinScript is what to paste into a POSIX shell on the workload's machine. It is one command list, so that the shell
-// has read the token before apt, which may read standard input, starts. The token is in a here-document: arguments can
-// be read by every user of the machine.
+// joinScript is what to paste into a POSIX shell on the workload's machine. It is one command list,
+// so that the shell has read the token before apt, which may read standard input, starts. The token
+// is in a here-document: arguments can be read by every user of the machine.
 func joinScript(made admin.Token, installed bool) string {
 	words := make([]string, len(made.Join))
 	for i, word := range made.Join {
@@ -128,7 +131,8 @@ func tokenNotes(w io.Writer, made admin.Token, now time.Time) error {
 	return err
 }
 
-// lifetime is how long a token can be used, as a flag. ashored judges what is too short or too long.
+// lifetime is how long a token can be used, as a flag. ashored judges what is too short or too
+// long.
 type lifetime time.Duration
 
 const lifetimeForm = "1m to 168h, such as 15m or 24h"
@@ -165,7 +169,10 @@ The tokens themselves are known to nobody but who was told.`,
 			if list == nil {
 				list = []admin.TokenStatus{} // [] for programs, not null
 			}
-			return t.output.write(cmd.OutOrStdout(), list, func(w io.Writer) error { return tokenTable(w, list, time.Now()) })
+			return t.output.write(cmd.OutOrStdout(), list, func(w io.Writer) error {
+				return tokenTable(w, list,
+					time.Now())
+			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -220,13 +227,17 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
 					answer.UsedBy, answer.UsedAt = k.UsedBy, k.UsedAt
 				}
 			}
-			return t.output.write(cmd.OutOrStdout(), answer, func(w io.Writer) error { return answer.text(w, time.Now()) })
+			return t.output.write(cmd.OutOrStdout(), answer, func(w io.Writer) error {
+				return answer.text(w,
+					time.Now())
+			})
 		},
 		ValidArgsFunction: offerFirst(t.completeTokens),
 	}
 }
 
-// revokedToken is what is told of a token that is revoked. UsedBy and UsedAt are zero when nobody joined with it.
+// revokedToken is what is told of a token that is revoked. UsedBy and UsedAt are zero when nobody
+// joined with it.
 type revokedToken struct {
 	ID     string    `json:"id"`
 	State  string    `json:"state"`

@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// A shell that is given the commands installs, then joins with the words and the token as they are. An apt that reads
-// standard input does not take the token, and without packages nobody joins.
+// A shell that is given the commands installs, then joins with the words and the token as they are.
+// An apt that reads standard input does not take the token, and without packages nobody joins.
 func TestJoinScript(t *testing.T) {
 	t.Parallel()
 	made := admin.Token{Token: "ashore-join.abc.secret",
@@ -37,7 +37,8 @@ func TestJoinScript(t *testing.T) {
 
 				"ashore-agent": "printf agent; printf ' <%s>' \"$@\"; echo; exec cat",
 			} {
-				if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+				if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text+"\n"),
+					0o700); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -46,7 +47,8 @@ func TestJoinScript(t *testing.T) {
 			sh.Env = []string{"PATH=" + dir + ":/usr/bin:/bin"}
 			sh.Stdin, sh.Stdout, sh.Stderr = strings.NewReader(joinScript(made, tc.installed)), &out, &out
 			_ = sh.Run() // without packages it fails
-			if got := out.String(); !strings.Contains(got, tc.want) || tc.refuse != "" && strings.Contains(got, tc.refuse) {
+			if got := out.String(); !strings.Contains(got, tc.want) || tc.refuse != "" &&
+				strings.Contains(got, tc.refuse) {
 				t.Errorf("got %q, want %q and no %q", got, tc.want, tc.refuse)
 			}
 		})

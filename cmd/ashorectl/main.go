@@ -18,7 +18,8 @@ const (
 	exitUsage  = 2 // the command line makes no sense
 )
 
-// errFound says that the command worked and what it reports is an error; it is on the screen already.
+// errFound says that the command worked and what it reports is an error; it is on the screen
+// already.
 var errFound = errors.New("errors were found")
 
 func main() {

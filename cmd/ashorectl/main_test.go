@@ -33,15 +33,20 @@ func (f *fake) Status() admin.Status {
 	now := time.Now()
 	s := admin.Status{
 		Version: f.Version(), Started: now.Add(-3 * time.Minute), Ready: true,
-		Sources: []feed.SourceStatus{{Name: "file:/good", Synced: true}, {Name: "file:/old", Synced: true, Stale: 2, Retained: 1}, {Name: "store", Synced: false}},
-		Config:  admin.ConfigStatus{Objects: map[string]int{"VirtualService": 1, "ServiceEntry": 3}, Services: 3, Endpoints: 7, Errors: 1},
+		Sources: []feed.SourceStatus{{Name: "file:/good", Synced: true},
+			{Name: "file:/old", Synced: true, Stale: 2, Retained: 1}, {Name: "store", Synced: false}},
+		Config: admin.ConfigStatus{Objects: map[string]int{"VirtualService": 1, "ServiceEntry": 3}, Services: 3,
+			Endpoints: 7, Errors: 1},
 		Proxies: []admin.ProxyStatus{
 			{ID: "api-1.shop", Kind: "sidecar", Namespace: "shop", Peer: "10.0.0.2:4", Connected: now.Add(-time.Hour), Delta: true,
-				Types: []admin.TypeStatus{{Type: "lds", Latest: true, Resources: 2, AcknowledgedAt: now}, {Type: "cds", Resources: 5, InFlight: 1}, {Type: "rds", Resources: 3}}},
+				Types: []admin.TypeStatus{{Type: "lds", Latest: true, Resources: 2, AcknowledgedAt: now},
+					{Type: "cds", Resources: 5, InFlight: 1}, {Type: "rds", Resources: 3}}},
 			{ID: "web-1.shop", Kind: "sidecar", Namespace: "shop", Peer: "10.0.0.1:4", Connected: now.Add(-72 * time.Hour),
-				Types: []admin.TypeStatus{{Type: "cds", Everything: true, Resources: 1, Latest: true, Acknowledged: "0123456789abcdef.fedcba9876543210", AcknowledgedAt: now.Add(-5 * time.Second), Target: "0123456789abcdef.fedcba9876543210"},
+				Types: []admin.TypeStatus{{Type: "cds", Everything: true, Resources: 1, Latest: true,
+					Acknowledged: "0123456789abcdef.fedcba9876543210", AcknowledgedAt: now.Add(-5 * time.Second), Target: "0123456789abcdef.fedcba9876543210"},
 					{Type: "eds", Latest: true}, {Type: "lds", Resources: 2, Subscribed: 3, Latest: true, Rejections: 2, Target: "00112233445566",
-						Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resource: "0.0.0.0_80", Error: "unknown filter"}}}}},
+						Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resource: "0.0.0.0_80",
+							Error: "unknown filter"}}}}},
 		},
 	}
 	for _, id := range f.strange {
@@ -56,8 +61,10 @@ func (*fake) Objects(kind, namespace, name string) ([]admin.Object, error) {
 	if kind != "vs" {
 		return nil, admin.NewError(admin.ErrInvalid, `unknown kind "`+kind+`"`)
 	}
-	o := admin.Object{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Metadata: admin.Metadata{Name: "web", Namespace: "shop"},
-		Spec: json.RawMessage(`{"hosts":["web"],"http":[{"name":"123"}]}`), Origin: admin.Origin{File: "web.yaml", Line: 4}}
+	o := admin.Object{APIVersion: "networking.istio.io/v1", Kind: "VirtualService",
+		Metadata: admin.Metadata{Name: "web", Namespace: "shop"},
+		Spec:     json.RawMessage(`{"hosts":["web"],"http":[{"name":"123"}]}`), Origin: admin.Origin{File: "web.yaml",
+			Line: 4}}
 	return []admin.Object{o}, nil
 }
 
@@ -95,7 +102,8 @@ func serve(t *testing.T, f *fake) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- admin.New(admin.Config{Listener: l, Backend: f, Tokens: f, Authority: f, Workloads: f, Audit: f, Explain: f, Store: f, Catalog: f, Log: testlog.New(t)}).Run(ctx)
+		done <- admin.New(admin.Config{Listener: l, Backend: f, Tokens: f, Authority: f, Workloads: f, Audit: f,
+			Explain: f, Store: f, Catalog: f, Log: testlog.New(t)}).Run(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -139,7 +147,8 @@ web-1.shop rejected lds 0.0.0.0_80 5s ago:
 		{"problems, none", "problems", 0, "no problems\n"},
 		{"problems for programs, none", "problems -o json", 0, "[]\n"},
 		{"get", "get vs", 0, "NAMESPACE  NAME  READ FROM\nshop       web   web.yaml:4\n"},
-		// One object comes out as it can be read back; a text that looks like a number stays a text.
+		// One object comes out as it can be read back; a text that looks like a number stays a
+		// text.
 		{"get yaml", "get vs shop/web -o yaml", 0, `apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata:
@@ -181,9 +190,10 @@ types:
 func TestStatusOfOne(t *testing.T) {
 	t.Parallel()
 	_, out, _ := result(t, "status", "web-1.shop", "--socket", serve(t, &fake{}))
-	for _, want := range []string{"state of the world", "TYPE  ASKED  RESOURCES  ACKNOWLEDGED             LATEST           STATE\n" +
-		"cds   all    1          0123456.fedcba9, 5s ago  0123456.fedcba9  latest\neds   0      0          -                        -                latest\n" +
-		"lds   3      2          -                        0011223          1 resource rejected", "web-1.shop rejected lds 0.0.0.0_80 5s ago:\n  unknown filter"} {
+	for _, want := range []string{"state of the world",
+		"TYPE  ASKED  RESOURCES  ACKNOWLEDGED             LATEST           STATE\n" +
+			"cds   all    1          0123456.fedcba9, 5s ago  0123456.fedcba9  latest\neds   0      0          -                        -                latest\n" +
+			"lds   3      2          -                        0011223          1 resource rejected", "web-1.shop rejected lds 0.0.0.0_80 5s ago:\n  unknown filter"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

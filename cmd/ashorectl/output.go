@@ -61,8 +61,8 @@ func (f *format) write(w io.Writer, v any, people func(io.Writer) error) error {
 	}
 }
 
-// printable is text without what a terminal would act on, and without ends of lines, which would make one row two: what
-// workloads call themselves, and what they say, is theirs to choose.
+// printable is text without what a terminal would act on, and without ends of lines, which would
+// make one row two: what workloads call themselves, and what they say, is theirs to choose.
 func printable(text string) string { return strings.ReplaceAll(printableLines(text), "\n", "?") }
 
 // printableLines is printable for text of several lines.

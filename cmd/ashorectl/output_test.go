@@ -5,11 +5,12 @@ import (
 	"testing"
 )
 
-// A proxy calls itself what it likes: neither the operator's terminal acts on that, nor does it make a row of its own, nor
-// a shell complete it.
+// A proxy calls itself what it likes: neither the operator's terminal acts on that, nor does it
+// make a row of its own, nor a shell complete it.
 func TestNamesOfStrangers(t *testing.T) {
 	t.Parallel()
-	f := &fake{strange: []string{"a\x1b[2Jb.shop", "c\u009b2Jd.shop", "e\nproxy.bank  synced", "$(reboot).shop", "`x`.shop"}}
+	f := &fake{strange: []string{"a\x1b[2Jb.shop", "c\u009b2Jd.shop", "e\nproxy.bank  synced", "$(reboot).shop",
+		"`x`.shop"}}
 	socket := serve(t, f)
 	code, out, errOut := result(t, "status", "--socket", socket)
 	if code != 0 || strings.ContainsAny(out, "\x1b\u009b") || strings.Contains(out, "\nproxy.bank") {
@@ -20,10 +21,12 @@ func TestNamesOfStrangers(t *testing.T) {
 			t.Errorf("no %q in %s", want, out)
 		}
 	}
-	if _, out, _ := result(t, "__complete", "--socket", socket, "status", ""); !strings.HasPrefix(out, "api-1.shop\nweb-1.shop\n:") {
+	if _, out, _ := result(t, "__complete", "--socket", socket, "status", ""); !strings.HasPrefix(out,
+		"api-1.shop\nweb-1.shop\n:") {
 		t.Errorf("completed are %q", out)
 	}
-	if code, _, errOut := result(t, "status", "--socket", socket, "x\x1b[2J"); code == 0 || strings.Contains(errOut, "\x1b") {
+	if code, _, errOut := result(t, "status", "--socket", socket, "x\x1b[2J"); code == 0 ||
+		strings.Contains(errOut, "\x1b") {
 		t.Errorf("exit code %d, %q", code, errOut)
 	}
 }

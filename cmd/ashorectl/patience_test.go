@@ -15,7 +15,11 @@ func TestPatient(t *testing.T) {
 		want time.Duration
 	}{{nil, revokeTime}, {[]string{"--timeout", "1s"}, time.Second}, {[]string{"--timeout", "10s"}, 10 * time.Second}} {
 		tool := &tool{}
-		cmd := &cobra.Command{RunE: func(cmd *cobra.Command, _ []string) error { tool.patient(cmd, revokeTime); return nil }}
+		cmd := &cobra.Command{RunE: func(cmd *cobra.Command,
+			_ []string) error {
+			tool.patient(cmd, revokeTime)
+			return nil
+		}}
 		cmd.Flags().DurationVar(&tool.timeout, "timeout", 10*time.Second, "")
 		cmd.SetArgs(tc.args)
 		if err := cmd.Execute(); err != nil || tool.timeout != tc.want {

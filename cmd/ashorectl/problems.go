@@ -35,7 +35,8 @@ It exits with 1 when there is an error, and with 0 when there is nothing or only
 	}
 }
 
-// report writes problems, errors first; fine is what to say when there are none. Errors: errFound when one is an error.
+// report writes problems, errors first; fine is what to say when there are none. Errors: errFound
+// when one is an error.
 func (t *tool) report(w io.Writer, list []feed.Problem, fine string) error {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b feed.Problem) int {
@@ -84,7 +85,8 @@ func paragraph(p feed.Problem) string {
 		fmt.Fprintf(&b, "  %s\n", about)
 	}
 	fmt.Fprintf(&b, "  %s\n", p.Text)
-	if p.Stale && !strings.Contains(p.Text, "last good") && !strings.Contains(p.Text, "counts as gone") { // some say it themselves, with its age
+	// some say it themselves, with its age
+	if p.Stale && !strings.Contains(p.Text, "last good") && !strings.Contains(p.Text, "counts as gone") {
 		b.WriteString("  The last good version stays in use.\n")
 	}
 	b.WriteString("\n")

@@ -16,8 +16,8 @@ const namedKinds = 2
 // isObjects says that a type is one of configuration objects.
 func isObjects(t admin.TypeStatus) bool { return t.Objects != "" }
 
-// apart are the proxies of all, and the control planes that read configuration, each with the types that it is there for. Who
-// is both is among both.
+// apart are the proxies of all, and the control planes that read configuration, each with the types
+// that it is there for. Who is both is among both.
 func apart(all []admin.ProxyStatus) (proxies, readers []admin.ProxyStatus) {
 	for _, p := range all {
 		every := p.Types
@@ -33,7 +33,8 @@ func apart(all []admin.ProxyStatus) (proxies, readers []admin.ProxyStatus) {
 	return proxies, readers
 }
 
-// readersTable has a row for each control plane that reads configuration, after an empty line; nothing when there is none.
+// readersTable has a row for each control plane that reads configuration, after an empty line;
+// nothing when there is none.
 func readersTable(w io.Writer, readers []admin.ProxyStatus, now time.Time) error {
 	if len(readers) == 0 {
 		return nil
@@ -45,7 +46,8 @@ func readersTable(w io.Writer, readers []admin.ProxyStatus, now time.Time) error
 		if n := len(refusals(p)); n > 0 {
 			refused = fmt.Sprint(n)
 		}
-		rows = append(rows, []string{p.ID, p.Peer, ago(now, p.Connected), fmt.Sprint(kinds), fmt.Sprint(objects), step(p), refused})
+		rows = append(rows, []string{p.ID, p.Peer, ago(now, p.Connected), fmt.Sprint(kinds), fmt.Sprint(objects),
+			step(p), refused})
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
@@ -53,7 +55,8 @@ func readersTable(w io.Writer, readers []admin.ProxyStatus, now time.Time) error
 	return columns(w, []string{"READER", "PEER", "CONNECTED", "KINDS", "OBJECTS", "STATE", "REFUSED"}, rows)
 }
 
-// reads is how many kinds a reader asked for, and how many objects there are of them: each kind once, by however many names.
+// reads is how many kinds a reader asked for, and how many objects there are of them: each kind
+// once, by however many names.
 func reads(p admin.ProxyStatus) (kinds, objects int) {
 	most := map[string]int{}
 	for _, t := range p.Types {
@@ -65,7 +68,8 @@ func reads(p admin.ProxyStatus) (kinds, objects int) {
 	return len(most), objects
 }
 
-// step is whether a reader has all that it is to have, and else of which kinds not: "sent: Gateway; behind: Sidecar".
+// step is whether a reader has all that it is to have, and else of which kinds not: "sent: Gateway;
+// behind: Sidecar".
 func step(p admin.ProxyStatus) string {
 	var sent, behind []string
 	for _, t := range p.Types {

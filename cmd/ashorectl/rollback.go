@@ -36,7 +36,10 @@ all of it is done, or nothing: an object that is written at the same moment is a
 					return err
 				}
 			}
-			return t.write(cmd, o, func(c *admin.Client, ctx context.Context) (admin.Written, error) { return c.Rollback(ctx, r, o) })
+			return t.write(cmd, o, func(c *admin.Client, ctx context.Context) (admin.Written,
+				error) {
+				return c.Rollback(ctx, r, o)
+			})
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return t.completeRollback(cmd, args, namespace)
@@ -49,7 +52,8 @@ all of it is done, or nothing: an object that is written at the same moment is a
 }
 
 // completeRollback offers revisions, or kinds, names and then the revisions of that object.
-func (t *tool) completeRollback(cmd *cobra.Command, args []string, namespace string) ([]string, cobra.ShellCompDirective) {
+func (t *tool) completeRollback(cmd *cobra.Command, args []string, namespace string) ([]string,
+	cobra.ShellCompDirective) {
 	q := admin.HistoryRequest{Limit: 20}
 	switch len(args) {
 	case 0:
@@ -63,7 +67,10 @@ func (t *tool) completeRollback(cmd *cobra.Command, args []string, namespace str
 	default:
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	words, what := offer(cmd.Context(), t, func(c *admin.Client, ctx context.Context) (admin.StoreHistory, error) { return c.History(ctx, q) },
+	words, what := offer(cmd.Context(), t, func(c *admin.Client, ctx context.Context) (admin.StoreHistory,
+		error) {
+		return c.History(ctx, q)
+	},
 		func(h admin.StoreHistory) (out []string) {
 			for _, r := range h.Revisions {
 				out = append(out, r.Revision)

@@ -77,12 +77,15 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().StringVar(&t.socket, "socket", "", "admin socket of ashored (default: see above)")
-	root.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second, "how long ashored may take to answer, 4m for what writes to the store and 40s for a revocation unless it is set; 0: for ever")
+	root.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second,
+		"how long ashored may take to answer, 4m for what writes to the store and 40s for a revocation unless it is set; 0: for ever")
 	root.PersistentFlags().VarP(&t.output, "output", "o", "table for people, json or yaml for programs")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, wanted(err)) })
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
-	root.AddCommand(t.statusCommand(), t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(), t.validateCommand(), t.analyzeCommand(), t.versionCommand(),
+	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"},
+		cobra.ShellCompDirectiveNoFileComp)))
+	root.AddCommand(t.statusCommand(), t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(),
+		t.validateCommand(), t.analyzeCommand(), t.versionCommand(),
 		t.applyCommand(), t.deleteCommand(), t.historyCommand(), t.rollbackCommand(),
 		t.joinTokenCommand(), t.caCommand(), t.workloadCommand(), t.vipCommand(), t.auditCommand(), t.authzCommand())
 	completion.Refine(root, atMost(0), usage)

@@ -18,7 +18,9 @@ func shopped() []admin.Service {
 	dc1 := admin.Place{Source: "dc1", Object: "Consul service web"}
 	return []admin.Service{
 		{Host: "db.service.consul", Namespace: "shop", Ports: []admin.ServicePort{{Number: 5432, Protocol: "UNKNOWN"}}, Resolution: "STATIC", Location: "MESH_INTERNAL",
-			Addresses: []string{"240.240.0.9", "2001:2::9"}, Sources: []admin.ServiceSource{{Place: admin.Place{Source: "dc1", Object: "Consul service db"}}}},
+			Addresses: []string{"240.240.0.9",
+				"2001:2::9"}, Sources: []admin.ServiceSource{{Place: admin.Place{Source: "dc1",
+				Object: "Consul service db"}}}},
 		{Host: "web.service.consul", Namespace: "shop", Ports: []admin.ServicePort{{Number: 80, Name: "http", Protocol: "HTTP"}, {Number: 90, Protocol: "TCP"}}, Resolution: "STATIC", Location: "MESH_EXTERNAL",
 			ExportTo: []string{"."}, Identities: []string{"spiffe://cluster.local/ns/shop/sa/web"}, Health: admin.HealthCount{Healthy: 1, Draining: 1},
 			Sources: []admin.ServiceSource{{Place: files, Endpoints: 1}, {Place: dc1, Endpoints: 1}},
@@ -30,7 +32,8 @@ func shopped() []admin.Service {
 	}
 }
 
-// Services implements admin.Catalog. A watch goes on with a change of health, and the end of the other service.
+// Services implements admin.Catalog. A watch goes on with a change of health, and the end of the
+// other service.
 func (*fake) Services(ctx context.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
 	var told []admin.ServiceEvent
 	for _, s := range shopped() {
@@ -51,10 +54,13 @@ func (*fake) Services(ctx context.Context, q admin.ServiceQuery, emit func(admin
 		if !q.Endpoints {
 			web.Endpoints = nil
 		}
-		told = append(told, admin.ServiceEvent{Event: admin.ServicesListed}, told[0], admin.ServiceEvent{Event: admin.ServiceIs, Service: web},
-			admin.ServiceEvent{Event: admin.ServiceGone, Service: admin.Service{Namespace: "shop", Host: "web.service.consul"}})
+		told = append(told, admin.ServiceEvent{Event: admin.ServicesListed}, told[0],
+			admin.ServiceEvent{Event: admin.ServiceIs, Service: web},
+			admin.ServiceEvent{Event: admin.ServiceGone, Service: admin.Service{Namespace: "shop",
+				Host: "web.service.consul"}})
 	}
-	told = append(told, admin.ServiceEvent{Event: admin.ServiceGone, Service: admin.Service{Namespace: "shop", Host: "old.service.consul"}})
+	told = append(told, admin.ServiceEvent{Event: admin.ServiceGone,
+		Service: admin.Service{Namespace: "shop", Host: "old.service.consul"}})
 	for _, e := range told {
 		if err := emit(e); err != nil {
 			return err
@@ -91,7 +97,8 @@ shop       web.service.consul  10.0.0.2  80,90       draining  -                
 		"get services -n other -o json":  "[]\n",
 		"get services -o name":           "service shop/db.service.consul\nservice shop/web.service.consul\n",
 	} {
-		if code, out, errOut := result(t, append([]string{"--socket", socket}, strings.Fields(args)...)...); code != 0 || out != want {
+		if code, out, errOut := result(t, append([]string{"--socket", socket},
+			strings.Fields(args)...)...); code != 0 || out != want {
 			t.Errorf("%s: %d, got\n%s%s\nwant\n%s", args, code, out, errOut, want)
 		}
 	}
@@ -106,7 +113,8 @@ shop       web.service.consul  10.0.0.2  80,90       draining  -                
 		"get services a/b -n c":      `namespace "a" in the name, and "c" by -n`,
 		"get services nobody.consul": `the mesh knows no service "nobody.consul"`,
 	} {
-		if code, _, errOut := result(t, append([]string{"--socket", socket}, strings.Fields(args)...)...); code == 0 || !strings.Contains(errOut, want) {
+		if code, _, errOut := result(t, append([]string{"--socket", socket}, strings.Fields(args)...)...); code == 0 ||
+			!strings.Contains(errOut, want) {
 			t.Errorf("%s: %d, %q; want %q", args, code, errOut, want)
 		}
 	}
@@ -155,8 +163,10 @@ func TestServiceChanges(t *testing.T) {
 		want   string
 	}{{jsonText, `{"event":"+","endpoint":{"host":"web.service.consul","hostNamespace":"shop","address":"10.0.0.1"`}, {yamlText, "---\nevent: +\nendpoint:\n  host: web.service.consul\n"}} {
 		var out bytes.Buffer
-		w := &serviceWatch{view: serviceView{query: admin.ServiceQuery{Endpoints: true}}, tool: &tool{output: f.output}, out: &out, shown: map[[2]string]map[string]any{}}
-		if err := w.take(admin.ServiceEvent{Event: admin.ServiceIs, Service: shopped()[1]}); err != nil || !strings.HasPrefix(out.String(), f.want) {
+		w := &serviceWatch{view: serviceView{query: admin.ServiceQuery{Endpoints: true}}, tool: &tool{output: f.output},
+			out: &out, shown: map[[2]string]map[string]any{}}
+		if err := w.take(admin.ServiceEvent{Event: admin.ServiceIs, Service: shopped()[1]}); err != nil ||
+			!strings.HasPrefix(out.String(), f.want) {
 			t.Errorf("%v, got\n%s\nwant\n%s", err, &out, f.want)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 // defaultSocket is that of an ashored that was installed.
 const defaultSocket = "/run/ashore/admin.sock"
 
-// devSockets are where development runs put it, from the folder that they were started in: the default
-// state folder of ashored --dev, and that of "make run".
+// devSockets are where development runs put it, from the folder that they were started in: the
+// default state folder of ashored --dev, and that of "make run".
 func devSockets() []string {
 	return []string{".ashore/admin.sock", ".run/state/admin.sock"}
 }

@@ -34,7 +34,8 @@ problems" lists them. "serviceentry" are the services that configuration declare
 			if err != nil {
 				return err
 			}
-			return t.output.write(cmd.OutOrStdout(), s.Sources, func(w io.Writer) error { return sourcesTable(w, s.Sources, s.Ready, time.Now()) })
+			return t.output.write(cmd.OutOrStdout(), s.Sources,
+				func(w io.Writer) error { return sourcesTable(w, s.Sources, s.Ready, time.Now()) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -46,7 +47,8 @@ problems" lists them. "serviceentry" are the services that configuration declare
 func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Time) error {
 	rows := make([][]string, 0, len(all))
 	for _, s := range all {
-		row := []string{sourceTitle(s), sourceState(s, ready), strconv.Itoa(s.Items), strconv.Itoa(s.Retained), strconv.Itoa(s.Problems), "-", "-"}
+		row := []string{sourceTitle(s), sourceState(s, ready), strconv.Itoa(s.Items), strconv.Itoa(s.Retained),
+			strconv.Itoa(s.Problems), "-", "-"}
 		if !s.LastUpdate.IsZero() {
 			row[5] = ago(now, s.LastUpdate)
 		}
@@ -55,7 +57,8 @@ func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Tim
 		}
 		rows = append(rows, row)
 	}
-	if err := columns(w, []string{"SOURCE", "STATE", "ITEMS", "RETAINED", "PROBLEMS", "LAST CHANGE", "ORIGIN"}, rows); err != nil {
+	if err := columns(w, []string{"SOURCE", "STATE", "ITEMS", "RETAINED", "PROBLEMS", "LAST CHANGE", "ORIGIN"},
+		rows); err != nil {
 		return err
 	}
 	if err := sources(w, all, now); err != nil {
@@ -65,7 +68,8 @@ func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Tim
 		if s.Error != "" || s.LastError == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%s: up for %s; before that: %s\n", sourceTitle(s), ago(now, s.LastErrorEnd), s.LastError); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: up for %s; before that: %s\n", sourceTitle(s), ago(now, s.LastErrorEnd),
+			s.LastError); err != nil {
 			return err
 		}
 	}

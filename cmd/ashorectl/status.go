@@ -48,7 +48,10 @@ short names of the content that it acknowledged and of the latest one.`,
 			if len(args) == 1 {
 				return t.oneProxy(cmd.OutOrStdout(), s, args[0])
 			}
-			return t.output.write(cmd.OutOrStdout(), s, func(w io.Writer) error { return statusTable(w, s, time.Now()) })
+			return t.output.write(cmd.OutOrStdout(), s, func(w io.Writer) error {
+				return statusTable(w, s,
+					time.Now())
+			})
 		},
 		ValidArgsFunction: offerFirst(t.completeProxies),
 	}
@@ -122,10 +125,13 @@ func headline(w io.Writer, s admin.Status, now time.Time) error {
 	}
 	problems := "no problems"
 	if s.Config.Errors+s.Config.Warnings > 0 {
-		problems = fmt.Sprintf("%s, %s: see \"ashorectl problems\"", count(s.Config.Errors, "error"), count(s.Config.Warnings, "warning"))
+		problems = fmt.Sprintf("%s, %s: see \"ashorectl problems\"", count(s.Config.Errors, "error"),
+			count(s.Config.Warnings, "warning"))
 	}
-	if _, err := fmt.Fprintf(w, "ashored %s, up %s, %s\n%s%s, %s, %s\n%s\n", s.Version.Version, ago(now, s.Started), state,
-		count(total, "object"), about, count(s.Config.Services, "service"), count(s.Config.Endpoints, "endpoint"), problems); err != nil {
+	if _, err := fmt.Fprintf(w, "ashored %s, up %s, %s\n%s%s, %s, %s\n%s\n", s.Version.Version, ago(now, s.Started),
+		state,
+		count(total, "object"), about, count(s.Config.Services, "service"), count(s.Config.Endpoints,
+			"endpoint"), problems); err != nil {
 		return err
 	}
 	return sources(w, s.Sources, now)
@@ -225,7 +231,8 @@ func proxyTable(w io.Writer, p admin.ProxyStatus, now time.Time) error {
 		if t.Everything {
 			asked = "all"
 		}
-		rows = append(rows, []string{t.Type, asked, fmt.Sprint(t.Resources), acknowledged(t, now), orDash(short(t.Target)), state(t)})
+		rows = append(rows, []string{t.Type, asked, fmt.Sprint(t.Resources), acknowledged(t, now),
+			orDash(short(t.Target)), state(t)})
 	}
 	if err := columns(w, []string{"TYPE", "ASKED", "RESOURCES", "ACKNOWLEDGED", "LATEST", "STATE"}, rows); err != nil {
 		return err
@@ -237,7 +244,8 @@ func proxyTable(w io.Writer, p admin.ProxyStatus, now time.Time) error {
 func proven(w io.Writer, p admin.ProxyStatus, now time.Time) error {
 	text := "no identity: it is connected without TLS"
 	if p.Identity != "" {
-		text = fmt.Sprintf("%s, certificate %suntil %s (%s left)", p.Identity, spaced(p.Serial), p.Expires.Local().Format(time.DateTime), ago(p.Expires, now))
+		text = fmt.Sprintf("%s, certificate %suntil %s (%s left)", p.Identity, spaced(p.Serial),
+			p.Expires.Local().Format(time.DateTime), ago(p.Expires, now))
 	}
 	if p.Bundle != "" {
 		text += ", trusts roots " + short(p.Bundle)
@@ -298,9 +306,11 @@ func rejections(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error {
 		for _, r := range refusals(p) {
 			words, cut := gist(r.Error)
 			if cut {
-				words += fmt.Sprintf("\n  (all %s: ashorectl status %s -o json)", count(1+strings.Count(r.Error, "\n"), "line"), p.ID)
+				words += fmt.Sprintf("\n  (all %s: ashorectl status %s -o json)",
+					count(1+strings.Count(r.Error, "\n"), "line"), p.ID)
 			}
-			if _, err := fmt.Fprintf(w, "\n%s rejected %s:\n  %s\n", p.ID, culprit(r.of, r.Rejection, now), words); err != nil {
+			if _, err := fmt.Fprintf(w, "\n%s rejected %s:\n  %s\n", p.ID, culprit(r.of, r.Rejection, now),
+				words); err != nil {
 				return err
 			}
 		}
@@ -314,11 +324,15 @@ type rejected struct {
 	admin.Rejection
 }
 
-// refusals are what a proxy rejected: an object once, by however many names of its kind it was sent.
+// refusals are what a proxy rejected: an object once, by however many names of its kind it was
+// sent.
 func refusals(p admin.ProxyStatus) (out []rejected) {
 	for _, t := range p.Types {
 		for _, r := range t.Rejected {
-			again := func(x rejected) bool { return x.of == t.Objects && x.Resource == r.Resource && x.Error == r.Error }
+			again := func(x rejected) bool {
+				return x.of == t.Objects && x.Resource == r.Resource &&
+					x.Error == r.Error
+			}
 			if isObjects(t) && slices.ContainsFunc(out, again) {
 				continue
 			}

@@ -12,7 +12,8 @@ import (
 
 // readerOf is a control plane that reads kinds, under two names each.
 func readerOf(id string, connected time.Time, kinds ...admin.TypeStatus) admin.ProxyStatus {
-	p := admin.ProxyStatus{ID: id, Kind: "sidecar", Namespace: "istio-system", Reader: true, Peer: "10.0.0.9:4", Connected: connected}
+	p := admin.ProxyStatus{ID: id, Kind: "sidecar", Namespace: "istio-system", Reader: true, Peer: "10.0.0.9:4",
+		Connected: connected}
 	for _, k := range kinds {
 		for _, version := range []string{"v1", "v1alpha3"} {
 			k.Type = "networking.istio.io/" + version + "/" + k.Objects
@@ -22,18 +23,21 @@ func readerOf(id string, connected time.Time, kinds ...admin.TypeStatus) admin.P
 	return p
 }
 
-// A reader of configuration has a row of its own kind, which is no wider for its thirty types, and what it refuses is told once, by
-// its kind; proxies are shown as without it.
+// A reader of configuration has a row of its own kind, which is no wider for its thirty types, and
+// what it refuses is told once, by its kind; proxies are shown as without it.
 func TestReaders(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	good := func(kind string, n int) admin.TypeStatus {
 		return admin.TypeStatus{Objects: kind, Resources: n, Latest: true}
 	}
-	refused := admin.TypeStatus{Objects: "ServiceEntry", Resources: 9, Latest: true, Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resource: "shop/web", Error: "hosts: missing"}}}
-	proxy := admin.ProxyStatus{ID: "web-1.shop", Kind: "sidecar", Peer: "10.0.0.1:4", Agent: "v0.3.0", Envoy: "1.40.0", Connected: now.Add(-time.Hour), Types: []admin.TypeStatus{{Type: "cds", Resources: 3, Latest: true}}}
+	refused := admin.TypeStatus{Objects: "ServiceEntry", Resources: 9, Latest: true,
+		Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resource: "shop/web", Error: "hosts: missing"}}}
+	proxy := admin.ProxyStatus{ID: "web-1.shop", Kind: "sidecar", Peer: "10.0.0.1:4", Agent: "v0.3.0", Envoy: "1.40.0",
+		Connected: now.Add(-time.Hour), Types: []admin.TypeStatus{{Type: "cds", Resources: 3, Latest: true}}}
 	mixed := proxy
-	mixed.Types = []admin.TypeStatus{{Type: "cds", Resources: 3}, {Type: "networking.istio.io/v1/Gateway", Objects: "Gateway", Resources: 2, InFlight: 1}}
+	mixed.Types = []admin.TypeStatus{{Type: "cds", Resources: 3},
+		{Type: "networking.istio.io/v1/Gateway", Objects: "Gateway", Resources: 2, InFlight: 1}}
 	const proxies = "PROXY       KIND     PEER        CONNECTED  AGENT   ENVOY   CDS\n" +
 		"web-1.shop  sidecar  10.0.0.1:4  1h         v0.3.0  1.40.0  3\n"
 	for name, tc := range map[string]struct {
@@ -48,8 +52,10 @@ func TestReaders(t *testing.T) {
 		"asked for nothing yet": {[]admin.ProxyStatus{proxy, readerOf("10.0.0.9:4", now)},
 			proxies + "\nREADER      PEER        CONNECTED  KINDS  OBJECTS  STATE    REFUSED\n10.0.0.9:4  10.0.0.9:4  0s         0      0        in step  -\n"},
 		"some": {[]admin.ProxyStatus{
-			readerOf("a", now, good("Gateway", 2), admin.TypeStatus{Objects: "Sidecar", Resources: 1, InFlight: 1}, admin.TypeStatus{Objects: "ServiceEntry", Resources: 9}),
-			readerOf("b", now, admin.TypeStatus{Objects: "Sidecar"}, admin.TypeStatus{Objects: "Gateway"}, admin.TypeStatus{Objects: "Telemetry"}, admin.TypeStatus{Objects: "ServiceEntry"}),
+			readerOf("a", now, good("Gateway", 2), admin.TypeStatus{Objects: "Sidecar", Resources: 1, InFlight: 1},
+				admin.TypeStatus{Objects: "ServiceEntry", Resources: 9}),
+			readerOf("b", now, admin.TypeStatus{Objects: "Sidecar"}, admin.TypeStatus{Objects: "Gateway"},
+				admin.TypeStatus{Objects: "Telemetry"}, admin.TypeStatus{Objects: "ServiceEntry"}),
 			readerOf("c", now, refused), proxy},
 			proxies + "\nREADER  PEER        CONNECTED  KINDS  OBJECTS  STATE                                     REFUSED\n" +
 				"a       10.0.0.9:4  0s         3      12       sent: Sidecar; behind: ServiceEntry       -\n" +
@@ -78,7 +84,8 @@ func TestOneReader(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	var out strings.Builder
-	if err := proxyTable(&out, readerOf("istiod-0.istio-system", now.Add(-time.Minute), admin.TypeStatus{Objects: "Gateway", Resources: 2, Latest: true}), now); err != nil {
+	if err := proxyTable(&out, readerOf("istiod-0.istio-system", now.Add(-time.Minute),
+		admin.TypeStatus{Objects: "Gateway", Resources: 2, Latest: true}), now); err != nil {
 		t.Fatal(err)
 	}
 	first, rest, _ := strings.Cut(out.String(), "\n")

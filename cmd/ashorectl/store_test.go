@@ -28,10 +28,12 @@ func (*fake) Stored(_ context.Context, kind, namespace, name string) ([]admin.Ob
 		return nil, admin.NewError(admin.ErrNotFound, `the store has no VirtualService "none"`)
 	}
 	if kind == "gateway" {
-		return []admin.Object{{Kind: "Gateway", Metadata: admin.Metadata{Name: "old", Namespace: "shop"}, Unusable: "the stored object cannot be used"}}, nil
+		return []admin.Object{{Kind: "Gateway", Metadata: admin.Metadata{Name: "old", Namespace: "shop"},
+			Unusable: "the stored object cannot be used"}}, nil
 	}
-	return []admin.Object{{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Metadata: admin.Metadata{Name: "web", Namespace: "shop"},
-		Spec: json.RawMessage(`{"hosts":["web"]}`), Origin: admin.Origin{Source: "store:/x", Revision: "7"}}}, nil
+	return []admin.Object{{APIVersion: "networking.istio.io/v1", Kind: "VirtualService",
+		Metadata: admin.Metadata{Name: "web", Namespace: "shop"},
+		Spec:     json.RawMessage(`{"hosts":["web"]}`), Origin: admin.Origin{Source: "store:/x", Revision: "7"}}}, nil
 }
 
 func (*fake) Apply(ctx context.Context, p admin.Pieces, o admin.StoreOptions, _ string) (admin.Written, error) {
@@ -43,12 +45,17 @@ func (*fake) Apply(ctx context.Context, p admin.Pieces, o admin.StoreOptions, _ 
 		files = append(files, filepath.Base(piece.File))
 	}
 	se := admin.Ref{Kind: "ServiceEntry", Namespace: "shop", Name: "web"}
-	w := admin.Written{Revision: "41", Preview: o.Preview, Changes: []admin.ObjectChange{{Ref: se, Action: admin.Changed, Note: "a.yaml:1 defines it too"}}}
+	w := admin.Written{Revision: "41", Preview: o.Preview,
+		Changes: []admin.ObjectChange{{Ref: se, Action: admin.Changed, Note: "a.yaml:1 defines it too"}}}
 	switch files[0] {
 	case "bad.yaml":
-		return w, &admin.Refusal{Text: "1 error: nothing was written", Is: admin.ErrInvalid, Problems: []feed.Problem{{Severity: feed.Error, File: "bad.yaml", Line: 3, Object: "ServiceEntry shop/web", Field: "spec.hosts", Text: "is missing"}}}
+		return w, &admin.Refusal{Text: "1 error: nothing was written", Is: admin.ErrInvalid,
+			Problems: []feed.Problem{{Severity: feed.Error, File: "bad.yaml", Line: 3, Object: "ServiceEntry shop/web",
+				Field: "spec.hosts", Text: "is missing"}}}
 	case "conflict.yaml":
-		return w, &admin.Refusal{Text: "nothing was written", Is: admin.ErrConflict, Conflicts: []admin.Conflict{{Ref: se, Revision: "40", Who: "user ann", When: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)}}}
+		return w, &admin.Refusal{Text: "nothing was written", Is: admin.ErrConflict,
+			Conflicts: []admin.Conflict{{Ref: se, Revision: "40", Who: "user ann",
+				When: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)}}}
 	case "slow.yaml":
 		<-ctx.Done()
 		return w, ctx.Err()
@@ -76,12 +83,14 @@ func (*fake) Delete(_ context.Context, p admin.Pieces, o admin.StoreOptions, _ s
 	return w, nil
 }
 
-func (*fake) Rollback(_ context.Context, r admin.RollbackRequest, o admin.StoreOptions, _ string) (admin.Written, error) {
+func (*fake) Rollback(_ context.Context, r admin.RollbackRequest, o admin.StoreOptions, _ string) (admin.Written,
+	error) {
 	ref := admin.Ref{Kind: "all", Namespace: "to", Name: r.Revision}
 	if r.Ref != nil {
 		ref = *r.Ref
 	}
-	return admin.Written{Revision: "43", Preview: o.Preview, Changes: []admin.ObjectChange{{Ref: ref, Action: admin.Created}}}, nil
+	return admin.Written{Revision: "43", Preview: o.Preview,
+		Changes: []admin.ObjectChange{{Ref: ref, Action: admin.Created}}}, nil
 }
 
 func (*fake) History(_ context.Context, r admin.HistoryRequest) (admin.StoreHistory, error) {
@@ -98,7 +107,8 @@ func (*fake) History(_ context.Context, r admin.HistoryRequest) (admin.StoreHist
 	if r.Differences {
 		one.Difference = "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"
 	}
-	h.Revisions = []admin.StoreRevision{{Revision: "42", Who: "user ann\x1b[31m", When: when, Changes: []admin.ObjectChange{one}, Count: map[string]int{admin.Changed: 1}},
+	h.Revisions = []admin.StoreRevision{{Revision: "42", Who: "user ann\x1b[31m", When: when,
+		Changes: []admin.ObjectChange{one}, Count: map[string]int{admin.Changed: 1}},
 		{Revision: "41", When: when, Changes: []admin.ObjectChange{one, one, one, one}, Count: map[string]int{admin.Changed: 1, admin.Created: 9}}}
 	return h, nil
 }
@@ -107,9 +117,11 @@ func (*fake) History(_ context.Context, r admin.HistoryRequest) (admin.StoreHist
 func storeFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"a.yaml", "bad.yaml", "conflict.yaml", "slow.yaml", "same.yaml", "all/b.yaml", "all/sub/c.yaml", "none/readme.txt"} {
+	for _, name := range []string{"a.yaml", "bad.yaml", "conflict.yaml", "slow.yaml", "same.yaml", "all/b.yaml",
+		"all/sub/c.yaml", "none/readme.txt"} {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("x: y\n"), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte("x: y\n"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,13 +193,15 @@ func TestHistory(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
 	_, out, _ := result(t, "--socket", socket, "history")
-	for _, want := range []string{"REVISION  WHEN", "3h   user ann?[31m  changed Gateway shop/g\n", "3h   -              9 created, 1 changed: Gateway shop/g, Gateway shop/g, Gateway shop/g, …\n"} {
+	for _, want := range []string{"REVISION  WHEN", "3h   user ann?[31m  changed Gateway shop/g\n",
+		"3h   -              9 created, 1 changed: Gateway shop/g, Gateway shop/g, Gateway shop/g, …\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got\n%swant %q", out, want)
 		}
 	}
 	_, out, _ = result(t, "--socket", socket, "history", "vs", "shop/web", "--diff")
-	if !strings.Contains(out, "revision 42, ") || !strings.Contains(out, ", by user ann?[31m: 1 changed\n--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n\nrevision 41") {
+	if !strings.Contains(out, "revision 42, ") || !strings.Contains(out,
+		", by user ann?[31m: 1 changed\n--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n\nrevision 41") {
 		t.Errorf("the differences are\n%s", out)
 	}
 	_, out, _ = result(t, "--socket", socket, "history", "-o", "json")
@@ -223,18 +237,21 @@ func TestApplyUncertain(t *testing.T) {
 	socket := serve(t, &fake{})
 	dir := storeFolder(t)
 	code, _, errOut := result(t, "--socket", socket, "--timeout", "100ms", "apply", "-f", dir+"/slow.yaml")
-	if code != 1 || !strings.Contains(errOut, "within 100ms") || !strings.Contains(errOut, "\"ashorectl history\" tells which") {
+	if code != 1 || !strings.Contains(errOut, "within 100ms") ||
+		!strings.Contains(errOut, "\"ashorectl history\" tells which") {
 		t.Errorf("in vain: %d %s", code, errOut)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	var out, complaint bytes.Buffer
-	if code := run(ctx, []string{"--socket", socket, "apply", "-f", dir + "/slow.yaml"}, &out, &complaint); code != 1 || !strings.Contains(complaint.String(), "interrupted: all of it was written, or nothing") {
+	if code := run(ctx, []string{"--socket", socket, "apply", "-f", dir + "/slow.yaml"}, &out, &complaint); code != 1 ||
+		!strings.Contains(complaint.String(), "interrupted: all of it was written, or nothing") {
 		t.Errorf("interrupted: %d %s", code, &complaint)
 	}
 }
 
-// An ashored that ends in the middle may have written; one that never ran has not, whatever its socket is called.
+// An ashored that ends in the middle may have written; one that never ran has not, whatever its
+// socket is called.
 func TestApplyEnded(t *testing.T) {
 	t.Parallel()
 	dir := storeFolder(t)
@@ -245,7 +262,8 @@ func TestApplyEnded(t *testing.T) {
 	defer os.RemoveAll(short)
 	const find = "\"ashorectl history\" tells which"
 	path := short + "/ended.sock"
-	if code, _, errOut := result(t, "--socket", path, "apply", "-f", dir+"/slow.yaml"); code != 1 || strings.Contains(errOut, find) {
+	if code, _, errOut := result(t, "--socket", path, "apply", "-f", dir+"/slow.yaml"); code != 1 ||
+		strings.Contains(errOut, find) {
 		t.Errorf("never ran: %d %s", code, errOut)
 	}
 	l, err := net.Listen("unix", path)
@@ -258,7 +276,8 @@ func TestApplyEnded(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	if code, _, errOut := result(t, "--socket", path, "apply", "-f", dir+"/slow.yaml"); code != 1 || !strings.Contains(errOut, find) {
+	if code, _, errOut := result(t, "--socket", path, "apply", "-f", dir+"/slow.yaml"); code != 1 ||
+		!strings.Contains(errOut, find) {
 		t.Errorf("ended: %d %s", code, errOut)
 	}
 }
@@ -279,7 +298,8 @@ func TestInterruptedInput(t *testing.T) {
 		cmd.SetArgs(args)
 		cmd.SetIn(endless{end})
 		cancel()
-		if err := cmd.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), "interrupted before standard input ended") {
+		if err := cmd.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(),
+			"interrupted before standard input ended") {
 			t.Errorf("%v: got %v", args, err)
 		}
 	}
@@ -314,11 +334,13 @@ func TestWatch(t *testing.T) {
 func TestWriteChanges(t *testing.T) {
 	t.Parallel()
 	object := func(name, spec string) admin.Object {
-		return admin.Object{Kind: "Gateway", Metadata: admin.Metadata{Namespace: "shop", Name: name}, Spec: json.RawMessage(spec), Origin: admin.Origin{Source: "s"}}
+		return admin.Object{Kind: "Gateway", Metadata: admin.Metadata{Namespace: "shop", Name: name},
+			Spec: json.RawMessage(spec), Origin: admin.Origin{Source: "s"}}
 	}
 	moved := object("moved", "{}")
 	moved.Origin = admin.Origin{File: "a.yaml", Line: 1}
-	old := byName([]admin.Object{object("same", "{}"), object("changed", "{}"), object("gone", "{}"), object("moved", "{}")})
+	old := byName([]admin.Object{object("same", "{}"), object("changed", "{}"), object("gone", "{}"),
+		object("moved", "{}")})
 	now := byName([]admin.Object{object("same", "{}"), object("changed", `{"a":1}`), object("new", "{}"), moved})
 	var out bytes.Buffer
 	if err := (&tool{output: table}).writeChanges(&out, old, now, false); err != nil {
@@ -329,19 +351,24 @@ func TestWriteChanges(t *testing.T) {
 	}
 }
 
-// What cannot be read any more is not gone, and is told as what it is, once, until it can be read again or is deleted.
+// What cannot be read any more is not gone, and is told as what it is, once, until it can be read
+// again or is deleted.
 func TestWriteChangesUnusable(t *testing.T) {
 	t.Parallel()
 	named := func(name string) admin.Object {
-		return admin.Object{Kind: "Gateway", Metadata: admin.Metadata{Namespace: "shop", Name: name}, Origin: admin.Origin{Source: "s"}}
+		return admin.Object{Kind: "Gateway", Metadata: admin.Metadata{Namespace: "shop", Name: name},
+			Origin: admin.Origin{Source: "s"}}
 	}
 	fine, damaged, late, tea := named("web"), named("web"), named("late"), named("tea")
 	fine.Spec = json.RawMessage("{}")
 	damaged.Unusable, late.Unusable, tea.Unusable = "it is damaged", "it is damaged", "it is damaged"
-	states := []map[string]admin.Object{nil, byName([]admin.Object{fine, tea}), byName([]admin.Object{damaged, tea, late}), byName([]admin.Object{fine, late})}
+	states := []map[string]admin.Object{nil, byName([]admin.Object{fine, tea}),
+		byName([]admin.Object{damaged, tea, late}), byName([]admin.Object{fine, late})}
 	for format, wants := range map[format][]string{
-		table:    {"! shop/tea  it is damaged\n+ shop/web  s\n", "! shop/late  it is damaged\n! shop/web  it is damaged\n", "- shop/tea  s\n~ shop/web  s\n"},
-		jsonText: {`"unusable":"it is damaged"`, `{"event":"!","object":{"apiVersion":"","kind":"Gateway","metadata":{"name":"web","namespace":"shop"}`, `{"event":"~",`},
+		table: {"! shop/tea  it is damaged\n+ shop/web  s\n",
+			"! shop/late  it is damaged\n! shop/web  it is damaged\n", "- shop/tea  s\n~ shop/web  s\n"},
+		jsonText: {`"unusable":"it is damaged"`,
+			`{"event":"!","object":{"apiVersion":"","kind":"Gateway","metadata":{"name":"web","namespace":"shop"}`, `{"event":"~",`},
 	} {
 		for i, want := range wants {
 			var out bytes.Buffer
@@ -377,7 +404,8 @@ func TestStoreCompletion(t *testing.T) {
 		words := append([]string{"__complete", "--socket", socket}, strings.Split(args, " ")...)
 		code, out, errOut := result(t, words...)
 		first := fmt.Sprintf("\n%s\n", out)
-		if code != 0 || want != "" && !strings.Contains(first, "\n"+want+"\n") || want == "" && !strings.HasPrefix(out, ":") {
+		if code != 0 || want != "" && !strings.Contains(first, "\n"+want+"\n") || want == "" &&
+			!strings.HasPrefix(out, ":") {
 			t.Errorf("%q: %d, got\n%s%s", args, code, out, errOut)
 		}
 	}
@@ -389,7 +417,8 @@ func TestGetUnusable(t *testing.T) {
 	socket := serve(t, &fake{})
 	for _, format := range []string{"yaml", "name", "table"} {
 		code, out, errOut := result(t, "--socket", socket, "get", "gateway", "--store", "-o", format)
-		if code != 1 || strings.Contains(out, "old") || !strings.Contains(errOut, "left out: gateway shop/old: the stored object cannot be used") {
+		if code != 1 || strings.Contains(out, "old") || !strings.Contains(errOut,
+			"left out: gateway shop/old: the stored object cannot be used") {
 			t.Errorf("%s: exit code %d, %q, %q", format, code, out, errOut)
 		}
 	}

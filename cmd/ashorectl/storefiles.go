@@ -25,11 +25,13 @@ type storeFiles struct {
 
 // flags adds those of f to a command.
 func (f *storeFiles) flags(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&f.paths, "file", "f", nil, "`FILE` or folder, or - for standard input; may be given several times")
+	cmd.Flags().StringArrayVarP(&f.paths, "file", "f", nil,
+		"`FILE` or folder, or - for standard input; may be given several times")
 	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "take the folders below a folder, too")
 }
 
-// read reads all files; what cannot be read is in the problems. An error is one of usage, or of standard input.
+// read reads all files; what cannot be read is in the problems. An error is one of usage, or of
+// standard input.
 func (f *storeFiles) read(cmd *cobra.Command) ([]admin.Piece, []feed.Problem, error) {
 	if err := present(f.paths); err != nil {
 		return nil, nil, usage(cmd, err)
@@ -42,7 +44,8 @@ func (f *storeFiles) read(cmd *cobra.Command) ([]admin.Piece, []feed.Problem, er
 		}
 	}
 	if len(names) == 0 && feed.Errors(problems) == 0 {
-		return nil, nil, usage(cmd, fmt.Errorf("there is no file of configuration (.yaml, .yml, .json) in %s", f.paths[0]))
+		return nil, nil, usage(cmd, fmt.Errorf("there is no file of configuration (.yaml, .yml, .json) in %s",
+			f.paths[0]))
 	}
 	var out []admin.Piece
 	size := 0
@@ -61,7 +64,8 @@ func (f *storeFiles) read(cmd *cobra.Command) ([]admin.Piece, []feed.Problem, er
 		}
 		problems = append(problems, wrong...)
 		if size += len(p.Data); size > admin.MaxApply {
-			return nil, nil, usage(cmd, fmt.Errorf("the files have more than %d MiB together: write them in several steps", admin.MaxApply>>20))
+			return nil, nil, usage(cmd,
+				fmt.Errorf("the files have more than %d MiB together: write them in several steps", admin.MaxApply>>20))
 		}
 		out = append(out, p)
 	}
@@ -106,8 +110,8 @@ func present(paths []string) error {
 	return nil
 }
 
-// readStdin reads standard input, one byte more than allowed, which shows that there is too much. Where it is interrupted
-// somebody still waits for more of it, until the program ends.
+// readStdin reads standard input, one byte more than allowed, which shows that there is too much.
+// Where it is interrupted somebody still waits for more of it, until the program ends.
 func readStdin(ctx context.Context, in io.Reader) ([]byte, error) {
 	var data []byte
 	read := make(chan error, 1)

@@ -19,8 +19,10 @@ const writeTime = 4 * time.Minute
 
 // storeFlags adds the flags of all that writes to the store.
 func storeFlags(cmd *cobra.Command, o *admin.StoreOptions) {
-	cmd.Flags().BoolVar(&o.Preview, "dry-run", false, "write nothing and show the difference; for this the role viewer is enough")
-	cmd.Flags().StringVar(&o.At, "at", "", "refuse when one of the objects was changed after this `revision`, such as the one that --dry-run printed")
+	cmd.Flags().BoolVar(&o.Preview, "dry-run", false,
+		"write nothing and show the difference; for this the role viewer is enough")
+	cmd.Flags().StringVar(&o.At, "at", "",
+		"refuse when one of the objects was changed after this `revision`, such as the one that --dry-run printed")
 	cmd.Flags().BoolVar(&o.Force, "force", false, "write whatever others write at the same moment: the last one wins")
 	must(cmd.RegisterFlagCompletionFunc("at", cobra.NoFileCompletions))
 }
@@ -33,7 +35,8 @@ func (t *tool) patient(cmd *cobra.Command, d time.Duration) {
 }
 
 // write asks ashored to write and shows what it did.
-func (t *tool) write(cmd *cobra.Command, o admin.StoreOptions, question func(*admin.Client, context.Context) (admin.Written, error)) error {
+func (t *tool) write(cmd *cobra.Command, o admin.StoreOptions,
+	question func(*admin.Client, context.Context) (admin.Written, error)) error {
 	if o.Force && o.At != "" {
 		return usage(cmd, errors.New("--at refuses what others have changed, and --force writes over it: name one of the two"))
 	}
@@ -53,7 +56,8 @@ func (t *tool) write(cmd *cobra.Command, o admin.StoreOptions, question func(*ad
 	return t.output.write(cmd.OutOrStdout(), done, func(w io.Writer) error { return writtenText(w, done) })
 }
 
-// uncertain adds to an error after which nobody here knows whether something was written how to find out.
+// uncertain adds to an error after which nobody here knows whether something was written how to
+// find out.
 func uncertain(ctx context.Context, o admin.StoreOptions, err error) error {
 	const find = "all of it was written, or nothing: \"ashorectl history\" tells which"
 	switch {
@@ -78,7 +82,8 @@ func (t *tool) refused(cmd *cobra.Command, r *admin.Refusal) error {
 	}
 	err := t.output.write(w, r.Conflicts, func(w io.Writer) error {
 		for _, c := range r.Conflicts {
-			if _, err := fmt.Fprintf(w, "CONFLICT %s: changed at revision %s, %s, by %s\n", c.Ref, c.Revision, c.When.Local().Format(time.DateTime), orDash(c.Who)); err != nil {
+			if _, err := fmt.Fprintf(w, "CONFLICT %s: changed at revision %s, %s, by %s\n", c.Ref, c.Revision,
+				c.When.Local().Format(time.DateTime), orDash(c.Who)); err != nil {
 				return err
 			}
 		}

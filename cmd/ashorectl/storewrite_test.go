@@ -12,7 +12,8 @@ func TestWrittenSummary(t *testing.T) {
 	t.Parallel()
 	of := func(actions ...string) (out []admin.ObjectChange) {
 		for _, a := range actions {
-			out = append(out, admin.ObjectChange{Ref: admin.Ref{Kind: "Sidecar", Namespace: "shop", Name: "a"}, Action: a})
+			out = append(out, admin.ObjectChange{Ref: admin.Ref{Kind: "Sidecar", Namespace: "shop", Name: "a"},
+				Action: a})
 		}
 		return out
 	}
@@ -26,7 +27,8 @@ func TestWrittenSummary(t *testing.T) {
 		if err := writtenText(&b, admin.Written{Revision: "2", Changes: changes}); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.String(); !strings.HasSuffix(got, want) || len(changes) > 0 && !strings.Contains(got, "Sidecar shop/a not there\n") {
+		if got := b.String(); !strings.HasSuffix(got, want) || len(changes) > 0 &&
+			!strings.Contains(got, "Sidecar shop/a not there\n") {
 			t.Errorf("got %q, want %q in the end", got, want)
 		}
 	}

@@ -42,12 +42,15 @@ file or folder is not there.`,
 				return err
 			}
 			problems = append(problems, more...)
-			return t.report(cmd.OutOrStdout(), problems, fmt.Sprintf("%s in %s: no problems", count(objects, "object"), count(len(files), "file")))
+			return t.report(cmd.OutOrStdout(), problems, fmt.Sprintf("%s in %s: no problems", count(objects, "object"),
+				count(len(files), "file")))
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().StringArrayVarP(&paths, "file", "f", nil, "file or folder to check, or - for standard input; may be given several times")
-	cmd.Flags().BoolVar(&follow, "follow-symlinks", false, "follow symlinks that lead out of a folder, as a source with followSymlinks does")
+	cmd.Flags().StringArrayVarP(&paths, "file", "f", nil,
+		"file or folder to check, or - for standard input; may be given several times")
+	cmd.Flags().BoolVar(&follow, "follow-symlinks", false,
+		"follow symlinks that lead out of a folder, as a source with followSymlinks does")
 	return cmd
 }
 
@@ -65,8 +68,9 @@ func reason(err error) error {
 	return err
 }
 
-// configFiles are paths, with every folder replaced by the configuration files that ashored would read in it,
-// sorted, and what is wrong with these folders. Symlinks out of them are followed with follow.
+// configFiles are paths, with every folder replaced by the configuration files that ashored would
+// read in it, sorted, and what is wrong with these folders. Symlinks out of them are followed with
+// follow.
 func configFiles(paths []string, follow bool) ([]string, []feed.Problem) {
 	var out []string
 	var problems []feed.Problem
@@ -83,8 +87,8 @@ func configFiles(paths []string, follow bool) ([]string, []feed.Problem) {
 }
 
 // check reads files and returns what is wrong with them and how many objects are fine. An object in
-// two files is an error in the second one. in is standard input, for a file of that name; an error says that it
-// cannot be read.
+// two files is an error in the second one. in is standard input, for a file of that name; an error
+// says that it cannot be read.
 func check(ctx context.Context, files []string, in io.Reader) ([]feed.Problem, int, error) {
 	var all filestore.Together
 	for _, name := range files {

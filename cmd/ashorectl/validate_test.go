@@ -37,7 +37,8 @@ func TestValidate(t *testing.T) {
 		{"unknown field", map[string]string{"sub/a.yaml": strings.Replace(good, "hosts:", "hostz:", 1)}, 1, []string{"ERROR ", "sub/a.yaml:5", "hosts", "1 error, 0 warnings"}},
 		// ashored keeps what an empty file defined, and says so.
 		{"empty", map[string]string{"a.yaml": good, "b.yaml": "\n\x00"}, 1, []string{"b.yaml\n  it is empty", "1 error, 0 warnings"}},
-		// The size counts that ashored takes from a folder, and not that of a request to its webhook.
+		// The size counts that ashored takes from a folder, and not that of a request to its
+		// webhook.
 		{"large", map[string]string{"a.yaml": good + "#" + strings.Repeat("x", config.MaxFileSize-len(good)-1)}, 0, []string{"1 object in 1 file: no problems"}},
 		{"too large", map[string]string{"a.yaml": good + "#" + strings.Repeat("x", config.MaxFileSize-len(good))}, 1, []string{"4194305 bytes, more than 4194304"}},
 		{"a comment alone", map[string]string{"a.yaml": "# nothing\n"}, 0, []string{"0 objects in 1 file: no problems"}},
@@ -69,8 +70,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// A symlink to a folder stands for the folder, and so does one below the one that is named, when asked for; one that leads
-// in a circle is a warning.
+// A symlink to a folder stands for the folder, and so does one below the one that is named, when
+// asked for; one that leads in a circle is a warning.
 func TestValidateLink(t *testing.T) {
 	t.Parallel()
 	dir, above := t.TempDir(), t.TempDir()
@@ -81,19 +82,23 @@ func TestValidateLink(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errOut := result(t, "validate", "-f", link); code != 0 || !strings.Contains(out, "1 object in 1 file") {
+	if code, out, errOut := result(t, "validate", "-f", link); code != 0 ||
+		!strings.Contains(out, "1 object in 1 file") {
 		t.Errorf("exit code %d, output %q, %q; want its one object", code, out, errOut)
 	}
-	if code, out, errOut := result(t, "validate", "--follow-symlinks", "-f", above, "-f", link+"/a.yaml"); code != 0 || !strings.Contains(out, "1 object in 1 file") {
+	if code, out, errOut := result(t, "validate", "--follow-symlinks", "-f", above, "-f", link+"/a.yaml"); code != 0 ||
+		!strings.Contains(out, "1 object in 1 file") {
 		t.Errorf("from above: exit code %d, output %q, %q; want its one object", code, out, errOut)
 	}
-	if code, out, errOut := result(t, "validate", "-f", above); code != 1 || !strings.Contains(out, "a symbolic link leads out of the folder, to "+dir) {
+	if code, out, errOut := result(t, "validate", "-f", above); code != 1 ||
+		!strings.Contains(out, "a symbolic link leads out of the folder, to "+dir) {
 		t.Errorf("not followed: exit code %d, output %q, %q; want that the link is refused", code, out, errOut)
 	}
 	if err := os.Symlink(above, filepath.Join(dir, "circle")); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errOut := result(t, "validate", "--follow-symlinks", "-f", above); code != 0 || !strings.Contains(out, "circle\n  the symlink leads to the folder") {
+	if code, out, errOut := result(t, "validate", "--follow-symlinks", "-f", above); code != 0 ||
+		!strings.Contains(out, "circle\n  the symlink leads to the folder") {
 		t.Errorf("with a circle: exit code %d, output %q, %q; want a warning of it", code, out, errOut)
 	}
 }

@@ -28,7 +28,8 @@ its virtual IP until it is released.`,
 					return err
 				}
 				return t.output.write(cmd.OutOrStdout(), out, func(w io.Writer) error {
-					_, err := fmt.Fprintln(w, strings.Join(append([]string{"released " + count(len(out.Hosts), "host")}, out.Hosts...), "\n  "))
+					_, err := fmt.Fprintln(w, strings.Join(append([]string{"released " + count(len(out.Hosts), "host")},
+						out.Hosts...), "\n  "))
 					return err
 				})
 			},

@@ -17,7 +17,8 @@ type serviceWatch struct {
 	view serviceView
 	tool *tool
 	out  io.Writer
-	// shown is what was written last, by service, and by endpoint within it: one without a name where services are shown.
+	// shown is what was written last, by service, and by endpoint within it: one without a name
+	// where services are shown.
 	shown map[[2]string]map[string]any
 }
 
@@ -98,17 +99,21 @@ func (w *serviceWatch) serviceLine(s admin.Service) string {
 	if w.view.shown.names {
 		return serviceName(s)
 	}
-	parts := []string{s.Namespace + "/" + s.Host, portsText(s.Ports), addressesText(s.Addresses, w.view.shown.wide), healthText(s.Health) + " healthy", sourcesText(s.Sources)}
+	parts := []string{s.Namespace + "/" + s.Host, portsText(s.Ports), addressesText(s.Addresses, w.view.shown.wide),
+		healthText(s.Health) + " healthy", sourcesText(s.Sources)}
 	if w.view.shown.wide {
-		parts = append(parts, s.Resolution, s.Location, orDash(strings.Join(s.Identities, ",")), declaredText(s.Sources))
+		parts = append(parts, s.Resolution, s.Location, orDash(strings.Join(s.Identities, ",")),
+			declaredText(s.Sources))
 	}
 	return strings.Join(parts, "  ")
 }
 
 func (w *serviceWatch) endpointLine(e serviceEndpoint) string {
-	parts := []string{e.HostNamespace + "/" + e.Host, e.Address, endpointPorts(e.Ports), e.Health, identityText(e.Endpoint, w.view.shown.wide), orDash(e.Locality), e.From.Source}
+	parts := []string{e.HostNamespace + "/" + e.Host, e.Address, endpointPorts(e.Ports), e.Health,
+		identityText(e.Endpoint, w.view.shown.wide), orDash(e.Locality), e.From.Source}
 	if w.view.shown.wide {
-		parts = append(parts, e.Namespace+"/"+orDash(e.Workload), orDash(e.TLSMode), labelsText(e.Labels), readFromText(e.From))
+		parts = append(parts, e.Namespace+"/"+orDash(e.Workload), orDash(e.TLSMode), labelsText(e.Labels),
+			readFromText(e.From))
 	}
 	return strings.Join(parts, "  ")
 }

@@ -48,7 +48,10 @@ no endpoints, and what is revoked, by whom and why.`,
 			if err != nil {
 				return err
 			}
-			return t.output.write(cmd.OutOrStdout(), list, func(w io.Writer) error { return workloadTables(w, list, time.Now()) })
+			return t.output.write(cmd.OutOrStdout(), list, func(w io.Writer) error {
+				return workloadTables(w, list,
+					time.Now())
+			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -59,7 +62,8 @@ func workloadTables(w io.Writer, list admin.WorkloadList, now time.Time) error {
 		if _, err := fmt.Fprintln(w, "no workload has joined: \"ashorectl join-token create\" prints how"); err != nil {
 			return err
 		}
-	} else if err := columns(w, []string{"NAME", "IDENTITY", "GROUP", "JOINED", "CERTIFICATE", "SERIAL", "PROXIES"}, workloadRows(list.Workloads, now)); err != nil {
+	} else if err := columns(w, []string{"NAME", "IDENTITY", "GROUP", "JOINED", "CERTIFICATE", "SERIAL",
+		"PROXIES"}, workloadRows(list.Workloads, now)); err != nil {
 		return err
 	}
 	if err := errors.Join(warnings(w, list.Workloads), unwellTable(w, list.Workloads, now)); err != nil {
@@ -78,7 +82,8 @@ func workloadTables(w io.Writer, list admin.WorkloadList, now time.Time) error {
 	return columns(w, []string{"REVOKED", "NAME", "SINCE", "BY", "REASON"}, rows)
 }
 
-// warnings says of which workloads an operator should see to something; nothing where there are none.
+// warnings says of which workloads an operator should see to something; nothing where there are
+// none.
 func warnings(w io.Writer, list []admin.Workload) error {
 	var rows [][]string
 	for _, x := range list {
@@ -95,7 +100,8 @@ func warnings(w io.Writer, list []admin.Workload) error {
 	return columns(w, []string{"WARNING", "WHAT"}, rows)
 }
 
-// unwellTable shows the workloads that are no endpoints, in the words of their agents; nothing where there are none.
+// unwellTable shows the workloads that are no endpoints, in the words of their agents; nothing
+// where there are none.
 func unwellTable(w io.Writer, list []admin.Workload, now time.Time) error {
 	var rows [][]string
 	for _, x := range list {
@@ -128,16 +134,19 @@ func workloadRows(list []admin.Workload, now time.Time) [][]string {
 		if x.Revoked {
 			certificate = "REVOKED"
 		}
-		rows = append(rows, []string{x.Name, x.Identity, orDash(x.Group), ago(now, x.Joined), certificate, serial, orDash(strings.Join(x.Proxies, ", "))})
+		rows = append(rows, []string{x.Name, x.Identity, orDash(x.Group), ago(now, x.Joined), certificate, serial,
+			orDash(strings.Join(x.Proxies, ", "))})
 	}
 	return rows
 }
 
-// revokeTime is how long a revocation may take: a shared store that hangs is waited for some 20s, and then it is in force without.
+// revokeTime is how long a revocation may take: a shared store that hangs is waited for some 20s,
+// and then it is in force without.
 const revokeTime = 40 * time.Second
 
 // changeWorkloadCommand is revoke or restore.
-func (t *tool) changeWorkloadCommand(verb, short, long, example, done string, do func(*admin.Client, context.Context, admin.RevokeRequest) (admin.Revoked, error)) *cobra.Command {
+func (t *tool) changeWorkloadCommand(verb, short, long, example, done string,
+	do func(*admin.Client, context.Context, admin.RevokeRequest) (admin.Revoked, error)) *cobra.Command {
 	var reason string
 	var force bool
 	cmd := &cobra.Command{
@@ -152,11 +161,17 @@ func (t *tool) changeWorkloadCommand(verb, short, long, example, done string, do
 			}
 			q.Reason, q.Force = reason, force
 			t.patient(cmd, revokeTime)
-			answer, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Revoked, error) { return do(c, ctx, q) })
+			answer, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Revoked,
+				error) {
+				return do(c, ctx, q)
+			})
 			if err != nil {
 				return err
 			}
-			return t.output.write(cmd.OutOrStdout(), answer, func(w io.Writer) error { return revokedText(w, answer, done) })
+			return t.output.write(cmd.OutOrStdout(), answer, func(w io.Writer) error {
+				return revokedText(w, answer,
+					done)
+			})
 		},
 		ValidArgsFunction: offerFirst(func(ctx context.Context) ([]string, cobra.ShellCompDirective) {
 			return t.completeWorkloads(ctx, verb == "restore")

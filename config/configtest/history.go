@@ -45,7 +45,8 @@ func testAbsent(t *testing.T, s config.Store) {
 	put(t, s, first)
 	_, err := s.Put(t.Context(), first, "test")
 	wantError(t, "put of what must not be there", err, config.ErrConflict)
-	_, err = s.Apply(t.Context(), []config.Change{{Key: Key("b"), Object: Object("b", "b.test")}, {Key: Key("a"), Object: first, Revision: config.Absent}}, "test")
+	_, err = s.Apply(t.Context(), []config.Change{{Key: Key("b"), Object: Object("b", "b.test")},
+		{Key: Key("a"), Object: first, Revision: config.Absent}}, "test")
 	wantError(t, "apply of what must not be there", err, config.ErrConflict)
 	wantHost(t, s, "b", "")
 	if err := s.Delete(t.Context(), Key("a"), "", "test"); err != nil {
@@ -59,7 +60,8 @@ func testHistory(t *testing.T, s config.Store) {
 		t.Errorf("the history of an empty store is %+v", past)
 	}
 	one := put(t, s, Object("a", "one.test"))
-	revision, err := s.Apply(t.Context(), []config.Change{{Key: Key("c"), Object: Object("c", "c.test")}, {Key: Key("b"), Object: Object("b", "b.test")}, {Key: Key("a"), Object: Object("a", "two.test")}}, "many")
+	revision, err := s.Apply(t.Context(), []config.Change{{Key: Key("c"), Object: Object("c", "c.test")},
+		{Key: Key("b"), Object: Object("b", "b.test")}, {Key: Key("a"), Object: Object("a", "two.test")}}, "many")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,8 @@ func testHistory(t *testing.T, s config.Store) {
 		t.Errorf("all (-want +got):\n%s", d)
 	}
 	for i, r := range all.Revisions {
-		if r.When.IsZero() || i == 0 && r.Number != all.Latest || i == 1 && r.Number != revision || i == 2 && r.Number != one.Revision {
+		if r.When.IsZero() || i == 0 && r.Number != all.Latest || i == 1 && r.Number != revision || i == 2 &&
+			r.Number != one.Revision {
 			t.Errorf("revision %+v", r)
 		}
 	}
@@ -96,7 +99,8 @@ func testHistory(t *testing.T, s config.Store) {
 		}
 	}
 	bare := history(t, s, config.Query{Key: Key("a"), Bare: true}).Revisions
-	if len(bare) != 3 || bare[0].Writes[0].Before.Revision != revision || bare[0].Writes[0].After != nil || bare[1].Writes[0].After.Key != Key("a") || bare[2].Writes[0].Before != nil {
+	if len(bare) != 3 || bare[0].Writes[0].Before.Revision != revision || bare[0].Writes[0].After != nil ||
+		bare[1].Writes[0].After.Key != Key("a") || bare[2].Writes[0].Before != nil {
 		t.Errorf("bare: got %+v", bare)
 	}
 	_, err = s.History(t.Context(), config.Query{After: "x"})
@@ -107,8 +111,8 @@ func testHistory(t *testing.T, s config.Store) {
 	wantError(t, "history without time", err, context.Canceled)
 }
 
-// Whatever was written since, a store can be brought back to what it held at each revision that it remembers, and that
-// can be undone in turn.
+// Whatever was written since, a store can be brought back to what it held at each revision that it
+// remembers, and that can be undone in turn.
 func testBack(t *testing.T, s config.Store) {
 	random := rand.New(rand.NewPCG(1, 2))
 	states := map[string][]string{"0": nil}
@@ -141,7 +145,8 @@ func testBack(t *testing.T, s config.Store) {
 		t.Fatalf("got %v, %v", changes, err)
 	}
 	stale := changes[0].Key
-	if _, err := s.Apply(t.Context(), []config.Change{{Key: stale, Object: Object(stale.Name, "meanwhile.test")}}, "other"); err != nil {
+	if _, err := s.Apply(t.Context(), []config.Change{{Key: stale, Object: Object(stale.Name, "meanwhile.test")}},
+		"other"); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Apply(t.Context(), changes, "test")

@@ -17,9 +17,10 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// TestStore checks every promise of config.Store. open returns a new, empty store, which it closes when
-// the test ends. reopen, which may be nil, closes a store and opens it again.
-func TestStore(t *testing.T, open func(t *testing.T) config.Store, reopen func(t *testing.T, s config.Store) config.Store) {
+// TestStore checks every promise of config.Store. open returns a new, empty store, which it closes
+// when the test ends. reopen, which may be nil, closes a store and opens it again.
+func TestStore(t *testing.T, open func(t *testing.T) config.Store,
+	reopen func(t *testing.T, s config.Store) config.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, config.Store){
 		"an empty store":             testEmpty,
@@ -57,7 +58,8 @@ func Key(name string) config.Key {
 
 // Object is a valid ServiceEntry in the namespace shop, for a host.
 func Object(name, host string) *config.Object {
-	o := &config.Object{Key: Key(name), Labels: map[string]string{"app": name}, Annotations: map[string]string{"note": "a b\nc"},
+	o := &config.Object{Key: Key(name), Labels: map[string]string{"app": name},
+		Annotations: map[string]string{"note": "a b\nc"},
 		Spec: &networking.ServiceEntry{
 			Hosts:      []string{host},
 			Ports:      []*networking.ServicePort{{Number: 80, Name: "http", Protocol: "HTTP"}},
@@ -150,7 +152,8 @@ func testList(t *testing.T, s config.Store) {
 		namespace string
 		want      []string
 	}{
-		{"", "", []string{"DestinationRule shop/a", "ServiceEntry other/a", "ServiceEntry shop/a", "ServiceEntry shop/a-b", "ServiceEntry shop/b", "ServiceEntry shop/c"}},
+		{"", "", []string{"DestinationRule shop/a", "ServiceEntry other/a", "ServiceEntry shop/a",
+			"ServiceEntry shop/a-b", "ServiceEntry shop/b", "ServiceEntry shop/c"}},
 		{config.ServiceEntry, "other", []string{"ServiceEntry other/a"}},
 		{config.DestinationRule, "", []string{"DestinationRule shop/a"}},
 		{"", "sho", nil},
@@ -217,7 +220,8 @@ func testApply(t *testing.T, s config.Store) {
 		changes []config.Change
 		want    error
 	}{
-		"a conflict":      {[]config.Change{change("a", "two.test", ""), change("n", "new.test", ""), change("b", "two.test", b.Revision+"0")}, config.ErrConflict},
+		"a conflict": {[]config.Change{change("a", "two.test", ""), change("n", "new.test", ""),
+			change("b", "two.test", b.Revision+"0")}, config.ErrConflict},
 		"nothing there":   {[]config.Change{change("a", "two.test", ""), change("none", "", "")}, config.ErrNotFound},
 		"gone since read": {[]config.Change{change("a", "", ""), change("none", "two.test", "1")}, config.ErrConflict},
 	} {
@@ -227,10 +231,12 @@ func testApply(t *testing.T, s config.Store) {
 		wantHost(t, s, "b", "one.test")
 		wantHost(t, s, "n", "")
 	}
-	if _, err := s.Apply(t.Context(), []config.Change{change("a", "two.test", ""), change("a", "three.test", "")}, "test"); err == nil {
+	if _, err := s.Apply(t.Context(), []config.Change{change("a", "two.test", ""), change("a", "three.test", "")},
+		"test"); err == nil {
 		t.Error("one key twice in an apply: got no error")
 	}
-	revision, err := s.Apply(t.Context(), []config.Change{change("a", "two.test", ""), change("b", "", b.Revision), change("c", "new.test", "")}, "test")
+	revision, err := s.Apply(t.Context(), []config.Change{change("a", "two.test", ""), change("b", "", b.Revision),
+		change("c", "new.test", "")}, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +248,8 @@ func testApply(t *testing.T, s config.Store) {
 	}
 }
 
-// Of writers that read, add one and write under the revision that they read, none loses another's addition.
+// Of writers that read, add one and write under the revision that they read, none loses another's
+// addition.
 func testWriters(t *testing.T, s config.Store) {
 	const writers, writes = 8, 10
 	o := Object("n", "0.test")
@@ -333,7 +340,8 @@ type mirror struct {
 }
 
 func newMirror(t *testing.T, s config.Store) mirror {
-	m := feed.NewMerger(feed.Config[config.Key, *config.Object]{KeyOf: func(o *config.Object) config.Key { return o.Key }})
+	m := feed.NewMerger(feed.Config[config.Key,
+		*config.Object]{KeyOf: func(o *config.Object) config.Key { return o.Key }})
 	m.SetSources([]feed.SourceConfig{{Name: s.Name(), Required: true}}, time.Now())
 	return mirror{m, t, follow(t, s)}
 }
@@ -380,7 +388,8 @@ func testFeed(t *testing.T, s config.Store) {
 		t.Fatal(err)
 	}
 	m.until("a", "")
-	if _, err := s.Apply(t.Context(), []config.Change{{Key: Key("a"), Object: Object("a", "again.test")}, {Key: Key("b")}}, "test"); err != nil {
+	if _, err := s.Apply(t.Context(), []config.Change{{Key: Key("a"), Object: Object("a", "again.test")},
+		{Key: Key("b")}}, "test"); err != nil {
 		t.Fatal(err)
 	}
 	m.until("a", "again.test")
@@ -417,7 +426,8 @@ func testReopen(t *testing.T, s config.Store, reopen func(*testing.T, config.Sto
 		t.Errorf("after a restart:\n%s", diff)
 	}
 	wantHost(t, s, "gone", "")
-	if past := history(t, s, config.Query{}); number(t, past.Latest) <= number(t, a.Revision) || len(past.Revisions) != 3 {
+	if past := history(t, s, config.Query{}); number(t, past.Latest) <= number(t, a.Revision) ||
+		len(past.Revisions) != 3 {
 		t.Errorf("the history after a restart is %+v, want three revisions", past)
 	}
 	if next := put(t, s, Object("b", "two.test")); number(t, next.Revision) <= number(t, a.Revision) {

@@ -12,7 +12,8 @@ import (
 // ErrTwice is for an Apply that names a key twice.
 var ErrTwice = errors.New("named twice in one write")
 
-// CheckChange refuses a change that could not be read back. Whether an object makes sense is for config.Validate.
+// CheckChange refuses a change that could not be read back. Whether an object makes sense is for
+// config.Validate.
 func CheckChange(c config.Change) error {
 	key, o := c.Key, c.Object
 	if key.Name == "" || key.Namespace == "" || strings.ContainsRune(string(key.Kind)+key.Namespace+key.Name, 0) {
@@ -37,8 +38,9 @@ func CheckChange(c config.Change) error {
 	return nil
 }
 
-// CheckAll compares the revisions that changes name with what a store has: have is the stored object, nil when there is none, and
-// unreadable says that there is one which cannot be read. Errors: ErrTwice, config.ErrNotFound, config.ErrConflict.
+// CheckAll compares the revisions that changes name with what a store has: have is the stored
+// object, nil when there is none, and unreadable says that there is one which cannot be read.
+// Errors: ErrTwice, config.ErrNotFound, config.ErrConflict.
 func CheckAll(changes []config.Change, have func(config.Key) *config.Object, unreadable func(config.Key) bool) error {
 	seen := make(map[config.Key]bool, len(changes))
 	for _, c := range changes {
@@ -57,17 +59,20 @@ func CheckAll(changes []config.Change, have func(config.Key) *config.Object, unr
 	return nil
 }
 
-// checkRevision compares the revision that a writer read with the stored object, nil when there is none.
+// checkRevision compares the revision that a writer read with the stored object, nil when there is
+// none.
 func checkRevision(key config.Key, want string, have *config.Object) error {
 	switch {
 	case want == "", want == config.Absent && have == nil:
 		return nil
 	case want == config.Absent:
-		return fmt.Errorf("%s: %w: it was created meanwhile, at revision %s; read it", key, config.ErrConflict, have.Revision)
+		return fmt.Errorf("%s: %w: it was created meanwhile, at revision %s; read it", key, config.ErrConflict,
+			have.Revision)
 	case have == nil:
 		return fmt.Errorf("%s: %w: it is at revision %s no more, it was deleted", key, config.ErrConflict, want)
 	case have.Revision != want:
-		return fmt.Errorf("%s: %w: it is at revision %s, not %s; read it again", key, config.ErrConflict, have.Revision, want)
+		return fmt.Errorf("%s: %w: it is at revision %s, not %s; read it again", key, config.ErrConflict, have.Revision,
+			want)
 	}
 	return nil
 }

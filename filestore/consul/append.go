@@ -13,7 +13,8 @@ import (
 // append writes an entry. Errors: errConflict, ErrAway, ErrUnknown.
 func (w *writing) append(ctx context.Context, e *attempt) error {
 	s := w.store
-	a := about{Format: format, position: e.next.position, Previous: e.base.Entry, By: s.cfg.Replica, At: time.Now().UTC()}
+	a := about{Format: format, position: e.next.position, Previous: e.base.Entry, By: s.cfg.Replica,
+		At: time.Now().UTC()}
 	if body := encodeCommits(e.commits); !bytes.Equal(w.packed.body, body) {
 		w.dropChunks()
 		var err error
@@ -55,7 +56,8 @@ type packed struct {
 	raw     []byte // that stands beside the entry's line; nil: it stands in chunks
 }
 
-// pack makes what is kept of the body of an entry, and writes the chunks of one that is too large for one key. Errors: ErrAway.
+// pack makes what is kept of the body of an entry, and writes the chunks of one that is too large
+// for one key. Errors: ErrAway.
 func (s *Store) pack(ctx context.Context, body []byte) (packed, error) {
 	c, raw, err := pack(body)
 	if err != nil || len(raw) <= maxInline {
@@ -70,8 +72,8 @@ func (s *Store) pack(ctx context.Context, body []byte) (packed, error) {
 	return packed{body: body, content: c}, nil
 }
 
-// putChunks writes a content into chunks, after a mark that is taken away before any of them. With an error some may stand there,
-// until they are swept.
+// putChunks writes a content into chunks, after a mark that is taken away before any of them. With
+// an error some may stand there, until they are swept.
 func (s *Store) putChunks(ctx context.Context, c content, raw []byte) (content, error) {
 	c.Chunks = newChunks(time.Now())
 	parts := split(raw)
@@ -87,10 +89,12 @@ func (s *Store) putChunks(ctx context.Context, c content, raw []byte) (content, 
 	return c, nil
 }
 
-// move sets the head, with more operations or none, if what Consul holds is the base and the chunks of a content are there: all or
-// nothing. The index of the head would not be enough for that: in a Consul that lost its state another head may come to have the
-// same one. Errors: errConflict, ErrAway, ErrUnknown.
-func (s *Store) move(ctx context.Context, base *state, h head, c content, more ...*api.TxnOp) (modified uint64, err error) {
+// move sets the head, with more operations or none, if what Consul holds is the base and the chunks
+// of a content are there: all or nothing. The index of the head would not be enough for that: in a
+// Consul that lost its state another head may come to have the same one. Errors: errConflict,
+// ErrAway, ErrUnknown.
+func (s *Store) move(ctx context.Context, base *state, h head, c content, more ...*api.TxnOp) (modified uint64,
+	err error) {
 	line, err := encodeLine(h)
 	if err != nil {
 		return 0, err
@@ -114,10 +118,12 @@ func (s *Store) move(ctx context.Context, base *state, h head, c content, more .
 	return s.insist(ctx, ops)
 }
 
-// errDoubt says that a transaction which was refused may have been done before, with its answer lost.
+// errDoubt says that a transaction which was refused may have been done before, with its answer
+// lost.
 var errDoubt = errors.New("an answer was lost")
 
-// insist does a transaction. When Consul's answer is lost it is sent again: Consul does it once, as it asks for what it changes.
+// insist does a transaction. When Consul's answer is lost it is sent again: Consul does it once, as
+// it asks for what it changes.
 func (s *Store) insist(ctx context.Context, ops api.TxnOps) (uint64, error) {
 	doubt := false
 	for began := time.Now(); ; {

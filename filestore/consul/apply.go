@@ -34,15 +34,16 @@ func (s *state) apply(c *commit, k keeping) *state {
 	return &out
 }
 
-// applyRecord sets a record. Its version has the ID of the entry, so that it does not come back when Consul's state was
-// restored from an older one.
+// applyRecord sets a record. Its version has the ID of the entry, so that it does not come back
+// when Consul's state was restored from an older one.
 func (s *state) applyRecord(w recordWrite) {
 	s.place++
 	if w.Value == nil {
 		s.records = s.records.Without(w.key())
 		return
 	}
-	s.records = s.records.With(w.key(), &value{version: fmt.Sprintf("%d.%d-%.8s", s.Sequence, s.place, s.Entry), content: w.Value})
+	s.records = s.records.With(w.key(), &value{version: fmt.Sprintf("%d.%d-%.8s", s.Sequence, s.place, s.Entry),
+		content: w.Value})
 }
 
 // applyObjects makes a revision.
@@ -81,7 +82,8 @@ func (s *state) remember(id writeID, p *pastWrite) {
 	s.remembered += p.size()
 }
 
-// forget drops the oldest revisions while there are more writes than are remembered, or larger ones, but not the present one.
+// forget drops the oldest revisions while there are more writes than are remembered, or larger
+// ones, but not the present one.
 func (s *state) forget(k keeping) {
 	var dropping uint64
 	for id, p := range s.history.All() {

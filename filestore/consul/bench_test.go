@@ -53,7 +53,8 @@ func (s site) bare(b *testing.B, method, path, body string) {
 	}
 }
 
-// BenchmarkApply writes 10,000 objects at once, each changed. The floor is Consul taking as many bytes as that became.
+// BenchmarkApply writes 10,000 objects at once, each changed. The floor is Consul taking as many
+// bytes as that became.
 func BenchmarkApply(b *testing.B) {
 	s, store := bench(b)
 	changes := func(n int) []config.Change {
@@ -110,7 +111,8 @@ func BenchmarkCommit(b *testing.B) {
 	s, store := bench(b)
 	b.Run("store", func(b *testing.B) {
 		for b.Loop() {
-			if err := store.Records().Commit(b.Context(), record.Write{Key: record.Key{Table: "t", Name: "x"}, Value: []byte("x"), Version: record.Any}); err != nil {
+			if err := store.Records().Commit(b.Context(), record.Write{Key: record.Key{Table: "t", Name: "x"},
+				Value: []byte("x"), Version: record.Any}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -146,7 +148,8 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkHeard writes one record, and has another replica hear of it. The floor is Consul ending a wait for a value that is written.
+// BenchmarkHeard writes one record, and has another replica hear of it. The floor is Consul ending
+// a wait for a value that is written.
 func BenchmarkHeard(b *testing.B) {
 	s, store := bench(b)
 	put(b, store, "x", "0")
@@ -168,13 +171,15 @@ func BenchmarkHeard(b *testing.B) {
 		for n := 0; b.Loop(); n++ {
 			done := make(chan error, 1)
 			go func() {
-				_, meta, err := store.client.kv.Get("floor/x", &api.QueryOptions{WaitIndex: index, WaitTime: time.Minute})
+				_, meta, err := store.client.kv.Get("floor/x", &api.QueryOptions{WaitIndex: index,
+					WaitTime: time.Minute})
 				if err == nil {
 					index = meta.LastIndex
 				}
 				done <- err
 			}()
-			s.bare(b, http.MethodPut, "/v1/kv/floor/x", fmt.Sprint(n)) // Consul tells nobody of a value that is the same
+			// Consul tells nobody of a value that is the same
+			s.bare(b, http.MethodPut, "/v1/kv/floor/x", fmt.Sprint(n))
 			if err := <-done; err != nil {
 				b.Fatal(err)
 			}

@@ -17,18 +17,19 @@ import (
 const (
 	// format is the version of what is written below the prefix. Any other is refused.
 	format = 3
-	// maxInline is how large a content may be to stand beside its line, in bytes. Consul bounds a transaction to 512 KiB, in
-	// which it stands in base64 (limits.txn_max_req_len).
+	// maxInline is how large a content may be to stand beside its line, in bytes. Consul bounds a
+	// transaction to 512 KiB, in which it stands in base64 (limits.txn_max_req_len).
 	maxInline = 300 << 10
-	// chunkSize is how much of a larger one stands at a key, in bytes. Consul bounds a value to 512 KiB
-	// (limits.kv_max_value_size).
+	// chunkSize is how much of a larger one stands at a key, in bytes. Consul bounds a value to 512
+	// KiB (limits.kv_max_value_size).
 	chunkSize = 480 << 10
-	// maxContent bounds a content, in bytes: one that claims more is damaged. One apply brings 64 MiB at most, and a snapshot has
-	// everything.
+	// maxContent bounds a content, in bytes: one that claims more is damaged. One apply brings 64
+	// MiB at most, and a snapshot has everything.
 	maxContent = 1 << 30
 	// maxChunks is how many chunks there may be.
 	maxChunks = maxContent/chunkSize + 1
-	// packFrom is the size from which contents are compressed, in bytes. Smaller ones can be read in Consul as they are.
+	// packFrom is the size from which contents are compressed, in bytes. Smaller ones can be read
+	// in Consul as they are.
 	packFrom = 1 << 10
 )
 
@@ -40,7 +41,8 @@ type content struct {
 	Size int `json:"size"`
 	// Sum is the SHA-256 of its bytes as they are kept, in hex.
 	Sum string `json:"sum"`
-	// Chunks is the name of the keys that it stands at, and Count how many there are. Empty: it stands beside its line.
+	// Chunks is the name of the keys that it stands at, and Count how many there are. Empty: it
+	// stands beside its line.
 	Chunks string `json:"chunks,omitempty"`
 	Count  int    `json:"count,omitempty"`
 }
@@ -119,8 +121,8 @@ func sumOf(b []byte) string {
 // newID is a random name: of a log, an entry.
 func newID() string { return strings.ToLower(rand.Text()) }
 
-// newChunks is a name for chunks. It says when they were made, so that those nobody refers to can be told from those that
-// are just being written.
+// newChunks is a name for chunks. It says when they were made, so that those nobody refers to can
+// be told from those that are just being written.
 func newChunks(now time.Time) string {
 	return strconv.FormatInt(now.Unix(), 16) + "-" + newID()
 }
@@ -134,7 +136,8 @@ func chunksAt(name string) (time.Time, bool) {
 
 // validID says whether an ID can be part of a key.
 func validID(id string) bool {
-	return id != "" && len(id) <= 64 && strings.IndexFunc(id, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }) < 0
+	return id != "" && len(id) <= 64 && strings.IndexFunc(id,
+		func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }) < 0
 }
 
 func validChunks(name string) bool {

@@ -20,11 +20,13 @@ import (
 )
 
 const (
-	// connections is how many connections to Consul there are at most: one waits for changes, few others are short.
+	// connections is how many connections to Consul there are at most: one waits for changes, few
+	// others are short.
 	connections = 16
 	// readTime is how long reading a key may take, and writeTime how long writing one.
 	readTime, writeTime = 5 * time.Second, 5 * time.Second
-	// maxOperations is how many operations a transaction may have. Consul allows 128, and 64 before 1.14.
+	// maxOperations is how many operations a transaction may have. Consul allows 128, and 64 before
+	// 1.14.
 	maxOperations = 60
 	// maxKept bounds how much of a refusal of Consul's is read, in bytes.
 	maxKept = 4 << 10
@@ -39,13 +41,15 @@ type client struct {
 }
 
 func newClient(o *Options) (*client, error) {
-	t, err := consulhttp.New(consulhttp.Config{Address: o.Address, TokenFile: o.TokenFile, TLS: o.TLS, Connections: connections, Enterprise: o.Namespace != "" || o.Partition != ""})
+	t, err := consulhttp.New(consulhttp.Config{Address: o.Address, TokenFile: o.TokenFile, TLS: o.TLS,
+		Connections: connections, Enterprise: o.Namespace != "" || o.Partition != ""})
 	if err != nil {
 		return nil, err
 	}
 	h := t.Client()
 	h.Transport = refusals{t}
-	// The library takes what is missing here from the environment; the transport takes that out again.
+	// The library takes what is missing here from the environment; the transport takes that out
+	// again.
 	c, err := api.NewClient(&api.Config{Address: t.Address(), Token: "-", HttpClient: h})
 	if err != nil {
 		return nil, fmt.Errorf("address: %w", err)
@@ -53,7 +57,8 @@ func newClient(o *Options) (*client, error) {
 	return &client{o: o, kv: c.KV(), txn: c.Txn(), transport: t}, nil
 }
 
-// refusals makes errors of what Consul refuses: the library tells the number of some answers only, and not of transactions.
+// refusals makes errors of what Consul refuses: the library tells the number of some answers only,
+// and not of transactions.
 type refusals struct{ http.RoundTripper }
 
 func (r refusals) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -72,7 +77,8 @@ func (r refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errors.Join(api.StatusError{Code: resp.StatusCode, Body: string(said)}, err, resp.Body.Close())
 }
 
-// statusKey is the key of a context by which the number of an answer is noted: the library does not tell it.
+// statusKey is the key of a context by which the number of an answer is noted: the library does not
+// tell it.
 type statusKey struct{}
 
 // errNonsense is about answers that Consul does not give.
@@ -84,7 +90,8 @@ func (c *client) query() *api.QueryOptions {
 	return &api.QueryOptions{Datacenter: c.o.Datacenter, Namespace: c.o.Namespace, Partition: c.o.Partition}
 }
 
-// latest is a query for what is there now for sure: by default a server that has just come to lead may lack what was written before.
+// latest is a query for what is there now for sure: by default a server that has just come to lead
+// may lack what was written before.
 // https://developer.hashicorp.com/consul/api-docs/features/consistency
 func (c *client) latest() *api.QueryOptions {
 	q := c.query()
@@ -95,7 +102,8 @@ func (c *client) latest() *api.QueryOptions {
 // headRead is what stood at the key head at an index.
 type headRead struct {
 	raw []byte // nil: there is no such key
-	// modified is the index at which the key was written last, and index the one to wait for more than.
+	// modified is the index at which the key was written last, and index the one to wait for more
+	// than.
 	modified, index uint64
 }
 
@@ -202,7 +210,8 @@ func resultOf(resp *api.TxnResponse, key string) *api.KVPair {
 
 // op is an operation of a transaction.
 func (c *client) op(verb api.KVOp, name string, value []byte) *api.TxnOp {
-	return &api.TxnOp{KV: &api.KVTxnOp{Verb: verb, Key: c.key(name), Value: value, Namespace: c.o.Namespace, Partition: c.o.Partition}}
+	return &api.TxnOp{KV: &api.KVTxnOp{Verb: verb, Key: c.key(name), Value: value, Namespace: c.o.Namespace,
+		Partition: c.o.Partition}}
 }
 
 // put writes a key that there is not, and on which nobody else has an eye. Errors: errNonsense.
@@ -210,7 +219,8 @@ func (c *client) put(ctx context.Context, name string, value []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	w := &api.WriteOptions{Datacenter: c.o.Datacenter, Namespace: c.o.Namespace, Partition: c.o.Partition}
-	done, _, err := c.kv.CAS(&api.KVPair{Key: c.key(name), Value: value}, w.WithContext(ctx)) // to be told that it was done
+	// to be told that it was done
+	done, _, err := c.kv.CAS(&api.KVPair{Key: c.key(name), Value: value}, w.WithContext(ctx))
 	if err == nil && !done {
 		return errNonsense
 	}
@@ -248,13 +258,15 @@ func (c *client) remove(ctx context.Context, names []string, guards ...*api.TxnO
 // errConflict says that Consul did not do a transaction, as something is not as it has to be.
 var errConflict = errors.New("another replica was faster")
 
-// transaction does operations, all or none. sent says that Consul may have received them: with an error other than errConflict
-// and refusals it is then not known whether they were done. modified is the index at which the head was set, if it was one of them.
+// transaction does operations, all or none. sent says that Consul may have received them: with an
+// error other than errConflict and refusals it is then not known whether they were done. modified
+// is the index at which the head was set, if it was one of them.
 func (c *client) transaction(ctx context.Context, ops api.TxnOps) (modified uint64, sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	var out atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { out.Store(true) }})
+	ctx = httptrace.WithClientTrace(ctx,
+		&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { out.Store(true) }})
 	ok, resp, _, err := c.txn.Txn(ops, c.query().WithContext(ctx))
 	if err != nil {
 		return 0, out.Load() && !refused(err), err
@@ -264,7 +276,8 @@ func (c *client) transaction(ctx context.Context, ops api.TxnOps) (modified uint
 		case errors.Is(why, errNonsense):
 			return 0, true, why
 		case strings.Contains(why.Error(), "Permission denied"):
-			return 0, false, api.StatusError{Code: http.StatusForbidden, Body: why.Error()} // elsewhere Consul says so itself
+			// elsewhere Consul says so itself
+			return 0, false, api.StatusError{Code: http.StatusForbidden, Body: why.Error()}
 		default:
 			return 0, false, fmt.Errorf("%w (%w)", errConflict, why)
 		}
@@ -279,7 +292,8 @@ func (c *client) transaction(ctx context.Context, ops api.TxnOps) (modified uint
 	return modified, true, nil
 }
 
-// refusedOperations is why a transaction was not done. Errors: errNonsense, when nothing is said of it.
+// refusedOperations is why a transaction was not done. Errors: errNonsense, when nothing is said of
+// it.
 func refusedOperations(resp *api.TxnResponse) error {
 	var all bytes.Buffer
 	for _, e := range resp.Errors {
@@ -293,15 +307,16 @@ func refusedOperations(resp *api.TxnResponse) error {
 	return errors.New(consulhttp.OneLine(strings.TrimSuffix(all.String(), "; ")))
 }
 
-// refused says that Consul has surely not done what it was asked for: it said so before it passed it on to its log.
-// Source: Consul, agent/structs/errors.go, agent/txn_endpoint.go.
+// refused says that Consul has surely not done what it was asked for: it said so before it passed
+// it on to its log. Source: Consul, agent/structs/errors.go, agent/txn_endpoint.go.
 func refused(err error) bool {
 	var status api.StatusError
 	if !errors.As(err, &status) {
 		return false
 	}
-	return status.Code < http.StatusInternalServerError || slices.ContainsFunc([]string{"No cluster leader", "No known Consul servers", "Rate limit reached"},
-		func(said string) bool { return strings.Contains(status.Body, said) })
+	return status.Code < http.StatusInternalServerError ||
+		slices.ContainsFunc([]string{"No cluster leader", "No known Consul servers", "Rate limit reached"},
+			func(said string) bool { return strings.Contains(status.Body, said) })
 }
 
 // declined says that Consul takes no write by the token.
@@ -309,7 +324,8 @@ func declined(err error) bool {
 	return answered(err, http.StatusForbidden, http.StatusUnauthorized)
 }
 
-// disliked says that Consul does not take what was written, such as for its size, which says nothing of other writes.
+// disliked says that Consul does not take what was written, such as for its size, which says
+// nothing of other writes.
 func disliked(err error) bool {
 	return answered(err, http.StatusBadRequest, http.StatusRequestEntityTooLarge)
 }
@@ -327,7 +343,8 @@ func (c *client) explain(err error) error {
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("the Consul at %s (setting store.address) does not answer in time: look whether it and its servers are well", c.o.Address)
 		}
-		return fmt.Errorf("the Consul at %s (setting store.address) cannot be asked: %s%s", c.o.Address, consulhttp.Bare(err), c.o.TLS.Remedy(err))
+		return fmt.Errorf("the Consul at %s (setting store.address) cannot be asked: %s%s", c.o.Address,
+			consulhttp.Bare(err), c.o.TLS.Remedy(err))
 	}
 	said := consulhttp.OneLine(status.Body)
 	if consulhttp.WantsTLS(status.Code, said) {

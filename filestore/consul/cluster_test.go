@@ -24,12 +24,14 @@ func newCluster(t *testing.T) []*testconsul.Agent {
 	all := []*testconsul.Agent{first}
 	first.Start()
 	for _, name := range []string{"two", "three"} {
-		a := testconsul.New(t, map[string]any{"autopilot": soon, "node_name": name, "bootstrap_expect": 0, "retry_join": []string{first.LAN}})
+		a := testconsul.New(t, map[string]any{"autopilot": soon, "node_name": name, "bootstrap_expect": 0,
+			"retry_join": []string{first.LAN}})
 		a.Start()
 		all = append(all, a)
 	}
 	eventually(t, "three servers vote", func() bool {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+first.Address+"/v1/operator/raft/configuration", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"http://"+first.Address+"/v1/operator/raft/configuration", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,8 +40,9 @@ func newCluster(t *testing.T) []*testconsul.Agent {
 	return all
 }
 
-// A server that has just come to lead may know a head, and not yet what it names; only what is asked for as of now is sure to be there.
-// Nobody takes the gap for damage, neither who runs nor who starts.
+// A server that has just come to lead may know a head, and not yet what it names; only what is
+// asked for as of now is sure to be there. Nobody takes the gap for damage, neither who runs nor
+// who starts.
 func TestLateLeader(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
@@ -50,7 +53,8 @@ func TestLateLeader(t *testing.T) {
 	var asked atomic.Int64
 	way.saying(func(r *http.Request, body []byte) (string, int) {
 		many := bytes.Contains(body, []byte(`"get-or-empty"`))
-		content := many || r.Method == http.MethodGet && (strings.Contains(r.URL.Path, "/entry/") || strings.Contains(r.URL.Path, "/chunk/"))
+		content := many || r.Method == http.MethodGet && (strings.Contains(r.URL.Path, "/entry/") ||
+			strings.Contains(r.URL.Path, "/chunk/"))
 		switch {
 		case !content:
 			return "", 0
@@ -62,7 +66,8 @@ func TestLateLeader(t *testing.T) {
 		}
 		var results []string
 		for i := range readAhead {
-			results = append(results, fmt.Sprintf(`{"KV":{"Key":"%s/%s","ModifyIndex":0}}`, s.prefix, keyOfEntry(uint64(i+1))))
+			results = append(results, fmt.Sprintf(`{"KV":{"Key":"%s/%s","ModifyIndex":0}}`, s.prefix,
+				keyOfEntry(uint64(i+1))))
 		}
 		return `{"Results":[` + strings.Join(results, ",") + `]}`, http.StatusOK
 	})
@@ -83,8 +88,8 @@ func TestLateLeader(t *testing.T) {
 	}
 }
 
-// No write that was acknowledged is lost, and none is done twice, while the servers of Consul are killed one after the other under
-// load: the leader first, and each replica's own.
+// No write that was acknowledged is lost, and none is done twice, while the servers of Consul are
+// killed one after the other under load: the leader first, and each replica's own.
 func TestKilledServers(t *testing.T) {
 	t.Parallel()
 	agents := newCluster(t)
@@ -139,7 +144,10 @@ func TestKilledServers(t *testing.T) {
 	}
 	t.Logf("%d acknowledged, %d unknown, %d entries", done.Load(), unknown.Load(), stores[0].state.Load().Sequence)
 	for _, s := range stores[1:] {
-		eventually(t, "all replicas know the same", func() bool { return s.state.Load().position == fresh(t, stores[0]).position })
+		eventually(t, "all replicas know the same", func() bool {
+			return s.state.Load().position == fresh(t,
+				stores[0]).position
+		})
 		equalStates(t, stores[0].state.Load(), s.state.Load())
 	}
 }

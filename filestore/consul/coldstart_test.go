@@ -10,8 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// A start while Consul is away asks many things of the store. Each is answered by the copy that stands in, at once: whether Consul is
-// back is not looked at for each.
+// A start while Consul is away asks many things of the store. Each is answered by the copy that
+// stands in, at once: whether Consul is back is not looked at for each.
 func TestColdStartAsksOnce(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -34,7 +34,8 @@ func TestColdStartAsksOnce(t *testing.T) {
 		if got := valueOf(t, b, "revoked"); got != "mallory" {
 			t.Fatalf("read %q from the copy", got)
 		}
-		err := b.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "x"}, Value: []byte("y"), Version: record.Any})
+		err := b.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "x"}, Value: []byte("y"),
+			Version: record.Any})
 		if !errors.Is(err, ErrAway) {
 			t.Fatalf("a write: got %v, want ErrAway", err)
 		}

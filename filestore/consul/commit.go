@@ -12,9 +12,10 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// commit is a change of the state that is made whole or not at all, as it is written in an entry. It says what is to be
-// written and nothing that depends on the state, so that it can be tried again after another replica was faster. Whether it
-// may be made was found out before it was written.
+// commit is a change of the state that is made whole or not at all, as it is written in an entry.
+// It says what is to be written and nothing that depends on the state, so that it can be tried
+// again after another replica was faster. Whether it may be made was found out before it was
+// written.
 type commit struct {
 	Records []recordWrite `json:"records,omitempty"`
 	Objects *objectsWrite `json:"objects,omitempty"`
@@ -34,8 +35,8 @@ func (w recordWrite) key() recordKey { return recordKey{Table: string(w.Table), 
 type objectsWrite struct {
 	Who  string    `json:"who"`
 	When time.Time `json:"when"`
-	// Above is a revision that this one comes after, whatever the state says: one that was known before Consul's state was
-	// restored from an older one.
+	// Above is a revision that this one comes after, whatever the state says: one that was known
+	// before Consul's state was restored from an older one.
 	Above  uint64        `json:"above,omitempty"`
 	Writes []objectWrite `json:"writes"`
 }
@@ -43,7 +44,8 @@ type objectsWrite struct {
 // objectWrite sets one object.
 type objectWrite struct {
 	objectName
-	// Object is null for one that is deleted. It keeps the time of creation of the one that it replaces.
+	// Object is null for one that is deleted. It keeps the time of creation of the one that it
+	// replaces.
 	Object *stored `json:"object"`
 }
 
@@ -69,8 +71,8 @@ func (c *commit) encode() (json.RawMessage, error) {
 	return b, nil
 }
 
-// decodeCommits reads the content of an entry. What this release does not know is an error: a change that is applied in part
-// would make two truths.
+// decodeCommits reads the content of an entry. What this release does not know is an error: a
+// change that is applied in part would make two truths.
 func decodeCommits(body []byte) ([]*commit, error) {
 	var out []*commit
 	if err := decodeStrict(body, &out); err != nil {
@@ -90,7 +92,8 @@ func decodeCommits(body []byte) ([]*commit, error) {
 // check says what keeps a commit from being applied to any state.
 func (c *commit) check() error {
 	for _, w := range c.Records {
-		if len(w.Table) == 0 || len(w.Name) == 0 || len(w.Table)+len(w.Name) > record.MaxName || len(w.Value) > record.MaxValue {
+		if len(w.Table) == 0 || len(w.Name) == 0 || len(w.Table)+len(w.Name) > record.MaxName ||
+			len(w.Value) > record.MaxValue {
 			return fmt.Errorf("record %.80q %.80q of %d bytes", w.Table, w.Name, len(w.Value))
 		}
 	}

@@ -15,8 +15,9 @@ const (
 	compactPause = 10 * time.Second
 	// compactTries is how often the head is tried to be set to a snapshot while others write.
 	compactTries = 20
-	// orphanAge is how old chunks are that nobody refers to, before they are swept: who writes them refers to them long before.
-	// It is a matter of clocks, and a sweep takes away nothing that is needed when they are wrong.
+	// orphanAge is how old chunks are that nobody refers to, before they are swept: who writes them
+	// refers to them long before. It is a matter of clocks, and a sweep takes away nothing that is
+	// needed when they are wrong.
 	orphanAge = time.Hour
 )
 
@@ -52,12 +53,14 @@ func (s *Store) compactor(ctx context.Context) error {
 			case <-s.compact:
 			default:
 			}
-			s.cfg.Log.Debug("snapshot written into Consul", "store", s.Name(), "took", time.Since(start), "keys_deleted", swept)
+			s.cfg.Log.Debug("snapshot written into Consul", "store", s.Name(), "took", time.Since(start),
+				"keys_deleted", swept)
 		}
 	}
 }
 
-// snapshot writes the state down and then deletes what is older than the snapshot before; it says how many keys.
+// snapshot writes the state down and then deletes what is older than the snapshot before; it says
+// how many keys.
 func (s *Store) snapshot(ctx context.Context) (int, error) {
 	known := s.state.Load()
 	if known.partial || known.Sequence == 0 {
@@ -85,9 +88,10 @@ func (s *Store) snapshot(ctx context.Context) (int, error) {
 	return s.sweep(ctx, known.generation, dropped, orphanAge)
 }
 
-// point has the head refer to a snapshot of a state, and tells the chunks that nobody needs then. False: another replica's is as new,
-// or the state is not part of what Consul holds any more.
-func (s *Store) point(ctx context.Context, of *state, ref *snapshotRef) (dropped map[string]bool, moved bool, err error) {
+// point has the head refer to a snapshot of a state, and tells the chunks that nobody needs then.
+// False: another replica's is as new, or the state is not part of what Consul holds any more.
+func (s *Store) point(ctx context.Context, of *state, ref *snapshotRef) (dropped map[string]bool, moved bool,
+	err error) {
 	if err := s.await(ctx); err != nil {
 		return nil, false, err
 	}
@@ -118,7 +122,8 @@ func (s *Store) point(ctx context.Context, of *state, ref *snapshotRef) (dropped
 	return nil, false, fmt.Errorf("other replicas were faster %d times", compactTries)
 }
 
-// droppedBy are the chunks that nobody needs once a head takes the place of the known one. Its caller has the turn.
+// droppedBy are the chunks that nobody needs once a head takes the place of the known one. Its
+// caller has the turn.
 func (s *Store) droppedBy(h head) map[string]bool {
 	out := map[string]bool{}
 	if s.head.Former != nil {
@@ -132,9 +137,10 @@ func (s *Store) droppedBy(h head) map[string]bool {
 	return out
 }
 
-// sweep deletes what nobody needs, unless Consul's state was restored since a generation: entries of the time before the former
-// snapshot, chunks that were dropped, and those that nothing has referred to for an age. What is needed is found out after the keys
-// were listed, and again when somebody has written meanwhile: who sweeps may have been stopped in the middle, for long.
+// sweep deletes what nobody needs, unless Consul's state was restored since a generation: entries
+// of the time before the former snapshot, chunks that were dropped, and those that nothing has
+// referred to for an age. What is needed is found out after the keys were listed, and again when
+// somebody has written meanwhile: who sweeps may have been stopped in the middle, for long.
 func (s *Store) sweep(ctx context.Context, generation int, dropped map[string]bool, age time.Duration) (int, error) {
 	entries, err := s.client.keys(ctx, "entry/")
 	if err != nil {
@@ -176,8 +182,8 @@ func (s *Store) sweep(ctx context.Context, generation int, dropped map[string]bo
 	return len(old), nil
 }
 
-// unmark deletes the marks of those chunks that nobody needs: then nobody can come to need them. It returns what is needed; nil:
-// Consul's state is not of the generation any more.
+// unmark deletes the marks of those chunks that nobody needs: then nobody can come to need them. It
+// returns what is needed; nil: Consul's state is not of the generation any more.
 func (s *Store) unmark(ctx context.Context, generation int, chunks map[string][]string) (*needed, error) {
 	if err := s.await(ctx); err != nil {
 		return nil, err

@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// The store keeps every promise of both contracts, by itself and as several replicas that are used in turn.
+// The store keeps every promise of both contracts, by itself and as several replicas that are used
+// in turn.
 func TestContracts(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)

@@ -13,22 +13,25 @@ import (
 	"github.com/ashore-mesh/ashore/internal/writebehind"
 )
 
-// A replica keeps a copy of the state at home, so that it knows after a start while Consul is away who is revoked, which virtual
-// IPs are allocated, and what operators may ask for: objects and their history (copyobjects.go). It is of one place in
-// the log as a whole. What is active then is what internal/feed saved of the store as a source.
+// A replica keeps a copy of the state at home, so that it knows after a start while Consul is away
+// who is revoked, which virtual IPs are allocated, and what operators may ask for: objects and
+// their history (copyobjects.go). It is of one place in the log as a whole. What is active then is
+// what internal/feed saved of the store as a source.
 
 const (
 	// copyGap gathers what is written at the same time.
 	copyGap = 100 * time.Millisecond
-	// copyTouch is how often it is written down that the copy is right: after a restart its age may be that much too high.
+	// copyTouch is how often it is written down that the copy is right: after a restart its age may
+	// be that much too high.
 	copyTouch = time.Minute
-	// The names of contents: copyAbout and copyWhole, and what those of records, objects and past writes begin with.
+	// The names of contents: copyAbout and copyWhole, and what those of records, objects and past
+	// writes begin with.
 	copyAbout, copyWhole             = "about", "whole"
 	copyRecord, copyObject, copyPast = "record:", "object:", "past:"
 )
 
-// copyName is the name of the copy of the store of some options. Stores whose options name different places never share one: who was
-// revoked in one mesh says nothing of another.
+// copyName is the name of the copy of the store of some options. Stores whose options name
+// different places never share one: who was revoked in one mesh says nothing of another.
 func copyName(o Options) string { return "records:consul:" + o.place() }
 
 // newCopy returns what writes the copy of a store.
@@ -36,7 +39,8 @@ func newCopy(cfg Config) *writebehind.Writer {
 	save := func(ctx context.Context, content map[string][]byte) error {
 		return cfg.Kept.SaveGroups(ctx, copyName(cfg.Options), content)
 	}
-	return writebehind.New(writebehind.Config{Save: save, What: "copy of the store in Consul", Gather: copyGap, Log: cfg.Log})
+	return writebehind.New(writebehind.Config{Save: save, What: "copy of the store in Consul", Gather: copyGap,
+		Log: cfg.Log})
 }
 
 // aboutCopy is which state a copy is of.
@@ -76,8 +80,8 @@ func (s *state) about(asOf time.Time) writebehind.Encode {
 	return func() ([]byte, error) { return json.Marshal(about) }
 }
 
-// touchCopy writes down when the copy was last known to be right, until ctx ends: when an outage begins or is over, and once a
-// copyTouch.
+// touchCopy writes down when the copy was last known to be right, until ctx ends: when an outage
+// begins or is over, and once a copyTouch.
 func (s *Store) touchCopy(ctx context.Context) {
 	turned := make(chan struct{}, 1)
 	defer s.standing.subscribe(turned)()
@@ -107,7 +111,8 @@ func (s *Store) touchCopy(ctx context.Context) {
 	}
 }
 
-// CopyTrouble is why this replica's copy cannot be saved: a start while Consul is down would use an older one.
+// CopyTrouble is why this replica's copy cannot be saved: a start while Consul is down would use an
+// older one.
 func (s *Store) CopyTrouble() config.Outage {
 	since, err := s.copy.Err()
 	if err == nil {
@@ -116,7 +121,8 @@ func (s *Store) CopyTrouble() config.Outage {
 	return config.Outage{Error: err.Error(), Since: since}
 }
 
-// loadCopy reads the copy, of objects and their history what they are kept as; without one, or with an error, the state knows nothing.
+// loadCopy reads the copy, of objects and their history what they are kept as; without one, or with
+// an error, the state knows nothing.
 func (s *Store) loadCopy(ctx context.Context) (out *state, found bool, err error) {
 	contents, err := s.cfg.Kept.LoadGroups(ctx, copyName(s.cfg.Options))
 	nothing := &state{partial: true}
@@ -160,7 +166,8 @@ func (s *state) takeCopied(name string, content []byte) error {
 	return nil
 }
 
-// copiedKey is a record's key as text: the length of the table's name, the table and the name, so that no two are alike.
+// copiedKey is a record's key as text: the length of the table's name, the table and the name, so
+// that no two are alike.
 func copiedKey(k recordKey) string {
 	return string(binary.AppendUvarint(nil, uint64(len(k.Table)))) + k.Table + k.Name
 }

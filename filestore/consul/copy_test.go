@@ -13,7 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// Who goes by other settings to another Consul, which is away, does not begin with what the first one had; that is another mesh's, say.
+// Who goes by other settings to another Consul, which is away, does not begin with what the first
+// one had; that is another mesh's, say.
 func TestCopyOfAnother(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
@@ -34,7 +35,8 @@ func TestCopyOfAnother(t *testing.T) {
 	}
 }
 
-// Stores at different places have different names, and copies; one place has one name, however it is written.
+// Stores at different places have different names, and copies; one place has one name, however it
+// is written.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	names := map[string]Options{}
@@ -67,8 +69,9 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// The age of the copy, and of what is known in an outage, counts from when Consul was last there and not from the last change: in
-// touch it is written down once a minute, and then when the outage begins.
+// The age of the copy, and of what is known in an outage, counts from when Consul was last there
+// and not from the last change: in touch it is written down once a minute, and then when the outage
+// begins.
 func TestCopyTouched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/writebehind"
 )
 
-// copyObjects adds to contents what differs between two states in objects and their history. A copy has all of them, and says of which
-// place in the log, or none.
+// copyObjects adds to contents what differs between two states in objects and their history. A copy
+// has all of them, and says of which place in the log, or none.
 func copyObjects(contents map[string]writebehind.Encode, old, next *state) {
 	for c := range next.objects.Diff(old.objects) {
 		name, key, o := copiedObject(c.Key), c.Key, c.New
@@ -48,8 +48,8 @@ func copiedObjects(contents map[string][]byte) map[string][]byte {
 	return out
 }
 
-// sweepCopied adds the removal of what the copy had of objects before the start to the first contents after it: these have all that
-// there is.
+// sweepCopied adds the removal of what the copy had of objects before the start to the first
+// contents after it: these have all that there is.
 func (s *Store) sweepCopied(contents map[string]writebehind.Encode) {
 	for name := range s.uncopied {
 		if _, known := contents[name]; !known {
@@ -59,9 +59,10 @@ func (s *Store) sweepCopied(contents map[string]writebehind.Encode) {
 	s.uncopied = nil
 }
 
-// loadCopiedObjects has the copy that stands in tell of objects and their history; of none where these are not of the same place in the
-// log, or cannot be read, for records count without them. They are removed then. Its caller has the turn. It takes a
-// while, so that a start to which Consul answers does without.
+// loadCopiedObjects has the copy that stands in tell of objects and their history; of none where
+// these are not of the same place in the log, or cannot be read, for records count without them.
+// They are removed then. Its caller has the turn. It takes a while, so that a start to which Consul
+// answers does without.
 func (s *Store) loadCopiedObjects() {
 	known := *s.state.Load()
 	if !known.partial {
@@ -81,10 +82,12 @@ func (s *Store) loadCopiedObjects() {
 	s.copy.Put(gone)
 }
 
-// errUncopied says that the copy does not have the objects, or not those of the place in the log that it is of.
+// errUncopied says that the copy does not have the objects, or not those of the place in the log
+// that it is of.
 var errUncopied = errors.New("the copy lacks the objects")
 
-// takeCopiedObjects adds the objects and the history of a copy. Errors: errUncopied, and what cannot be read; the state is of no use then.
+// takeCopiedObjects adds the objects and the history of a copy. Errors: errUncopied, and what
+// cannot be read; the state is of no use then.
 func (s *state) takeCopiedObjects(contents map[string][]byte, k keeping) error {
 	if contents[copyWhole] == nil {
 		return errUncopied

@@ -16,7 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// written is a replica that wrote objects, and ended; the copy is what it left. Its Consul is behind the returned link.
+// written is a replica that wrote objects, and ended; the copy is what it left. Its Consul is
+// behind the returned link.
 func written(t *testing.T) (s site, kept *shelf, link *between) {
 	t.Helper()
 	s = newSite(testconsul.Start(t, nil))
@@ -30,7 +31,8 @@ func written(t *testing.T) (s site, kept *shelf, link *between) {
 		}
 	}
 	changed := configtest.Object("b", "two.test")
-	if _, err := a.Apply(t.Context(), []config.Change{{Key: changed.Key, Object: changed}, {Key: configtest.Key("gone")}}, "bob"); err != nil {
+	if _, err := a.Apply(t.Context(), []config.Change{{Key: changed.Key, Object: changed},
+		{Key: configtest.Key("gone")}}, "bob"); err != nil {
 		t.Fatal(err)
 	}
 	put(t, a, "revoked", "mallory")
@@ -56,8 +58,8 @@ func operate(t *testing.T, s *Store) (out operated) {
 	return out
 }
 
-// After a start while Consul is away operators are told of objects and their history what they were told before it. Nothing is written.
-// When Consul is back it goes on as if it had been there.
+// After a start while Consul is away operators are told of objects and their history what they were
+// told before it. Nothing is written. When Consul is back it goes on as if it had been there.
 func TestColdObjects(t *testing.T) {
 	t.Parallel()
 	s, kept, link := written(t)
@@ -82,12 +84,14 @@ func TestColdObjects(t *testing.T) {
 	if _, err := b.Put(t.Context(), configtest.Object("a", "three.test"), "ann"); err != nil {
 		t.Fatal(err)
 	}
-	if got, all := operate(t, b), operate(t, s.open(t)); !cmp.Equal(got, all, protocmp.Transform()) || len(got.Past.Revisions) != 5 {
+	if got, all := operate(t, b), operate(t, s.open(t)); !cmp.Equal(got, all, protocmp.Transform()) ||
+		len(got.Past.Revisions) != 5 {
 		t.Errorf("after the outage (-another +got):\n%s", cmp.Diff(all, got, protocmp.Transform()))
 	}
 }
 
-// Where Consul's state is lost an ashored that is started then has what is to be saved of it, objects with the rest.
+// Where Consul's state is lost an ashored that is started then has what is to be saved of it,
+// objects with the rest.
 func TestColdObjectsOfLost(t *testing.T) {
 	t.Parallel()
 	s, kept, _ := written(t)
@@ -105,7 +109,8 @@ func TestColdObjectsOfLost(t *testing.T) {
 	}
 }
 
-// The copy follows over starts: what is written by others meanwhile, and what the history forgets, comes into it and goes from it.
+// The copy follows over starts: what is written by others meanwhile, and what the history forgets,
+// comes into it and goes from it.
 func TestColdObjectsOfLater(t *testing.T) {
 	t.Parallel()
 	s, kept, link := written(t)
@@ -129,8 +134,9 @@ func TestColdObjectsOfLater(t *testing.T) {
 	}
 }
 
-// A copy without objects, as an earlier release kept it, or with those of another place in the log or damaged ones, tells of records
-// alone: which object there is it does not make up. It says so, is removed, and is whole after the next start with Consul.
+// A copy without objects, as an earlier release kept it, or with those of another place in the log
+// or damaged ones, tells of records alone: which object there is it does not make up. It says so,
+// is removed, and is whole after the next start with Consul.
 func TestColdWithoutObjects(t *testing.T) {
 	t.Parallel()
 	_, whole, _ := written(t)
@@ -176,7 +182,8 @@ func TestColdWithoutObjects(t *testing.T) {
 			_, lists := b.List(t.Context(), "", "")
 			_, past := b.History(t.Context(), config.Query{})
 			for _, err := range []error{lists, past} {
-				if !errors.Is(err, ErrUnread) || !strings.Contains(err.Error(), "copy") || !strings.Contains(err.Error(), "store.address") {
+				if !errors.Is(err, ErrUnread) || !strings.Contains(err.Error(),
+					"copy") || !strings.Contains(err.Error(), "store.address") {
 					t.Errorf("got %v, want that the copy has none", err)
 				}
 			}

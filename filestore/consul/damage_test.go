@@ -16,7 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// Who cannot read what stands there says so, also while others write all the time, who knew it before.
+// Who cannot read what stands there says so, also while others write all the time, who knew it
+// before.
 func TestDamageBesideWriters(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
@@ -41,8 +42,8 @@ func TestDamageBesideWriters(t *testing.T) {
 	}
 }
 
-// Whatever happens to one of the keys, a replica that starts then knows all of it as it was, or refuses to know anything and says
-// which key it is; nothing in between.
+// Whatever happens to one of the keys, a replica that starts then knows all of it as it was, or
+// refuses to know anything and says which key it is; nothing in between.
 func TestDamagedKeys(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))

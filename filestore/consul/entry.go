@@ -15,8 +15,8 @@ type head struct {
 	position
 	// Begun is when the log was.
 	Begun time.Time `json:"begun"`
-	// Snapshot is the state up to an entry; nil: there is none yet, and every entry stands. Former is the one before that: what is
-	// newer than it still stands, for those who are reading it.
+	// Snapshot is the state up to an entry; nil: there is none yet, and every entry stands. Former
+	// is the one before that: what is newer than it still stands, for those who are reading it.
 	Snapshot *snapshotRef `json:"snapshot,omitempty"`
 	Former   *snapshotRef `json:"former,omitempty"`
 }

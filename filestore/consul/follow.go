@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// waitTime is how long Consul holds a question for changes. It bounds how long a restoration of Consul's state can go
-	// unnoticed, of which Consul does not tell those who wait.
+	// waitTime is how long Consul holds a question for changes. It bounds how long a restoration of
+	// Consul's state can go unnoticed, of which Consul does not tell those who wait.
 	waitTime = 30 * time.Second
 	// leastWait and mostWait are between attempts while Consul is away.
 	leastWait, mostWait = 250 * time.Millisecond, 5 * time.Second
 )
 
-// Follow keeps up with what other replicas write, writes snapshots, and keeps the copy, until ctx ends. Run it once.
+// Follow keeps up with what other replicas write, writes snapshots, and keeps the copy, until ctx
+// ends. Run it once.
 func (s *Store) Follow(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { s.leaving.Store(true) })()
 	copying, endCopy := context.WithCancel(context.WithoutCancel(ctx)) // it saves what is written before the end, too
@@ -60,7 +61,8 @@ func (s *Store) watch(ctx context.Context, w *watch) {
 	case w.index == 0 || r.index < w.index:
 		w.index, err = r.index, s.recheck(ctx)
 	case r.index == w.index:
-		// Nothing changed; or Consul's state was restored, and it waits for an index that is not reached again for long.
+		// Nothing changed; or Consul's state was restored, and it waits for an index that is not
+		// reached again for long.
 		// https://developer.hashicorp.com/consul/api-docs/features/blocking#implementation-details
 		w.index = 0
 	default:

@@ -9,7 +9,8 @@ import (
 const (
 	// freshTime is how long a read waits for Consul before it goes by what is known.
 	freshTime = 2 * time.Second
-	// startPause is from a look that failed to the next one before Follow runs: a start asks many things, and would wait for each.
+	// startPause is from a look that failed to the next one before Follow runs: a start asks many
+	// things, and would wait for each.
 	startPause = 10 * time.Second
 	// turnTime is how long it waits for its turn while Consul answers others.
 	turnTime = time.Minute
@@ -28,8 +29,8 @@ type round struct {
 	done chan struct{} // closed when it is over
 }
 
-// fresh brings the state to what Consul held when it was called, or later. While Consul is away it does nothing: who reads goes by
-// what is known.
+// fresh brings the state to what Consul held when it was called, or later. While Consul is away it
+// does nothing: who reads goes by what is known.
 func (s *Store) fresh(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -53,8 +54,8 @@ func (s *Store) fresh(ctx context.Context) error {
 	}
 }
 
-// startsWithout says that this replica starts while Consul is away: what stands in counts, and whether Consul is back is not looked at
-// for each thing that the start asks.
+// startsWithout says that this replica starts while Consul is away: what stands in counts, and
+// whether Consul is back is not looked at for each thing that the start asks.
 func (s *Store) startsWithout() bool {
 	return !s.following.Load() && s.standing.lately(startPause)
 }

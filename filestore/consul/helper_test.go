@@ -93,7 +93,8 @@ func (s site) config(t testing.TB, kept *shelf) Config {
 	if s.log == nil {
 		s.log = testlog.New(t)
 	}
-	return Config{Options: Options{Address: s.address, Prefix: s.prefix, TokenFile: s.token, TLS: consulhttp.TLS{CAFile: s.ca}}, Replica: t.Name(), Kept: kept, CompactEntries: s.compact, HistoryTotal: s.history, HistoryBytes: s.historyBytes, Log: s.log}
+	return Config{Options: Options{Address: s.address, Prefix: s.prefix, TokenFile: s.token,
+		TLS: consulhttp.TLS{CAFile: s.ca}}, Replica: t.Name(), Kept: kept, CompactEntries: s.compact, HistoryTotal: s.history, HistoryBytes: s.historyBytes, Log: s.log}
 }
 
 // open is a replica that follows until the test ends.
@@ -169,7 +170,8 @@ func eventually(t testing.TB, what string, so func() bool) {
 
 func put(t testing.TB, s *Store, name, value string) {
 	t.Helper()
-	if err := s.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: name}, Value: []byte(value), Version: record.Any}); err != nil {
+	if err := s.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: name},
+		Value: []byte(value), Version: record.Any}); err != nil {
 		t.Fatalf("put %s: %v", name, err)
 	}
 }
@@ -263,7 +265,8 @@ func newBetween(t testing.TB, address string) *between {
 	return b
 }
 
-// saying has somebody answer in place of Consul from now on: with a status of 0 he does not; nil: nobody does.
+// saying has somebody answer in place of Consul from now on: with a status of 0 he does not; nil:
+// nobody does.
 func (b *between) saying(f func(r *http.Request, body []byte) (answer string, status int)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// The history is bounded by what it takes, in whole revisions, and never without the latest one, however large that is. Every replica
-// remembers the same, also one that began with a snapshot.
+// The history is bounded by what it takes, in whole revisions, and never without the latest one,
+// however large that is. Every replica remembers the same, also one that began with a snapshot.
 func TestHistoryBytes(t *testing.T) {
 	t.Parallel()
 	const most, bytes = 1000, 100 << 10
@@ -47,10 +47,12 @@ func TestHistoryBytes(t *testing.T) {
 			revisions[id.Revision]++
 		}
 		if size != a.remembered || size > bytes && len(revisions) > 1 {
-			t.Fatalf("write %d: %d revisions of %d bytes are remembered, counted as %d", i, len(revisions), size, a.remembered)
+			t.Fatalf("write %d: %d revisions of %d bytes are remembered, counted as %d", i, len(revisions), size,
+				a.remembered)
 		}
 		if revisions[a.revision] != len(w.Writes) {
-			t.Fatalf("write %d: of the latest revision %d writes are remembered, of %d", i, revisions[a.revision], len(w.Writes))
+			t.Fatalf("write %d: of the latest revision %d writes are remembered, of %d", i, revisions[a.revision],
+				len(w.Writes))
 		}
 		full = full || size > bytes*9/10
 		if i == 250 {
@@ -68,8 +70,9 @@ func TestHistoryBytes(t *testing.T) {
 	}
 }
 
-// What replicas that do nothing write all day, their signs of life, does not have the whole state written again and again: a snapshot
-// is written for twice as many bytes of entries at least. A log of small entries ends in one all the same.
+// What replicas that do nothing write all day, their signs of life, does not have the whole state
+// written again and again: a snapshot is written for twice as many bytes of entries at least. A log
+// of small entries ends in one all the same.
 func TestIdleReplicasWriteNoSnapshots(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil)).open(t)
@@ -79,7 +82,8 @@ func TestIdleReplicasWriteNoSnapshots(t *testing.T) {
 	}
 	before := s.inLog.bytes
 	<-s.turn
-	if err := s.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "replica", Name: "one"}, Value: make([]byte, 150), Version: record.Any}); err != nil {
+	if err := s.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "replica", Name: "one"},
+		Value: make([]byte, 150), Version: record.Any}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.await(t.Context()); err != nil {
@@ -104,7 +108,8 @@ func TestIdleReplicasWriteNoSnapshots(t *testing.T) {
 			idle.inLog.entries, idle.inLog.bytes = 0, 0
 		}
 		if written > day*sign/2 {
-			t.Errorf("a state of %d bytes: %d bytes of snapshots for %d bytes of signs of life a day", size, written, day*sign)
+			t.Errorf("a state of %d bytes: %d bytes of snapshots for %d bytes of signs of life a day", size, written,
+				day*sign)
 		}
 	}
 	idle := &Store{cfg: cfg, compact: make(chan struct{}, 1)}

@@ -7,7 +7,8 @@ import (
 )
 
 var (
-	// errMissed says that entries were deleted before they were read, as they are part of a snapshot.
+	// errMissed says that entries were deleted before they were read, as they are part of a
+	// snapshot.
 	errMissed = errors.New("an entry is missing")
 	// errUnchained says that an entry does not follow on the one before.
 	errUnchained = errors.New("an entry does not follow on the one before")
@@ -16,7 +17,8 @@ var (
 // readAhead is how many entries are read at once.
 const readAhead = 16
 
-// follow applies the entries from the state to a head. Errors: errMissed, errUnchained, and what makes no sense.
+// follow applies the entries from the state to a head. Errors: errMissed, errUnchained, and what
+// makes no sense.
 func (s *Store) follow(ctx context.Context, from *state, h head, modified uint64) error {
 	next := from
 	size, chunked := s.inLog, map[uint64]string{}
@@ -131,7 +133,8 @@ func (s *Store) startOver(ctx context.Context, known *state, h head, modified ui
 			return err
 		}
 		if next.position != (position{h.Log, r.Sequence, r.Entry}) {
-			return s.damaged(keyOfChunk(r.Chunks, 0), fmt.Errorf("the snapshot is of entry %d, %s", next.Sequence, next.Entry))
+			return s.damaged(keyOfChunk(r.Chunks, 0), fmt.Errorf("the snapshot is of entry %d, %s", next.Sequence,
+				next.Entry))
 		}
 	}
 	next.generation = known.generation + 1

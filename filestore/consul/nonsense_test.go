@@ -12,12 +12,13 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// Whatever stands in Consul's place says, to whichever question: nothing crashes, nothing that was known is lost, what was acknowledged
-// is there, and all goes on when Consul answers again.
+// Whatever stands in Consul's place says, to whichever question: nothing crashes, nothing that was
+// known is lost, what was acknowledged is there, and all goes on when Consul answers again.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
-	one, many := []string{`null`, `[null]`}, []string{`{"Results":[null],"Errors":null}`, `{"Results":[{}],"Errors":[null]}`, `{"Errors":[null]}`}
+	one, many := []string{`null`, `[null]`}, []string{`{"Results":[null],"Errors":null}`,
+		`{"Results":[{}],"Errors":[null]}`, `{"Errors":[null]}`}
 	for question, q := range map[string]struct {
 		is      func(r *http.Request, body []byte) bool
 		answers []string

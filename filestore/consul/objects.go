@@ -45,7 +45,8 @@ func (s *Store) List(ctx context.Context, kind config.Kind, namespace string) ([
 	return out, nil
 }
 
-// Unusable are the objects that List leaves out because this release cannot read them, in the order of their keys. Errors: ErrUnread.
+// Unusable are the objects that List leaves out because this release cannot read them, in the order
+// of their keys. Errors: ErrUnread.
 func (s *Store) Unusable(ctx context.Context) ([]storage.Unusable, error) {
 	known, err := s.readable(ctx)
 	if err != nil {
@@ -60,8 +61,8 @@ func (s *Store) Unusable(ctx context.Context) ([]storage.Unusable, error) {
 	return out, nil
 }
 
-// readable is what is known of objects, the latest as long as Consul answers; after a start while it is away, what the copy has.
-// Errors: ErrUnread.
+// readable is what is known of objects, the latest as long as Consul answers; after a start while
+// it is away, what the copy has. Errors: ErrUnread.
 func (s *Store) readable(ctx context.Context) (*state, error) {
 	if err := s.fresh(ctx); err != nil {
 		return nil, err
@@ -94,7 +95,8 @@ func (s *Store) Delete(ctx context.Context, key config.Key, revision, who string
 	return err
 }
 
-// Apply implements config.Store. All of changes get one revision. Without changes it fails too while Consul cannot be asked.
+// Apply implements config.Store. All of changes get one revision. Without changes it fails too
+// while Consul cannot be asked.
 func (s *Store) Apply(ctx context.Context, changes []config.Change, who string) (string, error) {
 	after, err := s.apply(ctx, changes, who)
 	if err != nil {
@@ -138,14 +140,16 @@ func (s *Store) apply(ctx context.Context, changes []config.Change, who string) 
 	case err == nil || expected(err):
 		return after, err
 	case errors.Is(err, ErrUnknown):
-		return nil, fmt.Errorf("write to the store %s: %w; its history tells when Consul answers again", s.cfg.Options.Prefix, err)
+		return nil, fmt.Errorf("write to the store %s: %w; its history tells when Consul answers again",
+			s.cfg.Options.Prefix, err)
 	}
 	return nil, fmt.Errorf("write to the store %s: %w", s.cfg.Options.Prefix, err)
 }
 
 // expected says that an error is about what was to be written, or that the caller has gone.
 func expected(err error) bool {
-	return slices.ContainsFunc([]error{config.ErrConflict, config.ErrNotFound, storage.ErrTwice, context.Canceled, context.DeadlineExceeded}, func(e error) bool { return errors.Is(err, e) })
+	return slices.ContainsFunc([]error{config.ErrConflict, config.ErrNotFound, storage.ErrTwice, context.Canceled,
+		context.DeadlineExceeded}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // checkChanges compares revisions.

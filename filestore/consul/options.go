@@ -16,20 +16,24 @@ import (
 
 // Options are what operators set of a store in Consul.
 type Options struct {
-	// Address is that of Consul's HTTP interface: "http://…", "https://…" or "unix:///…". Default http://127.0.0.1:8500.
+	// Address is that of Consul's HTTP interface: "http://…", "https://…" or "unix:///…". Default
+	// http://127.0.0.1:8500.
 	Address string `yaml:"address"`
 	// Prefix is below which keys the store is; replicas that share it have the same. Required.
 	Prefix string `yaml:"prefix"`
-	// TokenFile has the ACL token, and is read anew for each request. Default: none, which asks as Consul's anonymous token.
+	// TokenFile has the ACL token, and is read anew for each request. Default: none, which asks as
+	// Consul's anonymous token.
 	TokenFile string `yaml:"tokenFile"`
 	// TLS is how an https address is verified, and how this side shows who it is.
 	TLS consulhttp.TLS `yaml:"tls"`
 	// Datacenter is the one whose KV it is. Default: that of the agent.
 	Datacenter string `yaml:"datacenter"`
-	// Namespace and Partition are those of Consul Enterprise. Default: none is named, which means those of the token.
+	// Namespace and Partition are those of Consul Enterprise. Default: none is named, which means
+	// those of the token.
 	Namespace string `yaml:"namespace"`
 	Partition string `yaml:"partition"`
-	// MaxAge is how old this replica's copy may be to stand in at a start while Consul is away. Default 0: any age.
+	// MaxAge is how old this replica's copy may be to stand in at a start while Consul is away.
+	// Default 0: any age.
 	MaxAge time.Duration `yaml:"maxAge"`
 }
 
@@ -41,17 +45,20 @@ type Config struct {
 	Replica string
 	// Kept is where a copy of the whole state stands, for a start while Consul is away. Required.
 	Kept feed.Store
-	// Patience is how long Open tries to ask Consul before it gives up; before a copy stands in it is 2s at most. Default 5s.
+	// Patience is how long Open tries to ask Consul before it gives up; before a copy stands in it
+	// is 2s at most. Default 5s.
 	Patience time.Duration
-	// HistoryTotal bounds how many writes of objects are remembered. The latest revision is, however many it has. Default 50000;
-	// all replicas have the same.
+	// HistoryTotal bounds how many writes of objects are remembered. The latest revision is,
+	// however many it has. Default 50000; all replicas have the same.
 	HistoryTotal int
-	// HistoryBytes bounds how large these are together, by what they replaced. The latest revision is remembered, however large it is.
-	// Default 64 MiB; all replicas have the same.
+	// HistoryBytes bounds how large these are together, by what they replaced. The latest revision
+	// is remembered, however large it is. Default 64 MiB; all replicas have the same.
 	HistoryBytes int
-	// CompactBytes is after how many bytes of entries a snapshot is written, at least: as a snapshot has everything, and small entries
-	// such as signs of life come all the time, it is never before twice its own size. CompactEntries is after how many entries one is in
-	// any case, as who starts reads each of them. Default 4 MiB, and 65536: what an idle replica writes in days.
+	// CompactBytes is after how many bytes of entries a snapshot is written, at least: as a
+	// snapshot has everything, and small entries such as signs of life come all the time, it is
+	// never before twice its own size. CompactEntries is after how many entries one is in any case,
+	// as who starts reads each of them. Default 4 MiB, and 65536: what an idle replica writes in
+	// days.
 	CompactEntries, CompactBytes int
 	// Log is told of what an operator would act on; required.
 	Log hclog.Logger
@@ -94,7 +101,8 @@ func (o Options) place() string {
 			more = append(more, address)
 		}
 	}
-	for _, part := range []struct{ name, value string }{{"datacenter", o.Datacenter}, {"partition", o.Partition}, {"namespace", o.Namespace}} {
+	for _, part := range []struct{ name, value string }{{"datacenter", o.Datacenter}, {"partition", o.Partition},
+		{"namespace", o.Namespace}} {
 		if part.value != "" {
 			more = append(more, part.name+" "+part.value)
 		}
@@ -110,17 +118,21 @@ func (o Options) Check(wrong func(option, format string, args ...any)) {
 	consulhttp.CheckAddress(o.Address, o.TLS, wrong)
 	for part := range strings.SplitSeq(o.Prefix, "/") {
 		ok := func(c rune) bool {
-			return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.", c)
+			return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+				strings.ContainsRune("-_.", c)
 		}
-		if part == "" || part == "." || part == ".." || strings.IndexFunc(part, func(c rune) bool { return !ok(c) }) >= 0 {
-			wrong("prefix", "%q: want letters, digits, '-', '_' and '.' between slashes, as ashore/cluster.local", o.Prefix)
+		if part == "" || part == "." || part == ".." || strings.IndexFunc(part,
+			func(c rune) bool { return !ok(c) }) >= 0 {
+			wrong("prefix", "%q: want letters, digits, '-', '_' and '.' between slashes, as ashore/cluster.local",
+				o.Prefix)
 			break
 		}
 	}
 	if len(o.Prefix) > 256 {
 		wrong("prefix", "it has %d bytes, more than 256", len(o.Prefix))
 	}
-	for _, name := range []struct{ option, value string }{{"datacenter", o.Datacenter}, {"namespace", o.Namespace}, {"partition", o.Partition}} {
+	for _, name := range []struct{ option, value string }{{"datacenter", o.Datacenter}, {"namespace", o.Namespace},
+		{"partition", o.Partition}} {
 		if name.value != "" && !dnsname.ValidLabel(name.value) {
 			wrong(name.option, "%q: want small letters, digits and '-'", name.value)
 		}

@@ -95,7 +95,8 @@ func addOne(ctx context.Context, s record.Store) error {
 	}
 }
 
-// While Consul is away reads go on from memory, and writes fail and say why; then everything goes on.
+// While Consul is away reads go on from memory, and writes fail and say why; then everything goes
+// on.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -135,8 +136,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// A replica that starts while Consul is away knows what it knew before, and says nothing as a source: what is at work is what was kept
-// around it. It is whole once Consul is back.
+// A replica that starts while Consul is away knows what it knew before, and says nothing as a
+// source: what is at work is what was kept around it. It is whole once Consul is back.
 func TestColdStart(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -145,7 +146,8 @@ func TestColdStart(t *testing.T) {
 	a, end := s.start(t, kept)
 	put(t, a, "revoked", "mallory")
 	put(t, a, "gone", "x")
-	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "gone"}, Version: record.Any}); err != nil {
+	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "gone"},
+		Version: record.Any}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Put(t.Context(), configtest.Object("o", "one.test"), "test"); err != nil {
@@ -156,7 +158,8 @@ func TestColdStart(t *testing.T) {
 
 	empty := s.config(t, newShelf())
 	empty.Patience = time.Second
-	if _, err := Open(t.Context(), empty); err == nil || !strings.Contains(err.Error(), "store.address") || !strings.Contains(err.Error(), "nothing stands in") {
+	if _, err := Open(t.Context(), empty); err == nil || !strings.Contains(err.Error(),
+		"store.address") || !strings.Contains(err.Error(), "nothing stands in") {
 		t.Errorf("a start without a copy: got %v", err)
 	}
 	old := s.config(t, kept)
@@ -190,8 +193,8 @@ func TestColdStart(t *testing.T) {
 	put(t, b, "after", "1")
 }
 
-// A copy that cannot be kept is told of while that lasts, as a start would go by an older one, which lacks the latest revocations: once
-// when it begins, and once when it is over.
+// A copy that cannot be kept is told of while that lasts, as a start would go by an older one,
+// which lacks the latest revocations: once when it begins, and once when it is over.
 func TestCopyTrouble(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
@@ -219,8 +222,8 @@ func TestCopyTrouble(t *testing.T) {
 	}
 }
 
-// Who began with a copy, as Consul was away, runs: it does not take another log, which somebody began meanwhile, for its own. The
-// next start does.
+// Who began with a copy, as Consul was away, runs: it does not take another log, which somebody
+// began meanwhile, for its own. The next start does.
 func TestColdStartBesideAnother(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
@@ -236,7 +239,10 @@ func TestColdStartBesideAnother(t *testing.T) {
 	s.kv(t, "DELETE", "?recurse", "")
 	put(t, s.open(t), "x", "another's")
 	way.losing(nil)
-	eventually(t, "it is in touch again", func() bool { return strings.Contains(r.Standing().Error, "start ashored again") })
+	eventually(t, "it is in touch again", func() bool {
+		return strings.Contains(r.Standing().Error,
+			"start ashored again")
+	})
 	if got := valueOf(t, r, "x"); got != "mine" {
 		t.Errorf("read %q", got)
 	}
@@ -273,8 +279,9 @@ func next(t *testing.T, out <-chan feed.Batch[*config.Object]) feed.Batch[*confi
 	panic("not reached")
 }
 
-// When Consul's state is brought back to an earlier one, every replica goes by that: there are no two pasts, versions and revisions of
-// the lost time do not come back, and what was not touched stays the same in memory.
+// When Consul's state is brought back to an earlier one, every replica goes by that: there are no
+// two pasts, versions and revisions of the lost time do not come back, and what was not touched
+// stays the same in memory.
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -307,9 +314,11 @@ func TestRestored(t *testing.T) {
 		}
 	}()
 	s.restore(t, snapshot)
-	// a learns of it by writing, b by waiting or reading, and asleep when there is already more than it knew
+	// a learns of it by writing, b by waiting or reading, and asleep when there is already more
+	// than it knew
 	put(t, a, "x", "3")
-	if err := a.Records().Commit(t.Context(), record.Write{Key: r.Key, Value: []byte("4"), Version: r.Version}); !errors.Is(err, record.ErrConflict) {
+	if err := a.Records().Commit(t.Context(), record.Write{Key: r.Key, Value: []byte("4"),
+		Version: r.Version}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("a write over a version of the lost time: got %v, want ErrConflict", err)
 	}
 	for range 6 {
@@ -317,7 +326,10 @@ func TestRestored(t *testing.T) {
 	}
 	equalStates(t, fresh(t, a), fresh(t, asleep))
 	for name, want := range map[string]string{"x": "3", "y": "", "z": "3"} {
-		eventually(t, "both go by what Consul holds", func() bool { return valueOf(t, a, name) == want && valueOf(t, b, name) == want })
+		eventually(t, "both go by what Consul holds", func() bool {
+			return valueOf(t, a, name) == want &&
+				valueOf(t, b, name) == want
+		})
 	}
 	equalStates(t, fresh(t, a), fresh(t, b))
 	if got := b.state.Load().objects.At(configtest.Key("o")); got != kept {
@@ -332,8 +344,8 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// A restoration that happens while a replica is stopped is told when it starts, whether others have written since or not; a start by
-// itself tells of none.
+// A restoration that happens while a replica is stopped is told when it starts, whether others have
+// written since or not; a start by itself tells of none.
 func TestRestoredWhileDown(t *testing.T) {
 	t.Parallel()
 	const told = "as after a restoration"
@@ -406,7 +418,8 @@ func (s site) snapshot(t *testing.T) string {
 
 func (s site) restore(t *testing.T, snapshot string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.address+"/v1/snapshot", strings.NewReader(snapshot))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.address+"/v1/snapshot",
+		strings.NewReader(snapshot))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,8 +437,8 @@ func number(t *testing.T, revision string) uint64 {
 	return n
 }
 
-// What somebody does to the keys by hand is told with the key, and changes nothing of what is known; once it is mended everything
-// goes on.
+// What somebody does to the keys by hand is told with the key, and changes nothing of what is
+// known; once it is mended everything goes on.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
@@ -455,7 +468,8 @@ func TestDamage(t *testing.T) {
 		if got := valueOf(t, a, "x"); got != "1" {
 			t.Errorf("%s: it reads %q", what, got)
 		}
-		if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")}); err == nil {
+		if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"},
+			Value: []byte("2")}); err == nil {
 			t.Errorf("%s: it writes", what)
 		}
 		s.kv(t, "PUT", "head", head)
@@ -463,7 +477,9 @@ func TestDamage(t *testing.T) {
 	}
 	tip := "tip/" + a.state.Load().Entry
 	s.kv(t, "DELETE", tip, "")
-	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")}); !errors.Is(err, ErrAway) || !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tip) {
+	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"},
+		Value: []byte("2")}); !errors.Is(err, ErrAway) || !errors.Is(err, ErrDamaged) ||
+		!strings.Contains(err.Error(), tip) {
 		t.Errorf("a write without the tip: got %v, want an error that names it and says that nothing was written", err)
 	}
 	if got := a.Standing().Error; !strings.Contains(got, tip) {
@@ -473,13 +489,14 @@ func TestDamage(t *testing.T) {
 	put(t, a, "y", "3")
 	entry := s.kv(t, "GET", "entry/0000000000000002", "")
 	s.kv(t, "PUT", "entry/0000000000000002", entry[:len(entry)-5]+"x"+entry[len(entry)-4:])
-	if _, err := Open(t.Context(), s.config(t, newShelf())); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "entry/0000000000000002") {
+	if _, err := Open(t.Context(), s.config(t, newShelf())); !errors.Is(err, ErrDamaged) ||
+		!strings.Contains(err.Error(), "entry/0000000000000002") {
 		t.Errorf("a start with a damaged entry: got %v, want an error that names it", err)
 	}
 }
 
-// Who puts an older value back into the head alone is told of it at once, also by a replica that starts: what is known stays, and
-// nothing is written until the key is mended.
+// Who puts an older value back into the head alone is told of it at once, also by a replica that
+// starts: what is known stays, and nothing is written until the key is mended.
 func TestHeadPutBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
@@ -499,7 +516,8 @@ func TestHeadPutBack(t *testing.T) {
 		if got := valueOf(t, replica, "x"); got != value {
 			t.Errorf("%s: it reads %q, want %q", what, got, value)
 		}
-		err := replica.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")})
+		err := replica.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"},
+			Value: []byte("2")})
 		if !errors.Is(err, ErrAway) || !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tip) {
 			t.Errorf("%s: a write: got %v, want that nothing was written, and the key", what, err)
 		}
@@ -511,16 +529,21 @@ func TestHeadPutBack(t *testing.T) {
 	stale("who starts with a copy", c, "2")
 	s.kv(t, "PUT", "head", newest)
 	for _, replica := range []*Store{a, b, c} {
-		eventually(t, "mended", func() bool { return replica.Standing().Error == "" && valueOf(t, replica, "x") == "2" })
+		eventually(t, "mended", func() bool {
+			return replica.Standing().Error == "" &&
+				valueOf(t, replica, "x") == "2"
+		})
 	}
 	put(t, b, "y", "3")
 }
 
-// A token that may not write is told, with what it needs; another one in its file is used at once. All of it over TLS.
+// A token that may not write is told, with what it needs; another one in its file is used at once.
+// All of it over TLS.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	const good, bad = "8c4c4a1e-0000-4000-8000-000000000001", "8c4c4a1e-0000-4000-8000-000000000002"
-	agent := testconsul.New(t, map[string]any{"acl": map[string]any{"enabled": true, "default_policy": "deny", "tokens": map[string]any{"initial_management": good}}})
+	agent := testconsul.New(t, map[string]any{"acl": map[string]any{"enabled": true, "default_policy": "deny",
+		"tokens": map[string]any{"initial_management": good}}})
 	agent.Start()
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {
@@ -538,14 +561,16 @@ func TestToken(t *testing.T) {
 		t.Errorf("an unknown token: got %v", err)
 	}
 	c.Options.TokenFile = ""
-	if _, err = Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "key_prefix") || !strings.Contains(err.Error(), "store.tokenFile") {
+	if _, err = Open(t.Context(), c); err == nil || !strings.Contains(err.Error(),
+		"key_prefix") || !strings.Contains(err.Error(), "store.tokenFile") {
 		t.Errorf("no token: got %v, want what it needs", err)
 	}
 	write(good)
 	a := s.open(t)
 	put(t, a, "x", "1")
 	write(bad)
-	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")}); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
+	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"},
+		Value: []byte("2")}); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
 		t.Errorf("with a token that is not known any more: got %v", err)
 	}
 	write(good)
@@ -559,7 +584,8 @@ func TestToken(t *testing.T) {
 		{"/v1/acl/token", `{"SecretID":"` + reader + `","Policies":[{"Name":"reader"}]}`},
 	} {
 		path, body := made[0], made[1]
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+agent.Address+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+agent.Address+path,
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -569,19 +595,22 @@ func TestToken(t *testing.T) {
 		}
 	}
 	write(reader)
-	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("4"), Version: record.Any}); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
+	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("4"),
+		Version: record.Any}); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
 		t.Errorf("with a token that may only read: got %v", err)
 	}
-	if _, err := a.Put(t.Context(), largeObject(), "test"); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
+	if _, err := a.Put(t.Context(), largeObject(), "test"); !errors.Is(err, ErrAway) ||
+		!strings.Contains(err.Error(), "store.tokenFile") {
 		t.Errorf("a large object with a token that may only read: got %v", err)
 	}
 	if why := a.Refused(); a.Standing().Error != "" || !strings.Contains(why.Error, "403") {
-		t.Errorf("with a token that may only read it is out of touch: %q, and is not refused: %q", a.Standing().Error, why.Error)
+		t.Errorf("with a token that may only read it is out of touch: %q, and is not refused: %q", a.Standing().Error,
+			why.Error)
 	}
 }
 
-// A token that may only read is one lasting trouble: what Consul holds is known all the time, and it is logged once when nothing can be
-// written and once when that is over.
+// A token that may only read is one lasting trouble: what Consul holds is known all the time, and
+// it is logged once when nothing can be written and once when that is over.
 func TestTokenThatReads(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -600,7 +629,8 @@ func TestTokenThatReads(t *testing.T) {
 	})
 	for i := range 4 {
 		key := record.Key{Table: "t", Name: fmt.Sprint("y", i)}
-		if err := a.Records().Commit(t.Context(), record.Write{Key: key, Value: []byte("2")}); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
+		if err := a.Records().Commit(t.Context(), record.Write{Key: key, Value: []byte("2")}); !errors.Is(err,
+			ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
 			t.Errorf("got %v", err)
 		}
 		if now := a.Standing(); now.Error != "" {
@@ -618,7 +648,8 @@ func TestTokenThatReads(t *testing.T) {
 		t.Errorf("it takes what is written, and says %+v", why)
 	}
 	end()
-	for text, want := range map[string]int{"takes nothing": 1, "takes what is written again": 1, "out of touch": 0, "in touch": 0} {
+	for text, want := range map[string]int{"takes nothing": 1, "takes what is written again": 1, "out of touch": 0,
+		"in touch": 0} {
 		if got := strings.Count(said.String(), text); got != want {
 			t.Errorf("%q is logged %d times, want %d", text, got, want)
 		}

@@ -10,8 +10,8 @@ import (
 
 // proposal is a write that waits for its turn.
 type proposal struct {
-	// plan makes the commit for a state, in which its entry is begun: nil when there is nothing to write; or it says why it cannot be
-	// made. It is called again when another replica was faster.
+	// plan makes the commit for a state, in which its entry is begun: nil when there is nothing to
+	// write; or it says why it cannot be made. It is called again when another replica was faster.
 	plan func(*state) (*commit, error)
 	// large says that it is written by itself.
 	large bool
@@ -57,11 +57,13 @@ func (q *writeQueue) withdraw(p *proposal) bool {
 	return true
 }
 
-// propose writes what plan makes of the state, together with what others propose at the same time, and returns the state right
-// after it. When ctx ends before its turn, nothing is written and the error is that of ctx. c is the commit that plan makes in all
-// likelihood; nil: none is known. What is too large for one key is written before its turn, in which all others would wait for it.
+// propose writes what plan makes of the state, together with what others propose at the same time,
+// and returns the state right after it. When ctx ends before its turn, nothing is written and the
+// error is that of ctx. c is the commit that plan makes in all likelihood; nil: none is known. What
+// is too large for one key is written before its turn, in which all others would wait for it.
 // Errors: those of plan, by what Consul holds; ErrAway, ErrUnknown.
-func (s *Store) propose(ctx context.Context, large bool, c *commit, plan func(*state) (*commit, error)) (*state, error) {
+func (s *Store) propose(ctx context.Context, large bool, c *commit, plan func(*state) (*commit, error)) (*state,
+	error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -111,7 +113,8 @@ func (s *Store) enqueue(ctx context.Context, p *proposal) (*state, error) {
 	}
 }
 
-// writeWaiting writes what waits. Its caller has the turn. It does not end with the context of its caller, for the others' sake.
+// writeWaiting writes what waits. Its caller has the turn. It does not end with the context of its
+// caller, for the others' sake.
 func (s *Store) writeWaiting() {
 	group := s.queue.take()
 	if len(group) == 0 {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// refresh reads the head and what is new since the state. Its caller has the turn. It notes how Consul stands.
+// refresh reads the head and what is new since the state. Its caller has the turn. It notes how
+// Consul stands.
 func (s *Store) refresh(ctx context.Context) error {
 	h, err := s.client.head(ctx, 0, 0)
 	if err != nil {
@@ -30,11 +31,12 @@ func (s *Store) note(ctx context.Context, err error) {
 	}
 }
 
-// catchTries is how often what is missing is looked for below another head: snapshots take the place of entries seldom.
+// catchTries is how often what is missing is looked for below another head: snapshots take the
+// place of entries seldom.
 const catchTries = 10
 
-// catchUp brings the state to a head. Its caller has the turn, and read the head after it took it, unless the head is newer than the
-// state.
+// catchUp brings the state to a head. Its caller has the turn, and read the head after it took it,
+// unless the head is newer than the state.
 func (s *Store) catchUp(ctx context.Context, r headRead) error {
 	for try := 1; ; try++ {
 		err := s.bring(ctx, r)
@@ -59,7 +61,8 @@ func (s *Store) catchUp(ctx context.Context, r headRead) error {
 	}
 }
 
-// bring brings the state to a head. Errors: errMissed, errUnchained, errTipless, and what makes no sense.
+// bring brings the state to a head. Errors: errMissed, errUnchained, errTipless, and what makes no
+// sense.
 func (s *Store) bring(ctx context.Context, r headRead) error {
 	known := s.state.Load()
 	if r.raw == nil {
@@ -91,7 +94,9 @@ func (s *Store) bring(ctx context.Context, r headRead) error {
 		err := s.follow(ctx, known, h, r.modified)
 		switch {
 		case err == nil && well:
-			s.tipAt = s.headAt // replicas write the two together: looking each time would cost a question for each entry
+			// replicas write the two together: looking each time would cost a question for each
+			// entry
+			s.tipAt = s.headAt
 			return nil
 		case errors.Is(err, errMissed) && sequenceOf(h.Snapshot) > known.Sequence:
 			return s.startOver(ctx, known, h, r.modified)
@@ -99,7 +104,8 @@ func (s *Store) bring(ctx context.Context, r headRead) error {
 			return err
 		}
 	}
-	// Consul's state as a whole is older, or an older value was put into the key alone: then the newer entries stand there still.
+	// Consul's state as a whole is older, or an older value was put into the key alone: then the
+	// newer entries stand there still.
 	if err := s.findTip(ctx, h); err != nil {
 		return err
 	}
@@ -110,7 +116,8 @@ func (s *Store) bring(ctx context.Context, r headRead) error {
 // errTipless says that the tip of the head's entry is not there: nothing can be written.
 var errTipless = errors.New("it is missing, and the head is there")
 
-// checkTip looks for the tip of the head that the state is of, unless it was seen for that already. Errors: errTipless.
+// checkTip looks for the tip of the head that the state is of, unless it was seen for that already.
+// Errors: errTipless.
 func (s *Store) checkTip(ctx context.Context) error {
 	if s.headAt == s.tipAt {
 		return nil
@@ -122,7 +129,8 @@ func (s *Store) checkTip(ctx context.Context) error {
 	return nil
 }
 
-// findTip looks for the tip of a head. It may be missing because the head has moved. Errors: errTipless.
+// findTip looks for the tip of a head. It may be missing because the head has moved. Errors:
+// errTipless.
 func (s *Store) findTip(ctx context.Context, h head) error {
 	name := keyOfTip(h.Entry)
 	found, err := s.client.stands(ctx, name)
@@ -135,8 +143,9 @@ func (s *Store) findTip(ctx context.Context, h head) error {
 	return nil
 }
 
-// replaced is for a Consul that holds another log than the known one: somebody began a new one where the old one was lost. Who runs
-// does not believe it, as all would be gone at once, and who starts does: the start is the operator's word.
+// replaced is for a Consul that holds another log than the known one: somebody began a new one
+// where the old one was lost. Who runs does not believe it, as all would be gone at once, and who
+// starts does: the start is the operator's word.
 func (s *Store) replaced(known *state, h head) error {
 	if s.begun {
 		return fmt.Errorf("%w: Consul holds another store below %s, begun on %s, than the one that this replica knows: was its state lost? Bring back a snapshot of Consul, or start ashored again to go by what is there now",
@@ -158,8 +167,8 @@ func (s *Store) headless(known *state) error {
 	return nil
 }
 
-// compare tells whether Consul's state was restored from a snapshot before what this replica knew, and others have written since: the
-// entry that it knew last is another then, if it still stands.
+// compare tells whether Consul's state was restored from a snapshot before what this replica knew,
+// and others have written since: the entry that it knew last is another then, if it still stands.
 func (s *Store) compare(ctx context.Context, known *state, h head) error {
 	if known.Sequence == 0 {
 		return nil
@@ -169,7 +178,8 @@ func (s *Store) compare(ctx context.Context, known *state, h head) error {
 	if err != nil {
 		return s.client.explain(err)
 	}
-	if a, _, err := parseEntry(values[name]); err == nil && a.Entry != known.Entry { // what cannot be read is told when it is needed
+	// what cannot be read is told when it is needed
+	if a, _, err := parseEntry(values[name]); err == nil && a.Entry != known.Entry {
 		s.restored(known, h)
 	}
 	return nil

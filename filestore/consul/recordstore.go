@@ -7,8 +7,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// Records returns what replicas share besides objects. Reads see every commit that ended before they began, of any replica,
-// as long as Consul answers; else they go by what was known last.
+// Records returns what replicas share besides objects. Reads see every commit that ended before
+// they began, of any replica, as long as Consul answers; else they go by what was known last.
 func (s *Store) Records() record.Store { return s.recs }
 
 var _ record.Follower = (*records)(nil)
@@ -40,8 +40,8 @@ func (r *records) Watch(ctx context.Context, table string) <-chan struct{} {
 // Behind implements record.Follower.
 func (r *records) Behind() error { return r.store.standing.why() }
 
-// Commit implements record.Store. When ctx ends before its turn, nothing is written and the error is that of ctx.
-// Errors besides: ErrAway, ErrUnknown.
+// Commit implements record.Store. When ctx ends before its turn, nothing is written and the error
+// is that of ctx. Errors besides: ErrAway, ErrUnknown.
 func (r *records) Commit(ctx context.Context, writes ...record.Write) error {
 	if err := record.Check(writes); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// What Consul does not take for what it is says nothing of other writes, and being asked too often is an outage. By the token alone it
-// takes nothing at all.
+// What Consul does not take for what it is says nothing of other writes, and being asked too often
+// is an outage. By the token alone it takes nothing at all.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -45,7 +45,8 @@ func TestRefusals(t *testing.T) {
 				return "", 0
 			})
 			w := record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")}
-			if err := a.Records().Commit(t.Context(), w); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), s.address) {
+			if err := a.Records().Commit(t.Context(), w); !errors.Is(err, ErrAway) ||
+				!strings.Contains(err.Error(), s.address) {
 				t.Errorf("got %v, want an error that names the Consul and says that nothing was written", err)
 			}
 			if got := a.Refused(); (got.Error != "") != tc.refuses {

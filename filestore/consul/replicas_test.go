@@ -42,7 +42,8 @@ func TestReplicas(t *testing.T) {
 	t.Run("a large apply", func(t *testing.T) { testLarge(t, a, b) })
 }
 
-// testBusy: a read that has to wait for long, because this replica is busy, is not answered by what was known before.
+// testBusy: a read that has to wait for long, because this replica is busy, is not answered by what
+// was known before.
 func testBusy(t *testing.T, a, b *Store) {
 	if err := b.await(t.Context()); err != nil {
 		t.Fatal(err)
@@ -74,7 +75,8 @@ func bigChange(n int) []config.Change {
 	return out
 }
 
-// testLarge: an apply that does not fit into one key is seen whole or not at all, while others write.
+// testLarge: an apply that does not fit into one key is seen whole or not at all, while others
+// write.
 func testLarge(t *testing.T, a, b *Store) {
 	const many = 1500
 	done := make(chan error, 1)
@@ -103,7 +105,8 @@ func testLarge(t *testing.T, a, b *Store) {
 	}
 }
 
-// A log does not grow without end; who starts later has what the others have, and what nobody needs is gone.
+// A log does not grow without end; who starts later has what the others have, and what nobody needs
+// is gone.
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
@@ -158,15 +161,16 @@ func equalStates(t *testing.T, a, b *state) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(one, two) {
-		t.Errorf("two replicas know different things:\n%s", cmp.Diff(strings.Split(string(one), "\n"), strings.Split(string(two), "\n")))
+		t.Errorf("two replicas know different things:\n%s",
+			cmp.Diff(strings.Split(string(one), "\n"), strings.Split(string(two), "\n")))
 	}
 	if a.remembered != b.remembered {
 		t.Errorf("the history has %d bytes, and %d", a.remembered, b.remembered)
 	}
 }
 
-// A change of one object reaches the feed of another replica as that object alone; the others keep their pointers, also over a
-// restoration of Consul's state.
+// A change of one object reaches the feed of another replica as that object alone; the others keep
+// their pointers, also over a restoration of Consul's state.
 func TestFeedOfReplicas(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
@@ -210,7 +214,8 @@ func TestGroups(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range many {
 		wg.Go(func() {
-			if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: fmt.Sprint(i)}, Value: []byte("x")}); err != nil {
+			if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: fmt.Sprint(i)},
+				Value: []byte("x")}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -230,7 +235,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// What comes of a write that shares an entry with another one does not hang on that when it is not written.
+// What comes of a write that shares an entry with another one does not hang on that when it is not
+// written.
 func TestGroupUnwritten(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))

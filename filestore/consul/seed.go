@@ -22,12 +22,14 @@ func (s *Store) Empty() bool {
 	return known.Sequence == 0 && !known.partial
 }
 
-// Seed writes contents as the first entry, and says whether it did: not when anything was ever written, by whomever. Objects get the
-// first revision, and keep the time of their creation. Errors: ErrAway, ErrUnknown.
+// Seed writes contents as the first entry, and says whether it did: not when anything was ever
+// written, by whomever. Objects get the first revision, and keep the time of their creation.
+// Errors: ErrAway, ErrUnknown.
 func (s *Store) Seed(ctx context.Context, from Contents) (bool, error) {
 	c := &commit{}
 	for _, r := range from.Records {
-		c.Records = append(c.Records, recordWrite{Table: []byte(r.Table), Name: []byte(r.Name), Value: append([]byte{}, r.Value...)})
+		c.Records = append(c.Records, recordWrite{Table: []byte(r.Table), Name: []byte(r.Name),
+			Value: append([]byte{}, r.Value...)})
 	}
 	if len(from.Objects) > 0 {
 		c.Objects = &objectsWrite{Who: from.From, When: time.Now().UTC()}

@@ -125,7 +125,8 @@ func (s *state) takeRecord(r *recordItem) error {
 	if len(r.Table) == 0 || len(r.Name) == 0 || r.Version == "" || r.Value == nil {
 		return errors.New("a record without a name, a version or a value")
 	}
-	s.records = s.records.With(recordKey{Table: string(r.Table), Name: string(r.Name)}, &value{version: r.Version, content: r.Value})
+	s.records = s.records.With(recordKey{Table: string(r.Table), Name: string(r.Name)},
+		&value{version: r.Version, content: r.Value})
 	return nil
 }
 

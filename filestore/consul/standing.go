@@ -11,7 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// standing is how the store and Consul stand. The zero value has never been in touch. Safe for concurrent use.
+// standing is how the store and Consul stand. The zero value has never been in touch. Safe for
+// concurrent use.
 type standing struct {
 	mu sync.Mutex
 	// the following are guarded by mu
@@ -61,7 +62,8 @@ func (s *standing) ill(err error, log hclog.Logger) {
 		if !s.met && !s.kept.IsZero() {
 			s.now.Since = s.kept
 		}
-		log.Error("out of touch with the store in Consul: what it held last stays, and nothing can be written", "error", err)
+		log.Error("out of touch with the store in Consul: what it held last stays, and nothing can be written",
+			"error", err)
 	} else {
 		log.Warn("still out of touch with the store in Consul", "error", err)
 	}
@@ -72,7 +74,8 @@ func (s *standing) ill(err error, log hclog.Logger) {
 	s.tell()
 }
 
-// refused notes that Consul did not take a write and said so. What it holds may be read all the same.
+// refused notes that Consul did not take a write and said so. What it holds may be read all the
+// same.
 func (s *standing) refused(err error, log hclog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +94,8 @@ func (s *standing) wrote(log hclog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed.Error != "" {
-		log.Info("the store in Consul takes what is written again", "after", time.Since(s.closed.Since).Round(time.Second))
+		log.Info("the store in Consul takes what is written again",
+			"after", time.Since(s.closed.Since).Round(time.Second))
 		s.closed = config.Outage{}
 		s.tell()
 	}
@@ -175,8 +179,8 @@ func (s *standing) subscribe(c chan struct{}) (end func()) {
 	}
 }
 
-// Refused is why Consul takes nothing of what is written although it answers, as with a token that may only read, and since when; the
-// zero value: it does, as far as is known.
+// Refused is why Consul takes nothing of what is written although it answers, as with a token that
+// may only read, and since when; the zero value: it does, as far as is known.
 func (s *Store) Refused() config.Outage {
 	s.standing.mu.Lock()
 	defer s.standing.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// state is what the log says up to an entry. It never changes: apply makes a new one, which shares what is the same.
+// state is what the log says up to an entry. It never changes: apply makes a new one, which shares
+// what is the same.
 type state struct {
 	position
 	records pmap.Map[recordKey, *value]
@@ -28,10 +29,11 @@ type state struct {
 	revision uint64
 	// place counts the records that the newest entry wrote; it makes their versions differ.
 	place int
-	// generation counts how often this replica made the state anew of what Consul held: states of one follow on one another.
+	// generation counts how often this replica made the state anew of what Consul held: states of
+	// one follow on one another.
 	generation int
-	// partial says that the state is from a copy: it is made anew once Consul answers. Then copied says that the copy has the objects
-	// and their history, which are not known otherwise.
+	// partial says that the state is from a copy: it is made anew once Consul answers. Then copied
+	// says that the copy has the objects and their history, which are not known otherwise.
 	partial, copied bool
 }
 
@@ -42,7 +44,8 @@ func (s *state) knowsObjects() bool { return !s.partial || s.copied }
 type position struct {
 	// Log is the random ID of the log; empty: there is none yet.
 	Log string `json:"log"`
-	// Sequence is the number of the newest entry, and Entry its random ID. 0 and empty: there is none yet.
+	// Sequence is the number of the newest entry, and Entry its random ID. 0 and empty: there is
+	// none yet.
 	Sequence uint64 `json:"sequence"`
 	Entry    string `json:"entry"`
 }
@@ -94,8 +97,8 @@ func (w writeID) Compare(o writeID) int {
 	return cmp.Or(cmp.Compare(w.Revision, o.Revision), cmp.Compare(w.Place, o.Place))
 }
 
-// pastWrite is one write of an object, as what undoes it. What it wrote is what the next write of the object replaced, and in
-// the end what is stored now.
+// pastWrite is one write of an object, as what undoes it. What it wrote is what the next write of
+// the object replaced, and in the end what is stored now.
 type pastWrite struct {
 	key    config.Key
 	who    string
@@ -103,14 +106,17 @@ type pastWrite struct {
 	before *stored // nil: there was none
 }
 
-// pastOverhead is what a write in the history takes besides its texts, in bytes; about that in memory, and in a snapshot.
+// pastOverhead is what a write in the history takes besides its texts, in bytes; about that in
+// memory, and in a snapshot.
 const pastOverhead = 256
 
 func (p *pastWrite) equal(o *pastWrite) bool {
-	return p.key == o.key && p.who == o.who && p.when.Equal(o.when) && (p.before == nil) == (o.before == nil) && (p.before == nil || p.before.equal(o.before))
+	return p.key == o.key && p.who == o.who && p.when.Equal(o.when) && (p.before == nil) == (o.before == nil) &&
+		(p.before == nil || p.before.equal(o.before))
 }
 
-// size is how large a write in the history counts, in bytes: by its content alone, so that every replica forgets the same ones.
+// size is how large a write in the history counts, in bytes: by its content alone, so that every
+// replica forgets the same ones.
 func (p *pastWrite) size() int {
 	n := pastOverhead + len(p.key.Kind) + len(p.key.Namespace) + len(p.key.Name) + len(p.who)
 	if p.before == nil {
@@ -139,7 +145,8 @@ func (s *stored) decode(source string, key config.Key) (*config.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("read %s: unknown kind %q", key, key.Kind)
 	}
-	o := &config.Object{Key: key, Labels: maps.Clone(s.Labels), Annotations: maps.Clone(s.Annotations), Created: s.Created, Spec: info.NewSpec(),
+	o := &config.Object{Key: key, Labels: maps.Clone(s.Labels), Annotations: maps.Clone(s.Annotations),
+		Created: s.Created, Spec: info.NewSpec(),
 		Origin: config.Origin{Source: source}, Revision: storage.Revision(s.Revision)}
 	if err := proto.Unmarshal(s.Spec, o.Spec); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
@@ -154,7 +161,8 @@ func keep(o *config.Object) (*stored, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", o.Key, err)
 	}
-	return &stored{Labels: maps.Clone(o.Labels), Annotations: maps.Clone(o.Annotations), Created: o.Created, Spec: spec}, nil
+	return &stored{Labels: maps.Clone(o.Labels), Annotations: maps.Clone(o.Annotations), Created: o.Created,
+		Spec: spec}, nil
 }
 
 // problemOf tells that an object cannot be used.

@@ -16,11 +16,14 @@ import (
 var (
 	// ErrAway says that Consul could not be asked. Nothing was written.
 	ErrAway = errors.New("nothing was written")
-	// ErrUnknown says that nobody knows whether a write was done: Consul may have received it, and does not answer.
+	// ErrUnknown says that nobody knows whether a write was done: Consul may have received it, and
+	// does not answer.
 	ErrUnknown = errors.New("nobody knows whether it was written")
-	// ErrUnread says that this replica has not read what is asked for since it was started, and that its copy does not have it either.
+	// ErrUnread says that this replica has not read what is asked for since it was started, and
+	// that its copy does not have it either.
 	ErrUnread = errors.New("not read since the start")
-	// ErrDamaged says that what stands in Consul is none of what Ashore writes, or that something is missing there.
+	// ErrDamaged says that what stands in Consul is none of what Ashore writes, or that something
+	// is missing there.
 	ErrDamaged = errors.New("damaged")
 )
 
@@ -84,14 +87,15 @@ type counts struct{ written, lost, unknown atomic.Uint64 }
 type Counts struct {
 	// Sequence is the number of the newest entry of the log that it knows.
 	Sequence uint64
-	// Written are the entries that it wrote, Lost how often another replica was faster, Unknown how many writes there were of which
-	// nobody knows whether they were done.
+	// Written are the entries that it wrote, Lost how often another replica was faster, Unknown how
+	// many writes there were of which nobody knows whether they were done.
 	Written, Lost, Unknown uint64
 }
 
 // Counts tells what this replica has done since it was started.
 func (s *Store) Counts() Counts {
-	return Counts{Sequence: s.state.Load().Sequence, Written: s.counts.written.Load(), Lost: s.counts.lost.Load(), Unknown: s.counts.unknown.Load()}
+	return Counts{Sequence: s.state.Load().Sequence, Written: s.counts.written.Load(), Lost: s.counts.lost.Load(),
+		Unknown: s.counts.unknown.Load()}
 }
 
 // loggedSize is how much stands in the log.
@@ -110,9 +114,10 @@ const (
 	attemptPause = 250 * time.Millisecond
 )
 
-// Open makes a store of what Consul holds; where Consul does not answer, of the copy of this replica. The log is begun by the first
-// write. Follow keeps it up to date, and Close is called in the end.
-// Errors: the options; Consul does not answer, or holds what cannot be read, and there is no copy.
+// Open makes a store of what Consul holds; where Consul does not answer, of the copy of this
+// replica. The log is begun by the first write. Follow keeps it up to date, and Close is called in
+// the end. Errors: the options; Consul does not answer, or holds what cannot be read, and there is
+// no copy.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.defaults(); err != nil {
 		return nil, err
@@ -151,10 +156,12 @@ func (s *Store) begin(ctx context.Context, found bool) error {
 	}
 	for end := time.Now().Add(wait); ; {
 		err := s.firstRead(ctx, wait)
-		if err == nil || errors.Is(err, errTipless) && s.head.position == s.state.Load().position { // all is known, and nothing can be written
+		// all is known, and nothing can be written
+		if err == nil || errors.Is(err, errTipless) && s.head.position == s.state.Load().position {
 			break
 		}
-		if time.Now().Before(end) && !errors.Is(err, ErrDamaged) && !errors.Is(err, errFormat) && sleep(ctx, attemptPause) == nil {
+		if time.Now().Before(end) && !errors.Is(err, ErrDamaged) && !errors.Is(err, errFormat) &&
+			sleep(ctx, attemptPause) == nil {
 			continue
 		}
 		if !found {
@@ -164,11 +171,13 @@ func (s *Store) begin(ctx context.Context, found bool) error {
 			return fmt.Errorf("%w; what this replica knew is of %s, and the setting store.maxAge (%s) does not let it stand in", err, s.standing.since().UTC().Format(time.RFC3339), most)
 		}
 		s.loadCopiedObjects()
-		s.cfg.Log.Error("what this replica knew stands in for what Consul holds", "store", s.Name(), "as_of", s.standing.since(), "records", s.state.Load().records.Len(), "objects", s.state.Load().objects.Len())
+		s.cfg.Log.Error("what this replica knew stands in for what Consul holds", "store", s.Name(),
+			"as_of", s.standing.since(), "records", s.state.Load().records.Len(), "objects", s.state.Load().objects.Len())
 		return nil
 	}
 	known := s.state.Load()
-	s.cfg.Log.Info("store opened", "store", s.Name(), "objects", known.objects.Len(), "records", known.records.Len(), "revision", known.revision)
+	s.cfg.Log.Info("store opened", "store", s.Name(), "objects", known.objects.Len(), "records", known.records.Len(),
+		"revision", known.revision)
 	return nil
 }
 
@@ -184,10 +193,12 @@ func (s *Store) firstRead(ctx context.Context, wait time.Duration) error {
 	return s.refresh(ctx)
 }
 
-// Name implements config.Source: "store:consul:" and the prefix; behind an "@" what else is set of where it is.
+// Name implements config.Source: "store:consul:" and the prefix; behind an "@" what else is set of
+// where it is.
 func (s *Store) Name() string { return "store:consul:" + s.cfg.Options.place() }
 
-// Log is the ID of the log that the store is: one of its own for each that was ever begun, equal for all that share it.
+// Log is the ID of the log that the store is: one of its own for each that was ever begun, equal
+// for all that share it.
 func (s *Store) Log() string { return s.state.Load().Log }
 
 // Close lets go of Consul. Follow has ended, and nobody reads or writes any more.

@@ -10,15 +10,16 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// Who sweeps with a clock that is hours ahead, or was stopped in the middle for as long, takes away nothing that others have come to
-// refer to.
+// Who sweeps with a clock that is hours ahead, or was stopped in the middle for as long, takes away
+// nothing that others have come to refer to.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
 	for name, at := range map[string]func(path string, body []byte) bool{
 		"written while it lists": func(path string, _ []byte) bool { return strings.HasSuffix(path, "/chunk/") },
 		"written before it deletes": func(path string, body []byte) bool {
-			return path == "/v1/txn" && bytes.Contains(body, []byte("/mark")) && bytes.Contains(body, []byte(`"delete"`))
+			return path == "/v1/txn" && bytes.Contains(body, []byte("/mark")) &&
+				bytes.Contains(body, []byte(`"delete"`))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// Who reads waits no longer than his context lasts, also when he is the first of those who ask at that time; the others have their
-// answer all the same.
+// Who reads waits no longer than his context lasts, also when he is the first of those who ask at
+// that time; the others have their answer all the same.
 func TestReaderLeaves(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
@@ -43,8 +43,8 @@ func TestReaderLeaves(t *testing.T) {
 	}
 }
 
-// While the chunks of a large write are on their way nobody waits for them: reads are answered by what Consul holds, and small writes
-// are done.
+// While the chunks of a large write are on their way nobody waits for them: reads are answered by
+// what Consul holds, and small writes are done.
 func TestLargeWriteHoldsNobody(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
@@ -71,7 +71,8 @@ func TestLargeWriteHoldsNobody(t *testing.T) {
 	if got := valueOf(t, a, "x"); got != "1" {
 		t.Errorf("a read: got %q", got)
 	}
-	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")}); err != nil {
+	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"},
+		Value: []byte("2")}); err != nil {
 		t.Errorf("a small write: got %v", err)
 	}
 	if len(done) > 0 { // a chunk may take some seconds, and not more
@@ -90,7 +91,8 @@ func TestLargeWriteHoldsNobody(t *testing.T) {
 	equalStates(t, fresh(t, a), fresh(t, b))
 }
 
-// A large write that comes to nothing leaves no chunks behind: it is a conflict by then, or who asked has gone.
+// A large write that comes to nothing leaves no chunks behind: it is a conflict by then, or who
+// asked has gone.
 func TestLargeWriteGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))

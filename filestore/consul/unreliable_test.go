@@ -21,9 +21,9 @@ type outcome struct {
 	err  error
 }
 
-// Requests and answers of all kinds are lost at random, of three replicas that write small and large, with snapshots under way. In
-// the end what was acknowledged is there, what was said not to be written is not, nothing was done twice, and all replicas know the
-// same.
+// Requests and answers of all kinds are lost at random, of three replicas that write small and
+// large, with snapshots under way. In the end what was acknowledged is there, what was said not to
+// be written is not, nothing was done twice, and all replicas know the same.
 func TestUnreliable(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// maxGroup bounds how many writes share an entry, and maxGroupSize how large they may be together, in bytes.
+	// maxGroup bounds how many writes share an entry, and maxGroupSize how large they may be
+	// together, in bytes.
 	maxGroup, maxGroupSize = 256, 128 << 10
 	// raceTime is for how long a write is tried again because another replica was faster.
 	raceTime = 30 * time.Second
@@ -75,7 +76,8 @@ func (s *Store) dropChunks(c content) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
 	if err := s.client.remove(ctx, chunkKeys(c)); err != nil {
-		s.cfg.Log.Debug("chunks of a write that was not done stay until they are swept", "chunks", c.Chunks, "error", err)
+		s.cfg.Log.Debug("chunks of a write that was not done stay until they are swept", "chunks", c.Chunks,
+			"error", err)
 	}
 }
 
@@ -143,7 +145,8 @@ type attempt struct {
 	commits    []json.RawMessage
 	idle       []*proposal // those with nothing to write
 	refused    map[*proposal]error
-	// sure are those of idle and refused that come before all of made: what comes of them does not hang on whether that is written.
+	// sure are those of idle and refused that come before all of made: what comes of them does not
+	// hang on whether that is written.
 	sure []*proposal
 }
 
@@ -209,14 +212,16 @@ func (w *writing) finish(e *attempt) {
 	}
 }
 
-// ended ends those whose entry is part of the log, and those who were told by it that they have nothing to write.
+// ended ends those whose entry is part of the log, and those who were told by it that they have
+// nothing to write.
 func (w *writing) ended(e *attempt) {
 	w.store.counts.written.Add(1)
 	w.packed = packed{}
 	w.end(slices.Concat(e.made, e.idle, slices.Collect(maps.Keys(e.refused))), e)
 }
 
-// lost is for an entry that Consul refused because it does not follow on what is there; or, in doubt, because it is there already.
+// lost is for an entry that Consul refused because it does not follow on what is there; or, in
+// doubt, because it is there already.
 func (w *writing) lost(ctx context.Context, e *attempt, doubt bool) {
 	s := w.store
 	w.fresh = true
@@ -235,7 +240,8 @@ func (w *writing) lost(ctx context.Context, e *attempt, doubt bool) {
 		return
 	}
 	if doubt && s.state.Load().generation != e.base.generation {
-		w.fail(fmt.Errorf("%w: what Consul holds was read anew, and does not tell: look whether it is there", ErrUnknown))
+		w.fail(fmt.Errorf("%w: what Consul holds was read anew, and does not tell: look whether it is there",
+			ErrUnknown))
 		return
 	}
 	switch known := s.state.Load(); {
@@ -255,7 +261,8 @@ func (w *writing) lost(ctx context.Context, e *attempt, doubt bool) {
 func (s *Store) refreshWithin(ctx context.Context, patience time.Duration) error {
 	for end := time.Now().Add(patience); ; {
 		err := s.refresh(ctx)
-		if err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, errFormat) || !time.Now().Before(end) || sleep(ctx, retryPause) != nil {
+		if err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, errFormat) || !time.Now().Before(end) ||
+			sleep(ctx, retryPause) != nil {
 			return err
 		}
 	}

@@ -37,8 +37,9 @@ func (*fake) Version() Version { return Version{Version: "v1.2.3", Go: "go1"} }
 func (*fake) Status() Status {
 	return Status{
 		Version: Version{Version: "v1.2.3"}, Ready: true, Started: time.Unix(1, 0).UTC(),
-		Config:  ConfigStatus{Objects: map[string]int{"Gateway": 2}},
-		Proxies: []ProxyStatus{{ID: "web-1.shop", Types: []TypeStatus{{Type: "cds", Rejected: []Rejection{{Resource: "a", Error: "no"}}}}}},
+		Config: ConfigStatus{Objects: map[string]int{"Gateway": 2}},
+		Proxies: []ProxyStatus{{ID: "web-1.shop", Types: []TypeStatus{{Type: "cds",
+			Rejected: []Rejection{{Resource: "a", Error: "no"}}}}}},
 	}
 }
 
@@ -50,7 +51,8 @@ func (*fake) Objects(kind, namespace, name string) ([]Object, error) {
 	if kind == "nonsense" {
 		return nil, NewError(ErrInvalid, `unknown kind "nonsense"`)
 	}
-	return []Object{{Kind: kind, Metadata: Metadata{Namespace: namespace, Name: name}, Spec: json.RawMessage(`{"a":1}`)}}, nil
+	return []Object{{Kind: kind, Metadata: Metadata{Namespace: namespace, Name: name},
+		Spec: json.RawMessage(`{"a":1}`)}}, nil
 }
 
 func (f *fake) Dump(proxy, typ string) (Dump, error) {
@@ -177,7 +179,8 @@ func TestTooMany(t *testing.T) {
 	for range maxRequests {
 		<-f.entered
 	}
-	if _, err := c.Version(t.Context()); err == nil || !strings.Contains(err.Error(), "16 requests are at work already") {
+	if _, err := c.Version(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "16 requests are at work already") {
 		t.Errorf("error %v, want a refusal", err)
 	}
 	close(f.release)
@@ -200,7 +203,8 @@ func TestProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, err := io.ReadAll(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), "goroutine profile") {
+	if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK ||
+		!strings.Contains(string(body), "goroutine profile") {
 		t.Errorf("status %s, error %v, body %.60q", resp.Status, err, body)
 	}
 }
@@ -211,7 +215,8 @@ func TestNotRunning(t *testing.T) {
 	check := func(want string) {
 		t.Helper()
 		_, err := NewClient(path).Status(t.Context())
-		if !errors.Is(err, ErrNotRunning) || errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+		if !errors.Is(err, ErrNotRunning) || errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("error %v, want ErrNotRunning with %q and the path", err, want)
 		}
 	}
@@ -238,7 +243,8 @@ func TestEndedWhileAsked(t *testing.T) {
 		done <- err
 	}()
 	_, err = NewClient(path).Status(t.Context())
-	if !errors.Is(err, ErrNotRunning) || !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "ended while it was asked") {
+	if !errors.Is(err, ErrNotRunning) || !errors.Is(err, ErrEnded) ||
+		!strings.Contains(err.Error(), "ended while it was asked") {
 		t.Errorf("error %v", err)
 	}
 	if err := <-done; err != nil {
@@ -310,7 +316,8 @@ func TestListen(t *testing.T) {
 	})
 	t.Run("path too long", func(t *testing.T) {
 		t.Parallel()
-		if _, err := Listen("/tmp/"+strings.Repeat("x", 200), false); err == nil || !strings.Contains(err.Error(), "107 at most") {
+		if _, err := Listen("/tmp/"+strings.Repeat("x", 200), false); err == nil ||
+			!strings.Contains(err.Error(), "107 at most") {
 			t.Errorf("error %v", err)
 		}
 	})

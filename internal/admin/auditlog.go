@@ -58,8 +58,8 @@ func tailOf(r *http.Request) (n int, follow bool, err error) {
 	return n, follow, nil
 }
 
-// TailAudit hands emit the latest n events of the audit log and, with follow, every later one until ctx ends, which is
-// no error then.
+// TailAudit hands emit the latest n events of the audit log and, with follow, every later one until
+// ctx ends, which is no error then.
 func (c *Client) TailAudit(ctx context.Context, n int, follow bool, emit func(audit.Event) error) error {
 	q := url.Values{"n": {strconv.Itoa(n)}, "follow": {strconv.FormatBool(follow)}}
 	return readLines(ctx, c, "/v1/audit", q, follow, "the audit log was followed", emit)

@@ -15,7 +15,8 @@ type Authority struct {
 	TrustDomain string `json:"trustDomain"`
 	// Roots are whom the mesh trusts, or is about to.
 	Roots []Certificate `json:"roots"`
-	// PEM are the roots that are trusted now, one after the other, for who verifies the control plane or a workload.
+	// PEM are the roots that are trusted now, one after the other, for who verifies the control
+	// plane or a workload.
 	PEM string `json:"pem,omitempty"`
 	// Signer is what this control plane signs with, and Server what it shows to agents and proxies.
 	Signer Certificate `json:"signer"`
@@ -34,8 +35,8 @@ type Certificate struct {
 	Subject string `json:"subject,omitempty"`
 	// State is what a root is for: "signs", "trusted", or "prepared", which nobody trusts yet.
 	State string `json:"state,omitempty"`
-	// Root is the ID of the root itself, or of the one that the certificate leads to: "sha256:" and the hexadecimal
-	// SHA-256, as join commands say it.
+	// Root is the ID of the root itself, or of the one that the certificate leads to: "sha256:" and
+	// the hexadecimal SHA-256, as join commands say it.
 	Root string `json:"root"`
 	// Serial is in hexadecimal digits; empty for a root.
 	Serial   string    `json:"serial,omitempty"`
@@ -80,7 +81,8 @@ type ForgetReplicaRequest struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// ReplicaTokenRequest asks for a token by which one more control plane shows that it belongs to this mesh.
+// ReplicaTokenRequest asks for a token by which one more control plane shows that it belongs to
+// this mesh.
 type ReplicaTokenRequest struct {
 	// TTL is how long the token can be used, "1h30m". Empty: 1h.
 	TTL string `json:"ttl,omitempty"`
@@ -94,7 +96,8 @@ type ReplicaToken struct {
 
 // Rotation is how far a change of the root is.
 type Rotation struct {
-	// Step is the last one that was done: "prepare", "distribute", "activate"; empty between rotations.
+	// Step is the last one that was done: "prepare", "distribute", "activate"; empty between
+	// rotations.
 	Step  string    `json:"step,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	// Next is the step that comes; empty between rotations.
@@ -102,7 +105,8 @@ type Rotation struct {
 	// Waiting are some of those that Next waits for, and Count is how many there are.
 	Waiting []Waiting `json:"waiting,omitempty"`
 	Count   int       `json:"count,omitempty"`
-	// Until is when the last one is waited for no longer; zero: some are waited for until they have done their part.
+	// Until is when the last one is waited for no longer; zero: some are waited for until they have
+	// done their part.
 	Until time.Time `json:"until,omitzero"`
 }
 
@@ -117,8 +121,9 @@ type Waiting struct {
 
 // RotateRequest asks for a change of the root.
 type RotateRequest struct {
-	// Force is the step to do at once, whatever it waits for: what depends on the one before is cut off. It has to be the
-	// one that comes next. Empty: begin a rotation, which then goes on by itself.
+	// Force is the step to do at once, whatever it waits for: what depends on the one before is cut
+	// off. It has to be the one that comes next. Empty: begin a rotation, which then goes on by
+	// itself.
 	Force string `json:"force,omitempty"`
 	// Reason is for the audit log.
 	Reason string `json:"reason,omitempty"`
@@ -127,12 +132,14 @@ type RotateRequest struct {
 // Authorities shows and changes the certificate authority. Safe for concurrent use.
 type Authorities interface {
 	ShowAuthority(ctx context.Context) (Authority, error)
-	// RotateAuthority begins a rotation, or does a step. Errors: ErrInvalid, ErrConflict when that is not what comes next.
+	// RotateAuthority begins a rotation, or does a step. Errors: ErrInvalid, ErrConflict when that
+	// is not what comes next.
 	RotateAuthority(ctx context.Context, r RotateRequest, who string) (Authority, error)
-	// CreateReplicaToken makes a token for one more control plane. Errors: ErrInvalid, ErrConflict where none can be made.
+	// CreateReplicaToken makes a token for one more control plane. Errors: ErrInvalid, ErrConflict
+	// where none can be made.
 	CreateReplicaToken(ctx context.Context, r ReplicaTokenRequest, who string) (ReplicaToken, error)
-	// ForgetReplica has nobody wait for a control plane, and returns how it was. Errors: ErrNotFound, ErrConflict while it serves or
-	// when several are called so.
+	// ForgetReplica has nobody wait for a control plane, and returns how it was. Errors:
+	// ErrNotFound, ErrConflict while it serves or when several are called so.
 	ForgetReplica(ctx context.Context, r ForgetReplicaRequest, who string) (Replica, error)
 }
 
@@ -160,7 +167,8 @@ func (s *Server) authorityRoutes() []route {
 				return nil, err
 			}
 			if q.Replica == "" {
-				return nil, NewError(ErrInvalid, "which replica is to be forgotten? want its ID, its name, its machine or its address")
+				return nil, NewError(ErrInvalid,
+					"which replica is to be forgotten? want its ID, its name, its machine or its address")
 			}
 			return a.ForgetReplica(r.Context(), q, who(r))
 		}},

@@ -39,7 +39,8 @@ func NewClient(socket string) *Client {
 	}}}
 }
 
-// Within bounds how long each later question may take, its answer included; zero is no bound. It returns c.
+// Within bounds how long each later question may take, its answer included; zero is no bound. It
+// returns c.
 func (c *Client) Within(timeout time.Duration) *Client {
 	c.timeout = timeout
 	return c
@@ -153,7 +154,8 @@ func refusal(resp *http.Response, body []byte) error {
 		told.Error = "ashored answered " + resp.Status
 	}
 	if len(told.Problems)+len(told.Conflicts) > 0 {
-		return &Refusal{Text: told.Error, Is: sentinel(resp.StatusCode), Problems: told.Problems, Conflicts: told.Conflicts}
+		return &Refusal{Text: told.Error, Is: sentinel(resp.StatusCode), Problems: told.Problems,
+			Conflicts: told.Conflicts}
 	}
 	return NewError(sentinel(resp.StatusCode), told.Error)
 }
@@ -162,12 +164,16 @@ func refusal(resp *http.Response, body []byte) error {
 func (c *Client) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(context.Cause(ctx), ErrSilent):
-		return NewError(ErrSilent, fmt.Sprintf("ashored did not answer at %s within %s: it was stopped, or has too much to do; its log and \"ps\" say more, and --timeout waits longer", c.socket, c.timeout))
+		return NewError(ErrSilent,
+			fmt.Sprintf("ashored did not answer at %s within %s: it was stopped, or has too much to do; its log and \"ps\" say more, and --timeout waits longer", c.socket, c.timeout))
 	case errors.Is(err, fs.ErrNotExist):
-		return NewError(ErrNotRunning, fmt.Sprintf("ashored is not running: there is no admin socket %s. Start ashored, or name the socket of the running one with --socket", c.socket))
+		return NewError(ErrNotRunning,
+			fmt.Sprintf("ashored is not running: there is no admin socket %s. Start ashored, or name the socket of the running one with --socket", c.socket))
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return NewError(ErrNotRunning, fmt.Sprintf("ashored is not running: nobody listens at its admin socket %s any more. Start it again, or name another socket with --socket", c.socket))
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		return NewError(ErrNotRunning,
+			fmt.Sprintf("ashored is not running: nobody listens at its admin socket %s any more. Start it again, or name another socket with --socket", c.socket))
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err,
+		io.ErrUnexpectedEOF),
 		errors.Is(err, net.ErrClosed), closedEarly(err):
 		return NewError(ErrEnded, fmt.Sprintf("ashored ended while it was asked at %s: its log says why", c.socket))
 	case errors.Is(err, fs.ErrPermission):
@@ -177,8 +183,8 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	}
 }
 
-// closedEarly says that the other end closed the connection before the question was on its way. The error has
-// no name outside net/http: transport.go, errServerClosedIdle.
+// closedEarly says that the other end closed the connection before the question was on its way. The
+// error has no name outside net/http: transport.go, errServerClosedIdle.
 func closedEarly(err error) bool {
 	u, ok := errors.AsType[*url.Error](err)
 	return ok && u.Err.Error() == "http: server closed idle connection"

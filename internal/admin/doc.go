@@ -1,9 +1,10 @@
 // Package admin is the operator's view into a running ashored: HTTP with JSON over a unix socket.
 //
-// Server answers from a Backend and some smaller ones, which the program connects to its parts; Client is the other end,
-// used by ashorectl. Each noun has a file with its types, which are the wire format, its backend, its routes and its part
-// of the client. Who may ask is decided by the peer credentials of the socket, never by an address: root and the user that
-// ashored runs as are admins, others have the role that Roles gives them, and who has none is refused and audited.
+// Server answers from a Backend and some smaller ones, which the program connects to its parts;
+// Client is the other end, used by ashorectl. Each noun has a file with its types, which are the
+// wire format, its backend, its routes and its part of the client. Who may ask is decided by the
+// peer credentials of the socket, never by an address: root and the user that ashored runs as are
+// admins, others have the role that Roles gives them, and who has none is refused and audited.
 //
 //	GET    /v1/version                                      viewer    Version
 //	GET    /v1/status                                       viewer    Status

@@ -23,7 +23,8 @@ var (
 	ErrNotSetUp = errors.New("not set up")
 	// ErrNotRunning says that nobody answers at the socket.
 	ErrNotRunning = errors.New("ashored is not running")
-	// ErrEnded is an ErrNotRunning that came while the question was under way: nobody knows what became of it.
+	// ErrEnded is an ErrNotRunning that came while the question was under way: nobody knows what
+	// became of it.
 	ErrEnded = fmt.Errorf("%w any more", ErrNotRunning)
 	// ErrSilent says that there was no answer in time.
 	ErrSilent = errors.New("no answer in time")

@@ -7,20 +7,21 @@ import (
 	"strconv"
 )
 
-// ExplainRequest asks what PeerAuthentication and the policies say of a request that somebody might make.
+// ExplainRequest asks what PeerAuthentication and the policies say of a request that somebody might
+// make.
 type ExplainRequest struct {
-	// From is who asks: a SPIFFE ID, "shop/web" (namespace and service account), the ID of a proxy that is
-	// connected or was, or "anonymous" for a caller without certificate.
+	// From is who asks: a SPIFFE ID, "shop/web" (namespace and service account), the ID of a proxy
+	// that is connected or was, or "anonymous" for a caller without certificate.
 	From string
-	// To is who is asked: a proxy's ID, the host of a service ("web.example:80"), "shop/api" for workloads of that name or
-	// service account, or an address.
+	// To is who is asked: a proxy's ID, the host of a service ("web.example:80"), "shop/api" for
+	// workloads of that name or service account, or an address.
 	To string
 	// Port is the workload's; 0 when that does not matter.
 	Port int
-	// Method and Path are of the HTTP request; empty: GET and "/". Host is the one that it names, with or without a port,
-	// "web.example:8080"; empty: that of the service that To means, else it is not known. With one of the three only ports
-	// that speak HTTP are asked. When all are empty a proxy is asked for a connection; of others the protocol of the port
-	// decides.
+	// Method and Path are of the HTTP request; empty: GET and "/". Host is the one that it names,
+	// with or without a port, "web.example:8080"; empty: that of the service that To means, else it
+	// is not known. With one of the three only ports that speak HTTP are asked. When all are empty
+	// a proxy is asked for a connection; of others the protocol of the port decides.
 	Method, Path, Host string
 }
 
@@ -32,9 +33,11 @@ type Explanation struct {
 	Verdict string `json:"verdict"`
 	// Reason is why, in a sentence.
 	Reason string `json:"reason"`
-	// Steps are the policies that were looked at, in the order in which they decide. Empty where there are Parts.
+	// Steps are the policies that were looked at, in the order in which they decide. Empty where
+	// there are Parts.
 	Steps []ExplainStep `json:"steps"`
-	// Parts are what is said of each, where To means several workloads or ports and not the same is said of all.
+	// Parts are what is said of each, where To means several workloads or ports and not the same is
+	// said of all.
 	Parts []ExplainPart `json:"parts,omitempty"`
 	// Notes are what else plays a part, such as the mode of mutual TLS.
 	Notes []string `json:"notes,omitempty"`
@@ -70,14 +73,16 @@ type ExplainStep struct {
 
 // Explainer explains policies. Safe for concurrent use.
 type Explainer interface {
-	// Explain looks at what is at work now. Errors: ErrInvalid, ErrNotFound for a proxy that is not connected.
+	// Explain looks at what is at work now. Errors: ErrInvalid, ErrNotFound for a proxy that is not
+	// connected.
 	Explain(ctx context.Context, r ExplainRequest) (Explanation, error)
 }
 
 func (s *Server) explainRoutes() []route {
 	return []route{{"GET /v1/authz/explain", Viewer, s.cfg.Explain != nil, func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		ask := ExplainRequest{From: q.Get("from"), To: q.Get("to"), Method: q.Get("method"), Path: q.Get("path"), Host: q.Get("host")}
+		ask := ExplainRequest{From: q.Get("from"), To: q.Get("to"), Method: q.Get("method"), Path: q.Get("path"),
+			Host: q.Get("host")}
 		if text := q.Get("port"); text != "" {
 			port, err := strconv.ParseUint(text, 10, 16)
 			if err != nil {

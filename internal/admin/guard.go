@@ -28,7 +28,8 @@ type route struct {
 	ask     func(*http.Request) (any, error)
 }
 
-// identified lets through who is known and has any role: nobody else learns so much as which paths there are.
+// identified lets through who is known and has any role: nobody else learns so much as which paths
+// there are.
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.setDeadlines(w, r)
@@ -76,17 +77,20 @@ func (s *Server) permit(role Role, next http.HandlerFunc) http.HandlerFunc {
 func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, text, reason string) {
 	p, _ := peerOf(r) // who is not known counts as one
 	if record, silent := s.refusals.Allow(strconv.FormatUint(uint64(p.UID), 10), time.Now()); record {
-		e := audit.Event{Action: audit.AdminRefuse, Actor: who(r), Target: r.Method + " " + r.URL.Path, Outcome: audit.Refused, Reason: reason}
+		e := audit.Event{Action: audit.AdminRefuse, Actor: who(r), Target: r.Method + " " + r.URL.Path,
+			Outcome: audit.Refused, Reason: reason}
 		if silent > 0 {
 			e.Details = map[string]string{"notRecorded": strconv.Itoa(silent)}
 		}
-		s.cfg.Log.Warn("admin request refused", "by", e.Actor, "method", r.Method, "path", r.URL.Path, "reason", reason, "not_recorded", silent)
+		s.cfg.Log.Warn("admin request refused", "by", e.Actor, "method", r.Method, "path", r.URL.Path, "reason", reason,
+			"not_recorded", silent)
 		s.cfg.Record(e)
 	}
 	s.refuse(w, http.StatusForbidden, text)
 }
 
-// slot lets so many requests at once be worked on, and be answered: an answer that waits to be read is memory.
+// slot lets so many requests at once be worked on, and be answered: an answer that waits to be read
+// is memory.
 func (s *Server) slot(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		leave, err := s.busy.take(s.asker(r))
@@ -145,7 +149,8 @@ func decode(r *http.Request, into any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return NewError(ErrInvalid, fmt.Sprintf("the request's body is not what %s %s takes: %v", r.Method, r.URL.Path, err))
+		return NewError(ErrInvalid, fmt.Sprintf("the request's body is not what %s %s takes: %v", r.Method, r.URL.Path,
+			err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return NewError(ErrInvalid, "the request's body goes on after its end")

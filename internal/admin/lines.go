@@ -15,14 +15,17 @@ import (
 const (
 	// linesError is the trailer that says why a stream ended early.
 	linesError = "Ashore-Error"
-	// maxLine bounds a line of a stream that a client reads, in bytes: a service may have many thousand endpoints.
+	// maxLine bounds a line of a stream that a client reads, in bytes: a service may have many
+	// thousand endpoints.
 	maxLine = 64 << 20
 )
 
-// lines answers with what produce emits, a line of JSON each. With follow every line is sent at once, and the asker
-// knows that it works before the first. Who reads none of them for answerTime is cut off. Errors before the first line
-// are the caller's to answer; later ones go into a trailer.
-func (s *Server) lines(w http.ResponseWriter, r *http.Request, follow bool, produce func(ctx context.Context, emit func(any) error) error) error {
+// lines answers with what produce emits, a line of JSON each. With follow every line is sent at
+// once, and the asker knows that it works before the first. Who reads none of them for answerTime
+// is cut off. Errors before the first line are the caller's to answer; later ones go into a
+// trailer.
+func (s *Server) lines(w http.ResponseWriter, r *http.Request, follow bool,
+	produce func(ctx context.Context, emit func(any) error) error) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	go func() {
@@ -77,9 +80,10 @@ func printableError(err error) string {
 	}, err.Error())
 }
 
-// readLines asks for a stream and hands emit each of its lines. With follow no timeout holds, the end of ctx is no error,
-// and that of the stream is one; what names what was followed.
-func readLines[T any](ctx context.Context, c *Client, path string, query url.Values, follow bool, what string, emit func(T) error) error {
+// readLines asks for a stream and hands emit each of its lines. With follow no timeout holds, the
+// end of ctx is no error, and that of the stream is one; what names what was followed.
+func readLines[T any](ctx context.Context, c *Client, path string, query url.Values, follow bool, what string,
+	emit func(T) error) error {
 	if follow {
 		unbounded := *c
 		unbounded.timeout = 0

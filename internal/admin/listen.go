@@ -11,12 +11,13 @@ import (
 	"time"
 )
 
-// maxSocketPath is what a unix socket's address holds on Linux, without the final zero byte: unix(7).
+// maxSocketPath is what a unix socket's address holds on Linux, without the final zero byte:
+// unix(7).
 const maxSocketPath = 107
 
-// Listen opens the unix socket path, in a folder that it makes when missing, both for this user alone. With others, other
-// users can connect, and peer credentials alone decide: see Access. A socket that nobody listens at any more is replaced.
-// Errors name the path and what to do.
+// Listen opens the unix socket path, in a folder that it makes when missing, both for this user
+// alone. With others, other users can connect, and peer credentials alone decide: see Access. A
+// socket that nobody listens at any more is replaced. Errors name the path and what to do.
 func Listen(path string, others bool) (*net.UnixListener, error) {
 	folder, socket := fs.FileMode(0o700), fs.FileMode(0o600)
 	if others {
@@ -35,15 +36,16 @@ func Listen(path string, others bool) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin socket: %w", err)
 	}
-	// Between the two calls only the folder's mode protects the path; peer credentials protect what is behind it.
+	// Between the two calls only the folder's mode protects the path; peer credentials protect what
+	// is behind it.
 	if err := os.Chmod(path, socket); err != nil {
 		return nil, errors.Join(fmt.Errorf("admin socket: %w", err), l.Close())
 	}
 	return l, nil
 }
 
-// makeFolder makes a folder with a mode, whatever the process's mask. One that is there is left as it is; it has to let
-// others through when they are meant to come.
+// makeFolder makes a folder with a mode, whatever the process's mask. One that is there is left as
+// it is; it has to let others through when they are meant to come.
 func makeFolder(dir string, mode fs.FileMode) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -61,7 +63,8 @@ func makeFolder(dir string, mode fs.FileMode) error {
 	return nil
 }
 
-// removeStale removes the socket that an earlier process left at path. Anything else there is an error.
+// removeStale removes the socket that an earlier process left at path. Anything else there is an
+// error.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -24,7 +24,8 @@ type ReleasedVIPs struct {
 
 // Maintenance ends what ashored retains until an operator says so. Safe for concurrent use.
 type Maintenance interface {
-	// AcceptRemovals removes what is active although the source does not supply it any more. Errors: ErrNotFound.
+	// AcceptRemovals removes what is active although the source does not supply it any more.
+	// Errors: ErrNotFound.
 	AcceptRemovals(ctx context.Context, r AcceptRequest, who string) (Accepted, error)
 	// ReleaseVIPs releases the virtual IPs of hosts that no replica has used for a week.
 	ReleaseVIPs(ctx context.Context, who string) (ReleasedVIPs, error)
@@ -40,7 +41,10 @@ func (s *Server) maintenanceRoutes() []route {
 			}
 			return m.AcceptRemovals(r.Context(), q, who(r))
 		}},
-		{"POST /v1/vips/release", Operator, m != nil, func(r *http.Request) (any, error) { return m.ReleaseVIPs(r.Context(), who(r)) }},
+		{"POST /v1/vips/release", Operator, m != nil, func(r *http.Request) (any,
+			error) {
+			return m.ReleaseVIPs(r.Context(), who(r))
+		}},
 	}
 }
 

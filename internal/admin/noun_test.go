@@ -23,11 +23,13 @@ func (n *nouns) CreateToken(_ context.Context, r TokenRequest, who string) (Toke
 	if r.Group == "none/none" {
 		return Token{}, NewError(ErrNotFound, "there is no WorkloadGroup none/none")
 	}
-	return Token{ID: "abc", Group: r.Group, Join: []string{"join", r.TTL}, Token: "secret", Identity: who, Expires: time.Unix(5, 0).UTC(), Notes: []string{"note"}}, nil
+	return Token{ID: "abc", Group: r.Group, Join: []string{"join", r.TTL}, Token: "secret", Identity: who,
+		Expires: time.Unix(5, 0).UTC(), Notes: []string{"note"}}, nil
 }
 
 func (n *nouns) ListTokens(context.Context) ([]TokenStatus, error) {
-	return []TokenStatus{{ID: "abc", Group: "shop/web", State: "unused", Created: time.Unix(1, 0).UTC(), Expires: time.Unix(2, 0).UTC()}}, nil
+	return []TokenStatus{{ID: "abc", Group: "shop/web", State: "unused", Created: time.Unix(1, 0).UTC(),
+		Expires: time.Unix(2, 0).UTC()}}, nil
 }
 
 func (n *nouns) RevokeToken(_ context.Context, id, who string) error {
@@ -58,7 +60,8 @@ func (n *nouns) RotateAuthority(_ context.Context, r RotateRequest, who string) 
 }
 
 func (n *nouns) ListWorkloads(context.Context) (WorkloadList, error) {
-	return WorkloadList{Workloads: []Workload{{Name: "shop/web-1", Leaves: []Leaf{{Serial: "0a"}}}}, Revocations: []Revocation{{Kind: "serial", Name: "0b"}}}, nil
+	return WorkloadList{Workloads: []Workload{{Name: "shop/web-1", Leaves: []Leaf{{Serial: "0a"}}}},
+		Revocations: []Revocation{{Kind: "serial", Name: "0b"}}}, nil
 }
 
 func (n *nouns) Revoke(_ context.Context, r RevokeRequest, who string) (Revoked, error) {
@@ -72,7 +75,8 @@ func (n *nouns) Restore(_ context.Context, r RevokeRequest, who string) (Revoked
 }
 
 func (n *nouns) Explain(_ context.Context, r ExplainRequest) (Explanation, error) {
-	return Explanation{From: r.From, To: r.To, Reason: fmt.Sprint(r.Port, r.Method, r.Path, r.Host), Steps: []ExplainStep{{Policy: "p", Rule: -1}}}, nil
+	return Explanation{From: r.From, To: r.To, Reason: fmt.Sprint(r.Port, r.Method, r.Path, r.Host),
+		Steps: []ExplainStep{{Policy: "p", Rule: -1}}}, nil
 }
 
 // Tail sends the numbers below n, and with follow goes on until its context ends.
@@ -108,7 +112,8 @@ func serveAll(t *testing.T, records *recorder, role func(Peer) Role) *Client {
 		t.Fatal(err)
 	}
 	n := &nouns{asked: make(chan string, 100)}
-	run(t, New(Config{Listener: l, Backend: &fake{}, Tokens: n, Authority: n, Workloads: n, Audit: n, Explain: n, Log: testlog.New(t), Role: role, Record: records.record}))
+	run(t, New(Config{Listener: l, Backend: &fake{}, Tokens: n, Authority: n, Workloads: n, Audit: n, Explain: n,
+		Log: testlog.New(t), Role: role, Record: records.record}))
 	return NewClient(path)
 }
 
@@ -144,7 +149,8 @@ func TestNouns(t *testing.T) {
 	replica, err := c.CreateReplicaToken(ctx, ReplicaTokenRequest{TTL: "1h"})
 	check("replica token", replica, err, ReplicaToken{Token: "ashore-replica.x.y"}, nil)
 	forgotten, err := c.ForgetReplica(ctx, ForgetReplicaRequest{Replica: "b"})
-	check("forget replica", forgotten, err, Replica{ID: "01", Name: "b", State: "gone", Seen: time.Unix(3, 0).UTC()}, nil)
+	check("forget replica", forgotten, err, Replica{ID: "01", Name: "b", State: "gone", Seen: time.Unix(3, 0).UTC()},
+		nil)
 	workloads, err := c.Workloads(ctx)
 	wantWorkloads, wantErr := n.ListWorkloads(ctx)
 	check("workloads", workloads, err, wantWorkloads, wantErr)
@@ -224,7 +230,8 @@ func TestNotSetUp(t *testing.T) {
 	_, authority := c.Authority(t.Context())
 	_, workloads := c.Workloads(t.Context())
 	_, explain := c.Explain(t.Context(), ExplainRequest{From: "a", To: "b"})
-	for what, err := range map[string]error{"token": token, "ca": authority, "workloads": workloads, "explain": explain, "audit": c.TailAudit(t.Context(), 1, false, nil)} {
+	for what, err := range map[string]error{"token": token, "ca": authority, "workloads": workloads, "explain": explain,
+		"audit": c.TailAudit(t.Context(), 1, false, nil)} {
 		if !errors.Is(err, ErrNotSetUp) || !strings.Contains(err.Error(), ": set xds.address") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -235,7 +242,11 @@ func TestTailAudit(t *testing.T) {
 	t.Parallel()
 	c := serveAll(t, &recorder{}, nil).Within(time.Minute)
 	var got []string
-	if err := c.TailAudit(t.Context(), 3, false, func(e audit.Event) error { got = append(got, e.Target); return nil }); err != nil {
+	if err := c.TailAudit(t.Context(), 3, false, func(e audit.Event) error {
+		got = append(got,
+			e.Target)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"0", "1", "2"}, got); d != "" {

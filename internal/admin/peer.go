@@ -77,7 +77,8 @@ func credentials(c net.Conn) (Peer, error) {
 	return Peer{UID: cred.Uid, Groups: append(groups, cred.Gid)}, nil
 }
 
-// peerGroups are the supplementary groups of the process at the other end. Source: socket(7), SO_PEERGROUPS, Linux 4.13.
+// peerGroups are the supplementary groups of the process at the other end. Source: socket(7),
+// SO_PEERGROUPS, Linux 4.13.
 func peerGroups(fd uintptr) ([]uint32, error) {
 	groups := make([]uint32, 64)
 	for {

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// places bound how many do one thing at a time. Whoever may do less leaves some to those who may do more, and one user who
-// is no admin has a quarter, two at least: a script, or somebody who never reads his answers, must keep nobody else from
-// work. Safe for concurrent use.
+// places bound how many do one thing at a time. Whoever may do less leaves some to those who may do
+// more, and one user who is no admin has a quarter, two at least: a script, or somebody who never
+// reads his answers, must keep nobody else from work. Safe for concurrent use.
 type places struct {
 	total int    // set once
 	full  string // set once: says that none is left; of how many, and of how many for one user
@@ -66,8 +66,8 @@ type tally struct {
 	users map[uint32]int // guarded by mu: how many each has; none is missing
 }
 
-// take counts one more for a user, and returns what takes it back, once; nil: all together have so many already, or this
-// one has.
+// take counts one more for a user, and returns what takes it back, once; nil: all together have so
+// many already, or this one has.
 func (t *tally) take(uid uint32, all, each int) (leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

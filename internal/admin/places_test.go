@@ -84,7 +84,8 @@ func TestUnreadAnswersKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// What each role may have of the places, together and one user alone; and what is given back can be taken again.
+// What each role may have of the places, together and one user alone; and what is given back can be
+// taken again.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -110,7 +111,8 @@ func TestPlaces(t *testing.T) {
 			}
 		}
 		if all != tc.all || one != tc.each {
-			t.Errorf("%d places: role %v has %d, one user %d; want %d and %d", tc.total, tc.role, all, one, tc.all, tc.each)
+			t.Errorf("%d places: role %v has %d, one user %d; want %d and %d", tc.total, tc.role, all, one, tc.all,
+				tc.each)
 		}
 	}
 	p := newPlaces(16, "%d are here%s: try again")
@@ -118,7 +120,8 @@ func TestPlaces(t *testing.T) {
 	for range 4 {
 		leave, _ = p.take(asker{7, Viewer})
 	}
-	if _, err := p.take(asker{7, Viewer}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "12 are here, or 4 of one user: try again") {
+	if _, err := p.take(asker{7, Viewer}); !errors.Is(err, ErrBusy) ||
+		!strings.Contains(err.Error(), "12 are here, or 4 of one user: try again") {
 		t.Errorf("one too many: %v", err)
 	}
 	leave()

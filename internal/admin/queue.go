@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// maxQueue is how many may be at work or wait in one queue: the others find other slots for requests.
+// maxQueue is how many may be at work or wait in one queue: the others find other slots for
+// requests.
 const maxQueue = 4
 
 // queue has one at a time do what takes much, and a few others wait. Safe for concurrent use.
@@ -16,7 +17,8 @@ type queue struct {
 }
 
 func newQueue() queue {
-	return queue{places: newPlaces(maxQueue, "%d others are at work with the store, or wait for it%s: try again"), turn: make(chan struct{}, 1)}
+	return queue{places: newPlaces(maxQueue, "%d others are at work with the store, or wait for it%s: try again"),
+		turn: make(chan struct{}, 1)}
 }
 
 // wait does something when it is its turn. Errors: ErrBusy, ctx's, or those of do.

@@ -17,8 +17,8 @@ const (
 	Nobody Role = iota
 	// Viewer may see how everything is, but not what proxies are sent, nor the audit log.
 	Viewer
-	// Operator may also read those, write configuration to the store, make and revoke join tokens, and revoke and restore
-	// workloads.
+	// Operator may also read those, write configuration to the store, make and revoke join tokens,
+	// and revoke and restore workloads.
 	Operator
 	// Admin may also change the certificate authority, and take profiles.
 	Admin
@@ -56,8 +56,8 @@ type Access struct {
 	users, groups map[uint32]Role
 }
 
-// Resolve looks names up, once: a user who comes to a group later needs no new look, one who is made anew does.
-// Errors name the role and the name that this machine does not know.
+// Resolve looks names up, once: a user who comes to a group later needs no new look, one who is
+// made anew does. Errors name the role and the name that this machine does not know.
 func (r Roles) Resolve() (Access, error) {
 	a := Access{users: map[uint32]Role{}, groups: map[uint32]Role{}}
 	var errs []error

@@ -100,7 +100,8 @@ func (r *recorder) text() string {
 	return fmt.Sprint(r.events)
 }
 
-// Names and numbers are found, the higher of two roles counts, and what this machine does not know is told.
+// Names and numbers are found, the higher of two roles counts, and what this machine does not know
+// is told.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	a, err := Roles{
@@ -165,7 +166,8 @@ func TestOtherUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	access, err := Roles{Viewer: Members{Users: []string{"4001"}}, Operator: Members{Groups: []string{"5002"}}}.Resolve()
+	access, err := Roles{Viewer: Members{Users: []string{"4001"}},
+		Operator: Members{Groups: []string{"5002"}}}.Resolve()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +245,8 @@ func TestListenForOthers(t *testing.T) {
 		if err := errors.Join(os.Mkdir(closed, 0o700), os.Chmod(closed, mode)); err != nil {
 			t.Fatal(err)
 		}
-		if l, err := Listen(filepath.Join(closed, "s"), true); err == nil || !strings.Contains(err.Error(), "setting admin.socket") {
+		if l, err := Listen(filepath.Join(closed, "s"), true); err == nil ||
+			!strings.Contains(err.Error(), "setting admin.socket") {
 			t.Errorf("folder of mode %v: got %v, %v", mode, l, err)
 		}
 	}

@@ -6,14 +6,15 @@ import (
 )
 
 const (
-	// maxSeats bounds the connections of all users together but root and the one of this process, maxUserSeats those of one:
-	// whoever may connect must not take the file descriptors that proxies need.
+	// maxSeats bounds the connections of all users together but root and the one of this process,
+	// maxUserSeats those of one: whoever may connect must not take the file descriptors that
+	// proxies need.
 	maxSeats     = 256
 	maxUserSeats = 32
 )
 
-// seats is a listener that bounds how many connections users hold. Those that are too many are closed at once. Safe for
-// concurrent use.
+// seats is a listener that bounds how many connections users hold. Those that are too many are
+// closed at once. Safe for concurrent use.
 type seats struct {
 	net.Listener
 	tally tally // but of root, and of the user of this process
@@ -43,7 +44,8 @@ func (s *seats) Accept() (net.Conn, error) {
 	}
 }
 
-// take gives a user a seat, and returns what gives it back; nil: there is none left. Who is not known counts as one user.
+// take gives a user a seat, and returns what gives it back; nil: there is none left. Who is not
+// known counts as one user.
 func (s *seats) take(uid uint32, known bool) (leave func()) {
 	if known && (uid == 0 || int(uid) == os.Geteuid()) {
 		return func() {}

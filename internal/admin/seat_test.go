@@ -2,7 +2,8 @@ package admin
 
 import "testing"
 
-// One user, and all of them together, hold so many connections and no more; what is given back can be taken again.
+// One user, and all of them together, hold so many connections and no more; what is given back can
+// be taken again.
 func TestSeats(t *testing.T) {
 	t.Parallel()
 	s := newSeats(nil)

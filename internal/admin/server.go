@@ -35,8 +35,8 @@ type Config struct {
 	Listener net.Listener
 	// Backend answers.
 	Backend Backend
-	// Tokens, Authority, Workloads, Audit and Explain answer what they are about. One that is nil is not set up: Missing
-	// says why, and what to do.
+	// Tokens, Authority, Workloads, Audit and Explain answer what they are about. One that is nil
+	// is not set up: Missing says why, and what to do.
 	Tokens    Tokens
 	Authority Authorities
 	Workloads Workloads
@@ -49,11 +49,13 @@ type Config struct {
 	Catalog Catalog
 	// Store writes and reads the store of configuration. Nil: there is none.
 	Store Stores
-	// Record takes who read a dump and who was refused to the audit log. Nil: the log alone is told.
+	// Record takes who read a dump and who was refused to the audit log. Nil: the log alone is
+	// told.
 	Record func(audit.Event)
 	// Log is told the same.
 	Log hclog.Logger
-	// Role says what a peer may do. Nil: the user of this process and root everything, and others nothing.
+	// Role says what a peer may do. Nil: the user of this process and root everything, and others
+	// nothing.
 	Role func(Peer) Role
 }
 
@@ -105,9 +107,13 @@ func (s *Server) Run(ctx context.Context) error {
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	for _, list := range [][]route{s.stateRoutes(), s.tokenRoutes(), s.authorityRoutes(), s.workloadRoutes(), s.explainRoutes(), s.storeRoutes(), s.maintenanceRoutes()} {
+	for _, list := range [][]route{s.stateRoutes(), s.tokenRoutes(), s.authorityRoutes(), s.workloadRoutes(),
+		s.explainRoutes(), s.storeRoutes(), s.maintenanceRoutes()} {
 		for _, rt := range list {
-			mux.HandleFunc(rt.pattern, s.permit(rt.role, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, rt) }))
+			mux.HandleFunc(rt.pattern, s.permit(rt.role, func(w http.ResponseWriter,
+				r *http.Request) {
+				s.serve(w, r, rt)
+			}))
 		}
 	}
 	mux.HandleFunc("GET /v1/audit", s.permit(Operator, func(w http.ResponseWriter, r *http.Request) {
@@ -124,11 +130,13 @@ func (s *Server) routes() http.Handler {
 			s.answer(w, nil, err)
 		}
 	}))
-	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
+	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline,
+		"profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
 		mux.HandleFunc("GET "+profiles+path, s.permit(Admin, s.slot(profile)))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.refuse(w, http.StatusNotFound, fmt.Sprintf("%s %s is not part of the admin API of this version", r.Method, r.URL.Path))
+		s.refuse(w, http.StatusNotFound, fmt.Sprintf("%s %s is not part of the admin API of this version", r.Method,
+			r.URL.Path))
 	})
 	return mux
 }

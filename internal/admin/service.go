@@ -26,7 +26,8 @@ type Service struct {
 	// ExportTo lists namespaces; empty: the mesh's default.
 	ExportTo []string          `json:"exportTo,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	// SubjectAltNames are the identities that its workloads may have; empty: those of its endpoints.
+	// SubjectAltNames are the identities that its workloads may have; empty: those of its
+	// endpoints.
 	SubjectAltNames []string `json:"subjectAltNames,omitempty"`
 	// Sources are who has it, the deciding one first.
 	Sources []ServiceSource `json:"sources"`
@@ -48,15 +49,17 @@ type ServicePort struct {
 // ServiceSource is who has a service.
 type ServiceSource struct {
 	Place
-	// Endpoints counts those of this source that are in use, Unused those that are not: a source that stands before it has
-	// them too, or has others (setting merge.endpoints), or their addresses are found in another way than the service says.
+	// Endpoints counts those of this source that are in use, Unused those that are not: a source
+	// that stands before it has them too, or has others (setting merge.endpoints), or their
+	// addresses are found in another way than the service says.
 	Endpoints int `json:"endpoints"`
 	Unused    int `json:"unused,omitempty"`
 }
 
 // Place is where something of a service comes from.
 type Place struct {
-	// Source is the name of the source among the settings, or "workloads" for what registered itself.
+	// Source is the name of the source among the settings, or "workloads" for what registered
+	// itself.
 	Source string `json:"source"`
 	// Object is what was read there: "ServiceEntry shop/web", "Consul service web".
 	Object string `json:"object,omitempty"`
@@ -122,7 +125,8 @@ const (
 	ServiceIs = "is"
 	// ServiceGone: there is none any more; its host and namespace alone are told.
 	ServiceGone = "gone"
-	// ServicesListed: all that there are have been told; what follows has changed. No service is told.
+	// ServicesListed: all that there are have been told; what follows has changed. No service is
+	// told.
 	ServicesListed = "listed"
 )
 
@@ -134,10 +138,10 @@ type ServiceEvent struct {
 
 // Catalog tells of services. Safe for concurrent use.
 type Catalog interface {
-	// Services hands emit each service that q asks for, in the order of hosts, with q.Watch then ServicesListed and every
-	// service that changes, until ctx ends, which is no error. Of several changes of one service that happen while emit is
-	// busy, the last state alone is told. Errors: ErrNotFound when nothing has the name that q asks for, unless it
-	// watches; emit's.
+	// Services hands emit each service that q asks for, in the order of hosts, with q.Watch then
+	// ServicesListed and every service that changes, until ctx ends, which is no error. Of several
+	// changes of one service that happen while emit is busy, the last state alone is told. Errors:
+	// ErrNotFound when nothing has the name that q asks for, unless it watches; emit's.
 	Services(ctx context.Context, q ServiceQuery, emit func(ServiceEvent) error) error
 }
 
@@ -178,6 +182,7 @@ func serviceQuery(v url.Values) (ServiceQuery, error) {
 
 // Services hands emit what Catalog.Services does.
 func (c *Client) Services(ctx context.Context, q ServiceQuery, emit func(ServiceEvent) error) error {
-	v := url.Values{"namespace": {q.Namespace}, "host": {q.Host}, "endpoints": {strconv.FormatBool(q.Endpoints)}, "watch": {strconv.FormatBool(q.Watch)}}
+	v := url.Values{"namespace": {q.Namespace}, "host": {q.Host}, "endpoints": {strconv.FormatBool(q.Endpoints)},
+		"watch": {strconv.FormatBool(q.Watch)}}
 	return readLines(ctx, c, "/v1/services", v, q.Watch, "services were watched", emit)
 }

@@ -35,9 +35,12 @@ func (s *shelf) Services(ctx context.Context, q ServiceQuery, emit func(ServiceE
 // shelved is a service that tells what it was asked for with.
 func shelved(q ServiceQuery) Service {
 	return Service{
-		Host: "web", Namespace: "shop", Labels: map[string]string{"asked": fmt.Sprintf("%+v", q)}, Ports: []ServicePort{{80, "http", "HTTP"}},
-		Sources: []ServiceSource{{Place: Place{Source: "files", File: "a.yaml", Line: 3}, Endpoints: 1}}, Health: HealthCount{Healthy: 1},
-		Endpoints: []Endpoint{{Address: "10.0.0.1", Health: "healthy", Ports: []EndpointPort{{80, "http", 8080}}, From: Place{Source: "dc1"}}},
+		Host: "web", Namespace: "shop", Labels: map[string]string{"asked": fmt.Sprintf("%+v",
+			q)}, Ports: []ServicePort{{80, "http", "HTTP"}},
+		Sources: []ServiceSource{{Place: Place{Source: "files", File: "a.yaml", Line: 3},
+			Endpoints: 1}}, Health: HealthCount{Healthy: 1},
+		Endpoints: []Endpoint{{Address: "10.0.0.1", Health: "healthy", Ports: []EndpointPort{{80, "http", 8080}},
+			From: Place{Source: "dc1"}}},
 	}
 }
 
@@ -77,7 +80,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// So many may watch, and one more is told so; who ends makes room. What is listed beside them goes on.
+// So many may watch, and one more is told so; who ends makes room. What is listed beside them goes
+// on.
 func TestWatchersAreBounded(t *testing.T) {
 	t.Parallel()
 	s := &shelf{entered: make(chan struct{})}

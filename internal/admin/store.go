@@ -25,7 +25,8 @@ type Ref struct {
 // String is "VirtualService shop/web".
 func (r Ref) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
 
-// Piece is a part of a write to the store: a file of configuration as it was written, or the name of an object.
+// Piece is a part of a write to the store: a file of configuration as it was written, or the name
+// of an object.
 type Piece struct {
 	// File is the file's name for messages; its extension tells how to read it.
 	File string `json:"file,omitempty"`
@@ -41,8 +42,8 @@ type Pieces = iter.Seq2[Piece, error]
 type StoreOptions struct {
 	// Preview writes nothing and tells what would be written, with the differences.
 	Preview bool
-	// At is a revision of the store: objects that were changed after it are conflicts. Empty: those that change while
-	// the write is at work.
+	// At is a revision of the store: objects that were changed after it are conflicts. Empty: those
+	// that change while the write is at work.
 	At string
 	// Force writes whatever others write meanwhile.
 	Force bool
@@ -65,9 +66,11 @@ type ObjectChange struct {
 	Ref
 	// Action is one of above.
 	Action string `json:"action"`
-	// Difference is the text of the object before and after, as "diff -u" shows it; only where it is asked for.
+	// Difference is the text of the object before and after, as "diff -u" shows it; only where it
+	// is asked for.
 	Difference string `json:"difference,omitempty"`
-	// Note is what else there is to know, such as that a file defines the object too, and is in use.
+	// Note is what else there is to know, such as that a file defines the object too, and is in
+	// use.
 	Note string `json:"note,omitempty"`
 }
 
@@ -93,7 +96,8 @@ type Conflict struct {
 
 // Refusal is why a write to the store was not done, none of it.
 type Refusal struct {
-	// Text says it in one line, and Is is ErrInvalid, ErrConflict or another of the errors of this package.
+	// Text says it in one line, and Is is ErrInvalid, ErrConflict or another of the errors of this
+	// package.
 	Text string
 	Is   error
 	// Problems are what is wrong with the files, warnings too.
@@ -142,17 +146,20 @@ type StoreRevision struct {
 	Count map[string]int `json:"count"`
 }
 
-// Stores writes and reads the store of configuration. Safe for concurrent use. The errors of what writes are often a
-// *Refusal.
+// Stores writes and reads the store of configuration. Safe for concurrent use. The errors of what
+// writes are often a *Refusal.
 type Stores interface {
-	// Stored lists objects of the store, in use or not, and those that cannot be read (Unusable); an empty kind, namespace or name
-	// means all. Errors: ErrNotFound for one name, ErrInvalid for the kind.
+	// Stored lists objects of the store, in use or not, and those that cannot be read (Unusable);
+	// an empty kind, namespace or name means all. Errors: ErrNotFound for one name, ErrInvalid for
+	// the kind.
 	Stored(ctx context.Context, kind, namespace, name string) ([]Object, error)
 	// Apply writes the objects of files, all or none. Errors: ErrInvalid, ErrConflict.
 	Apply(ctx context.Context, p Pieces, o StoreOptions, who string) (Written, error)
-	// Delete deletes the objects of files, or those that are named, all or none. Errors: ErrInvalid, ErrConflict, ErrNotFound.
+	// Delete deletes the objects of files, or those that are named, all or none. Errors:
+	// ErrInvalid, ErrConflict, ErrNotFound.
 	Delete(ctx context.Context, p Pieces, o StoreOptions, who string) (Written, error)
-	// Rollback writes what the store held at a revision. Errors: ErrInvalid, ErrConflict, ErrNotFound.
+	// Rollback writes what the store held at a revision. Errors: ErrInvalid, ErrConflict,
+	// ErrNotFound.
 	Rollback(ctx context.Context, r RollbackRequest, o StoreOptions, who string) (Written, error)
 	// History tells of past writes. Errors: ErrInvalid.
 	History(ctx context.Context, r HistoryRequest) (StoreHistory, error)

@@ -55,7 +55,8 @@ func (f *fakeStore) pieces(what string, p Pieces, o StoreOptions) (Written, erro
 		got = append(got, piece)
 	}
 	f.ask(what, got, o)
-	return Written{Revision: "7", Preview: o.Preview, Changes: []ObjectChange{{Ref: Ref{"Gateway", "shop", "a"}, Action: Created}}}, f.err
+	return Written{Revision: "7", Preview: o.Preview, Changes: []ObjectChange{{Ref: Ref{"Gateway", "shop", "a"},
+		Action: Created}}}, f.err
 }
 
 func (f *fakeStore) Stored(_ context.Context, kind, namespace, name string) ([]Object, error) {
@@ -110,7 +111,8 @@ func serveStore(t testing.TB, f *fakeStore, role Role) (*Client, string, func() 
 	return NewClient(path), path, func() []audit.Event { mu.Lock(); defer mu.Unlock(); return events }
 }
 
-// Questions and options arrive as they were asked, bytes that are no text too, and answers come back.
+// Questions and options arrive as they were asked, bytes that are no text too, and answers come
+// back.
 func TestStoreRoundTrip(t *testing.T) {
 	t.Parallel()
 	f := &fakeStore{}
@@ -128,10 +130,12 @@ func TestStoreRoundTrip(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("delete: %v\n%s", err, d)
 	}
-	if _, err := c.Rollback(ctx, RollbackRequest{Revision: "3", Ref: &Ref{"vs", "shop", "web"}}, StoreOptions{}); err != nil {
+	if _, err := c.Rollback(ctx, RollbackRequest{Revision: "3", Ref: &Ref{"vs", "shop", "web"}},
+		StoreOptions{}); err != nil {
 		t.Error(err)
 	}
-	if h, err := c.History(ctx, HistoryRequest{Ref: &Ref{"vs", "shop", "web"}, Limit: 4, Differences: true, All: true}); err != nil || h.Latest != "9" {
+	if h, err := c.History(ctx, HistoryRequest{Ref: &Ref{"vs", "shop", "web"}, Limit: 4, Differences: true,
+		All: true}); err != nil || h.Latest != "9" {
 		t.Errorf("history: %+v, %v", h, err)
 	}
 	if _, err := c.Stored(ctx, "vs", "shop", ""); err != nil {
@@ -184,7 +188,9 @@ func TestStoreRoles(t *testing.T) {
 // Why something was refused arrives whole.
 func TestStoreRefusal(t *testing.T) {
 	t.Parallel()
-	want := &Refusal{Text: "2 errors", Is: ErrInvalid, Problems: []feed.Problem{{Severity: feed.Error, File: "a.yaml", Line: 3, Field: "spec.hosts", Text: "is missing"}},
+	want := &Refusal{Text: "2 errors", Is: ErrInvalid,
+		Problems: []feed.Problem{{Severity: feed.Error, File: "a.yaml", Line: 3, Field: "spec.hosts",
+			Text: "is missing"}},
 		Conflicts: []Conflict{{Ref: Ref{"Gateway", "shop", "a"}, Revision: "6", Who: "x", When: time.Unix(1, 0).UTC()}}}
 	c, _, _ := serveStore(t, &fakeStore{err: want}, Operator)
 	_, err := c.Apply(t.Context(), func(yield func(Piece, error) bool) { yield(Piece{File: "a"}, nil) }, StoreOptions{})
@@ -198,7 +204,8 @@ func TestStoreRefusal(t *testing.T) {
 	}
 }
 
-// What a caller cannot supply any more is not taken for all: the store learns that the rest is missing.
+// What a caller cannot supply any more is not taken for all: the store learns that the rest is
+// missing.
 func TestStoreCutOff(t *testing.T) {
 	t.Parallel()
 	f := &fakeStore{}
@@ -243,9 +250,10 @@ func TestStoreCutOff(t *testing.T) {
 // postRaw sends a body as it is, without waiting to be asked for it.
 func postRaw(t *testing.T, path, body string) string {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
-	}}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}}}
 	resp, err := client.Post("http://x/v1/store/apply", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -392,8 +400,10 @@ func TestStoreViewed(t *testing.T) {
 func TestStoreOptions(t *testing.T) {
 	t.Parallel()
 	c, _, _ := serveStore(t, &fakeStore{}, Operator)
-	for _, path := range []string{"apply?force=x", "apply?at=" + strings.Repeat("1", 30), "preview/apply?missingOK=2", "rollback?force=x"} {
-		resp, err := c.do(t.Context(), http.MethodPost, "/v1/store/"+strings.Split(path, "?")[0], mustQuery(t, path), RollbackRequest{})
+	for _, path := range []string{"apply?force=x", "apply?at=" + strings.Repeat("1", 30), "preview/apply?missingOK=2",
+		"rollback?force=x"} {
+		resp, err := c.do(t.Context(), http.MethodPost, "/v1/store/"+strings.Split(path, "?")[0], mustQuery(t, path),
+			RollbackRequest{})
 		if !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %v, %v", path, resp, err)
 		}
@@ -445,7 +455,8 @@ func FuzzPieces(f *testing.F) {
 		r.Body = io.NopCloser(&again)
 		i := 0
 		for p, err := range pieces(r) {
-			if err != nil || !cmp.Equal(p, first[i], cmp.Transformer("bytes", func(b []byte) string { return string(b) })) {
+			if err != nil || !cmp.Equal(p, first[i], cmp.Transformer("bytes",
+				func(b []byte) string { return string(b) })) {
 				t.Fatalf("piece %d: %v, %v; want %v", i, p, err, first[i])
 			}
 			i++

@@ -12,12 +12,14 @@ import (
 
 // Stored asks for the objects of the store; see Stores.
 func (c *Client) Stored(ctx context.Context, kind, namespace, name string) ([]Object, error) {
-	return get[[]Object](ctx, c, storePaths+"objects", url.Values{"kind": {kind}, "namespace": {namespace}, "name": {name}})
+	return get[[]Object](ctx, c, storePaths+"objects",
+		url.Values{"kind": {kind}, "namespace": {namespace}, "name": {name}})
 }
 
 // History asks for past writes of the store; see Stores.
 func (c *Client) History(ctx context.Context, r HistoryRequest) (StoreHistory, error) {
-	q := url.Values{"limit": {strconv.Itoa(r.Limit)}, "differences": {strconv.FormatBool(r.Differences)}, "all": {strconv.FormatBool(r.All)}}
+	q := url.Values{"limit": {strconv.Itoa(r.Limit)}, "differences": {strconv.FormatBool(r.Differences)},
+		"all": {strconv.FormatBool(r.All)}}
 	if r.Ref != nil {
 		q.Set("kind", r.Ref.Kind)
 		q.Set("namespace", r.Ref.Namespace)
@@ -51,7 +53,8 @@ func storePath(name string, o StoreOptions) string {
 
 // query is o as storeOptions reads it.
 func (o StoreOptions) query() url.Values {
-	return url.Values{"at": {o.At}, "force": {strconv.FormatBool(o.Force)}, "missingOK": {strconv.FormatBool(o.MissingOK)}}
+	return url.Values{"at": {o.At}, "force": {strconv.FormatBool(o.Force)},
+		"missingOK": {strconv.FormatBool(o.MissingOK)}}
 }
 
 // writePieces sends pieces as they come. Nothing is sent to a server that refuses who asks.

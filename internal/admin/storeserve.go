@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	// maxApplyBody is MaxApply on the wire: base64 makes four bytes of three, and JSON adds a little.
+	// maxApplyBody is MaxApply on the wire: base64 makes four bytes of three, and JSON adds a
+	// little.
 	maxApplyBody = MaxApply/3*4 + 8<<20
-	// maxViewed and maxViewedAll bound what is shown as it would be written to who may not write, of one file and of all, in
-	// bytes: reading a text that is made for it costs some 200 times its size in memory. maxViewedBody is that on the wire.
+	// maxViewed and maxViewedAll bound what is shown as it would be written to who may not write,
+	// of one file and of all, in bytes: reading a text that is made for it costs some 200 times its
+	// size in memory. maxViewedBody is that on the wire.
 	maxViewed     = 1 << 20
 	maxViewedAll  = 8 << 20
 	maxViewedBody = maxViewedAll/3*4 + 1<<20
@@ -66,8 +68,10 @@ func (s *Server) storeRoutes() []route {
 	return out
 }
 
-// writing is the answer of what writes to the store, or shows what would be written: one at a time, the others wait.
-func (s *Server) writing(write func(*http.Request, StoreOptions) (any, error), preview bool) func(*http.Request) (any, error) {
+// writing is the answer of what writes to the store, or shows what would be written: one at a time,
+// the others wait.
+func (s *Server) writing(write func(*http.Request, StoreOptions) (any, error), preview bool) func(*http.Request) (any,
+	error) {
 	line := &s.writes
 	if preview {
 		line = &s.looks
@@ -116,7 +120,8 @@ func historyOf(r *http.Request) (HistoryRequest, error) {
 			return out, NewError(ErrInvalid, fmt.Sprintf("limit is %.40q: want 0 or more", text))
 		}
 	}
-	return out, errors.Join(flag(q.Get("differences"), "differences", &out.Differences), flag(q.Get("all"), "all", &out.All))
+	return out, errors.Join(flag(q.Get("differences"), "differences", &out.Differences),
+		flag(q.Get("all"), "all", &out.All))
 }
 
 // pieces reads a body, of who may not write within bounds.
@@ -129,7 +134,8 @@ func (s *Server) pieces(r *http.Request) Pieces {
 		size := 0
 		for p, err := range all {
 			if size += len(p.Data); err == nil && (len(p.Data) > maxViewed || size > maxViewedAll) {
-				p, err = Piece{}, NewError(ErrInvalid, fmt.Sprintf("%s has %d bytes, of %d: for the role viewer a file may have %d MiB, and all together %d", p.File, len(p.Data), size, maxViewed>>20, maxViewedAll>>20))
+				p, err = Piece{}, NewError(ErrInvalid,
+					fmt.Sprintf("%s has %d bytes, of %d: for the role viewer a file may have %d MiB, and all together %d", p.File, len(p.Data), size, maxViewed>>20, maxViewedAll>>20))
 			}
 			if !yield(p, err) || err != nil {
 				return
@@ -165,13 +171,17 @@ func badPiece(r *http.Request, err error) error {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge) && tooLarge.Limit == maxViewedBody:
-		return NewError(ErrInvalid, fmt.Sprintf("the files have more than %d MiB together, for the role viewer: look at them in several steps", maxViewedAll>>20))
+		return NewError(ErrInvalid,
+			fmt.Sprintf("the files have more than %d MiB together, for the role viewer: look at them in several steps",
+				maxViewedAll>>20))
 	case errors.As(err, &tooLarge):
-		return NewError(ErrInvalid, fmt.Sprintf("the files have more than %d MiB together: write them in several steps", MaxApply>>20))
+		return NewError(ErrInvalid, fmt.Sprintf("the files have more than %d MiB together: write them in several steps",
+			MaxApply>>20))
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return NewError(ErrInvalid, "the request ended in the middle: nothing was done")
 	}
-	return NewError(ErrInvalid, fmt.Sprintf("the request's body is not what %s %s takes: %v", r.Method, r.URL.Path, err))
+	return NewError(ErrInvalid, fmt.Sprintf("the request's body is not what %s %s takes: %v", r.Method, r.URL.Path,
+		err))
 }
 
 // bodyLimit bounds the body of a question, in bytes.
@@ -187,5 +197,6 @@ func bodyLimit(r *http.Request, role Role) int64 {
 
 // storeWrite says that a question brings files.
 func storeWrite(r *http.Request) bool {
-	return r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, storePaths) && !strings.HasSuffix(r.URL.Path, "/rollback")
+	return r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, storePaths) &&
+		!strings.HasSuffix(r.URL.Path, "/rollback")
 }

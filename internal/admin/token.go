@@ -23,11 +23,13 @@ type Token struct {
 	// Identity is what who joins with it becomes, a SPIFFE ID.
 	Identity string    `json:"identity"`
 	Expires  time.Time `json:"expires"`
-	// Join is the command to run on the workload's machine, as words. It reads Token from its standard input.
+	// Join is the command to run on the workload's machine, as words. It reads Token from its
+	// standard input.
 	Join []string `json:"join"`
 	// Token is the secret that proves the membership of Group.
 	Token string `json:"token"`
-	// Notes are what is worth knowing before it is run, such as that the address in it may not be the right one.
+	// Notes are what is worth knowing before it is run, such as that the address in it may not be
+	// the right one.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -42,7 +44,8 @@ type TokenStatus struct {
 	Expires time.Time `json:"expires"`
 	// State is "unused", "used", "expired" or "revoked".
 	State string `json:"state"`
-	// UsedBy is the workload that joined with it, "shop/web-1", and UsedAt when; empty and zero before.
+	// UsedBy is the workload that joined with it, "shop/web-1", and UsedAt when; empty and zero
+	// before.
 	UsedBy string    `json:"usedBy,omitempty"`
 	UsedAt time.Time `json:"usedAt,omitzero"`
 }
@@ -53,7 +56,8 @@ type Tokens interface {
 	CreateToken(ctx context.Context, r TokenRequest, who string) (Token, error)
 	// ListTokens lists those that can be used and those of late that cannot any more.
 	ListTokens(ctx context.Context) ([]TokenStatus, error)
-	// RevokeToken makes a token useless; the workload that one made which was used stays. Errors: ErrNotFound.
+	// RevokeToken makes a token useless; the workload that one made which was used stays. Errors:
+	// ErrNotFound.
 	RevokeToken(ctx context.Context, id, who string) error
 }
 
@@ -66,11 +70,15 @@ func (s *Server) tokenRoutes() []route {
 				return nil, err
 			}
 			if len(q.Group) > maxName || len(q.TTL) > maxName {
-				return nil, NewError(ErrInvalid, fmt.Sprintf("the group or the time is too long: want %d bytes at most", maxName))
+				return nil, NewError(ErrInvalid, fmt.Sprintf("the group or the time is too long: want %d bytes at most",
+					maxName))
 			}
 			return t.CreateToken(r.Context(), q, who(r))
 		}},
-		{"GET /v1/join-tokens", Viewer, t != nil, func(r *http.Request) (any, error) { return t.ListTokens(r.Context()) }},
+		{"GET /v1/join-tokens", Viewer, t != nil, func(r *http.Request) (any,
+			error) {
+			return t.ListTokens(r.Context())
+		}},
 		{"DELETE /v1/join-tokens/{id}", Operator, t != nil, func(r *http.Request) (any, error) {
 			return struct{}{}, t.RevokeToken(r.Context(), r.PathValue("id"), who(r))
 		}},

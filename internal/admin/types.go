@@ -48,7 +48,8 @@ type ProxyStatus struct {
 	Node      string `json:"node"`
 	Kind      string `json:"kind"` // "sidecar" or "router"; of a reader what it calls itself
 	Namespace string `json:"namespace"`
-	// Reader says that it is none: another control plane, which reads configuration objects (over MCP) and nothing else.
+	// Reader says that it is none: another control plane, which reads configuration objects (over
+	// MCP) and nothing else.
 	Reader bool `json:"reader,omitempty"`
 	// Version is the client's; may be empty.
 	Version string `json:"version,omitempty"`
@@ -58,12 +59,13 @@ type ProxyStatus struct {
 	// Peer is the address that it connected from.
 	Peer      string    `json:"peer"`
 	Connected time.Time `json:"connected"`
-	// Identity is what it proved to be, a SPIFFE ID, by the certificate of that serial number, in hexadecimal digits, which
-	// ends at Expires; empty and zero on a connection without TLS.
+	// Identity is what it proved to be, a SPIFFE ID, by the certificate of that serial number, in
+	// hexadecimal digits, which ends at Expires; empty and zero on a connection without TLS.
 	Identity string    `json:"identity,omitempty"`
 	Serial   string    `json:"serial,omitempty"`
 	Expires  time.Time `json:"expires,omitzero"`
-	// Bundle is the ID of the trusted roots that it acknowledged last; empty when it did not ask for them.
+	// Bundle is the ID of the trusted roots that it acknowledged last; empty when it did not ask
+	// for them.
 	Bundle string `json:"bundle,omitempty"`
 	// Delta is false for state of the world.
 	Delta bool         `json:"delta"`
@@ -72,10 +74,11 @@ type ProxyStatus struct {
 
 // TypeStatus is what a proxy has of one xDS type.
 type TypeStatus struct {
-	// Type is the short name: cds, eds, lds, rds, nds, …; of configuration objects one of the names that the kind has had,
-	// networking.istio.io/v1/VirtualService.
+	// Type is the short name: cds, eds, lds, rds, nds, …; of configuration objects one of the names
+	// that the kind has had, networking.istio.io/v1/VirtualService.
 	Type string `json:"type"`
-	// Objects is the kind of configuration object that Type is a name of, VirtualService; empty: it is none.
+	// Objects is the kind of configuration object that Type is a name of, VirtualService; empty: it
+	// is none.
 	Objects string `json:"objects,omitempty"`
 	// Subscribed is the number of names that it asked for; zero when Everything.
 	Subscribed int `json:"subscribed"`
@@ -83,11 +86,12 @@ type TypeStatus struct {
 	Everything bool `json:"everything,omitempty"`
 	// Resources is how many there are for it now.
 	Resources int `json:"resources"`
-	// Acknowledged names the content of what it accepted last, equal on every replica for equal content;
-	// empty before the first time.
+	// Acknowledged names the content of what it accepted last, equal on every replica for equal
+	// content; empty before the first time.
 	Acknowledged   string    `json:"acknowledged,omitempty"`
 	AcknowledgedAt time.Time `json:"acknowledgedAt,omitzero"`
-	// Target names the content that it should have, as Acknowledged does: where it rejected something the two differ.
+	// Target names the content that it should have, as Acknowledged does: where it rejected
+	// something the two differ.
 	Target string `json:"target,omitempty"`
 	// Latest says that it has all that it should, what it rejected aside.
 	Latest bool `json:"latest"`
@@ -103,7 +107,8 @@ type TypeStatus struct {
 type Rejection struct {
 	// Time is when; zero when that is not known.
 	Time time.Time `json:"time,omitzero"`
-	// Resource is its name; empty when the proxy rejected a response and the culprit is not found yet.
+	// Resource is its name; empty when the proxy rejected a response and the culprit is not found
+	// yet.
 	Resource string `json:"resource,omitempty"`
 	// Version is the one that it rejected.
 	Version string `json:"version,omitempty"`
@@ -119,7 +124,8 @@ type Object struct {
 	Spec       json.RawMessage `json:"spec"`
 	// Origin is Ashore's own: where it was read. Not part of what operators write.
 	Origin Origin `json:"origin"`
-	// Unusable says why an object that a store has cannot be read, and what to do; it has a name then and no spec.
+	// Unusable says why an object that a store has cannot be read, and what to do; it has a name
+	// then and no spec.
 	Unusable string `json:"unusable,omitempty"`
 }
 
@@ -169,9 +175,11 @@ type Backend interface {
 	Status() Status
 	// Problems is everything that is wrong with the configuration now.
 	Problems() []feed.Problem
-	// Objects returns the objects of kind that are at work, as operators name kinds ("virtualservice",
-	// "vs"); an empty namespace or name means all. Errors: ErrNotFound for one name, ErrInvalid for the kind.
+	// Objects returns the objects of kind that are at work, as operators name kinds
+	// ("virtualservice", "vs"); an empty namespace or name means all. Errors: ErrNotFound for one
+	// name, ErrInvalid for the kind.
 	Objects(kind, namespace, name string) ([]Object, error)
-	// Dump returns what the proxy is sent; an empty type means all. Errors: ErrNotFound, ErrInvalid.
+	// Dump returns what the proxy is sent; an empty type means all. Errors: ErrNotFound,
+	// ErrInvalid.
 	Dump(proxy, typ string) (Dump, error)
 }

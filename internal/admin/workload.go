@@ -23,9 +23,11 @@ type Workload struct {
 	Revoked bool `json:"revoked,omitempty"`
 	// Proxies are the IDs of its proxies that are connected now.
 	Proxies []string `json:"proxies,omitempty"`
-	// Warning says that several machines go by its name at once, and what to do; empty: one does, or none.
+	// Warning says that several machines go by its name at once, and what to do; empty: one does,
+	// or none.
 	Warning string `json:"warning,omitempty"`
-	// Health is what one of these reported last of the workload: nil when none did, or it is not registered.
+	// Health is what one of these reported last of the workload: nil when none did, or it is not
+	// registered.
 	Health *Health `json:"health,omitempty"`
 }
 
@@ -64,7 +66,8 @@ type WorkloadList struct {
 
 // RevokeRequest names what is to be revoked, or restored: one of the first three.
 type RevokeRequest struct {
-	// Identity is a SPIFFE ID, Workload a name such as "shop/web-1", Serial that of a certificate in hexadecimal digits.
+	// Identity is a SPIFFE ID, Workload a name such as "shop/web-1", Serial that of a certificate
+	// in hexadecimal digits.
 	Identity string `json:"identity,omitempty"`
 	Workload string `json:"workload,omitempty"`
 	Serial   string `json:"serial,omitempty"`
@@ -75,7 +78,8 @@ type RevokeRequest struct {
 }
 
 const (
-	// maxName bounds an identity or the name of a workload, group or token, in bytes. Source of the longest: SPIFFE-ID.md, 2.3.
+	// maxName bounds an identity or the name of a workload, group or token, in bytes. Source of the
+	// longest: SPIFFE-ID.md, 2.3.
 	maxName = 2048
 	// maxReason bounds an operator's words, in bytes.
 	maxReason = 1024
@@ -112,8 +116,9 @@ type Revoked struct {
 	Name string `json:"name"`
 	// Workloads are those that it concerns, as far as they are known; more may have the identity.
 	Workloads []string `json:"workloads,omitempty"`
-	// Proxies is how many are connected, to this replica or, as far as they are registered, to another one, and not revoked
-	// themselves: they hear of it within a second. Others hear of it when they connect, which whoever is refused never does.
+	// Proxies is how many are connected, to this replica or, as far as they are registered, to
+	// another one, and not revoked themselves: they hear of it within a second. Others hear of it
+	// when they connect, which whoever is refused never does.
 	Proxies int `json:"proxies"`
 	// Notes are what is worth knowing, such as how many hear of it, and what else is still revoked.
 	Notes []string `json:"notes,omitempty"`
@@ -122,9 +127,10 @@ type Revoked struct {
 // Workloads shows, revokes and restores workloads. Safe for concurrent use.
 type Workloads interface {
 	ListWorkloads(ctx context.Context) (WorkloadList, error)
-	// Revoke ends trust: when it returns, every peer that is connected refuses within a second; the answer counts them. What was revoked already is
-	// no error. Errors: ErrInvalid; ErrNotFound for a workload or serial that was never seen, and for an identity that nobody
-	// has, unless that is forced.
+	// Revoke ends trust: when it returns, every peer that is connected refuses within a second; the
+	// answer counts them. What was revoked already is no error. Errors: ErrInvalid; ErrNotFound for
+	// a workload or serial that was never seen, and for an identity that nobody has, unless that is
+	// forced.
 	Revoke(ctx context.Context, r RevokeRequest, who string) (Revoked, error)
 	// Restore undoes Revoke. Errors: ErrInvalid; ErrNotFound when that is not revoked.
 	Restore(ctx context.Context, r RevokeRequest, who string) (Revoked, error)
@@ -132,7 +138,8 @@ type Workloads interface {
 
 func (s *Server) workloadRoutes() []route {
 	w := s.cfg.Workloads
-	change := func(f func(Workloads, context.Context, RevokeRequest, string) (Revoked, error)) func(*http.Request) (any, error) {
+	change := func(f func(Workloads, context.Context, RevokeRequest, string) (Revoked, error)) func(*http.Request) (any,
+		error) {
 		return func(r *http.Request) (any, error) {
 			var q RevokeRequest
 			if err := decode(r, &q); err != nil {
@@ -145,7 +152,10 @@ func (s *Server) workloadRoutes() []route {
 		}
 	}
 	return []route{
-		{"GET /v1/workloads", Viewer, w != nil, func(r *http.Request) (any, error) { return w.ListWorkloads(r.Context()) }},
+		{"GET /v1/workloads", Viewer, w != nil, func(r *http.Request) (any,
+			error) {
+			return w.ListWorkloads(r.Context())
+		}},
 		{"POST /v1/workloads/revoke", Operator, w != nil, change(Workloads.Revoke)},
 		{"POST /v1/workloads/restore", Operator, w != nil, change(Workloads.Restore)},
 	}

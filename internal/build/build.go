@@ -9,8 +9,8 @@ import (
 type Info struct {
 	// Version is the release, "v0.3.0", or "dev" for a build from a work tree.
 	Version string `json:"version"`
-	// Commit is the revision of the sources, with "+changes" when the tree was not clean; empty when
-	// the build did not record it.
+	// Commit is the revision of the sources, with "+changes" when the tree was not clean; empty
+	// when the build did not record it.
 	Commit string `json:"commit,omitempty"`
 	// Go is the compiler's version.
 	Go string `json:"go"`

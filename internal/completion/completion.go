@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Refine adds the completion command to root, which has its other commands already, and has it refuse shells that
-// it does not know, and arguments after those that it does. noArgs refuses arguments; usage makes an error
-// of usage of one, and nil of nil.
+// Refine adds the completion command to root, which has its other commands already, and has it
+// refuse shells that it does not know, and arguments after those that it does. noArgs refuses
+// arguments; usage makes an error of usage of one, and nil of nil.
 func Refine(root *cobra.Command, noArgs cobra.PositionalArgs, usage func(*cobra.Command, error) error) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

@@ -41,7 +41,8 @@ func TestRefine(t *testing.T) {
 			root.SetArgs(strings.Fields(line))
 			Refine(root, noArgs, usage)
 			err := root.ExecuteContext(t.Context())
-			if want == "" && err != nil || want != "" && (!errors.Is(err, errUsage) || !strings.Contains(err.Error(), want)) {
+			if want == "" && err != nil || want != "" && (!errors.Is(err, errUsage) ||
+				!strings.Contains(err.Error(), want)) {
 				t.Errorf("got %v, want %q", err, want)
 			}
 		})

@@ -41,7 +41,8 @@ func (a address) String() string  { return string(a) }
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	clients := &pending{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.1:4", "10.0.0.4:1"}
+	clients := &pending{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.1:4",
+		"10.0.0.4:1"}
 	l := New(clients, 4, 2)
 	accept := func(want string) *Conn {
 		t.Helper()

@@ -40,7 +40,8 @@ func SplitAddress(address string) (scheme, rest string, err error) {
 	return u.Scheme, host, nil
 }
 
-// Exposed says that an address leads to another machine without TLS: who is on the way reads the token, and answers what he likes.
+// Exposed says that an address leads to another machine without TLS: who is on the way reads the
+// token, and answers what he likes.
 func Exposed(address string) bool {
 	scheme, rest, err := SplitAddress(address)
 	if err != nil || scheme != "http" {
@@ -54,7 +55,8 @@ func Exposed(address string) bool {
 // redacted is an address without what may be secret in it.
 func redacted(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
 
-// CheckAddress tells what is wrong with the options address and tls; an empty address is the default.
+// CheckAddress tells what is wrong with the options address and tls; an empty address is the
+// default.
 func CheckAddress(address string, t TLS, wrong func(option, format string, args ...any)) {
 	scheme, err := "http", error(nil)
 	if address != "" {

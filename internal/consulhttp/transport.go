@@ -36,23 +36,26 @@ type Config struct {
 	TLS TLS
 	// Connections is how many there are at most; required.
 	Connections int
-	// Enterprise says that namespaces or partitions are named. Otherwise none goes out, whatever the environment says.
+	// Enterprise says that namespaces or partitions are named. Otherwise none goes out, whatever
+	// the environment says.
 	Enterprise bool
 }
 
 // TLS is how an https address is verified, and how this side shows who it is.
 type TLS struct {
-	// CAFile has the certificates of the authorities that Consul's certificate is verified by, in PEM. Default: the machine's.
+	// CAFile has the certificates of the authorities that Consul's certificate is verified by, in
+	// PEM. Default: the machine's.
 	CAFile string `yaml:"caFile"`
-	// CertFile and KeyFile are what this side shows when Consul asks (verify_incoming), in PEM. Read anew for each connection.
+	// CertFile and KeyFile are what this side shows when Consul asks (verify_incoming), in PEM.
+	// Read anew for each connection.
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
 	// ServerName is the name in Consul's certificate. Default: the host of the address.
 	ServerName string `yaml:"serverName"`
 }
 
-// Transport is the way to Consul. It knows what no request may say: what the environment of the process suggests to the
-// library. Safe for concurrent use.
+// Transport is the way to Consul. It knows what no request may say: what the environment of the
+// process suggests to the library. Safe for concurrent use.
 type Transport struct {
 	base  *http.Transport
 	token func() (string, error)
@@ -69,7 +72,8 @@ func New(c Config) (*Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address: %w", err)
 	}
-	d := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probeAfter, Interval: probeEvery, Count: probes}}
+	d := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probeAfter,
+		Interval: probeEvery, Count: probes}}
 	base := &http.Transport{
 		ForceAttemptHTTP2: true, MaxConnsPerHost: c.Connections, MaxIdleConnsPerHost: c.Connections, IdleConnTimeout: time.Minute,
 		HTTP2:       &http.HTTP2Config{SendPingTimeout: probeAfter, PingTimeout: probes * probeEvery},
@@ -79,7 +83,10 @@ func New(c Config) (*Transport, error) {
 	switch scheme {
 	case "unix":
 		address = "http://consul"
-		base.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", rest) }
+		base.DialContext = func(ctx context.Context, _, _ string) (net.Conn,
+			error) {
+			return d.DialContext(ctx, "unix", rest)
+		}
 	case "https":
 		// By dialling here, each connection is made by what the files say at that time.
 		base.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -98,7 +105,10 @@ func (t *Transport) Address() string { return t.address }
 
 // Client asks by the transport, and follows nobody elsewhere.
 func (t *Transport) Client() *http.Client {
-	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 }
 
 // Shared says that the last answer came over HTTP/2, by which many requests share a connection.
@@ -153,8 +163,8 @@ func (t TLS) certificate() (tls.Certificate, error) {
 	return cert, nil
 }
 
-// tokenReader reads the token as it is now; without a file there is none. A file without a token is an error: as nobody,
-// one would be told that there are no services.
+// tokenReader reads the token as it is now; without a file there is none. A file without a token is
+// an error: as nobody, one would be told that there are no services.
 func tokenReader(file string) func() (string, error) {
 	return func() (string, error) {
 		if file == "" {

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// The error of a connection is the same text for every connection and every question, and says with whom it was.
+// The error of a connection is the same text for every connection and every question, and says with
+// whom it was.
 func TestBare(t *testing.T) {
 	t.Parallel()
 	tcp := func(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }

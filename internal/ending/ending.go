@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Context ends at the first SIGINT or SIGTERM. By the time that anybody can see that it has, the next signal does what the system
-// does with it, which is to end the process. It is for main.
+// Context ends at the first SIGINT or SIGTERM. By the time that anybody can see that it has, the
+// next signal does what the system does with it, which is to end the process. It is for main.
 func Context() context.Context {
 	ctx, end := context.WithCancel(context.Background())
 	got := make(chan os.Signal, 1)

@@ -11,8 +11,9 @@ type told struct{ error }
 
 func (t told) Unwrap() error { return t.error }
 
-// Log writes the failure that a program ends by to its log, where that is for programs to read and a line of text beside it would
-// break them. It returns err, which Told knows again. Without a failure it does nothing.
+// Log writes the failure that a program ends by to its log, where that is for programs to read and
+// a line of text beside it would break them. It returns err, which Told knows again. Without a
+// failure it does nothing.
 func Log(log hclog.Logger, err error) error {
 	if err == nil {
 		return nil

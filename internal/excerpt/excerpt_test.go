@@ -38,7 +38,8 @@ func FuzzOf(f *testing.F) {
 			t.Errorf("%d of %q: %q is no text", most, s, got)
 		}
 		head, cut := strings.CutSuffix(got, "…")
-		if utf8.ValidString(s) && len(s) > most && (!cut || len(head) > most || len(head) <= most-utf8.UTFMax || !strings.HasPrefix(s, head)) {
+		if utf8.ValidString(s) && len(s) > most && (!cut || len(head) > most || len(head) <= most-utf8.UTFMax ||
+			!strings.HasPrefix(s, head)) {
 			t.Errorf("%d of %q: got %q", most, s, got)
 		}
 	})

@@ -18,8 +18,8 @@ import (
 // module is the import path of this module.
 const module = "github.com/ashore-mesh/ashore"
 
-// levels are the module's packages from low to high; "/..." stands for everything below too. The first match
-// counts. Programs are at the top and import what they need.
+// levels are the module's packages from low to high; "/..." stands for everything below too. The
+// first match counts. Programs are at the top and import what they need.
 func levels() []struct {
 	level    int
 	packages []string
@@ -65,7 +65,8 @@ type pureFence struct {
 }
 
 func pureFences() []pureFence {
-	io := []string{"os", "net", "net/http", "log", "log/slog", "github.com/hashicorp/go-hclog", "github.com/prometheus/client_golang"}
+	io := []string{"os", "net", "net/http", "log", "log/slog", "github.com/hashicorp/go-hclog",
+		"github.com/prometheus/client_golang"}
 	return []pureFence{
 		{pkg: "push", except: []string{"assembler.go", "requests.go", "runner.go"}, imports: io},
 		{pkg: "xds/gen", imports: append(slices.Clone(io), "sync", "sync/atomic")},
@@ -173,7 +174,8 @@ func TestLevels(t *testing.T) {
 		}
 		level, known := levelOf(f.pkg)
 		if !known {
-			t.Errorf("%s: package %s has no level: give it one in this test and in the architecture page", f.at(f.ast.Package), f.pkg)
+			t.Errorf("%s: package %s has no level: give it one in this test and in the architecture page",
+				f.at(f.ast.Package), f.pkg)
 			continue
 		}
 		for p, pos := range f.imports() {
@@ -188,7 +190,8 @@ func TestLevels(t *testing.T) {
 			below, _ := levelOf(dep)
 			inside := level == 0 || level == 5 || within(dep, []string{path.Dir(f.pkg)}) && level == below
 			if below > level || below == level && !inside {
-				t.Errorf("%s: %s (level %d) imports %s (level %d): arrows only point down", f.at(pos), f.pkg, level, dep, below)
+				t.Errorf("%s: %s (level %d) imports %s (level %d): arrows only point down", f.at(pos), f.pkg, level,
+					dep, below)
 			}
 		}
 	}
@@ -204,7 +207,8 @@ func TestLibraries(t *testing.T) {
 		for p, pos := range f.imports() {
 			for _, fence := range importFences() {
 				if (p == fence.library || strings.HasPrefix(p, fence.library+"/")) && !within(f.pkg, fence.allowed) {
-					t.Errorf("%s: %s imports %s, which only %s may", f.at(pos), f.pkg, p, strings.Join(fence.allowed, ", "))
+					t.Errorf("%s: %s imports %s, which only %s may", f.at(pos), f.pkg, p,
+						strings.Join(fence.allowed, ", "))
 				}
 			}
 		}
@@ -226,7 +230,10 @@ func TestPure(t *testing.T) {
 func checkPure(t *testing.T, f file, fence pureFence) {
 	t.Helper()
 	for p, pos := range f.imports() {
-		if slices.ContainsFunc(fence.imports, func(bad string) bool { return p == bad || strings.HasPrefix(p, bad+"/") && bad != "net" }) {
+		if slices.ContainsFunc(fence.imports, func(bad string) bool {
+			return p == bad ||
+				strings.HasPrefix(p, bad+"/") && bad != "net"
+		}) {
 			t.Errorf("%s: %s imports %s: the pure middle does without", f.at(pos), f.pkg, p)
 		}
 	}
@@ -243,7 +250,9 @@ func checkPure(t *testing.T, f file, fence pureFence) {
 		case *ast.GoStmt:
 			t.Errorf("%s: the pure middle starts no goroutine", f.at(n.Pos()))
 		case *ast.SelectorExpr:
-			if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "After", "Sleep", "NewTimer", "NewTicker", "AfterFunc"}, n.Sel.Name) {
+			if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" &&
+				slices.Contains([]string{"Now", "Since", "Until", "After", "Sleep", "NewTimer", "NewTicker",
+					"AfterFunc"}, n.Sel.Name) {
 				t.Errorf("%s: time.%s: the pure middle has no clock", f.at(n.Pos()), n.Sel.Name)
 			}
 		}
@@ -261,7 +270,8 @@ func checkVariables(t *testing.T, f file, g *ast.GenDecl) {
 		}
 		for i, name := range v.Names {
 			if name.Name != "_" && (i >= len(v.Values) || !isSentinel(v.Values[i])) {
-				t.Errorf("%s: package variable %s: the pure middle has none but sentinel errors", f.at(name.Pos()), name.Name)
+				t.Errorf("%s: package variable %s: the pure middle has none but sentinel errors", f.at(name.Pos()),
+					name.Name)
 			}
 		}
 	}
@@ -280,8 +290,8 @@ func isSentinel(e ast.Expr) bool {
 	return ok && x.Name == "errors" && sel.Sel.Name == "New"
 }
 
-// Every package says what it is in doc.go (a program where it likes), and none runs code by being imported, but for the
-// generated code of protobufs, which registers them.
+// Every package says what it is in doc.go (a program where it likes), and none runs code by being
+// imported, but for the generated code of protobufs, which registers them.
 func TestHouseRules(t *testing.T) {
 	t.Parallel()
 	documented := map[string]bool{}

@@ -11,8 +11,9 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// Inputs are what a context is built of: the objects and the services that they declare, in a mesh of default settings. vip returns
-// the virtual IP of the n-th host that wants one, in the order of hosts.
+// Inputs are what a context is built of: the objects and the services that they declare, in a mesh
+// of default settings. vip returns the virtual IP of the n-th host that wants one, in the order of
+// hosts.
 func Inputs(t testing.TB, objects []*config.Object, vip func(host string, n int) netip.Addr) push.Inputs {
 	t.Helper()
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}

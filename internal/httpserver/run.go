@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Run serves on l until ctx ends, by TLS when srv has a TLSConfig. Requests under way then have drain to finish; what
-// srv.RegisterOnShutdown was given is called when that begins. l is closed. Errors: l can be served no more.
+// Run serves on l until ctx ends, by TLS when srv has a TLSConfig. Requests under way then have
+// drain to finish; what srv.RegisterOnShutdown was given is called when that begins. l is closed.
+// Errors: l can be served no more.
 func Run(ctx context.Context, srv *http.Server, l net.Listener, drain time.Duration) error {
 	serve := srv.Serve
 	if srv.TLSConfig != nil {

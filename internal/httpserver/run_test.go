@@ -33,7 +33,8 @@ func run(t *testing.T, drain time.Duration, secure bool) *running {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{t: t, url: "http://" + l.Addr().String(), entered: make(chan struct{}), release: make(chan struct{}), ending: make(chan struct{}), end: cancel, done: make(chan error, 1), client: &http.Client{}}
+	r := &running{t: t, url: "http://" + l.Addr().String(), entered: make(chan struct{}), release: make(chan struct{}),
+		ending: make(chan struct{}), end: cancel, done: make(chan error, 1), client: &http.Client{}}
 	srv := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		r.entered <- struct{}{}
 		<-r.release
@@ -124,7 +125,8 @@ func TestRunFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = Run(t.Context(), &http.Server{}, l, time.Second)
-	if want := "serve " + l.Addr().String() + ": "; err == nil || !errors.Is(err, net.ErrClosed) || err.Error()[:len(want)] != want {
+	if want := "serve " + l.Addr().String() + ": "; err == nil || !errors.Is(err, net.ErrClosed) ||
+		err.Error()[:len(want)] != want {
 		t.Errorf("got %v", err)
 	}
 }

@@ -55,8 +55,8 @@ func checkAddress(a netip.Addr, allow []netip.Prefix) error {
 	return nil
 }
 
-// embedded is the IPv4 address that a gateway would send packets for a to: NAT64 (RFC 6052, 8215), 6to4 (RFC 3056) and
-// the old form of IPv4 in IPv6 (RFC 4291, 2.5.5.1).
+// embedded is the IPv4 address that a gateway would send packets for a to: NAT64 (RFC 6052, 8215),
+// 6to4 (RFC 3056) and the old form of IPv4 in IPv6 (RFC 4291, 2.5.5.1).
 func embedded(a netip.Addr) (netip.Addr, bool) {
 	if !a.Is6() {
 		return netip.Addr{}, false

@@ -11,8 +11,8 @@ import (
 // Source: OpenID Connect Discovery 1.0, section 4.
 const DiscoveryPath = "/.well-known/openid-configuration"
 
-// discover asks an issuer where its keys are. What answers in the name of another issuer is refused, as section 4.3
-// wants it.
+// discover asks an issuer where its keys are. What answers in the name of another issuer is
+// refused, as section 4.3 wants it.
 func (f *Fetcher) discover(ctx context.Context, issuer string) (string, error) {
 	at := issuer + DiscoveryPath
 	body, err := f.get(ctx, at)

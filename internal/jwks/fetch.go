@@ -21,7 +21,8 @@ var ErrURL = errors.New("keys are not fetched from this URL")
 
 // Config says from where and how documents are fetched. The zero value is the safe default.
 type Config struct {
-	// Allow are ranges of addresses that are asked although they are loopback, link-local or a metadata service.
+	// Allow are ranges of addresses that are asked although they are loopback, link-local or a
+	// metadata service.
 	Allow []netip.Prefix
 	// AllowHTTP lets documents come without TLS: then whoever is on the way can put keys in.
 	AllowHTTP bool
@@ -31,8 +32,8 @@ type Config struct {
 	Roots *x509.CertPool
 }
 
-// Fetcher fetches documents. It remembers nothing, keeps no connections, and has no goroutines of its own. Safe for
-// concurrent use.
+// Fetcher fetches documents. It remembers nothing, keeps no connections, and has no goroutines of
+// its own. Safe for concurrent use.
 type Fetcher struct {
 	config Config
 	client *http.Client
@@ -47,7 +48,8 @@ func NewFetcher(c Config) *Fetcher {
 		c.Timeout = 10 * time.Second
 	}
 	f := &Fetcher{config: c}
-	// The address is judged when it is dialled: a name that is resolved again may resolve to another one.
+	// The address is judged when it is dialled: a name that is resolved again may resolve to
+	// another one.
 	dialer := &net.Dialer{Timeout: c.Timeout, Control: f.control}
 	f.client = &http.Client{
 		CheckRedirect: f.redirect,
@@ -84,7 +86,8 @@ func (f *Fetcher) redirect(r *http.Request, via []*http.Request) error {
 	return f.check(r.URL)
 }
 
-// Check says why a URL would not be fetched, as far as that can be told without asking anybody. Errors: ErrURL, ErrAddress.
+// Check says why a URL would not be fetched, as far as that can be told without asking anybody.
+// Errors: ErrURL, ErrAddress.
 func (f *Fetcher) Check(text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -110,8 +113,9 @@ func (f *Fetcher) check(u *url.URL) error {
 	return nil
 }
 
-// Fetch gets and reads the document at a URL; one that ends in DiscoveryPath tells where the issuer before it has its
-// keys, which are fetched then. Errors: ErrURL, ErrAddress, ErrDocument, or what went wrong on the way.
+// Fetch gets and reads the document at a URL; one that ends in DiscoveryPath tells where the issuer
+// before it has its keys, which are fetched then. Errors: ErrURL, ErrAddress, ErrDocument, or what
+// went wrong on the way.
 func (f *Fetcher) Fetch(ctx context.Context, text string) (*Set, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.config.Timeout)
 	defer cancel()

@@ -18,7 +18,8 @@ import (
 // home is where the test's servers are.
 func home() netip.Prefix { return netip.MustParsePrefix("127.0.13.0/24") }
 
-// serve starts an HTTPS server on its own loopback address and returns its URL and a fetcher that may reach it.
+// serve starts an HTTPS server on its own loopback address and returns its URL and a fetcher that
+// may reach it.
 func serve(t *testing.T, h http.HandlerFunc) (string, *Fetcher) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.13.1:0")
@@ -88,13 +89,15 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// Without leave nothing on the machine itself is reached, by address or by name, and nothing is asked there.
+// Without leave nothing on the machine itself is reached, by address or by name, and nothing is
+// asked there.
 func TestFetchReachesNoLocalAddress(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 10)
 	url, _ := serve(t, func(http.ResponseWriter, *http.Request) { asked <- struct{}{} })
 	_, port, _ := strings.Cut(strings.TrimPrefix(url, "https://"), ":")
-	for _, u := range []string{url, "https://localhost:" + port, "https://[::ffff:127.0.13.1]:" + port, "https://[::1]:" + port, "https://0.0.0.0:" + port} {
+	for _, u := range []string{url, "https://localhost:" + port, "https://[::ffff:127.0.13.1]:" + port,
+		"https://[::1]:" + port, "https://0.0.0.0:" + port} {
 		if _, err := NewFetcher(Config{}).Fetch(t.Context(), u); !errors.Is(err, ErrAddress) {
 			t.Errorf("%s: got %v", u, err)
 		}
@@ -141,7 +144,8 @@ func TestCheckAddress(t *testing.T) {
 // A URL that nobody should fetch is refused before anybody is asked.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	for _, u := range []string{"", "http://example.com/keys", "ftp://example.com", "https://", "https://user:word@example.com/", "https://127.0.0.1/", "file:///etc/passwd", "https://[fe80::1%25eth0]/", "://"} {
+	for _, u := range []string{"", "http://example.com/keys", "ftp://example.com", "https://",
+		"https://user:word@example.com/", "https://127.0.0.1/", "file:///etc/passwd", "https://[fe80::1%25eth0]/", "://"} {
 		if err := NewFetcher(Config{}).Check(u); err == nil {
 			t.Errorf("%q may be fetched", u)
 		}

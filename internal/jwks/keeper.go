@@ -14,8 +14,8 @@ import (
 const (
 	// maxFetches is how many documents are fetched at a time.
 	maxFetches = 8
-	// firstRetry is after how long a document is asked for again that was not got; it doubles each time up to the
-	// time between two fetches of one that was.
+	// firstRetry is after how long a document is asked for again that was not got; it doubles each
+	// time up to the time between two fetches of one that was.
 	firstRetry = time.Second
 )
 
@@ -27,12 +27,14 @@ type KeeperConfig struct {
 	File string
 	// Refresh is how often each document is fetched. Zero means 20m, as in Istio.
 	Refresh time.Duration
-	// Patience is how long one that is not there yet is waited for before the others are told without it. Zero means 5s.
+	// Patience is how long one that is not there yet is waited for before the others are told
+	// without it. Zero means 5s.
 	Patience time.Duration
 	Log      hclog.Logger
 }
 
-// Keeper keeps the documents of some URLs fresh. A document that cannot be got any more is kept as it was.
+// Keeper keeps the documents of some URLs fresh. A document that cannot be got any more is kept as
+// it was.
 type Keeper struct {
 	cfg  KeeperConfig // set once
 	wake chan struct{}
@@ -62,7 +64,8 @@ type fetched struct {
 	err error
 }
 
-// NewKeeper reads what File holds of an earlier process; what cannot be read is logged, and fetched again.
+// NewKeeper reads what File holds of an earlier process; what cannot be read is logged, and fetched
+// again.
 func NewKeeper(c KeeperConfig) *Keeper {
 	if c.Refresh == 0 {
 		c.Refresh = 20 * time.Minute
@@ -115,9 +118,10 @@ func (k *Keeper) Failures() []Failure {
 	return out
 }
 
-// Run fetches until ctx ends. tell is given all documents by URL whenever they have changed, and after each Want once
-// every one of its URLs has a document, has failed to give one, or was waited for as long as Patience says. What is
-// given is not changed any more. tell returns when it is taken, or ctx has ended.
+// Run fetches until ctx ends. tell is given all documents by URL whenever they have changed, and
+// after each Want once every one of its URLs has a document, has failed to give one, or was waited
+// for as long as Patience says. What is given is not changed any more. tell returns when it is
+// taken, or ctx has ended.
 func (k *Keeper) Run(ctx context.Context, tell func(ctx context.Context, texts map[string]string)) error {
 	look := time.NewTimer(0)
 	defer look.Stop()
@@ -221,13 +225,15 @@ func (k *Keeper) take(f fetched) bool {
 		d.next = time.Now().Add(jitter(d.retry))
 		if d.failed == nil {
 			d.since = time.Now()
-			k.cfg.Log.Warn("keys of an issuer could not be fetched", "url", f.url, "error", f.err, "in_use", inUse(d.text != ""))
+			k.cfg.Log.Warn("keys of an issuer could not be fetched", "url", f.url, "error", f.err,
+				"in_use", inUse(d.text != ""))
 		}
 		d.failed = f.err
 		return false
 	}
 	if d.failed != nil {
-		k.cfg.Log.Info("keys of an issuer are fetched again", "url", f.url, "after", time.Since(d.since).Round(time.Second))
+		k.cfg.Log.Info("keys of an issuer are fetched again", "url", f.url,
+			"after", time.Since(d.since).Round(time.Second))
 	}
 	d.failed, d.retry, d.next = nil, 0, time.Now().Add(jitter(k.cfg.Refresh))
 	if d.text == f.set.Text() {

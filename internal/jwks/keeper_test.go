@@ -43,7 +43,8 @@ func (i *issuers) fetch(ctx context.Context, url string) (*Set, error) {
 	return nil, errors.New("no answer")
 }
 
-// pass lets time pass, in which the issuers answer; what they saw may be read and changed until the next one.
+// pass lets time pass, in which the issuers answer; what they saw may be read and changed until the
+// next one.
 func (i *issuers) pass(d time.Duration) {
 	i.mu.Unlock()
 	time.Sleep(d)
@@ -88,7 +89,8 @@ func aSet(t *testing.T, id string) *Set {
 	return s
 }
 
-// Keys are told once all have answered; a slow issuer is not waited for without end, and one that fails is asked again.
+// Keys are told once all have answered; a slow issuer is not waited for without end, and one that
+// fails is asked again.
 func TestKeeperAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,7 +157,8 @@ func TestKeeperRefreshes(t *testing.T) {
 	})
 }
 
-// After a restart the keys are there at once, also when no issuer answers; a file that is none is not.
+// After a restart the keys are there at once, also when no issuer answers; a file that is none is
+// not.
 func TestKeeperRestarts(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "keys.json")

@@ -19,7 +19,8 @@ type keptFile struct {
 	Keys    map[string]string `json:"keys"`
 }
 
-// readKept reads the file; one that is not there holds nothing. A document that is none any more is left out.
+// readKept reads the file; one that is not there holds nothing. A document that is none any more is
+// left out.
 func readKept(path string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil

@@ -37,8 +37,9 @@ func Algorithms() []jose.SignatureAlgorithm {
 	}
 }
 
-// Parse reads a document. Keys of unknown kinds are left out, as RFC 7517 section 5 asks. Errors: ErrDocument; a
-// document with a private or a shared key is refused whole, for its owner must know that the key is no secret any more.
+// Parse reads a document. Keys of unknown kinds are left out, as RFC 7517 section 5 asks. Errors:
+// ErrDocument; a document with a private or a shared key is refused whole, for its owner must know
+// that the key is no secret any more.
 func Parse(text []byte) (*Set, error) {
 	if len(text) > MaxBytes {
 		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", ErrDocument, len(text), MaxBytes)
@@ -140,8 +141,8 @@ func checkKey(key any) error {
 	return nil
 }
 
-// fits says whether signatures by an algorithm can be verified by a key; every algorithm is allowed that is not named.
-// Source: RFC 7518, section 3.1; RFC 8037, section 3.1.
+// fits says whether signatures by an algorithm can be verified by a key; every algorithm is allowed
+// that is not named. Source: RFC 7518, section 3.1; RFC 8037, section 3.1.
 func fits(key any, algorithm string) bool {
 	if algorithm == "" {
 		return true
@@ -162,8 +163,9 @@ func (s *Set) Text() string { return s.text }
 // Len is the number of keys.
 func (s *Set) Len() int { return len(s.keys) }
 
-// Keys are those that a token may be signed by: those with its key ID, or all when it names none, and of them those
-// that are made for its algorithm. Both come from the token's header, which is not to be believed yet.
+// Keys are those that a token may be signed by: those with its key ID, or all when it names none,
+// and of them those that are made for its algorithm. Both come from the token's header, which is
+// not to be believed yet.
 func (s *Set) Keys(id, algorithm string) []jose.JSONWebKey {
 	var out []jose.JSONWebKey
 	for _, k := range s.keys {

@@ -52,7 +52,8 @@ func TestKeys(t *testing.T) {
 	for _, tc := range []struct {
 		id, algorithm string
 		want          int
-	}{{"a", "ES256", 1}, {"a", "EdDSA", 0}, {"b", "ES256", 1}, {"c", "EdDSA", 1}, {"d", "ES256", 0}, {"", "ES256", 2}, {"x", "ES256", 0}} {
+	}{{"a", "ES256", 1}, {"a", "EdDSA", 0}, {"b", "ES256", 1}, {"c", "EdDSA", 1}, {"d", "ES256", 0}, {"", "ES256",
+		2}, {"x", "ES256", 0}} {
 		if got := s.Keys(tc.id, tc.algorithm); len(got) != tc.want {
 			t.Errorf("%s %s: got %d keys, want %d", tc.id, tc.algorithm, len(got), tc.want)
 		}
@@ -62,7 +63,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A document that would weaken who believes it is refused with the reason; what is merely not understood is left out.
+// A document that would weaken who believes it is refused with the reason; what is merely not
+// understood is left out.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	private := ecKey(t)
@@ -70,7 +72,8 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := strings.TrimSuffix(strings.TrimPrefix(string(document(t, jose.JSONWebKey{Key: &private.PublicKey, KeyID: "a"})), `{"keys":[`), `]}`)
+	good := strings.TrimSuffix(strings.TrimPrefix(string(document(t,
+		jose.JSONWebKey{Key: &private.PublicKey, KeyID: "a"})), `{"keys":[`), `]}`)
 	for name, tc := range map[string]struct{ text, want string }{
 		"good":          {`{"keys":[` + good + `],"more":1}`, ""},
 		"unknown kind":  {`{"keys":[{"kty":"new"},` + good + `]}`, ""},

@@ -14,7 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/ratelimit"
 )
 
-// Log takes what gRPC, and Go's own log, are told. Nothing is written before it follows a log. The zero value is ready; safe for concurrent use.
+// Log takes what gRPC, and Go's own log, are told. Nothing is written before it follows a log. The
+// zero value is ready; safe for concurrent use.
 type Log struct {
 	to      atomic.Pointer[hclog.Logger]
 	limiter ratelimit.Limiter // by level
@@ -22,7 +23,8 @@ type Log struct {
 
 var _ grpclog.LoggerV2 = (*Log)(nil)
 
-// Own makes a log and has gRPC and Go's own log use it. It is for the beginning of main, before anything of theirs is called.
+// Own makes a log and has gRPC and Go's own log use it. It is for the beginning of main, before
+// anything of theirs is called.
 func Own() *Log {
 	l := &Log{}
 	grpclog.SetLoggerV2(l)
@@ -55,8 +57,8 @@ func (l *Log) say(level hclog.Level, text func() string) {
 	}
 }
 
-// What gRPC calls an error is about one connection, and whoever has that goes on; what it calls a warning, such as each attempt
-// that fails, is told by who attempts; the rest is what it does.
+// What gRPC calls an error is about one connection, and whoever has that goes on; what it calls a
+// warning, such as each attempt that fails, is told by who attempts; the rest is what it does.
 const onError, onWarning, onInfo = hclog.Warn, hclog.Debug, hclog.Trace
 
 // Info implements grpclog.LoggerV2.

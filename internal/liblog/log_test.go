@@ -8,7 +8,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// What gRPC says stands in the log that is followed, and nowhere before there is one; what it says ever again does not fill it.
+// What gRPC says stands in the log that is followed, and nowhere before there is one; what it says
+// ever again does not fill it.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -20,7 +21,9 @@ func TestLog(t *testing.T) {
 	l.Infoln("a channel was made")
 	log.New(l, "", 0).Print("Unsolicited response received on idle HTTP channel") // no more than an attempt that failed
 	got := out.String()
-	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `"@level":"warn"`) || !strings.Contains(got, `"@module":"ashored.library"`) || !strings.Contains(got, `"text":"[transport] Client received GoAway: too_many_pings"`) {
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `"@level":"warn"`) ||
+		!strings.Contains(got, `"@module":"ashored.library"`) ||
+		!strings.Contains(got, `"text":"[transport] Client received GoAway: too_many_pings"`) {
 		t.Errorf("it says %s", got)
 	}
 	for range 1000 {

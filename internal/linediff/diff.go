@@ -19,8 +19,8 @@ type edit struct {
 	line string
 }
 
-// Unified is the difference between two texts, which are called by their names; empty when they are equal. A text
-// without an end of its last line counts as one that has it.
+// Unified is the difference between two texts, which are called by their names; empty when they are
+// equal. A text without an end of its last line counts as one that has it.
 func Unified(fromName, toName, from, to string) string {
 	edits := compare(lines(from), lines(to))
 	if !slices.ContainsFunc(edits, func(e edit) bool { return e.op != ' ' }) {
@@ -47,7 +47,8 @@ func Unified(fromName, toName, from, to string) string {
 	return out.String()
 }
 
-// span is a stretch of lines as the head of a hunk says it; an empty one is named by the line before it.
+// span is a stretch of lines as the head of a hunk says it; an empty one is named by the line
+// before it.
 func span(from, n int) string {
 	switch n {
 	case 0:
@@ -58,8 +59,8 @@ func span(from, n int) string {
 	return fmt.Sprintf("%d,%d", from, n)
 }
 
-// hunk is the next stretch of edits from i on that is shown: differences that are close together, with what is equal
-// around them. Both are len(edits) when there is none.
+// hunk is the next stretch of edits from i on that is shown: differences that are close together,
+// with what is equal around them. Both are len(edits) when there is none.
 func hunk(edits []edit, i int) (begin, end int) {
 	first := i
 	for first < len(edits) && edits[first].op == ' ' {
@@ -113,7 +114,8 @@ func compare(a, b []string) []edit {
 	return slices.Concat(head, shortest(a, b), tail)
 }
 
-// shortest is the least that makes b of a, by E. Myers, "An O(ND) Difference Algorithm and Its Variations" (1986).
+// shortest is the least that makes b of a, by E. Myers, "An O(ND) Difference Algorithm and Its
+// Variations" (1986).
 func shortest(a, b []string) []edit {
 	most := min(len(a)+len(b), maxEdits)
 	at := make([]int, 2*most+3) // at[k+most+1]: how far in a the best path on the diagonal k has come
@@ -134,7 +136,8 @@ func shortest(a, b []string) []edit {
 	return replaced(a, b)
 }
 
-// step is where a path on the diagonal k begins after d edits: after an insertion or a deletion, whichever came farther.
+// step is where a path on the diagonal k begins after d edits: after an insertion or a deletion,
+// whichever came farther.
 func step(at []int, k, d, most int) int {
 	if down(at, k, d, most) {
 		return at[k+most+2]

@@ -39,7 +39,8 @@ func TestUnified(t *testing.T) {
 	}
 }
 
-// Whatever the texts are, the edits make the second of the first, and what is far too different is shown as replaced.
+// Whatever the texts are, the edits make the second of the first, and what is far too different is
+// shown as replaced.
 func FuzzCompare(f *testing.F) {
 	f.Add("a\nb\nc\na\nb\nb\na", "c\nb\na\nb\na\nc")
 	f.Add("", "a")
@@ -55,10 +56,12 @@ func FuzzCompare(f *testing.F) {
 				y = append(y, e.line)
 			}
 		}
-		if strings.Join(x, "\n") != strings.Join(a, "\n") || strings.Join(y, "\n") != strings.Join(b, "\n") || len(x) != len(a) || len(y) != len(b) {
+		if strings.Join(x, "\n") != strings.Join(a, "\n") || strings.Join(y, "\n") != strings.Join(b, "\n") ||
+			len(x) != len(a) || len(y) != len(b) {
 			t.Errorf("%q to %q: the edits make %q of %q", from, to, y, x)
 		}
-		if d := Unified("x", "y", from, to); (d == "") != (strings.Join(a, "\n") == strings.Join(b, "\n") && len(a) == len(b)) {
+		if d := Unified("x", "y", from, to); (d == "") != (strings.Join(a, "\n") == strings.Join(b, "\n") &&
+			len(a) == len(b)) {
 			t.Errorf("%q to %q: the difference is %q", from, to, d)
 		}
 	})

@@ -16,11 +16,12 @@ import (
 // startTime bounds how long a program may take to print its version.
 const startTime = 20 * time.Second
 
-// Envoy's supported minor releases: generated configuration was tried with them, and each takes over from each other by hot
-// restart.
+// Envoy's supported minor releases: generated configuration was tried with them, and each takes
+// over from each other by hot restart.
 const oldestEnvoy, newestEnvoy = 36, 40
 
-// CheckEnvoy says why Envoy's program does not start on this machine, or that its version is not supported.
+// CheckEnvoy says why Envoy's program does not start on this machine, or that its version is not
+// supported.
 func CheckEnvoy(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -28,7 +29,8 @@ func CheckEnvoy(ctx context.Context, path string) error {
 	text := strings.TrimSpace(string(out))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// Also when the program is there and its loader is not: it is for another libc or architecture.
+		// Also when the program is there and its loader is not: it is for another libc or
+		// architecture.
 		if _, statErr := os.Stat(path); statErr == nil {
 			return fmt.Errorf("envoy %s cannot run here: it needs glibc for this architecture; install the package ashore-envoy for it", path)
 		}
@@ -36,7 +38,8 @@ func CheckEnvoy(ctx context.Context, path string) error {
 	case err != nil && strings.Contains(text, "GLIBC"):
 		return fmt.Errorf("envoy %s needs a newer glibc than this machine has: %s; use a newer release of the distribution", path, text)
 	case err != nil:
-		return fmt.Errorf("envoy %s does not start: install the package ashore-envoy for this machine: %w %s", path, err, text)
+		return fmt.Errorf("envoy %s does not start: install the package ashore-envoy for this machine: %w %s", path,
+			err, text)
 	}
 	return checkVersion(path, text)
 }
@@ -49,15 +52,16 @@ func checkVersion(path, text string) error {
 	if found == nil {
 		return fmt.Errorf("%s is not Envoy: its --version says %.200q; install the package ashore-envoy", path, text)
 	}
-	if minor, err := strconv.Atoi(found[3]); err != nil || found[2] != "1" || minor < oldestEnvoy || minor > newestEnvoy {
+	if minor, err := strconv.Atoi(found[3]); err != nil || found[2] != "1" || minor < oldestEnvoy ||
+		minor > newestEnvoy {
 		return fmt.Errorf("envoy %s is version %s, supported are 1.%d to 1.%d: install the package ashore-envoy",
 			path, found[1], oldestEnvoy, newestEnvoy)
 	}
 	return nil
 }
 
-// CheckResolver says what is wrong with the resolver's settings, usually /etc/resolv.conf. A file that is not there is
-// right: the resolver then asks this machine.
+// CheckResolver says what is wrong with the resolver's settings, usually /etc/resolv.conf. A file
+// that is not there is right: the resolver then asks this machine.
 func CheckResolver(path string) error {
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -58,7 +58,8 @@ func script(t *testing.T, text string) string {
 	return path
 }
 
-// It runs alone: a fork of another test may keep a script open for writing, which then cannot be run.
+// It runs alone: a fork of another test may keep a script open for writing, which then cannot be
+// run.
 func TestCheckEnvoy(t *testing.T) {
 	for name, tc := range map[string]struct{ path, want string }{
 		"starts":      {script(t, "#!/bin/sh\necho 'envoy  version: 9e55/1.40.0/Clean/RELEASE/BoringSSL'\n"), ""},
@@ -87,8 +88,10 @@ func TestCheckResolver(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{link: "is a link to ../run/stub.conf, which does not exist", file: "", filepath.Join(dir, "none"): ""} {
-		if err := CheckResolver(path); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+	for path, want := range map[string]string{link: "is a link to ../run/stub.conf, which does not exist", file: "",
+		filepath.Join(dir, "none"): ""} {
+		if err := CheckResolver(path); (err == nil) != (want == "") || err != nil &&
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
@@ -111,7 +114,8 @@ printf 'Result=success\nId=b@0.service\nActiveState=active\nSubState=running\nUn
 	if err != nil || !slices.Equal(texts, want) {
 		t.Errorf("got %q, %v; want %q", texts, err, want)
 	}
-	if err := s.Run(t.Context(), "missing"); err == nil || !strings.Contains(err.Error(), "systemctl missing: exit status 1: no bus") {
+	if err := s.Run(t.Context(),
+		"missing"); err == nil || !strings.Contains(err.Error(), "systemctl missing: exit status 1: no bus") {
 		t.Errorf("got %v", err)
 	}
 }

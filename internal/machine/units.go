@@ -37,7 +37,8 @@ func (s Systemctl) output(ctx context.Context, args ...string) ([]byte, error) {
 // Unit is how a unit is.
 type Unit struct {
 	Name string
-	// Active is "active", "inactive", "failed", "activating", …; Sub is finer: "running", "exited", "auto-restart", …
+	// Active is "active", "inactive", "failed", "activating", …; Sub is finer: "running", "exited",
+	// "auto-restart", …
 	Active, Sub string
 	// File is "enabled", "disabled", …; empty: there is no such unit.
 	File string
@@ -57,9 +58,11 @@ func (u Unit) String() string {
 	return text
 }
 
-// Show are the units of these names, and those in memory that match a pattern, such as "ashore-envoy@*.service".
+// Show are the units of these names, and those in memory that match a pattern, such as
+// "ashore-envoy@*.service".
 func (s Systemctl) Show(ctx context.Context, names ...string) ([]Unit, error) {
-	out, err := s.output(ctx, append([]string{"show", "--property=Id,ActiveState,SubState,UnitFileState,Result"}, names...)...)
+	out, err := s.output(ctx, append([]string{"show", "--property=Id,ActiveState,SubState,UnitFileState,Result"},
+		names...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +74,8 @@ func (s Systemctl) Show(ctx context.Context, names ...string) ([]Unit, error) {
 			values[name] = value
 		}
 		if values["Id"] != "" {
-			units = append(units, Unit{values["Id"], values["ActiveState"], values["SubState"], values["UnitFileState"], values["Result"]})
+			units = append(units, Unit{values["Id"], values["ActiveState"], values["SubState"], values["UnitFileState"],
+				values["Result"]})
 		}
 	}
 	return units, nil

@@ -7,7 +7,8 @@ import (
 )
 
 // Donor is a Func for results that resemble one another: f also gets the latest result of the same
-// base, which may only donate parts. With or without it, f must make the same result. Safe for concurrent use.
+// base, which may only donate parts. With or without it, f must make the same result. Safe for
+// concurrent use.
 type Donor[Base, In comparable, Out any] struct {
 	base    func(In) Base
 	results *Func[In, Out]
@@ -24,7 +25,8 @@ type donation[In, Out any] struct {
 
 // NewDonor wraps f, which must depend on nothing but in and never return nil. before is nil when
 // nothing of the base is remembered; was is the input that it was made of.
-func NewDonor[Base, In comparable, Out any](base func(In) Base, f func(in In, before *Out, was In) *Out) *Donor[Base, In, Out] {
+func NewDonor[Base, In comparable, Out any](base func(In) Base, f func(in In, before *Out, was In) *Out) *Donor[Base,
+	In, Out] {
 	d := &Donor[Base, In, Out]{base: base, latest: map[Base]donation[In, Out]{}}
 	d.results = New(func(in In) *Out {
 		before, was := d.before(base(in))

@@ -43,7 +43,8 @@ func TestDonorHandsOverTheLatest(t *testing.T) {
 // A donor keeps nothing alive.
 func TestDonorForgets(t *testing.T) {
 	t.Parallel()
-	d := memo.NewDonor(func(in donorIn) int { return in.base }, func(in donorIn, _ *int, _ donorIn) *int { n := new([64]int); return &n[in.n] })
+	d := memo.NewDonor(func(in donorIn) int { return in.base },
+		func(in donorIn, _ *int, _ donorIn) *int { n := new([64]int); return &n[in.n] })
 	for i := range 50 {
 		d.Get(donorIn{1, i})
 	}

@@ -29,8 +29,8 @@ func New[In comparable, Out any](f func(In) *Out) *Func[In, Out] {
 	return &Func[In, Out]{f: f, entries: map[In]*entry[Out]{}}
 }
 
-// NewMarking is New for a function some of whose results are to be found again: mark says which. It must depend
-// on nothing but the result, and hold for few: they are kept track of.
+// NewMarking is New for a function some of whose results are to be found again: mark says which. It
+// must depend on nothing but the result, and hold for few: they are kept track of.
 func NewMarking[In comparable, Out any](f func(In) *Out, mark func(*Out) bool) *Func[In, Out] {
 	m := New(f)
 	m.mark, m.marked = mark, map[*entry[Out]]struct{}{}
@@ -61,8 +61,8 @@ func (m *Func[In, Out]) Get(in In) *Out {
 	}
 }
 
-// Marked are the marked results that somebody still holds, in no order. It costs as much as there are of them,
-// however many results are remembered.
+// Marked are the marked results that somebody still holds, in no order. It costs as much as there
+// are of them, however many results are remembered.
 func (m *Func[In, Out]) Marked() []*Out {
 	m.mu.Lock()
 	defer m.mu.Unlock()

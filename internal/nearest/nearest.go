@@ -1,8 +1,8 @@
 package nearest
 
-// Name is the one of known that name most likely stands for: up to a third of its letters differ, or one of a
-// short name, and a different case is no difference. Empty when there is none. Its cost is that of comparing name
-// with all of known, letter by letter.
+// Name is the one of known that name most likely stands for: up to a third of its letters differ,
+// or one of a short name, and a different case is no difference. Empty when there is none. Its cost
+// is that of comparing name with all of known, letter by letter.
 func Name(name string, known []string) string {
 	best, least := "", min(len(name), 1+max(1, len(name)/3))
 	for _, k := range known {

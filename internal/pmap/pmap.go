@@ -127,7 +127,8 @@ func above[K Key[K], V comparable](p uint64, k K, n *node[K, V]) bool {
 }
 
 func with[K Key[K], V comparable](n, left, right *node[K, V]) *node[K, V] {
-	return &node[K, V]{left: left, right: right, key: n.key, value: n.value, priority: n.priority, size: left.len() + right.len() + 1}
+	return &node[K, V]{left: left, right: right, key: n.key, value: n.value, priority: n.priority,
+		size: left.len() + right.len() + 1}
 }
 
 func insert[K Key[K], V comparable](n *node[K, V], k K, v V, p uint64) *node[K, V] {

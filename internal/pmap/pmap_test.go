@@ -98,7 +98,8 @@ func checkDiff(t *testing.T, old, now pmap.Map[key, int], oldModel, nowModel map
 	}
 }
 
-// Setting what is there, or removing what is not, gives the very same map: the pointer is the version.
+// Setting what is there, or removing what is not, gives the very same map: the pointer is the
+// version.
 func TestNoChangeKeepsIdentity(t *testing.T) {
 	t.Parallel()
 	m := pmap.Map[key, int]{}.With("a", 1).With("b", 2)

@@ -14,8 +14,8 @@ const (
 	defaultEvery = 10 * time.Second
 )
 
-// maxKeys is how many keys a Limiter remembers. For one more, the least recently used is evicted: its
-// next event finds a full burst.
+// maxKeys is how many keys a Limiter remembers. For one more, the least recently used is evicted:
+// its next event finds a full burst.
 const maxKeys = 10_000
 
 // Limiter limits each key by itself. The zero value is ready for use. Safe for concurrent use.

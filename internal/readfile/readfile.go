@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// Read returns a file as it stands, and what it was when it was opened. Errors name it: it is not there
-// (fs.ErrNotExist), not a regular file, or has more than limit bytes. It never waits for a pipe's other end.
+// Read returns a file as it stands, and what it was when it was opened. Errors name it: it is not
+// there (fs.ErrNotExist), not a regular file, or has more than limit bytes. It never waits for a
+// pipe's other end.
 func Read(path string, limit int) (data []byte, info fs.FileInfo, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // without it, opening a pipe waits for a writer
 	if err != nil {

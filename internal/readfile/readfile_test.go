@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// A file is read up to a bound, with its mode; what is none is refused by name, and a pipe is not waited for.
+// A file is read up to a bound, with its mode; what is none is refused by name, and a pipe is not
+// waited for.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -26,7 +26,8 @@ type Key struct{ Table, Name string }
 type Record struct {
 	Key
 	Value []byte
-	// Version changes with every write, and is never that of an earlier value. Empty: there is no such record.
+	// Version changes with every write, and is never that of an earlier value. Empty: there is no
+	// such record.
 	Version string
 }
 
@@ -48,10 +49,10 @@ type Store interface {
 	Get(ctx context.Context, key Key) (Record, error)
 	// List returns the records of a table in the order of their names, all as of one moment.
 	List(ctx context.Context, table string) ([]Record, error)
-	// Commit does all writes, or none, and returns when they will survive. No key may stand in it twice.
-	// Errors: ErrConflict, ErrTooLarge.
+	// Commit does all writes, or none, and returns when they will survive. No key may stand in it
+	// twice. Errors: ErrConflict, ErrTooLarge.
 	Commit(ctx context.Context, writes ...Write) error
-	// Watch tells, until ctx ends, after each commit that changed something of a table: also one of another replica.
-	// Several commits may be told at once. The channel is never closed.
+	// Watch tells, until ctx ends, after each commit that changed something of a table: also one of
+	// another replica. Several commits may be told at once. The channel is never closed.
 	Watch(ctx context.Context, table string) <-chan struct{}
 }

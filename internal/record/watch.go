@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Watchers are those who wait for changes of tables. The zero value has none. Safe for concurrent use.
+// Watchers are those who wait for changes of tables. The zero value has none. Safe for concurrent
+// use.
 type Watchers struct {
 	mu     sync.Mutex
 	tables map[string]map[chan struct{}]struct{} // guarded by mu

@@ -40,10 +40,12 @@ func New(trustDomain, namespace, serviceAccount string) (ID, error) {
 	return ID{trustDomain, namespace, serviceAccount}, nil
 }
 
-// maxLength bounds an ID without its fixed parts. The SPIFFE specification bounds all of it to 2048 bytes.
+// maxLength bounds an ID without its fixed parts. The SPIFFE specification bounds all of it to 2048
+// bytes.
 const maxLength = 2000
 
-// Parse reads an ID in its exact form: nothing is normalised. Errors: ErrForm, or a part that may not stand in one.
+// Parse reads an ID in its exact form: nothing is normalised. Errors: ErrForm, or a part that may
+// not stand in one.
 func Parse(s string) (ID, error) {
 	rest, ok := strings.CutPrefix(s, "spiffe://")
 	parts := strings.Split(rest, "/")
@@ -66,8 +68,8 @@ func (id ID) URL() *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: id.TrustDomain, Path: "/ns/" + id.Namespace + "/sa/" + id.ServiceAccount}
 }
 
-// Of returns the ID that a certificate names. It does not verify the certificate. Errors: it names none, several, or
-// something that is not one.
+// Of returns the ID that a certificate names. It does not verify the certificate. Errors: it names
+// none, several, or something that is not one.
 func Of(c *x509.Certificate) (ID, error) {
 	if n := len(c.URIs); n != 1 {
 		return ID{}, fmt.Errorf("the certificate names %d URIs, an identity needs exactly one", n)

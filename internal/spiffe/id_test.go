@@ -51,7 +51,8 @@ func TestOf(t *testing.T) {
 	if id, err := Of(&x509.Certificate{URIs: []*url.URL{one}}); err != nil || id != (ID{"td", "a", "b"}) {
 		t.Errorf("got %v, error %v", id, err)
 	}
-	for _, uris := range [][]*url.URL{nil, {one, one}, {uri("spiffe://td/ns/a/sa/b?x")}, {uri("https://td/ns/a/sa/b")}} {
+	for _, uris := range [][]*url.URL{nil, {one, one}, {uri("spiffe://td/ns/a/sa/b?x")},
+		{uri("https://td/ns/a/sa/b")}} {
 		if id, err := Of(&x509.Certificate{URIs: uris}); err == nil {
 			t.Errorf("%v names %v", uris, id)
 		}

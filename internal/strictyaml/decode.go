@@ -32,9 +32,10 @@ func (e *Error) Error() string {
 }
 
 // Decode lays the YAML document data, called file in errors, over into: a pointer to a struct whose
-// fields carry yaml tags and hold the defaults. A field of type yaml.Node takes its section as it is, and one
-// without a tag is none of the file's; those of an embedded struct are as if they stood beside it. The places are those of the settings that the file has.
-// The error joins an Error for everything that is wrong.
+// fields carry yaml tags and hold the defaults. A field of type yaml.Node takes its section as it
+// is, and one without a tag is none of the file's; those of an embedded struct are as if they stood
+// beside it. The places are those of the settings that the file has. The error joins an Error for
+// everything that is wrong.
 func Decode(file string, data []byte, into any) (*Places, error) {
 	places := &Places{file: file, lines: map[string]int{}}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -47,7 +48,8 @@ func Decode(file string, data []byte, into any) (*Places, error) {
 	}
 	var more yaml.Node
 	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
-		return places, &Error{File: file, Line: max(1, more.Line), Text: "a second document: settings are one YAML document, remove the \"---\" between"}
+		return places, &Error{File: file, Line: max(1, more.Line),
+			Text: "a second document: settings are one YAML document, remove the \"---\" between"}
 	}
 	d := decoder{file: file, places: places}
 	d.value("", doc.Content[0], reflect.ValueOf(into).Elem())

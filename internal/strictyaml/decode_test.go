@@ -36,7 +36,8 @@ func defaults() example {
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	e := defaults()
-	_, err := Decode("a.yaml", []byte("# comment\nxds:\n  gap: 50ms\n  streams: 3\nverbose: true\nmesh:\n  accessLogFile: /dev/stdout\n"), &e)
+	_, err := Decode("a.yaml",
+		[]byte("# comment\nxds:\n  gap: 50ms\n  streams: 3\nverbose: true\nmesh:\n  accessLogFile: /dev/stdout\n"), &e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,10 +68,12 @@ func TestEmbedded(t *testing.T) {
 	}
 	e.Store.Token = "kept"
 	places, err := Decode("a.yaml", []byte("store:\n  kind: x\n  address: a\n"), &e)
-	if err != nil || e.Store.Kind != "x" || e.Store.Address != "a" || e.Store.Token != "kept" || places.Of("store.address") != "a.yaml:3" {
+	if err != nil || e.Store.Kind != "x" || e.Store.Address != "a" || e.Store.Token != "kept" ||
+		places.Of("store.address") != "a.yaml:3" {
 		t.Errorf("got %+v, %v, at %s", e, err, places.Of("store.address"))
 	}
-	if _, err = Decode("a.yaml", []byte("store:\n  adress: a\n"), &e); err == nil || err.Error() != "a.yaml:2: store.adress: unknown setting; did you mean \"address\"?" {
+	if _, err = Decode("a.yaml", []byte("store:\n  adress: a\n"), &e); err == nil ||
+		err.Error() != "a.yaml:2: store.adress: unknown setting; did you mean \"address\"?" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -129,7 +132,8 @@ func TestPlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for setting, want := range map[string]string{"state": "a.yaml:1", "xds.gap": "a.yaml:5", "xds.streams": "a.yaml:2", "verbose": "a.yaml", "mesh.of.nothing": "a.yaml"} {
+	for setting, want := range map[string]string{"state": "a.yaml:1", "xds.gap": "a.yaml:5", "xds.streams": "a.yaml:2",
+		"verbose": "a.yaml", "mesh.of.nothing": "a.yaml"} {
 		if got := p.Of(setting); got != want {
 			t.Errorf("%s is at %s, want %s", setting, got, want)
 		}

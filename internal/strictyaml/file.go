@@ -9,8 +9,8 @@ import (
 // MaxFile bounds a settings file, in bytes.
 const MaxFile = 1 << 20
 
-// ReadFile returns a settings file as it stands. Errors name it: it is not there (fs.ErrNotExist), not a regular
-// file, or has more than MaxFile bytes.
+// ReadFile returns a settings file as it stands. Errors name it: it is not there (fs.ErrNotExist),
+// not a regular file, or has more than MaxFile bytes.
 func ReadFile(path string) ([]byte, error) {
 	data, _, err := readfile.Read(path, MaxFile)
 	if err != nil {

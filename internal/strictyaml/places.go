@@ -11,8 +11,8 @@ type Places struct {
 	lines map[string]int // by the path of the setting
 }
 
-// Of is the place of a setting, "a.yaml:3". A setting that the file does not have is placed where its section
-// begins, or nowhere in the file: "a.yaml". Empty without a file.
+// Of is the place of a setting, "a.yaml:3". A setting that the file does not have is placed where
+// its section begins, or nowhere in the file: "a.yaml". Empty without a file.
 func (p *Places) Of(setting string) string {
 	if p == nil {
 		return ""

@@ -1,5 +1,6 @@
 // Package task runs the parts of a program together.
 //
 // A Part blocks in Run until its context ends. Run starts all parts, ends all when one fails, turns
-// a panic into an error and leaves no goroutine behind. Only programs use it: parts do not start parts.
+// a panic into an error and leaves no goroutine behind. Only programs use it: parts do not start
+// parts.
 package task

@@ -12,8 +12,8 @@ import (
 type Part struct {
 	// Name stands in front of the part's error: "metrics server".
 	Name string
-	// Run blocks until ctx ends and then returns nil or ctx's error. It may return nil earlier: the part is
-	// done and the others go on. Any other error ends the program.
+	// Run blocks until ctx ends and then returns nil or ctx's error. It may return nil earlier: the
+	// part is done and the others go on. Any other error ends the program.
 	Run func(ctx context.Context) error
 }
 
@@ -34,7 +34,8 @@ func (e *PanicError) Unwrap() error {
 }
 
 // Run runs all parts and returns when the last one has ended. When ctx ends, or a part fails, the
-// context of all parts ends. The error is that of the part that failed first, with its name; nil when none did.
+// context of all parts ends. The error is that of the part that failed first, with its name; nil
+// when none did.
 func Run(ctx context.Context, parts ...Part) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -30,7 +30,8 @@ func TestRun(t *testing.T) {
 		text  string // part of the error
 	}{
 		{"no parts", nil, nil, ""},
-		// A part that is done does not end the others: they end with the context, after a second here.
+		// A part that is done does not end the others: they end with the context, after a second
+		// here.
 		{"done early", []Part{{"quick", func(context.Context) error { return nil }}, {"slow", wait}}, context.DeadlineExceeded, ""},
 		// A failure ends everything and is told with the part's name.
 		{"failure", []Part{{"files", func(context.Context) error { return errBroken }}, {"slow", wait}}, nil, "files: broken"},

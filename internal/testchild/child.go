@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Start starts cmd. The kernel kills it when this process ends, however that ends. Its wait is called in
-// place of cmd's, any number of times, and returns what cmd's would.
+// Start starts cmd. The kernel kills it when this process ends, however that ends. Its wait is
+// called in place of cmd's, any number of times, and returns what cmd's would.
 func Start(cmd *exec.Cmd) (wait func() error, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -16,8 +16,8 @@ func Start(cmd *exec.Cmd) (wait func() error, err error) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
-		// The kernel sends the signal when the thread that started the child ends, so that thread must live as long.
-		// https://github.com/golang/go/issues/27505
+		// The kernel sends the signal when the thread that started the child ends, so that thread
+		// must live as long. https://github.com/golang/go/issues/27505
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()

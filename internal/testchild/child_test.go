@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// parent starts a child that holds standard output open for as long as it lives, says that it runs, and waits.
+// parent starts a child that holds standard output open for as long as it lives, says that it runs,
+// and waits.
 func parent() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -65,7 +66,8 @@ func TestParentKilled(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// The pipe ends when the last process that holds it does; a child that lives on says so at its own end.
+	// The pipe ends when the last process that holds it does; a child that lives on says so at its
+	// own end.
 	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
 		t.Errorf("the child outlived its parent: %q, %v", rest, err)
 	}

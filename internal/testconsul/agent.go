@@ -20,7 +20,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-// Path is the Consul to test with: $CONSUL, or the one that "make tools" built. A test without one fails.
+// Path is the Consul to test with: $CONSUL, or the one that "make tools" built. A test without one
+// fails.
 func Path(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("CONSUL")
@@ -57,11 +58,13 @@ func built() (string, error) {
 	}
 }
 
-// Agent is a server of a datacenter of its own on 127.0.0.1, at ports that it keeps when it is started again.
+// Agent is a server of a datacenter of its own on 127.0.0.1, at ports that it keeps when it is
+// started again.
 type Agent struct {
 	// Address is that of its HTTP interface, "127.0.0.1:20123"; Secure that of HTTPS.
 	Address, Secure string
-	// WAN is where agents of other datacenters find it (retry_join_wan), LAN where those of its own do (retry_join).
+	// WAN is where agents of other datacenters find it (retry_join_wan), LAN where those of its own
+	// do (retry_join).
 	WAN, LAN string
 	// CAFile has the authority of its certificate, which CertFile and KeyFile are.
 	CAFile, CertFile, KeyFile string
@@ -78,11 +81,13 @@ type Agent struct {
 // VerifyClients among the settings of an agent has it want certificates of its clients over HTTPS.
 const VerifyClients = "verify_clients"
 
-// New prepares an agent with these settings of Consul's configuration besides those that every one has; nil: no others.
+// New prepares an agent with these settings of Consul's configuration besides those that every one
+// has; nil: no others.
 func New(t testing.TB, more map[string]any) *Agent {
 	t.Helper()
 	dir := t.TempDir()
-	a := &Agent{t: t, dir: dir, CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
+	a := &Agent{t: t, dir: dir, CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"),
+		KeyFile: filepath.Join(dir, "key.pem")}
 	writePair(t, dir)
 	_, verify := more[VerifyClients]
 	port := testport.Free(t)
@@ -94,7 +99,8 @@ func New(t testing.TB, more map[string]any) *Agent {
 		"bind_addr": "127.0.0.2", // on 127.0.0.1 the UDP port stands for the claim of testport
 		"ports": map[string]any{"http": port, "https": secure, "server": testport.Free(t), "serf_lan": lan,
 			"serf_wan": wan, "dns": -1, "grpc": -1, "grpc_tls": -1},
-		"tls":         map[string]any{"https": map[string]any{"cert_file": a.CertFile, "key_file": a.KeyFile, "ca_file": a.CAFile, "verify_incoming": verify}},
+		"tls": map[string]any{"https": map[string]any{"cert_file": a.CertFile, "key_file": a.KeyFile,
+			"ca_file": a.CAFile, "verify_incoming": verify}},
 		"performance": map[string]any{"raft_multiplier": 1}, "disable_update_check": true, "log_level": "warn", "leave_on_terminate": false,
 		"raft_snapshot_threshold": 8192,
 	}
@@ -153,7 +159,8 @@ const maxShown = 8 << 10
 // Kill ends it as kill -9 does.
 func (a *Agent) Kill() { a.kill() }
 
-// Forget has a killed agent start with an empty data folder the next time, as after the loss of a disk.
+// Forget has a killed agent start with an empty data folder the next time, as after the loss of a
+// disk.
 func (a *Agent) Forget() {
 	a.t.Helper()
 	if err := os.RemoveAll(filepath.Join(a.dir, "data")); err != nil {
@@ -161,7 +168,8 @@ func (a *Agent) Forget() {
 	}
 }
 
-// Freeze stops it without ending it: its connections stay open, and it says nothing more, until Thaw.
+// Freeze stops it without ending it: its connections stay open, and it says nothing more, until
+// Thaw.
 func (a *Agent) Freeze() { a.send(syscall.SIGSTOP) }
 
 // Thaw has it go on.
@@ -178,8 +186,8 @@ func (a *Agent) send(s os.Signal) {
 	}
 }
 
-// ready waits until it has a leader that has read all that was written before: one that counts as leader and has not
-// yet denies what it knew.
+// ready waits until it has a leader that has read all that was written before: one that counts as
+// leader and has not yet denies what it knew.
 func (a *Agent) ready() {
 	a.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// writePair writes a certificate for 127.0.0.1 with its key, cert.pem and key.pem, and ca.pem, which it is verified by.
+// writePair writes a certificate for 127.0.0.1 with its key, cert.pem and key.pem, and ca.pem,
+// which it is verified by.
 func writePair(t testing.TB, dir string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -38,7 +39,8 @@ func writePair(t testing.TB, dir string) {
 		t.Fatal(err)
 	}
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for name, data := range map[string][]byte{"ca.pem": cert, "cert.pem": cert, "key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})} {
+	for name, data := range map[string][]byte{"ca.pem": cert, "cert.pem": cert,
+		"key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, fs.FileMode(0o600)); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testchild"
 )
 
-// Path is the Envoy to test with: $ENVOY, or the one that "make tools" fetched. A test without one fails.
+// Path is the Envoy to test with: $ENVOY, or the one that "make tools" fetched. A test without one
+// fails.
 func Path(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("ENVOY")
@@ -56,15 +57,16 @@ func fetched() (string, error) {
 // maxShown is how much is shown of what an Envoy said, in bytes.
 const maxShown = 16 << 10
 
-// Start runs an Envoy of one thread with a bootstrap, YAML or JSON, and these flags, until kill is called or t ends. What it
-// said is shown when t has failed.
+// Start runs an Envoy of one thread with a bootstrap, YAML or JSON, and these flags, until kill is
+// called or t ends. What it said is shown when t has failed.
 func Start(t testing.TB, bootstrap []byte, flags ...string) (kill func()) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "bootstrap.yaml") // JSON is YAML
 	if err := os.WriteFile(file, bootstrap, fs.FileMode(0o600)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(Path(t), append([]string{"--config-path", file, "--disable-hot-restart", "--concurrency", "1"}, flags...)...)
+	cmd := exec.Command(Path(t), append([]string{"--config-path", file, "--disable-hot-restart", "--concurrency", "1"},
+		flags...)...)
 	var out bytes.Buffer // read when Envoy has ended
 	cmd.Stdout, cmd.Stderr = &out, &out
 	wait, err := testchild.Start(cmd)
@@ -87,9 +89,11 @@ func Start(t testing.TB, bootstrap []byte, flags ...string) (kill func()) {
 	return kill
 }
 
-// Admin asks the admin interface of an Envoy that has it at a unix socket. The host of what it is asked for means nothing.
+// Admin asks the admin interface of an Envoy that has it at a unix socket. The host of what it is
+// asked for means nothing.
 func Admin(socket string) *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}}}
 }

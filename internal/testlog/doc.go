@@ -1,2 +1,3 @@
-// Package testlog gives tests a logger that writes to the test's own output, and a text for what a program or a log says.
+// Package testlog gives tests a logger that writes to the test's own output, and a text for what a
+// program or a log says.
 package testlog

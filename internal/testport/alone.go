@@ -11,11 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Alone waits until no other process of this machine tests a package, and keeps others waiting until what it returns is
-// closed, or the process ends: for TestMain of a package whose tests use the same addresses each time, because what they
-// test has ports that are given. Errors are those of the file that is locked, in the folder for temporary files.
+// Alone waits until no other process of this machine tests a package, and keeps others waiting
+// until what it returns is closed, or the process ends: for TestMain of a package whose tests use
+// the same addresses each time, because what they test has ports that are given. Errors are those
+// of the file that is locked, in the folder for temporary files.
 func Alone(pkg string) (io.Closer, error) {
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("ashore-test-%s-%d.lock", strings.ReplaceAll(pkg, "/", "-"), os.Getuid()))
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("ashore-test-%s-%d.lock", strings.ReplaceAll(pkg, "/", "-"),
+		os.Getuid()))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("wait for other tests of %s: %w", pkg, err)

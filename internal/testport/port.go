@@ -7,10 +7,12 @@ import (
 	"testing"
 )
 
-// The ports lie in [first, end): above those of well-known services, below what Linux gives to connections (32768).
+// The ports lie in [first, end): above those of well-known services, below what Linux gives to
+// connections (32768).
 const first, end = 20_000, 32_000
 
-// Free returns a TCP port on 127.0.0.1 that nobody listens on and that no other test gets before t ends.
+// Free returns a TCP port on 127.0.0.1 that nobody listens on and that no other test gets before t
+// ends.
 func Free(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
@@ -29,7 +31,8 @@ func Address(t testing.TB) string {
 	return fmt.Sprintf("127.0.0.1:%d", Free(t))
 }
 
-// claim keeps a port for t, in all processes: by the UDP port of that number, which tests have no other use for.
+// claim keeps a port for t, in all processes: by the UDP port of that number, which tests have no
+// other use for.
 func claim(t testing.TB, port int) bool {
 	t.Helper()
 	mine, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})

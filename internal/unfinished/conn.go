@@ -44,8 +44,8 @@ const (
 	prefixSize = 5
 	// frameCost is what a server holds for each frame besides its data.
 	frameCost = 96
-	// A frame with less data than tinyFrame costs more than it carries, and its message may be complete
-	// but not read yet. tinyBurst of them are allowed at once, and tinyRate a second.
+	// A frame with less data than tinyFrame costs more than it carries, and its message may be
+	// complete but not read yet. tinyBurst of them are allowed at once, and tinyRate a second.
 	tinyFrame, tinyBurst, tinyRate = 64, 4096, 100
 )
 

@@ -88,7 +88,8 @@ func TestHeld(t *testing.T) {
 		"other frames": {func(t *testing.T, f *http2.Framer) {
 			data(t, f, 1, false, message(1000)[:300])
 			if err := errors.Join(f.WriteSettings(), f.WritePing(false, [8]byte{}), f.WriteWindowUpdate(0, 7),
-				f.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: []byte{0x82}, EndHeaders: true})); err != nil {
+				f.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: []byte{0x82},
+					EndHeaders: true})); err != nil {
 				t.Fatal(err)
 			}
 			data(t, f, 1, false, message(1000)[300:400])

@@ -33,8 +33,8 @@ func WriteFrom(path string, fill func(io.Writer) error) error {
 	return nil
 }
 
-// Prepare writes what is to stand at path beside it, on the disk, and returns under which name. The caller renames it.
-// Errors name the path, and leave nothing there.
+// Prepare writes what is to stand at path beside it, on the disk, and returns under which name. The
+// caller renames it. Errors name the path, and leave nothing there.
 func Prepare(path string, mode fs.FileMode, fill func(io.Writer) error) (temp string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+mark) // has mode 0600
 	if err != nil {
@@ -50,7 +50,8 @@ func Prepare(path string, mode fs.FileMode, fill func(io.Writer) error) (temp st
 	return f.Name(), nil
 }
 
-// Clean removes from a folder what a killed process left half-written. Nobody may write there meanwhile.
+// Clean removes from a folder what a killed process left half-written. Nobody may write there
+// meanwhile.
 func Clean(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

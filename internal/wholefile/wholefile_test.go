@@ -45,7 +45,8 @@ func TestWriteFails(t *testing.T) {
 		"is a folder":      Write(filepath.Join(dir, "folder"), nil),
 		"folder not there": Write(filepath.Join(dir, "none", "a.json"), nil),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "write "+dir) || name == "cut short" && !errors.Is(err, broken) {
+		if err == nil || !strings.Contains(err.Error(),
+			"write "+dir) || name == "cut short" && !errors.Is(err, broken) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

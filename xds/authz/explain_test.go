@@ -23,7 +23,8 @@ func explained(t *testing.T, policies string, trust *push.Trust) *push.Context {
 			EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.example", Port: port},
 		}
 	}
-	m.ExtensionProviders = []*mesh.MeshConfig_ExtensionProvider{{Name: "judge", Provider: judge(80)}, {Name: "moved", Provider: judge(81)}, {Name: "logs"}}
+	m.ExtensionProviders = []*mesh.MeshConfig_ExtensionProvider{{Name: "judge", Provider: judge(80)},
+		{Name: "moved", Provider: judge(81)}, {Name: "logs"}}
 	in := push.Inputs{Mesh: &push.Mesh{Config: m, Domain: "cluster.local"}, Trust: trust}
 	key := registry.Key{Host: "web.example", Namespace: "shop"}
 	in.Services = in.Services.With(key, &registry.Service{Key: key, Ports: []registry.Port{
@@ -54,7 +55,8 @@ func TestExplain(t *testing.T) {
 	allow := policyText("a", `{selector: {matchLabels: {app: web}}, rules: [{from: [{source: {principals: ["*"]}}]}]}`)
 	ask := policyText("c", `{action: CUSTOM, provider: {name: judge}, rules: [{to: [{operation: {ports: ["8080"]}}]}]}`)
 	nobody := policyText("c", `{action: CUSTOM, provider: {name: nobody}, rules: [{}]}`)
-	tried := strings.Replace(policyText("t", `{action: DENY, rules: [{}]}`), "namespace: shop", `namespace: shop, annotations: {istio.io/dry-run: "true"}`, 1)
+	tried := strings.Replace(policyText("t", `{action: DENY, rules: [{}]}`), "namespace: shop",
+		`namespace: shop, annotations: {istio.io/dry-run: "true"}`, 1)
 	for name, tc := range map[string]struct {
 		policies, from, to, path string
 		trust                    *push.Trust
@@ -109,14 +111,16 @@ func TestExplainHost(t *testing.T) {
 	}
 }
 
-// What PeerAuthentication closes is denied before any policy is checked. Where it disables mutual TLS nobody has an identity.
+// What PeerAuthentication closes is denied before any policy is checked. Where it disables mutual
+// TLS nobody has an identity.
 func TestExplainPeers(t *testing.T) {
 	t.Parallel()
 	peers := func(name, namespace, spec string) string {
 		return "---\napiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: " + name + ", namespace: " + namespace + "}\nspec: " + spec + "\n"
 	}
 	strict, off := peers("closed", "shop", "{mtls: {mode: STRICT}}"), peers("off", "shop", "{mtls: {mode: DISABLE}}")
-	open8080 := peers("web", "shop", "{selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}, portLevelMtls: {8080: {mode: PERMISSIVE}}}")
+	open8080 := peers("web", "shop",
+		"{selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}, portLevelMtls: {8080: {mode: PERMISSIVE}}}")
 	somebody := policyText("a", `{rules: [{from: [{source: {principals: ["*"]}}]}]}`)
 	for name, tc := range map[string]struct {
 		policies, from, to string
@@ -151,7 +155,8 @@ func TestExplainPeers(t *testing.T) {
 	}
 	c := explained(t, open8080, nil)
 	scope := c.Scope(c.Classify(Target{Namespace: "shop", labels: map[string]string{"app": "web"}}.node()))
-	if got := Judge(scope, gen.AuthorizationFilters, Request{}); got.Verdict != Depends || !strings.Contains(got.Reason, "the port is unknown") {
+	if got := Judge(scope, gen.AuthorizationFilters, Request{}); got.Verdict != Depends ||
+		!strings.Contains(got.Reason, "the port is unknown") {
 		t.Errorf("at a port that is not known: %+v", got)
 	}
 	gateway := *scope
@@ -164,16 +169,20 @@ func TestExplainPeers(t *testing.T) {
 // The steps are the policies in the order in which they decide, and one of them decides.
 func TestExplainSteps(t *testing.T) {
 	t.Parallel()
-	c := explained(t, policyText("a", `{rules: [{to: [{operation: {methods: [PUT]}}]}, {to: [{operation: {methods: [GET]}}]}]}`)+
+	c := explained(t, policyText("a",
+		`{rules: [{to: [{operation: {methods: [PUT]}}]}, {to: [{operation: {methods: [GET]}}]}]}`)+
 		policyText("d", `{action: DENY, rules: [{from: [{source: {namespaces: [bad]}}]}]}`), nil)
-	steps := Explain(c, gen.AuthorizationFilters, Request{From: spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "a"}, Method: "GET"}, "web.example:80")[0].Steps
-	if len(steps) != 2 || steps[0].Action != "DENY" || steps[0].Rule != -1 || steps[0].Decides || steps[0].Why != "the caller's identity does not match" ||
+	steps := Explain(c, gen.AuthorizationFilters, Request{From: spiffe.ID{TrustDomain: "cluster.local",
+		Namespace: "shop", ServiceAccount: "a"}, Method: "GET"}, "web.example:80")[0].Steps
+	if len(steps) != 2 || steps[0].Action != "DENY" || steps[0].Rule != -1 || steps[0].Decides ||
+		steps[0].Why != "the caller's identity does not match" ||
 		steps[1].Action != "ALLOW" || steps[1].Rule != 1 || !steps[1].Decides || steps[1].Why != "" {
 		t.Errorf("steps are %+v", steps)
 	}
 }
 
-// A target is a service's port, a workload by its name, its service account or its address, each port once.
+// A target is a service's port, a workload by its name, its service account or its address, each
+// port once.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	c := explained(t, "", nil)

@@ -45,7 +45,8 @@ type Step struct {
 	Policy *config.Object
 	// Action is "ALLOW", "DENY", "AUDIT" or "CUSTOM".
 	Action string
-	// Rule is the first rule that matches, counted from zero, or else the first that may match; -1: none does.
+	// Rule is the first rule that matches, counted from zero, or else the first that may match; -1:
+	// none does.
 	Rule int
 	// Unsure means that Rule matches only if something unknown holds.
 	Unsure bool
@@ -57,14 +58,15 @@ type Step struct {
 	Why string
 }
 
-// Filters are the authorization filters that proxies of a scope have for requests, or for connections, by name and in
-// their order: xds/gen.AuthorizationFilters.
+// Filters are the authorization filters that proxies of a scope have for requests, or for
+// connections, by name and in their order: xds/gen.AuthorizationFilters.
 type Filters func(sc *push.Scope, connections bool) iter.Seq2[string, proto.Message]
 
 // Judge says what the proxies of a scope decide about a request.
 //
-// Connections without the right certificate are closed first, as PeerAuthentication says. Then the filters decide in
-// their order: revocation, CUSTOM, DENY, ALLOW. A request passes when every filter lets it pass.
+// Connections without the right certificate are closed first, as PeerAuthentication says. Then the
+// filters decide in their order: revocation, CUSTOM, DENY, ALLOW. A request passes when every
+// filter lets it pass.
 func Judge(sc *push.Scope, generated Filters, r Request) Decision {
 	note, closed := handshake(sc, &r)
 	if closed != "" {
@@ -90,8 +92,8 @@ func Judge(sc *push.Scope, generated Filters, r Request) Decision {
 	return d
 }
 
-// handshake says why the connection is closed; empty when it is not. Where mutual TLS is disabled the caller has no
-// identity, as note says. Routers take the certificates that their Gateways say.
+// handshake says why the connection is closed; empty when it is not. Where mutual TLS is disabled
+// the caller has no identity, as note says. Routers take the certificates that their Gateways say.
 func handshake(sc *push.Scope, r *Request) (note, closed string) {
 	if sc.Type == push.Router {
 		return "", ""
@@ -168,8 +170,8 @@ type ruleID struct {
 	index             int
 }
 
-// parseRule reads the name that package gen gives a rule, "ns[shop]-policy[web]-rule[0]" with other text around it. It
-// returns false when the rule is of no policy, such as a revocation.
+// parseRule reads the name that package gen gives a rule, "ns[shop]-policy[web]-rule[0]" with other
+// text around it. It returns false when the rule is of no policy, such as a revocation.
 func parseRule(name string) (ruleID, bool) {
 	_, rest, _ := strings.Cut(name, "ns[")
 	namespace, rest, _ := strings.Cut(rest, "]-policy[")
@@ -234,7 +236,8 @@ func step(o *config.Object, spec *security.AuthorizationPolicy, results map[rule
 	return out
 }
 
-// decide makes the verdict. A filter that denies for sure decides, whatever is unknown in the others.
+// decide makes the verdict. A filter that denies for sure decides, whatever is unknown in the
+// others.
 func (d *Decision) decide(r Request, filters []filter) {
 	custom := d.first("CUSTOM")
 	allow := d.first("ALLOW")

@@ -10,7 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
-// A condition on what the request does not state is unknown, and the verdict says which. Stated, it decides.
+// A condition on what the request does not state is unknown, and the verdict says which. Stated, it
+// decides.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	deny := func(rule string) string { return policyText("d", "{action: DENY, rules: [{"+rule+"}]}") }
@@ -42,7 +43,8 @@ func TestUnknown(t *testing.T) {
 				return Judge(scope, gen.AuthorizationFilters, r)
 			}
 			got := ask(Request{})
-			if tc.unknown == "" && got.Verdict != Allowed || tc.unknown != "" && (got.Verdict != Depends || !strings.Contains(got.Reason, tc.unknown)) {
+			if tc.unknown == "" && got.Verdict != Allowed || tc.unknown != "" &&
+				(got.Verdict != Depends || !strings.Contains(got.Reason, tc.unknown)) {
 				t.Errorf("nothing stated: %s: %s; want %q", got.Verdict, got.Reason, tc.unknown)
 			}
 			if got := ask(tc.stated); got.Verdict != tc.want {
@@ -60,8 +62,10 @@ func TestRevokedCertificate(t *testing.T) {
 	from := spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "a"}
 	for certificate, want := range map[string]Verdict{"bb": Denied, "cc": Allowed, "": Allowed} {
 		for _, tcp := range []bool{false, true} {
-			got := Judge(scope, gen.AuthorizationFilters, Request{TCP: tcp, From: from, Certificate: certificate, Method: "GET", Path: "/"})
-			if got.Verdict != want || want == Denied && !strings.Contains(got.Reason, "certificate of spiffe://cluster.local/ns/shop/sa/a is revoked") {
+			got := Judge(scope, gen.AuthorizationFilters, Request{TCP: tcp, From: from, Certificate: certificate,
+				Method: "GET", Path: "/"})
+			if got.Verdict != want || want == Denied && !strings.Contains(got.Reason,
+				"certificate of spiffe://cluster.local/ns/shop/sa/a is revoked") {
 				t.Errorf("certificate %q, TCP %v: %s: %s; want %s", certificate, tcp, got.Verdict, got.Reason, want)
 			}
 		}

@@ -95,7 +95,8 @@ func (r Request) urlPath(match func(path string) truth) truth {
 	return match(path)
 }
 
-// matchTemplate matches a path with a URI template of Envoy: * is one segment, ** any number of them.
+// matchTemplate matches a path with a URI template of Envoy: * is one segment, ** any number of
+// them.
 func matchTemplate(e *corev3.TypedExtensionConfig, path string) truth {
 	c := &uritemplatev3.UriTemplateMatchConfig{}
 	if err := e.GetTypedConfig().UnmarshalTo(c); err != nil {
@@ -124,7 +125,8 @@ func matchSubnet(c *corev3.CidrRange, a netip.Addr) truth {
 	return truthOf(netip.PrefixFrom(subnet, int(c.GetPrefixLen().GetValue())).Contains(a))
 }
 
-// claim matches what the check of tokens leaves for later filters. What other filters leave is unknown.
+// claim matches what the check of tokens leaves for later filters. What other filters leave is
+// unknown.
 func (r Request) claim(m *matcherv3.MetadataMatcher) truth {
 	var path []string
 	for _, p := range m.GetPath() {

@@ -40,7 +40,8 @@ func normalPath(path string, how mesh.MeshConfig_ProxyPathNormalization_Normaliz
 	return path
 }
 
-// withoutDotParameters drops the parameters of "." and "..", where a "/" is before them and they are not encoded.
+// withoutDotParameters drops the parameters of "." and "..", where a "/" is before them and they
+// are not encoded.
 func withoutDotParameters(path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments[1:] {
@@ -58,7 +59,8 @@ func encodeOdd(path string) string {
 	return replace.Replace(path)
 }
 
-// decodePlain decodes letters, digits and "-._~". Where that makes a new code, the "%" of it is encoded.
+// decodePlain decodes letters, digits and "-._~". Where that makes a new code, the "%" of it is
+// encoded.
 func decodePlain(s string) string {
 	var out []byte
 	for i := 0; i < len(s); i++ {

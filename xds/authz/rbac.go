@@ -16,7 +16,8 @@ type result struct {
 	about string
 }
 
-// rule says whether a request matches one policy of an RBAC filter, which is one rule of an AuthorizationPolicy.
+// rule says whether a request matches one policy of an RBAC filter, which is one rule of an
+// AuthorizationPolicy.
 func (r Request) rule(p *rbacv3.Policy) result {
 	return all([]result{
 		r.condition(p),

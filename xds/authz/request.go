@@ -6,19 +6,22 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// Request is a request or a connection, as far as it is known. An empty field is unknown, unless it says otherwise.
+// Request is a request or a connection, as far as it is known. An empty field is unknown, unless it
+// says otherwise.
 type Request struct {
 	// TCP means that it is a connection of which nothing of HTTP is known.
 	TCP bool
-	// From is the caller's identity, from its certificate. The zero value is a caller without a certificate.
+	// From is the caller's identity, from its certificate. The zero value is a caller without a
+	// certificate.
 	From spiffe.ID
-	// Certificate is the SHA-256 of the caller's certificate in DER, in lower-case hexadecimal. Empty means one that is
-	// not revoked.
+	// Certificate is the SHA-256 of the caller's certificate in DER, in lower-case hexadecimal.
+	// Empty means one that is not revoked.
 	Certificate string
-	// Revoked is what of the caller is revoked, "the workload shop/web", beside what the scope knows; empty: nothing.
+	// Revoked is what of the caller is revoked, "the workload shop/web", beside what the scope
+	// knows; empty: nothing.
 	Revoked string
-	// Source is who opened the connection, Remote the client that trusted proxies name. Destination is the address that
-	// the connection was for.
+	// Source is who opened the connection, Remote the client that trusted proxies name. Destination
+	// is the address that the connection was for.
 	Source, Remote, Destination netip.Addr
 	// Port is the port that the connection was for.
 	Port uint32
@@ -28,7 +31,8 @@ type Request struct {
 	Method, Host, Path string
 	// Headers are all headers of the request, by names in lower case; nil: unknown.
 	Headers map[string][]string
-	// Claims are those of the request's token by name, those of nested ones as "a][b". Nil: unknown; empty: no token.
+	// Claims are those of the request's token by name, those of nested ones as "a][b". Nil:
+	// unknown; empty: no token.
 	Claims map[string][]string
 }
 

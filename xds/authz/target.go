@@ -22,8 +22,8 @@ type Explained struct {
 	Request Request
 }
 
-// Explain says what becomes of a request to every workload that to means; see Targets. The port and the protocol are
-// those of the target. It is empty when there is no such workload.
+// Explain says what becomes of a request to every workload that to means; see Targets. The port and
+// the protocol are those of the target. It is empty when there is no such workload.
 func Explain(c *push.Context, generated Filters, r Request, to string) []Explained {
 	var out []Explained
 	for _, t := range Targets(c, to, r.Port) {
@@ -41,8 +41,8 @@ func Explain(c *push.Context, generated Filters, r Request, to string) []Explain
 	return out
 }
 
-// Caller reads who calls: a SPIFFE ID with or without "spiffe://", "shop/web" for a service account of the mesh's trust
-// domain, or "anonymous" for a caller without a certificate.
+// Caller reads who calls: a SPIFFE ID with or without "spiffe://", "shop/web" for a service account
+// of the mesh's trust domain, or "anonymous" for a caller without a certificate.
 func Caller(c *push.Context, text string) (spiffe.ID, error) {
 	if text == "anonymous" {
 		return spiffe.ID{}, nil
@@ -91,8 +91,8 @@ func (t Target) node() push.Node {
 	return n
 }
 
-// Ports lists the ports at which the workloads of to can be called, for people: "80 (at the workloads 8080)". It is
-// empty when there are no such workloads.
+// Ports lists the ports at which the workloads of to can be called, for people: "80 (at the
+// workloads 8080)". It is empty when there are no such workloads.
 func Ports(c *push.Context, to string) []string {
 	host, _ := splitPort(to)
 	targets := Targets(c, host, 0)
@@ -116,8 +116,8 @@ func Ports(c *push.Context, to string) []string {
 //   - a workload or service account: "shop/web";
 //   - the address of a workload.
 //
-// port is the workload's own port where to names none; zero means all ports. Targets are sorted, each port of a
-// workload once.
+// port is the workload's own port where to names none; zero means all ports. Targets are sorted,
+// each port of a workload once.
 func Targets(c *push.Context, to string, port uint32) []Target {
 	host, number := splitPort(to)
 	in := c.Inputs()

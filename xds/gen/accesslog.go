@@ -24,7 +24,8 @@ func defaultLogFields() []logField {
 		{"response_flags", "%RESPONSE_FLAGS%", ""},
 		{"response_code_details", "%RESPONSE_CODE_DETAILS%", ""},
 		{"connection_termination_details", "%CONNECTION_TERMINATION_DETAILS%", ""},
-		{"upstream_transport_failure_reason", "%UPSTREAM_TRANSPORT_FAILURE_REASON%", `"%UPSTREAM_TRANSPORT_FAILURE_REASON%"`},
+		{"upstream_transport_failure_reason", "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
+			`"%UPSTREAM_TRANSPORT_FAILURE_REASON%"`},
 		{"bytes_received", "%BYTES_RECEIVED%", ""},
 		{"bytes_sent", "%BYTES_SENT%", ""},
 		{"duration", "%DURATION%", ""},
@@ -127,14 +128,14 @@ func (l accessLog) jsonFormat() *structpb.Struct {
 	return s
 }
 
-// formatters are the extensions that commands in a format need beyond Envoy's own; those for METADATA
-// and CEL are built in.
-// Source: envoyproxy.io, "Access logging: format extensions".
+// formatters are the extensions that commands in a format need beyond Envoy's own; those for
+// METADATA and CEL are built in. Source: envoyproxy.io, "Access logging: format extensions".
 func formatters(format string) []*corev3.TypedExtensionConfig {
 	if !strings.Contains(format, "%REQ_WITHOUT_QUERY") {
 		return nil
 	}
-	return []*corev3.TypedExtensionConfig{extension("envoy.formatter.req_without_query", packed(&withoutqueryv3.ReqWithoutQuery{}))}
+	return []*corev3.TypedExtensionConfig{extension("envoy.formatter.req_without_query",
+		packed(&withoutqueryv3.ReqWithoutQuery{}))}
 }
 
 // noChainFilter keeps only connections that no filter chain took: "NR", no route.

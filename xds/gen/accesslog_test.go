@@ -14,17 +14,20 @@ func TestAccessLogFormat(t *testing.T) {
 		`%DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" ` +
 		`"%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" %UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% ` +
 		`%DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%` + "\n"
-	for format, want := range map[string]string{"": byDefault, "%DURATION%": "%DURATION%\n", "%DURATION%\n": "%DURATION%\n"} {
+	for format, want := range map[string]string{"": byDefault, "%DURATION%": "%DURATION%\n",
+		"%DURATION%\n": "%DURATION%\n"} {
 		if got := (accessLog{file: "x", format: format}).textFormat(); got != want {
 			t.Errorf("format %q: got %q, want %q", format, got, want)
 		}
 	}
-	for format, want := range map[string]string{"": "method", `{"a": "%DURATION%"}`: "a", `["not an object"]`: "method"} {
+	for format, want := range map[string]string{"": "method", `{"a": "%DURATION%"}`: "a",
+		`["not an object"]`: "method"} {
 		if got := (accessLog{file: "x", format: format, json: true}).jsonFormat().Fields; got[want] == nil {
 			t.Errorf("JSON format %q: no field %s in %v", format, want, got)
 		}
 	}
-	if got := accessLogOf(&mesh.MeshConfig{AccessLogFormat: "x", AccessLogEncoding: mesh.MeshConfig_JSON}); got != (accessLog{}) {
+	if got := accessLogOf(&mesh.MeshConfig{AccessLogFormat: "x",
+		AccessLogEncoding: mesh.MeshConfig_JSON}); got != (accessLog{}) {
 		t.Errorf("without a file: got %+v, want nothing to be logged or depended on", got)
 	}
 }

@@ -16,7 +16,8 @@ import (
 // address is where a listener is: an IP address and port, or a unix socket. Comparable.
 type address struct {
 	ip netip.Addr
-	// path is the socket as configuration writes it, "unix:///run/web.sock" or "unix://@name"; empty: an IP address.
+	// path is the socket as configuration writes it, "unix:///run/web.sock" or "unix://@name";
+	// empty: an IP address.
 	path string
 	port uint32
 }
@@ -60,9 +61,11 @@ func socketAddress(host string, port uint32) *corev3.Address {
 	}}}
 }
 
-// pipeAddress is a unix socket written as "unix://" and a path; a path that begins with "@" is abstract.
+// pipeAddress is a unix socket written as "unix://" and a path; a path that begins with "@" is
+// abstract.
 func pipeAddress(path string) *corev3.Address {
-	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: strings.TrimPrefix(path, unixScheme)}}}
+	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: strings.TrimPrefix(path,
+		unixScheme)}}}
 }
 
 // unixScheme begins the address of a unix socket.
@@ -100,8 +103,8 @@ func familiesOf(sc *push.Scope) families {
 	}
 }
 
-// capturedFamilies are those of the connections that reach the proxy. With TPROXY the machine's rules
-// bring both, whichever addresses the workload has registered.
+// capturedFamilies are those of the connections that reach the proxy. With TPROXY the machine's
+// rules bring both, whichever addresses the workload has registered.
 func capturedFamilies(sc *push.Scope) families {
 	switch sc.Interception {
 	case push.TProxy:
@@ -113,8 +116,9 @@ func capturedFamilies(sc *push.Scope) families {
 	}
 }
 
-// tproxyOutbound6 is where the agent's rules send outbound IPv6 connections: an address of its own on
-// the loopback interface, because the kernel does not accept a redirect to ::1 from other addresses.
+// tproxyOutbound6 is where the agent's rules send outbound IPv6 connections: an address of its own
+// on the loopback interface, because the kernel does not accept a redirect to ::1 from other
+// addresses.
 const tproxyOutbound6 = "fd61:7368:6f72:65::1"
 
 // wildcard is the address that stands for all; with both families, the one of IPv4, to which

@@ -20,8 +20,9 @@ import (
 type assignmentSpec struct {
 	service *registry.Service
 	port    uint32
-	// mutual says that the cluster speaks mutual TLS to endpoints that take it; peers, set only then, are the policies
-	// by which they may not. inbound is set when some of them have no redirection.
+	// mutual says that the cluster speaks mutual TLS to endpoints that take it; peers, set only
+	// then, are the policies by which they may not. inbound is set when some of them have no
+	// redirection.
 	mutual    bool
 	subset    *networking.Subset
 	endpoints *registry.EndpointList
@@ -30,8 +31,8 @@ type assignmentSpec struct {
 	inbound   *push.InboundListeners
 }
 
-// buildAssignment makes the load assignment of a spec; an empty one where there are no endpoints, so
-// that the cluster does not wait for one.
+// buildAssignment makes the load assignment of a spec; an empty one where there are no endpoints,
+// so that the cluster does not wait for one.
 func buildAssignment(s assignmentSpec) *resource.Resource {
 	name := outboundCluster(s.port, s.subset.GetName(), s.service.Host)
 	return resource.New(EndpointType, name, nil, func() []byte {
@@ -181,7 +182,8 @@ func (s assignmentSpec) groups(hosts []host) []hostGroup {
 	scale := scaleOf(hosts)
 	for start := 0; start < len(hosts); {
 		end := start + 1
-		for end < len(hosts) && hosts[end].priority == hosts[start].priority && hosts[end].Locality == hosts[start].Locality {
+		for end < len(hosts) && hosts[end].priority == hosts[start].priority &&
+			hosts[end].Locality == hosts[start].Locality {
 			end++
 		}
 		g := hostGroup{hosts: hosts[start:end], scale: scale}
@@ -206,7 +208,10 @@ func (g hostGroup) append(b []byte) []byte {
 		})
 	}
 	for i := range g.hosts {
-		b = appendMessage(b, fieldGroupEndpoints, func(b []byte) []byte { return g.hosts[i].append(b, g.scale.of(g.hosts[i])) })
+		b = appendMessage(b, fieldGroupEndpoints, func(b []byte) []byte {
+			return g.hosts[i].append(b,
+				g.scale.of(g.hosts[i]))
+		})
 	}
 	b = appendUint32Value(b, fieldGroupWeight, g.weight)
 	if p := g.hosts[0].priority; p > 0 {
@@ -266,7 +271,8 @@ func (o *ordering) distribute(groups []hostGroup) []hostGroup {
 		return groups
 	}
 	var out []hostGroup
-	// the more specific of two patterns sorts later ("a/*" before "a/b") and takes its localities first
+	// the more specific of two patterns sorts later ("a/*" before "a/b") and takes its localities
+	// first
 	for _, pattern := range slices.Backward(slices.Sorted(maps.Keys(shares))) {
 		first := len(out)
 		var sum uint64

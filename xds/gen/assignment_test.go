@@ -20,7 +20,8 @@ func summary(a *endpointv3.ClusterLoadAssignment) []string {
 	var out []string
 	for _, g := range a.Endpoints {
 		var b strings.Builder
-		fmt.Fprintf(&b, "p%d %s w%d:", g.Priority, registry.Locality{Region: g.GetLocality().GetRegion(), Zone: g.GetLocality().GetZone(), SubZone: g.GetLocality().GetSubZone()}, g.LoadBalancingWeight.GetValue())
+		fmt.Fprintf(&b, "p%d %s w%d:", g.Priority, registry.Locality{Region: g.GetLocality().GetRegion(),
+			Zone: g.GetLocality().GetZone(), SubZone: g.GetLocality().GetSubZone()}, g.LoadBalancingWeight.GetValue())
 		for _, e := range g.LbEndpoints {
 			if p := e.GetEndpoint().Address.GetPipe(); p != nil {
 				fmt.Fprintf(&b, " %s", p.Path)
@@ -78,26 +79,30 @@ func TestAssignment(t *testing.T) {
 	}{
 		"none": {service: web},
 		"sorted, target port, own port": {
-			service:   target,
-			endpoints: []registry.Endpoint{at("10.0.0.2"), at("10.0.0.1", func(e *registry.Endpoint) { e.Ports = map[string]uint32{"http": 99} })},
-			want:      []string{"p0  w2: 10.0.0.1:99 10.0.0.2:8080"},
+			service: target,
+			endpoints: []registry.Endpoint{at("10.0.0.2"), at("10.0.0.1",
+				func(e *registry.Endpoint) { e.Ports = map[string]uint32{"http": 99} })},
+			want: []string{"p0  w2: 10.0.0.1:99 10.0.0.2:8080"},
 		},
 		// a name among addresses cannot be connected to; Envoy would refuse all of them
 		"names left out, sockets without port": {
-			service:   web,
-			endpoints: []registry.Endpoint{at("a.example.com"), at("unix:///run/a"), at("unix://@abstract"), at("fd00::1"), at("")},
-			want:      []string{"p0  w3: fd00::1:80 /run/a @abstract"},
+			service: web,
+			endpoints: []registry.Endpoint{at("a.example.com"), at("unix:///run/a"), at("unix://@abstract"),
+				at("fd00::1"), at("")},
+			want: []string{"p0  w3: fd00::1:80 /run/a @abstract"},
 		},
 		"only the healthy": {
-			service:   web,
-			endpoints: []registry.Endpoint{at("10.0.0.1", health(registry.Unhealthy)), at("10.0.0.2", health(registry.Draining)), at("10.0.0.3")},
-			want:      []string{"p0  w1: 10.0.0.3:80"},
+			service: web,
+			endpoints: []registry.Endpoint{at("10.0.0.1", health(registry.Unhealthy)),
+				at("10.0.0.2", health(registry.Draining)), at("10.0.0.3")},
+			want: []string{"p0  w1: 10.0.0.3:80"},
 		},
 		"all unhealthy": {service: web, endpoints: []registry.Endpoint{at("10.0.0.1", health(registry.Unhealthy))}},
 		"subset": {
 			service: web, subset: &networking.Subset{Name: "v1", Labels: map[string]string{"v": "1"}},
-			endpoints: []registry.Endpoint{at("10.0.0.1", label("v", "1")), at("10.0.0.2", label("v", "2")), at("10.0.0.3", label("w", "1"))},
-			want:      []string{"p0  w1: 10.0.0.1:80"},
+			endpoints: []registry.Endpoint{at("10.0.0.1", label("v", "1")), at("10.0.0.2", label("v", "2")),
+				at("10.0.0.3", label("w", "1"))},
+			want: []string{"p0  w1: 10.0.0.1:80"},
 		},
 		"subset without labels is everything": {
 			service: web, subset: &networking.Subset{Name: "all"}, endpoints: []registry.Endpoint{at("10.0.0.1")},
@@ -105,44 +110,54 @@ func TestAssignment(t *testing.T) {
 		},
 		// Envoy tells endpoints apart by address alone
 		"one address twice": {
-			service:   web,
-			endpoints: []registry.Endpoint{at("10.0.0.1", in("west"), weight(5)), at("10.0.0.1", in("east"), weight(7)), at("10.0.0.2", in("west"))},
-			want:      []string{"p0 east w7: 10.0.0.1:80*7", "p0 west w1: 10.0.0.2:80"},
+			service: web,
+			endpoints: []registry.Endpoint{at("10.0.0.1", in("west"), weight(5)), at("10.0.0.1", in("east"), weight(7)),
+				at("10.0.0.2", in("west"))},
+			want: []string{"p0 east w7: 10.0.0.1:80*7", "p0 west w1: 10.0.0.2:80"},
 		},
 		"localities": {
-			service:   web,
-			endpoints: []registry.Endpoint{at("10.0.0.3", in("west/a")), at("10.0.0.2", in("east/a/1"), weight(2)), at("10.0.0.1"), at("10.0.0.4", in("west/a"), weight(4))},
-			want:      []string{"p0  w1: 10.0.0.1:80", "p0 east/a/1 w2: 10.0.0.2:80*2", "p0 west/a w5: 10.0.0.3:80 10.0.0.4:80*4"},
+			service: web,
+			endpoints: []registry.Endpoint{at("10.0.0.3", in("west/a")), at("10.0.0.2", in("east/a/1"), weight(2)),
+				at("10.0.0.1"), at("10.0.0.4", in("west/a"), weight(4))},
+			want: []string{"p0  w1: 10.0.0.1:80", "p0 east/a/1 w2: 10.0.0.2:80*2",
+				"p0 west/a w5: 10.0.0.3:80 10.0.0.4:80*4"},
 		},
 		// Envoy refuses an assignment whose weights overflow 32 bits
 		"weights that overflow": {
-			service:   web,
-			endpoints: []registry.Endpoint{at("10.0.0.1", weight(math.MaxUint32)), at("10.0.0.2", weight(math.MaxUint32)), at("10.0.0.3", weight(1))},
-			want:      []string{"p0  w2863311531: 10.0.0.1:80*1431655765 10.0.0.2:80*1431655765 10.0.0.3:80"},
+			service: web,
+			endpoints: []registry.Endpoint{at("10.0.0.1", weight(math.MaxUint32)),
+				at("10.0.0.2", weight(math.MaxUint32)), at("10.0.0.3", weight(1))},
+			want: []string{"p0  w2863311531: 10.0.0.1:80*1431655765 10.0.0.2:80*1431655765 10.0.0.3:80"},
 		},
 		"failover": {
-			service:   web,
-			endpoints: []registry.Endpoint{at("10.0.0.1", in("west")), at("10.0.0.2", in("east/b")), at("10.0.0.3", in("east/a/1")), at("10.0.0.4", in("east/a/2"))},
-			order:     &ordering{orderRule{&networking.LocalityLoadBalancerSetting{}, true}, client{locality: registry.ParseLocality("east/a/2")}},
-			want:      []string{"p0 east/a/2 w1: 10.0.0.4:80", "p1 east/a/1 w1: 10.0.0.3:80", "p2 east/b w1: 10.0.0.2:80", "p3 west w1: 10.0.0.1:80"},
+			service: web,
+			endpoints: []registry.Endpoint{at("10.0.0.1", in("west")), at("10.0.0.2", in("east/b")),
+				at("10.0.0.3", in("east/a/1")), at("10.0.0.4", in("east/a/2"))},
+			order: &ordering{orderRule{&networking.LocalityLoadBalancerSetting{}, true},
+				client{locality: registry.ParseLocality("east/a/2")}},
+			want: []string{"p0 east/a/2 w1: 10.0.0.4:80", "p1 east/a/1 w1: 10.0.0.3:80",
+				"p2 east/b w1: 10.0.0.2:80", "p3 west w1: 10.0.0.1:80"},
 		},
 		"failover does not skip priorities": {
 			service:   web,
 			endpoints: []registry.Endpoint{at("10.0.0.1", in("west")), at("10.0.0.2", in("east/b"))},
-			order:     &ordering{orderRule{&networking.LocalityLoadBalancerSetting{}, true}, client{locality: registry.ParseLocality("east/a")}},
-			want:      []string{"p0 east/b w1: 10.0.0.2:80", "p1 west w1: 10.0.0.1:80"},
+			order: &ordering{orderRule{&networking.LocalityLoadBalancerSetting{}, true},
+				client{locality: registry.ParseLocality("east/a")}},
+			want: []string{"p0 east/b w1: 10.0.0.2:80", "p1 west w1: 10.0.0.1:80"},
 		},
 		"failover to a region": {
 			service:   web,
 			endpoints: []registry.Endpoint{at("10.0.0.1", in("a")), at("10.0.0.2", in("b"))},
 			order: &ordering{orderRule{&networking.LocalityLoadBalancerSetting{
-				Failover: []*networking.LocalityLoadBalancerSetting_Failover{{From: "x", To: "a"}, {From: "c", To: "b"}},
+				Failover: []*networking.LocalityLoadBalancerSetting_Failover{{From: "x", To: "a"},
+					{From: "c", To: "b"}},
 			}, true}, client{locality: registry.ParseLocality("c")}},
 			want: []string{"p0 b w1: 10.0.0.2:80", "p1 a w1: 10.0.0.1:80"},
 		},
 		"failover by labels, then region": {
-			service:   web,
-			endpoints: []registry.Endpoint{at("10.0.0.1", label("v", "1"), in("a")), at("10.0.0.2", label("v", "1"), in("b")), at("10.0.0.3", in("b"))},
+			service: web,
+			endpoints: []registry.Endpoint{at("10.0.0.1", label("v", "1"), in("a")),
+				at("10.0.0.2", label("v", "1"), in("b")), at("10.0.0.3", in("b"))},
 			order: &ordering{orderRule{&networking.LocalityLoadBalancerSetting{
 				FailoverPriority: []string{"v=1"}, Failover: []*networking.LocalityLoadBalancerSetting_Failover{{From: "a", To: "b"}},
 			}, true}, client{locality: registry.ParseLocality("a")}},
@@ -157,15 +172,18 @@ func TestAssignment(t *testing.T) {
 			want: []string{"p0  w1: 10.0.0.2:80"},
 		},
 		"shares": {
-			service:   web,
-			endpoints: []registry.Endpoint{at("10.0.0.1", in("a/1"), weight(3)), at("10.0.0.2", in("a/2")), at("10.0.0.3", in("b")), at("10.0.0.4", in("c"))},
-			order:     &ordering{orderRule{shares("a", map[string]uint32{"a/*": 80, "b": 20}), false}, client{locality: registry.ParseLocality("a")}},
-			want:      []string{"p0 a/1 w60: 10.0.0.1:80*3", "p0 a/2 w20: 10.0.0.2:80", "p0 b w20: 10.0.0.3:80"},
+			service: web,
+			endpoints: []registry.Endpoint{at("10.0.0.1", in("a/1"), weight(3)), at("10.0.0.2", in("a/2")),
+				at("10.0.0.3", in("b")), at("10.0.0.4", in("c"))},
+			order: &ordering{orderRule{shares("a", map[string]uint32{"a/*": 80, "b": 20}), false},
+				client{locality: registry.ParseLocality("a")}},
+			want: []string{"p0 a/1 w60: 10.0.0.1:80*3", "p0 a/2 w20: 10.0.0.2:80", "p0 b w20: 10.0.0.3:80"},
 		},
 		"shares of nothing": {
 			service: web, endpoints: []registry.Endpoint{at("10.0.0.1", in("a")), at("10.0.0.2", in("b"))},
-			order: &ordering{orderRule{shares("a", map[string]uint32{"a": 0, "b": 100}), false}, client{locality: registry.ParseLocality("a")}},
-			want:  []string{"p0 b w100: 10.0.0.2:80"},
+			order: &ordering{orderRule{shares("a", map[string]uint32{"a": 0, "b": 100}), false},
+				client{locality: registry.ParseLocality("a")}},
+			want: []string{"p0 b w100: 10.0.0.2:80"},
 		},
 		"the more specific pattern counts": {
 			service: web, endpoints: []registry.Endpoint{at("10.0.0.1", in("a/1")), at("10.0.0.2", in("a/2"))},
@@ -174,13 +192,15 @@ func TestAssignment(t *testing.T) {
 		},
 		"shares for clients elsewhere": {
 			service: web, endpoints: []registry.Endpoint{at("10.0.0.1", in("a"))},
-			order: &ordering{orderRule{shares("b", map[string]uint32{"b": 100}), false}, client{locality: registry.ParseLocality("a")}},
-			want:  []string{"p0 a w1: 10.0.0.1:80"},
+			order: &ordering{orderRule{shares("b", map[string]uint32{"b": 100}), false},
+				client{locality: registry.ParseLocality("a")}},
+			want: []string{"p0 a w1: 10.0.0.1:80"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := assignmentSpec{service: c.service, port: 80, subset: c.subset, endpoints: &registry.EndpointList{Items: c.endpoints}, order: c.order}
+			s := assignmentSpec{service: c.service, port: 80, subset: c.subset,
+				endpoints: &registry.EndpointList{Items: c.endpoints}, order: c.order}
 			if diff := cmp.Diff(c.want, assigned(t, s)); diff != "" {
 				t.Errorf("assignment (-want +got):\n%s", diff)
 			}
@@ -203,8 +223,10 @@ func TestMismatch(t *testing.T) {
 	t.Parallel()
 	var labels intern.Lists[push.Label]
 	o := &ordering{
-		orderRule{&networking.LocalityLoadBalancerSetting{FailoverPriority: []string{networkLabel, regionLabel, zoneLabel, "rack"}}, true},
-		client{locality: registry.ParseLocality("east/a"), network: "n1", labels: labels.Of([]push.Label{{Key: "rack", Value: "1"}, {Key: regionLabel, Value: "north"}})},
+		orderRule{&networking.LocalityLoadBalancerSetting{FailoverPriority: []string{networkLabel, regionLabel,
+			zoneLabel, "rack"}}, true},
+		client{locality: registry.ParseLocality("east/a"), network: "n1",
+			labels: labels.Of([]push.Label{{Key: "rack", Value: "1"}, {Key: regionLabel, Value: "north"}})},
 	}
 	for name, c := range map[string]struct {
 		ep   registry.Endpoint

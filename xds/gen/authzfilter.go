@@ -8,9 +8,10 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// AuthorizationFilters yields the filters that allow or deny what others send to a proxy of a scope, by name and in the
-// order in which they decide: those of requests, or those of connections. They are what inbound and gateway chains have
-// under these names. One without rules lets everything pass.
+// AuthorizationFilters yields the filters that allow or deny what others send to a proxy of a
+// scope, by name and in the order in which they decide: those of requests, or those of connections.
+// They are what inbound and gateway chains have under these names. One without rules lets
+// everything pass.
 func AuthorizationFilters(sc *push.Scope, connections bool) iter.Seq2[string, proto.Message] {
 	return func(yield func(string, proto.Message) bool) {
 		in := newExtensions().inputs(sc)

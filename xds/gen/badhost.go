@@ -11,14 +11,15 @@ import (
 
 const badHostName = "ashore.bad_host"
 
-// validHost is a regular expression for the Host headers that proxies accept: a name without empty labels, or an address;
-// a port may follow.
+// validHost is a regular expression for the Host headers that proxies accept: a name without empty
+// labels, or an address; a port may follow.
 const validHost = `([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\])(:[0-9]*)?`
 
 // badHostFilter refuses requests without a valid Host header. It stands before all policies.
 //
 // Policies compare the whole header, and an application may use a part of it: of "web,admin", which
-// Envoy 1.40 makes of two Host headers, of "user@admin", or of "admin..". Envoy strips one dot only.
+// Envoy 1.40 makes of two Host headers, of "user@admin", or of "admin..". Envoy strips one dot
+// only.
 func badHostFilter() *hcmv3.HttpFilter {
 	return httpFilter(badHostName, packed(badHostRules()))
 }

@@ -43,8 +43,8 @@ func commonBalancer(c *clusterv3.Cluster) *clusterv3.Cluster_CommonLbConfig {
 	return c.CommonLbConfig
 }
 
-// applyWeights makes Envoy choose a locality by weight first, where the order of endpoints needs it:
-// otherwise it would disturb the balancer.
+// applyWeights makes Envoy choose a locality by weight first, where the order of endpoints needs
+// it: otherwise it would disturb the balancer.
 func applyWeights(c *clusterv3.Cluster, r orderRule) {
 	if r.weighted() {
 		commonBalancer(c).LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{

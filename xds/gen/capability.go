@@ -15,10 +15,11 @@ const (
 	capPeerMetadata
 	// capMetadataExchange is Istio's network filter that exchanges workload metadata.
 	capMetadataExchange
-	// capDNSCluster is the kind of cluster that resolves names; without it the older kinds do, of which
-	// Envoy warns.
+	// capDNSCluster is the kind of cluster that resolves names; without it the older kinds do, of
+	// which Envoy warns.
 	capDNSCluster
-	// capHandshake is that clusters choose their sockets by the state of connections: see ofHandshakes.
+	// capHandshake is that clusters choose their sockets by the state of connections: see
+	// ofHandshakes.
 	capHandshake
 )
 

@@ -48,7 +48,8 @@ const (
 // celLimit bounds the length of a condition, in bytes: Envoy reads at most 100,000 characters.
 const celLimit = 90_000
 
-// render is the condition as text; false when it never holds, or cannot be written so that Envoy reads it.
+// render is the condition as text; false when it never holds, or cannot be written so that Envoy
+// reads it.
 func (e celExpr) render() (string, bool) {
 	var b strings.Builder
 	if e.op == celFalse || !e.write(&b) || b.Len() > celLimit {
@@ -74,7 +75,8 @@ func (e celExpr) write(b *strings.Builder) bool {
 		defer b.WriteByte(')')
 		return writeTexts(b, "[", "]", e.values)
 	case celStarts, celEnds, celHas:
-		b.WriteString(e.attribute + map[celOp]string{celStarts: ".startsWith", celEnds: ".endsWith", celHas: ".contains"}[e.op])
+		b.WriteString(e.attribute + map[celOp]string{celStarts: ".startsWith", celEnds: ".endsWith",
+			celHas: ".contains"}[e.op])
 		return writeTexts(b, "(", ")", e.values)
 	case celLonger:
 		b.WriteString("(" + e.attribute + ".size() > " + strconv.Itoa(e.number) + ")")
@@ -118,11 +120,13 @@ func writeTexts(b *strings.Builder, before, after string, values []string) bool 
 	return true
 }
 
-// isPlain says that a text needs no escapes, neither in CEL nor in the format strings of Envoy that have it.
+// isPlain says that a text needs no escapes, neither in CEL nor in the format strings of Envoy that
+// have it.
 func isPlain(v string) bool {
 	for i := range len(v) {
 		c := v[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~:/@[]", c) >= 0) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+			strings.IndexByte("-._~:/@[]", c) >= 0) {
 			return false
 		}
 	}

@@ -2,9 +2,9 @@ package gen
 
 import "regexp/syntax"
 
-// textShape is what texts look like that a regular expression matches: pieces that are plain text, and between them,
-// where anything may stand, gaps. Envoy bounds the expressions of CEL to some 100 instructions, which the namespace of a
-// policy exceeds, so that they are written in another way.
+// textShape is what texts look like that a regular expression matches: pieces that are plain text,
+// and between them, where anything may stand, gaps. Envoy bounds the expressions of CEL to some 100
+// instructions, which the namespace of a policy exceeds, so that they are written in another way.
 type textShape []shapePiece
 
 // shapePiece is a text, or a gap of at least gap-1 characters when gap is not zero.
@@ -123,7 +123,8 @@ func (s textShape) merged() textShape {
 	return out
 }
 
-// bounds bounds that an attribute has the shape. At most one gap inside can be told, or one on either side of a text.
+// bounds bounds that an attribute has the shape. At most one gap inside can be told, or one on
+// either side of a text.
 func (s textShape) bounds(attribute string) celBounds {
 	least, before, after, gaps := 0, "", "", 0
 	for i, p := range s {

@@ -12,8 +12,9 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// celBounds encloses a condition that CEL may not be able to tell: when surely holds, so does the condition, and when the
-// condition holds, so does maybe. The zero value is a condition that never holds.
+// celBounds encloses a condition that CEL may not be able to tell: when surely holds, so does the
+// condition, and when the condition holds, so does maybe. The zero value is a condition that never
+// holds.
 type celBounds struct{ surely, maybe celExpr }
 
 // untold is a condition of which CEL knows nothing.
@@ -43,7 +44,8 @@ func surelyDenied(rules *rbacv3.RBAC) []celExpr {
 	return out
 }
 
-// surelyNotAllowed is the condition that none of the rules may allow a connection; none without rules.
+// surelyNotAllowed is the condition that none of the rules may allow a connection; none without
+// rules.
 func surelyNotAllowed(rules *rbacv3.RBAC) []celExpr {
 	if rules == nil {
 		return nil
@@ -55,7 +57,8 @@ func surelyNotAllowed(rules *rbacv3.RBAC) []celExpr {
 
 // rulesPolicy bounds that a policy of RBAC matches.
 func rulesPolicy(p *rbacv3.Policy) celBounds {
-	parts := []celBounds{joinBounds(one, p.Permissions, permissionBounds), joinBounds(one, p.Principals, principalBounds)}
+	parts := []celBounds{joinBounds(one, p.Permissions, permissionBounds),
+		joinBounds(one, p.Principals, principalBounds)}
 	if p.Condition != nil || p.CheckedCondition != nil {
 		parts = append(parts, untold())
 	}
@@ -124,13 +127,15 @@ func textBounds(attribute string, m *matcherv3.StringMatcher) celBounds {
 	case *matcherv3.StringMatcher_Contains:
 		return text(celHas, p.Contains)
 	case *matcherv3.StringMatcher_SafeRegex:
-		return joinBounds(one, shapesOf(p.SafeRegex.GetRegex()), func(s textShape) celBounds { return s.bounds(attribute) })
+		return joinBounds(one, shapesOf(p.SafeRegex.GetRegex()),
+			func(s textShape) celBounds { return s.bounds(attribute) })
 	}
 	return untold()
 }
 
-// subnetBounds bounds that the address of an attribute is in a subnet. CEL has addresses as texts: a subnet that ends
-// within a number cannot be told, nor can those of IPv6, which are written in several ways.
+// subnetBounds bounds that the address of an attribute is in a subnet. CEL has addresses as texts:
+// a subnet that ends within a number cannot be told, nor can those of IPv6, which are written in
+// several ways.
 func subnetBounds(attribute string, r *corev3.CidrRange) celBounds {
 	ip, err := netip.ParseAddr(r.GetAddressPrefix())
 	bits := int(r.GetPrefixLen().GetValue())

@@ -16,8 +16,8 @@ type chainLists struct {
 	weighted intern.Lists[weightedCluster]
 }
 
-// chainSet collects the filter chains of one listener, in order of precedence, with disjoint matches:
-// Envoy refuses a listener in which two chains could take one connection.
+// chainSet collects the filter chains of one listener, in order of precedence, with disjoint
+// matches: Envoy refuses a listener in which two chains could take one connection.
 type chainSet struct {
 	lists *chainLists
 	// rest says that a chain takes all that others do not, of any protocol and of plaintext HTTP.
@@ -35,8 +35,8 @@ type chainKey struct {
 
 func newChainSet(lists *chainLists) *chainSet { return &chainSet{lists: lists} }
 
-// add adds a chain for connections to any of subnets by any of sni (no list: any), without those that
-// an earlier chain takes. It says whether anything was left.
+// add adds a chain for connections to any of subnets by any of sni (no list: any), without those
+// that an earlier chain takes. It says whether anything was left.
 func (s *chainSet) add(c chainSpec, subnets []netip.Prefix, sni []string) bool {
 	subnets, sni = cleanSubnets(subnets), cleanNames(sni)
 	if len(subnets) == 0 && len(sni) == 0 {

@@ -8,7 +8,8 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// claimMatches are the conditions of a match on the claims of the request's token, sorted by their names.
+// claimMatches are the conditions of a match on the claims of the request's token, sorted by their
+// names.
 func claimMatches(m *networking.HTTPMatchRequest) []*matcherv3.MetadataMatcher {
 	var out []*matcherv3.MetadataMatcher
 	for _, side := range []struct {
@@ -24,10 +25,11 @@ func claimMatches(m *networking.HTTPMatchRequest) []*matcherv3.MetadataMatcher {
 	return out
 }
 
-// claimMatch is a condition on one claim: on its text, or on one of its items when it is a list. A request without a
-// good token has none.
+// claimMatch is a condition on one claim: on its text, or on one of its items when it is a list. A
+// request without a good token has none.
 func claimMatch(path []string, want *networking.StringMatch, invert bool) *matcherv3.MetadataMatcher {
-	out := &matcherv3.MetadataMatcher{Filter: jwtFilter, Path: []*matcherv3.MetadataMatcher_PathSegment{metadataKey(jwtPayload)}, Invert: invert}
+	out := &matcherv3.MetadataMatcher{Filter: jwtFilter,
+		Path: []*matcherv3.MetadataMatcher_PathSegment{metadataKey(jwtPayload)}, Invert: invert}
 	for _, p := range path {
 		out.Path = append(out.Path, metadataKey(p))
 	}

@@ -47,13 +47,14 @@ func (c clashing) findings(t *testing.T) ([]analyze.Finding, *push.Context) {
 		in.Services = in.Services.With(s.Key, s)
 	}
 	made := push.Build(nil, in)
-	conflicts := []analyze.Code{analyze.ConflictingMeshHosts, analyze.ConflictingRoutes, analyze.ConflictingRules, analyze.ConflictingGateways, analyze.ConflictingAddresses}
+	conflicts := []analyze.Code{analyze.ConflictingMeshHosts, analyze.ConflictingRoutes, analyze.ConflictingRules,
+		analyze.ConflictingGateways, analyze.ConflictingAddresses}
 	found := analyze.Run(t.Context(), made)
 	return slices.DeleteFunc(found, func(f analyze.Finding) bool { return !slices.Contains(conflicts, f.Code) }), made
 }
 
-// sent is everything of one type that proxies of a mesh are sent, without routes that nothing reaches, since one
-// before them has the same conditions.
+// sent is everything of one type that proxies of a mesh are sent, without routes that nothing
+// reaches, since one before them has the same conditions.
 func sent(t *testing.T, in push.Inputs, nodes []push.Node, typeURL string) []string {
 	c, g := push.Build(nil, in), New()
 	var out []string
@@ -115,14 +116,16 @@ func TestGatewayClashesAreTheLayouts(t *testing.T) {
 			spec := &networking.Gateway{Selector: map[string]string{"app": "gw"}}
 			for n := range 1 + r.IntN(3) {
 				s := &networking.Server{
-					Port: &networking.Port{Number: oneOf[uint32](r, 80, 81), Name: fmt.Sprint("p", n), Protocol: oneOf(r, "HTTP", "HTTPS", "TLS", "TCP", "GRPC", "MONGO")},
+					Port: &networking.Port{Number: oneOf[uint32](r, 80, 81), Name: fmt.Sprint("p", n),
+						Protocol: oneOf(r, "HTTP", "HTTPS", "TLS", "TCP", "GRPC", "MONGO")},
 					Bind: oneOf(r, "", "", "0.0.0.0", "::", "10.0.0.1", "::ffff:10.0.0.1", "unix:///s"),
 				}
 				for range 1 + r.IntN(2) {
 					s.Hosts = append(s.Hosts, oneOf(r, "a.com", "x/a.com", "b.com", "./b.com", "*.com", "*"))
 				}
 				if p := s.Port.Protocol; p == "HTTPS" || p == "TLS" {
-					s.Tls = &networking.ServerTLSSettings{Mode: oneOf(r, networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_PASSTHROUGH)}
+					s.Tls = &networking.ServerTLSSettings{Mode: oneOf(r, networking.ServerTLSSettings_SIMPLE,
+						networking.ServerTLSSettings_PASSTHROUGH)}
 				}
 				spec.Servers = append(spec.Servers, s)
 			}
@@ -173,15 +176,18 @@ func TestRuleClashesAreTheClusters(t *testing.T) {
 	nodes := nodesOf(t, goldentest.Proxy{}, "a", "b", "c")
 	total := 0
 	for range 150 {
-		mesh := clashing{services: []*registry.Service{{Key: registry.Key{Host: "web.com", Namespace: "a"}, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}}}}}
+		mesh := clashing{services: []*registry.Service{{Key: registry.Key{Host: "web.com", Namespace: "a"},
+			Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}}}}}
 		for i := range 1 + r.IntN(4) {
-			spec := &networking.DestinationRule{Host: "web.com", ExportTo: oneOf(r, nil, []string{"."}, []string{"b"}, []string{"a", "b"}, []string{"*"})}
+			spec := &networking.DestinationRule{Host: "web.com",
+				ExportTo: oneOf(r, nil, []string{"."}, []string{"b"}, []string{"a", "b"}, []string{"*"})}
 			if r.IntN(2) == 0 {
 				spec.TrafficPolicy = withConnections(int32(1 + r.IntN(9)))
 			}
 			for _, n := range []string{"v1", "v2"} {
 				if r.IntN(2) == 0 {
-					spec.Subsets = append(spec.Subsets, &networking.Subset{Name: n, TrafficPolicy: withConnections(int32(1 + r.IntN(9)))})
+					spec.Subsets = append(spec.Subsets, &networking.Subset{Name: n,
+						TrafficPolicy: withConnections(int32(1 + r.IntN(9)))})
 				}
 			}
 			mesh.add(r, config.DestinationRule, "a", fmt.Sprint("r", i), &config.Object{Spec: spec})
@@ -197,14 +203,17 @@ func TestRuleClashesAreTheClusters(t *testing.T) {
 			check := func(field string, change func(*networking.DestinationRule)) {
 				same := slices.Equal(before, sent(t, changed(c.Inputs(), o, change), nodes, ClusterType))
 				if name := o.Key.String() + " " + field; !same && reported[name] {
-					t.Fatalf("%v\n%s: reported %v, without effect %v", describeObjects(mesh.objects), name, reported[name], same)
+					t.Fatalf("%v\n%s: reported %v, without effect %v", describeObjects(mesh.objects), name,
+						reported[name], same)
 				}
 			}
 			if o.Spec.(*networking.DestinationRule).TrafficPolicy != nil {
-				check("spec.trafficPolicy", func(s *networking.DestinationRule) { s.TrafficPolicy = withConnections(99) })
+				check("spec.trafficPolicy",
+					func(s *networking.DestinationRule) { s.TrafficPolicy = withConnections(99) })
 			}
 			for i := range o.Spec.(*networking.DestinationRule).Subsets {
-				check(fmt.Sprintf("spec.subsets[%d]", i), func(s *networking.DestinationRule) { s.Subsets[i].TrafficPolicy = withConnections(99) })
+				check(fmt.Sprintf("spec.subsets[%d]", i),
+					func(s *networking.DestinationRule) { s.Subsets[i].TrafficPolicy = withConnections(99) })
 			}
 		}
 	}
@@ -227,11 +236,14 @@ func TestServiceClashesAreTheListeners(t *testing.T) {
 		var mesh clashing
 		for i, created := range r.Perm(2 + r.IntN(3)) {
 			s := &registry.Service{
-				Key: registry.Key{Host: fmt.Sprintf("s%d.com", i), Namespace: oneOf(r, "a", "b")}, Created: time.Unix(int64(created), 0),
-				ExportTo: oneOf(r, nil, nil, []string{"."}, []string{"a", "b"}), Object: fmt.Sprint("ServiceEntry a/s", i),
+				Key: registry.Key{Host: fmt.Sprintf("s%d.com", i),
+					Namespace: oneOf(r, "a", "b")}, Created: time.Unix(int64(created), 0),
+				ExportTo: oneOf(r, nil, nil, []string{"."}, []string{"a", "b"}), Object: fmt.Sprint("ServiceEntry a/s",
+					i),
 				Resolution: registry.Passthrough, // without addresses it wants none
 			}
-			protocols := []registry.Protocol{registry.TCP, registry.Redis, registry.Unknown, registry.TLS, registry.HTTPS}
+			protocols := []registry.Protocol{registry.TCP, registry.Redis, registry.Unknown, registry.TLS,
+				registry.HTTPS}
 			if a := oneOf(r, "10.0.0.1/32", "10.0.0.1/32", "10.0.0.0/8", ""); a != "" {
 				s.Addresses = []netip.Prefix{netip.MustParsePrefix(a)}
 				if s.Addresses[0].IsSingleIP() {
@@ -241,7 +253,8 @@ func TestServiceClashesAreTheListeners(t *testing.T) {
 			s.Ports = []registry.Port{{Number: 9, Name: "p", Protocol: oneOf(r, protocols...)}}
 			mesh.services = append(mesh.services, s)
 			key := config.ParseKey(s.Object)
-			mesh.objects = append(mesh.objects, &config.Object{Key: key, Spec: &networking.ServiceEntry{Hosts: []string{s.Host}}})
+			mesh.objects = append(mesh.objects, &config.Object{Key: key,
+				Spec: &networking.ServiceEntry{Hosts: []string{s.Host}}})
 		}
 		problems, c := mesh.findings(t)
 		reported, partly := map[string]bool{}, map[string]bool{}
@@ -259,8 +272,10 @@ func TestServiceClashesAreTheListeners(t *testing.T) {
 			renamed.Host += ".other"
 			in := c.Inputs()
 			in.Services = in.Services.Without(s.Key).With(renamed.Key, &renamed)
-			if same := slices.Equal(before, sent(t, in, nodes, ListenerType)); !same && reported[s.Object] && !partly[s.Object] {
-				t.Fatalf("%s: reported %v, without effect %v, among\n%s", s.Object, reported[s.Object], same, describeServices(mesh.services))
+			if same := slices.Equal(before, sent(t, in, nodes, ListenerType)); !same && reported[s.Object] &&
+				!partly[s.Object] {
+				t.Fatalf("%s: reported %v, without effect %v, among\n%s", s.Object, reported[s.Object], same,
+					describeServices(mesh.services))
 			}
 		}
 	}
@@ -272,7 +287,8 @@ func TestServiceClashesAreTheListeners(t *testing.T) {
 func describeServices(services []*registry.Service) string {
 	var b strings.Builder
 	for _, s := range services {
-		fmt.Fprintf(&b, "%v %v created %d protocol %d to %v\n", s.Key, s.Addresses, s.Created.Unix(), s.Ports[0].Protocol, s.ExportTo)
+		fmt.Fprintf(&b, "%v %v created %d protocol %d to %v\n", s.Key, s.Addresses, s.Created.Unix(),
+			s.Ports[0].Protocol, s.ExportTo)
 	}
 	return b.String()
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// clusters makes the clusters: for every destination one for each port, and for each port and subset.
+// clusters makes the clusters: for every destination one for each port, and for each port and
+// subset.
 type clusters struct {
 	resolved *memo.Func[resolvedIn, resolved]
 	shared   *memo.Func[clusterIn, clusterLayer]
@@ -64,7 +65,8 @@ type clusterIn struct {
 	endpoints *intern.List[*registry.EndpointList]
 	// client is set only when resolved.ordered is.
 	client client
-	// peers are the policies by which endpoints may not take mutual TLS, set only when there are resolved.keys.
+	// peers are the policies by which endpoints may not take mutual TLS, set only when there are
+	// resolved.keys.
 	peers *push.PeerPolicies
 	// inbound are the inbound listeners of endpoints to which nothing is redirected, set as peers
 	// are.
@@ -147,7 +149,8 @@ func eachCluster(d push.Destination, f func(port uint32, subset *networking.Subs
 type clusterSpec struct {
 	service *registry.Service
 	port    uint32
-	// the small ones stand together: what is not larger than 128 bytes is kept without an allocation of its own
+	// the small ones stand together: what is not larger than 128 bytes is kept without an
+	// allocation of its own
 	router bool
 	mutual mutual // whether mutual TLS is spoken
 	// anyName says that no endpoint names a service account, where mutual TLS is spoken.

@@ -23,7 +23,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// ruleScope is the scope of a sidecar in a mesh of one service, web.example.com, with a traffic policy.
+// ruleScope is the scope of a sidecar in a mesh of one service, web.example.com, with a traffic
+// policy.
 func ruleScope(t *testing.T, s *registry.Service, policy string, endpoints ...registry.Endpoint) *push.Scope {
 	t.Helper()
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
@@ -61,18 +62,20 @@ func TestEnvoyAcceptsPolicies(t *testing.T) {
 		"passthrough":              `{"loadBalancer": {"simple": "PASSTHROUGH", "localityLbSetting": {"distribute": [{"from": "*", "to": {"a": 100}}]}}, "outlierDetection": {"consecutive5xxErrors": 3}, "tls": {"mode": "SIMPLE"}}`,
 		"tls with revocations":     `{"tls": {"mode": "SIMPLE", "sni": "a", "caCertificates": "/ca", "caCrl": "/crl", "subjectAltNames": ["a", "a@b", "spiffe://a/b", "10.0.0.1"]}}`,
 	} {
-		for _, resolution := range []registry.Resolution{registry.Static, registry.DNS, registry.DNSRoundRobin, registry.Passthrough} {
+		for _, resolution := range []registry.Resolution{registry.Static, registry.DNS, registry.DNSRoundRobin,
+			registry.Passthrough} {
 			web := testService("web.example.com", 1, "", "http/80")
 			web.Resolution = resolution
-			sc := ruleScope(t, web, policy, registry.Endpoint{Address: "a.example.com", Locality: registry.ParseLocality("a")})
+			sc := ruleScope(t, web, policy, registry.Endpoint{Address: "a.example.com",
+				Locality: registry.ParseLocality("a")})
 			c := decoded[*clusterv3.Cluster](t, New().Set(ClusterType, sc))["outbound|80||web.example.com"]
 			c.Name = fmt.Sprintf("%s %d", name, resolution)
 			if c.LoadAssignment != nil {
 				c.LoadAssignment.ClusterName = c.Name
 			}
 			if c.GetType() == clusterv3.Cluster_ORIGINAL_DST {
-				// Envoy 1.40 crashes when such a cluster stands in its bootstrap and takes secrets by
-				// ADS; by CDS it takes them (TestEnvoyWarmsClusters).
+				// Envoy 1.40 crashes when such a cluster stands in its bootstrap and takes secrets
+				// by ADS; by CDS it takes them (TestEnvoyWarmsClusters).
 				c.TransportSocket = nil
 			}
 			all = append(all, c)
@@ -156,15 +159,18 @@ func TestWorkloadClusters(t *testing.T) {
 				{Port: port(80), ConnectionPool: pool(3)}, {Port: port(81), DefaultEndpoint: "127.0.0.1:8081"}, {Port: port(82), DefaultEndpoint: "0.0.0.0:8082"},
 			}},
 			push.Redirect, "10.0.0.1",
-			[]string{"inbound|80|| ORIGINAL_DST  3", "inbound|81|| STATIC 127.0.0.1:8081 2", "inbound|82|| STATIC 10.0.0.1:8082 2"},
+			[]string{"inbound|80|| ORIGINAL_DST  3", "inbound|81|| STATIC 127.0.0.1:8081 2",
+				"inbound|82|| STATIC 10.0.0.1:8082 2"},
 		},
 		"nothing without redirection": {nil, push.None, "127.0.0.7", nil},
 		"bound": {
-			&networking.Sidecar{Ingress: []*networking.IstioIngressListener{{Port: port(80)}, {Port: port(83), DefaultEndpoint: "unix:///a"}}},
+			&networking.Sidecar{Ingress: []*networking.IstioIngressListener{{Port: port(80)},
+				{Port: port(83), DefaultEndpoint: "unix:///a"}}},
 			push.None, "127.0.0.7", []string{"inbound|80|| STATIC 127.0.0.1:80 1", "inbound|83|| STATIC /a 4294967295"},
 		},
 		"to itself": {
-			&networking.Sidecar{Ingress: []*networking.IstioIngressListener{{Port: port(80)}, {Port: port(81), DefaultEndpoint: "0.0.0.0:81"}}},
+			&networking.Sidecar{Ingress: []*networking.IstioIngressListener{{Port: port(80)},
+				{Port: port(81), DefaultEndpoint: "0.0.0.0:81"}}},
 			push.None, "127.0.0.1", []string{"inbound|80|| STATIC  1", "inbound|81|| STATIC  4294967295"},
 		},
 	} {
@@ -227,13 +233,17 @@ func TestPolicyFor(t *testing.T) {
 		deepPool = pool(4)
 	)
 	port := func(n uint32, p *networking.ConnectionPoolSettings) []*networking.TrafficPolicy_PortTrafficPolicy {
-		return []*networking.TrafficPolicy_PortTrafficPolicy{{Port: &networking.PortSelector{Number: n}, ConnectionPool: p}}
+		return []*networking.TrafficPolicy_PortTrafficPolicy{{Port: &networking.PortSelector{Number: n},
+			ConnectionPool: p}}
 	}
 	inherits := &networking.Subset{Name: "inherits"}
-	replaces := &networking.Subset{Name: "replaces", TrafficPolicy: &networking.TrafficPolicy{ConnectionPool: subPool, PortLevelSettings: port(82, deepPool)}}
+	replaces := &networking.Subset{Name: "replaces", TrafficPolicy: &networking.TrafficPolicy{ConnectionPool: subPool,
+		PortLevelSettings: port(82, deepPool)}}
 	rule := &push.DestinationRule{Spec: &networking.DestinationRule{
-		TrafficPolicy: &networking.TrafficPolicy{ConnectionPool: rulePool, OutlierDetection: outlier, RetryBudget: budget, PortLevelSettings: port(81, portPool)},
-		Subsets:       []*networking.Subset{inherits, replaces, {Name: "outlier", TrafficPolicy: &networking.TrafficPolicy{OutlierDetection: other}}},
+		TrafficPolicy: &networking.TrafficPolicy{ConnectionPool: rulePool, OutlierDetection: outlier,
+			RetryBudget: budget, PortLevelSettings: port(81, portPool)},
+		Subsets: []*networking.Subset{inherits, replaces,
+			{Name: "outlier", TrafficPolicy: &networking.TrafficPolicy{OutlierDetection: other}}},
 	}}
 	for name, c := range map[string]struct {
 		rule   *push.DestinationRule
@@ -306,7 +316,8 @@ func TestNameTable(t *testing.T) {
 	t.Parallel()
 	headless := testService("web.example.com", 1, "", "tcp/80")
 	headless.Resolution = registry.Passthrough
-	prefix, plain := testService("web.example.com", 1, "10.0.0.0/8", "tcp/80"), testService("web.example.com", 1, "", "tcp/80")
+	prefix, plain := testService("web.example.com", 1, "10.0.0.0/8", "tcp/80"), testService("web.example.com", 1, "",
+		"tcp/80")
 	given := testService("web.example.com", 1, "", "tcp/80")
 	given.AutoAddresses = []netip.Addr{netip.MustParseAddr("240.240.0.1"), netip.MustParseAddr("2001:2::1")}
 	several := testService("web.example.com", 1, "10.0.0.1 fd00::1 10.1.0.0/16", "tcp/80")
@@ -326,7 +337,9 @@ func TestNameTable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sc := ruleScope(t, c.service, "", ep("10.0.0.7", registry.Healthy), ep("10.0.0.8", registry.Unhealthy), ep("a.example.com", registry.Healthy), ep("fd00::7", registry.Healthy), ep("10.0.0.7", registry.Healthy))
+			sc := ruleScope(t, c.service, "", ep("10.0.0.7", registry.Healthy), ep("10.0.0.8", registry.Unhealthy),
+				ep("a.example.com", registry.Healthy), ep("fd00::7", registry.Healthy), ep("10.0.0.7",
+					registry.Healthy))
 			sc.CapturesDNS = c.captures
 			set := New().Set(NameTableType, sc)
 			if diff := cmp.Diff(c.want, decodeNames(t, set.Get(NameTableName).Body())); diff != "" {

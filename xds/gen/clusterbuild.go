@@ -34,8 +34,8 @@ const (
 
 // discovery chooses.
 //
-// Source: Istio. Static services come by EDS. Names are resolved by the proxy. Passthrough goes where
-// the client had connected to, which a router cannot know, so that it takes the endpoints.
+// Source: Istio. Static services come by EDS. Names are resolved by the proxy. Passthrough goes
+// where the client had connected to, which a router cannot know, so that it takes the endpoints.
 func (s clusterSpec) discovery() discovery {
 	switch {
 	case s.policy.passthrough() && !s.router:
@@ -51,8 +51,8 @@ func (s clusterSpec) discovery() discovery {
 	}
 }
 
-// clusterShape is what a cluster is besides its name, its metadata and the endpoints that it carries.
-// Most clusters of a mesh have one of a few shapes, which is then encoded once.
+// clusterShape is what a cluster is besides its name, its metadata and the endpoints that it
+// carries. Most clusters of a mesh have one of a few shapes, which is then encoded once.
 type clusterShape struct {
 	discovery discovery
 	protocol  registry.Protocol
@@ -66,8 +66,8 @@ type clusterShape struct {
 	upstreamPort uint32
 	// names is the service whose subjectAltNames matter; nil: they do not.
 	names *registry.Service
-	// peer is the host that the endpoints have to prove where no request names one; empty: they are not
-	// spoken to by TLS.
+	// peer is the host that the endpoints have to prove where no request names one; empty: they are
+	// not spoken to by TLS.
 	peer string
 }
 
@@ -80,8 +80,8 @@ type encodedShape struct {
 	err error
 }
 
-// buildCluster makes the cluster of a spec. Envoy's limit for the first answer of its endpoints stays
-// (15s): without one a cluster could stand still for ever.
+// buildCluster makes the cluster of a spec. Envoy's limit for the first answer of its endpoints
+// stays (15s): without one a cluster could stand still for ever.
 func (c *clusters) buildCluster(s clusterSpec) *madeCluster {
 	name := outboundCluster(s.port, s.subset.GetName(), s.service.Host)
 	shape := s.shape()
@@ -104,7 +104,8 @@ func (c *clusters) buildCluster(s clusterSpec) *madeCluster {
 	}
 	encoded := c.shapes.Get(shape)
 	if encoded.err != nil {
-		return &madeCluster{shape: encoded, problem: refused(s.rule, "the cluster "+name+" is left out, so that requests to it fail", encoded.err)}
+		return &madeCluster{shape: encoded, problem: refused(s.rule,
+			"the cluster "+name+" is left out, so that requests to it fail", encoded.err)}
 	}
 	made := &madeCluster{shape: encoded}
 	switch s.mutual {
@@ -125,7 +126,8 @@ func (s clusterSpec) shape() clusterShape {
 		discovery: s.discovery(), protocol: port.Protocol, policy: s.policy,
 		mesh: s.mesh, router: s.router, caps: s.caps, families: s.families,
 	}
-	if shape.discovery == byOriginal && s.service.Resolution == registry.Passthrough { // Source: Istio, PassthroughTargetPorts
+	// Source: Istio, PassthroughTargetPorts
+	if shape.discovery == byOriginal && s.service.Resolution == registry.Passthrough {
 		shape.upstreamPort = port.TargetPort
 	}
 	if usesTLS(s.policy.tls) {
@@ -153,8 +155,9 @@ const (
 	fieldClusterAssignment protowire.Number = 33
 )
 
-// statsEnd ends the name of a cluster in the names of its metrics. Hosts have dots as metrics do: without it nobody could tell
-// what belongs to which. Source: Istio's clusters end so, and its proxies' bootstrap reads them.
+// statsEnd ends the name of a cluster in the names of its metrics. Hosts have dots as metrics do:
+// without it nobody could tell what belongs to which. Source: Istio's clusters end so, and its
+// proxies' bootstrap reads them.
 const statsEnd = ";"
 
 // encode is the message.
@@ -170,7 +173,10 @@ func (s clusterSpec) encode(name string, shape *encodedShape, peer *encodedPeer,
 		b = peer.append(b, s.mutual, s.sni())
 	}
 	if len(hosts) > 0 {
-		b = appendMessage(b, fieldClusterAssignment, func(b []byte) []byte { return s.assignment().append(b, name, hosts) })
+		b = appendMessage(b, fieldClusterAssignment, func(b []byte) []byte {
+			return s.assignment().append(b, name,
+				hosts)
+		})
 	}
 	return slices.Clip(b)
 }
@@ -190,14 +196,15 @@ func checkCluster(c *clusterv3.Cluster) error {
 	}))
 }
 
-// orClosed is c, or where Envoy would refuse it one of its name that has no endpoint: listeners go on to
-// name it, and connections to it are closed. o is the object that decides about c; nil: none.
+// orClosed is c, or where Envoy would refuse it one of its name that has no endpoint: listeners go
+// on to name it, and connections to it are closed. o is the object that decides about c; nil: none.
 func orClosed(c *clusterv3.Cluster, o *config.Object) (*clusterv3.Cluster, *feed.Problem) {
 	err := checkCluster(c)
 	if err == nil {
 		return c, nil
 	}
-	closed := &clusterv3.Cluster{Name: c.Name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}}
+	closed := &clusterv3.Cluster{Name: c.Name,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}}
 	return closed, refused(o, "the cluster "+c.Name+" closes its connections", err)
 }
 

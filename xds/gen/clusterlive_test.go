@@ -59,7 +59,8 @@ func (c *controlPlane) StreamAggregatedResources(st discoveryv3.AggregatedDiscov
 }
 
 func (c *controlPlane) response(req *discoveryv3.DiscoveryRequest) *discoveryv3.DiscoveryResponse {
-	resp := &discoveryv3.DiscoveryResponse{TypeUrl: req.TypeUrl, VersionInfo: "1", Nonce: fmt.Sprint(len(req.ResourceNames))}
+	resp := &discoveryv3.DiscoveryResponse{TypeUrl: req.TypeUrl, VersionInfo: "1",
+		Nonce: fmt.Sprint(len(req.ResourceNames))}
 	for r := range c.g.Set(req.TypeUrl, c.scope).All() {
 		if len(req.ResourceNames) == 0 || slices.Contains(req.ResourceNames, r.Name) {
 			resp.Resources = append(resp.Resources, &anypb.Any{TypeUrl: r.TypeURL, Value: r.Body()})
@@ -88,8 +89,8 @@ func startControlPlane(t *testing.T, c *controlPlane) string {
 	return l.Addr().String()
 }
 
-// managedEnvoy runs an Envoy that asks the control plane at address for clusters and has listeners of
-// its own. It returns the socket of its admin interface.
+// managedEnvoy runs an Envoy that asks the control plane at address for clusters and has listeners
+// of its own. It returns the socket of its admin interface.
 func managedEnvoy(t *testing.T, address string, listeners ...*listenerv3.Listener) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -100,11 +101,13 @@ func managedEnvoy(t *testing.T, address string, listeners ...*listenerv3.Listene
 	text, err := protojson.Marshal(&bootstrapv3.Bootstrap{
 		Node:  &corev3.Node{Id: "test", Cluster: "test"},
 		Admin: &bootstrapv3.Admin{Address: pipeAddress(admin)},
-		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{CdsConfig: fromADS(), AdsConfig: &corev3.ApiConfigSource{
-			ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
-			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "xds"}}}},
-		}},
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: listeners, Clusters: []*clusterv3.Cluster{control}},
+		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{CdsConfig: fromADS(),
+			AdsConfig: &corev3.ApiConfigSource{
+				ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
+				GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "xds"}}}},
+			}},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: listeners,
+			Clusters: []*clusterv3.Cluster{control}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +124,8 @@ func activeClusters(ctx context.Context, admin string) (map[string]bool, error) 
 		},
 		DisableKeepAlives: true,
 	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://envoy/config_dump?resource=dynamic_active_clusters", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://envoy/config_dump?resource=dynamic_active_clusters", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -161,12 +165,14 @@ func TestEnvoyWarmsClusters(t *testing.T) {
 		"simple": fmt.Sprintf(`{"tls": {"mode": "SIMPLE", "caCertificates": %q}}`, chain),
 		"mutual": fmt.Sprintf(`{"tls": {"mode": "MUTUAL", "clientCertificate": %q, "privateKey": %q, "caCertificates": %q, "sni": "example.com"}}`, chain, key, chain),
 	} {
-		for _, resolution := range []registry.Resolution{registry.Static, registry.DNS, registry.DNSRoundRobin, registry.Passthrough} {
+		for _, resolution := range []registry.Resolution{registry.Static, registry.DNS, registry.DNSRoundRobin,
+			registry.Passthrough} {
 			t.Run(fmt.Sprintf("%s %d", name, resolution), func(t *testing.T) {
 				t.Parallel()
 				web := testService("web.example.com", 1, "", "http/80")
 				web.Resolution = resolution
-				c := &controlPlane{g: New(), scope: ruleScope(t, web, policy, registry.Endpoint{Address: "127.0.0.1"}), nacks: make(chan string, 100)}
+				c := &controlPlane{g: New(), scope: ruleScope(t, web, policy, registry.Endpoint{Address: "127.0.0.1"}),
+					nacks: make(chan string, 100)}
 				admin := managedEnvoy(t, startControlPlane(t, c))
 				awaitClusters(t, c, admin)
 			})

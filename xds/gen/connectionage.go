@@ -11,18 +11,20 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// boundAge has a connection take no further request once it is old: whoever opened it then shows a certificate anew.
-// Without it a connection outlives the certificate that it was opened with, for as long as it is used, and one day nobody
-// remembers which certificate that was, so that a revocation does not reach it.
+// boundAge has a connection take no further request once it is old: whoever opened it then shows a
+// certificate anew. Without it a connection outlives the certificate that it was opened with, for
+// as long as it is used, and one day nobody remembers which certificate that was, so that a
+// revocation does not reach it.
 //
-// HTTP/1 clients are told with the answer to the next request, HTTP/2 clients by a GOAWAY: neither loses a request. An
-// HTTP/1 connection without requests ends by being idle.
-// Source: Envoy 1.40, common_http_protocol_options.max_connection_duration, http1_safe_max_connection_duration.
+// HTTP/1 clients are told with the answer to the next request, HTTP/2 clients by a GOAWAY: neither
+// loses a request. An HTTP/1 connection without requests ends by being idle. Source: Envoy 1.40,
+// common_http_protocol_options.max_connection_duration, http1_safe_max_connection_duration.
 func boundAge(m *hcmv3.HttpConnectionManager, b push.ConnectionBounds) {
 	if b.Age == 0 {
 		return
 	}
-	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxConnectionDuration: durationpb.New(b.Age), IdleTimeout: positive(b.Idle)}
+	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxConnectionDuration: durationpb.New(b.Age),
+		IdleTimeout: positive(b.Idle)}
 	m.Http1SafeMaxConnectionDuration = true
 }
 

@@ -12,8 +12,10 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// agesOf are the ages of connections by the names of the chains that route requests, "*" for one without.
-func agesOf(t *testing.T, listeners []*listenerv3.Listener, pick func(*listenerv3.FilterChain) string) map[string]time.Duration {
+// agesOf are the ages of connections by the names of the chains that route requests, "*" for one
+// without.
+func agesOf(t *testing.T, listeners []*listenerv3.Listener,
+	pick func(*listenerv3.FilterChain) string) map[string]time.Duration {
 	t.Helper()
 	out := map[string]time.Duration{}
 	for _, l := range listeners {
@@ -28,7 +30,8 @@ func agesOf(t *testing.T, listeners []*listenerv3.Listener, pick func(*listenerv
 				}
 				age := m.GetCommonHttpProtocolOptions().GetMaxConnectionDuration().AsDuration()
 				if (age > 0) != m.Http1SafeMaxConnectionDuration {
-					t.Errorf("%s %s: the age is %v, and safe for HTTP/1: %v", l.Name, c.Name, age, m.Http1SafeMaxConnectionDuration)
+					t.Errorf("%s %s: the age is %v, and safe for HTTP/1: %v", l.Name, c.Name, age,
+						m.Http1SafeMaxConnectionDuration)
 				}
 				out[pick(c)] = age
 			}

@@ -25,7 +25,8 @@ func aging() *push.Trust {
 func meshDial(t *testing.T, ca *testCA, address string, alpn ...string) *tls.Conn {
 	t.Helper()
 	conn := tls.Client(dialUntil(t, address), &tls.Config{
-		Certificates: []tls.Certificate{ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/shop/sa/caller"})}, NextProtos: alpn, InsecureSkipVerify: true,
+		Certificates: []tls.Certificate{ca.leaf(t,
+			leafOf{uri: "spiffe://cluster.local/ns/shop/sa/caller"})}, NextProtos: alpn, InsecureSkipVerify: true,
 	})
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
@@ -33,8 +34,8 @@ func meshDial(t *testing.T, ca *testCA, address string, alpn ...string) *tls.Con
 	return conn
 }
 
-// A connection whose caller showed a certificate is not used for ever, and nobody loses a request when it has its age:
-// with both protocols, between two real Envoys under load.
+// A connection whose caller showed a certificate is not used for ever, and nobody loses a request
+// when it has its age: with both protocols, between two real Envoys under load.
 func TestConnectionsEndUnderLoad(t *testing.T) {
 	t.Parallel()
 	const server, client = "127.0.65.5", "127.0.65.6"
@@ -58,8 +59,8 @@ func TestConnectionsEndUnderLoad(t *testing.T) {
 	}
 }
 
-// A kept HTTP/1 connection is answered until it has its age; the answer then says that it ends, and it does. One that is
-// silent ends too.
+// A kept HTTP/1 connection is answered until it has its age; the answer then says that it ends, and
+// it does. One that is silent ends too.
 func TestHTTP1ConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	const server = "127.0.65.7"
@@ -99,8 +100,8 @@ func TestHTTP1ConnectionsEnd(t *testing.T) {
 	}
 }
 
-// Who does not heed that an HTTP/2 connection ends, and keeps it open by a request that does not end, gets no answer to
-// another one on it.
+// Who does not heed that an HTTP/2 connection ends, and keeps it open by a request that does not
+// end, gets no answer to another one on it.
 func TestHTTP2ConnectionsTakeNothingAfterTheirAge(t *testing.T) {
 	t.Parallel()
 	const server = "127.0.65.9"
@@ -115,11 +116,13 @@ func TestHTTP2ConnectionsTakeNothingAfterTheirAge(t *testing.T) {
 	if err := f.WriteSettings(); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestBlock(t, "POST"), EndHeaders: true}); err != nil {
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestBlock(t, "POST"),
+		EndHeaders: true}); err != nil {
 		t.Fatal(err)
 	}
 	awaitGoAway(t, f)
-	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: requestBlock(t, "GET"), EndHeaders: true, EndStream: true}); err != nil {
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: requestBlock(t, "GET"),
+		EndHeaders: true, EndStream: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.WriteData(1, true, nil); err != nil { // what began before is answered

@@ -14,8 +14,8 @@ const (
 	dnsClusterExtension = "envoy.cluster.dns"
 	// dnsJitter spreads the queries of many clusters. Source: Istio.
 	dnsJitter = 100 * time.Millisecond
-	// dnsFailureRate is how soon a name is asked for again that could not be resolved; it grows up to the
-	// mesh's dnsRefreshRate. Envoy's default is that rate at once, so that a proxy which
+	// dnsFailureRate is how soon a name is asked for again that could not be resolved; it grows up
+	// to the mesh's dnsRefreshRate. Envoy's default is that rate at once, so that a proxy which
 	// starts before its resolver would be without endpoints for a minute.
 	dnsFailureRate = 5 * time.Second
 )
@@ -42,7 +42,8 @@ func (s clusterShape) dns() *dnsv3.DnsCluster {
 		AllAddressesInSingleEndpoint: s.discovery == byName,
 	}
 	if refresh.AsDuration() >= dnsFailureRate {
-		d.DnsFailureRefreshRate = &dnsv3.DnsCluster_RefreshRate{BaseInterval: durationpb.New(dnsFailureRate), MaxInterval: refresh}
+		d.DnsFailureRefreshRate = &dnsv3.DnsCluster_RefreshRate{BaseInterval: durationpb.New(dnsFailureRate),
+			MaxInterval: refresh}
 	}
 	return d
 }

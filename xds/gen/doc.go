@@ -1,8 +1,9 @@
 // Package gen turns what a proxy may see into Envoy resources.
 //
-// Each xDS type is made in two steps. Plan chooses what the proxy needs and returns small comparable
-// specs. Build turns one spec into one resource and reads nothing else, so results are remembered by
-// spec: what did not change keeps its pointer, from the single resource up to the whole layer.
+// Each xDS type is made in two steps. Plan chooses what the proxy needs and returns small
+// comparable specs. Build turns one spec into one resource and reads nothing else, so results are
+// remembered by spec: what did not change keeps its pointer, from the single resource up to the
+// whole layer.
 //
 // Every type names, as a comparable struct of its own, only what it depends on: a changed endpoint
 // leaves clusters, listeners and routes alone, a changed route leaves clusters and endpoints alone.

@@ -30,7 +30,8 @@ func authority(host string) string {
 	return host
 }
 
-// portIndex are the services that take requests, by port. Made from a list of services when it changed.
+// portIndex are the services that take requests, by port. Made from a list of services when it
+// changed.
 type portIndex struct {
 	byHost map[string]*registry.Service // keys are in lower case
 	byPort map[uint32][]servicePort
@@ -86,8 +87,9 @@ type serviceHosts struct {
 	owner map[string]int
 }
 
-// serviceHost is everything that the virtual host of a service depends on, routes of VirtualServices and
-// consistent hashes aside. Comparable: it stays the same when others come and go.
+// serviceHost is everything that the virtual host of a service depends on, routes of
+// VirtualServices and consistent hashes aside. Comparable: it stays the same when others come and
+// go.
 type serviceHost struct {
 	tables  *routeTables
 	service *registry.Service
@@ -98,15 +100,16 @@ type serviceHost struct {
 
 func (h serviceHost) name() string { return hostPort(h.service.Host, h.port) }
 
-// buildPlainHost is the virtual host of a service for which no VirtualService and no consistent hash speaks.
+// buildPlainHost is the virtual host of a service for which no VirtualService and no consistent
+// hash speaks.
 func buildPlainHost(h serviceHost) *virtualHost {
 	routes := h.tables.defaults.Get(defaultRouteSpec{host: h.service.Host, port: h.port, retry: h.retry})
 	return buildVirtualHost(virtualHostSpec{name: h.name(), domains: h.domains, first: routes})
 }
 
-// newServiceHosts gives every service of a port its domains, each domain to one service: its own host
-// first of all; of short names and addresses the older service has them.
-// Source: Envoy refuses a route configuration in which a domain stands twice.
+// newServiceHosts gives every service of a port its domains, each domain to one service: its own
+// host first of all; of short names and addresses the older service has them. Source: Envoy refuses
+// a route configuration in which a domain stands twice.
 func newServiceHosts(in serviceHostsIn) *serviceHosts {
 	ports := in.index.byPort[in.port]
 	if in.host != "" {
@@ -138,7 +141,8 @@ func newServiceHosts(in serviceHostsIn) *serviceHosts {
 		}
 	}
 	for i, p := range ports {
-		out.items[i] = serviceHost{tables: in.tables, service: p.service, port: p.port.Number, domains: in.tables.names.Of(domains[i]), retry: in.retry}
+		out.items[i] = serviceHost{tables: in.tables, service: p.service, port: p.port.Number,
+			domains: in.tables.names.Of(domains[i]), retry: in.retry}
 	}
 	return out
 }
@@ -172,9 +176,11 @@ func (in serviceHostsIn) written(p servicePort, name string) []string {
 	return out
 }
 
-// isName says that a domain is the full name of one host, which clients may also write with a dot at the end.
+// isName says that a domain is the full name of one host, which clients may also write with a dot
+// at the end.
 func isName(domain string) bool {
-	return !strings.HasPrefix(domain, "*") && !strings.HasSuffix(domain, ".") && !strings.HasPrefix(domain, "[") && !isAddress(domain)
+	return !strings.HasPrefix(domain, "*") && !strings.HasSuffix(domain, ".") && !strings.HasPrefix(domain, "[") &&
+		!isAddress(domain)
 }
 
 func isAddress(s string) bool {
@@ -197,10 +203,10 @@ func (in serviceHostsIn) bare(p servicePort) bool {
 	return only || p.port.Number == defaultPort
 }
 
-// otherNames are what else clients call a service: the shorter forms of "name.namespace.svc.<domain>" that
-// mean the same to everybody, and its virtual addresses. The bare name is not among them: it would
-// make the routes of every namespace different.
-// Source: Istio, but for the bare name.
+// otherNames are what else clients call a service: the shorter forms of
+// "name.namespace.svc.<domain>" that mean the same to everybody, and its virtual addresses. The
+// bare name is not among them: it would make the routes of every namespace different. Source:
+// Istio, but for the bare name.
 func (in serviceHostsIn) otherNames(s *registry.Service) []string {
 	var out []string
 	if rest, ok := strings.CutSuffix(s.Host, ".svc."+in.domain); ok && in.domain != "" {

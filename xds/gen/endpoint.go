@@ -24,7 +24,8 @@ func newEndpoints(orders orderings) *endpoints {
 	return e
 }
 
-// assignmentIn is everything that the choice of assignments depends on; endpoints are not part of it.
+// assignmentIn is everything that the choice of assignments depends on; endpoints are not part of
+// it.
 type assignmentIn struct {
 	destinations *push.Destinations
 	mesh         *push.Mesh
@@ -51,7 +52,8 @@ type assignmentLayerIn struct {
 }
 
 func (e *endpoints) set(sc *push.Scope) resource.Set {
-	in := assignmentIn{destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router, client: clientOf(sc), identity: sc.Identity}
+	in := assignmentIn{destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router,
+		client: clientOf(sc), identity: sc.Identity}
 	if in.identity {
 		in.peers, in.inbound = sc.PeerAuthentications.Disabling(), sc.InboundListeners
 	}
@@ -70,7 +72,8 @@ func (e *endpoints) plan(in assignmentIn) *assignmentPlan {
 			if cluster.discovery() != byEDS {
 				return
 			}
-			spec := assignmentSpec{service: d.Service, port: port, subset: s, order: e.orders.get(policy.order(in.mesh), in.client)}
+			spec := assignmentSpec{service: d.Service, port: port, subset: s,
+				order: e.orders.get(policy.order(in.mesh), in.client)}
 			if cluster.mutualTLS(in.identity, d.Identities) == mutualAuto {
 				spec.mutual, spec.peers = true, in.peers
 				if d.Identities.Unintercepted {

@@ -30,7 +30,8 @@ func networkFilter(name string, config *anypb.Any) *listenerv3.Filter {
 }
 
 func listenerFilter(name string, config *anypb.Any) *listenerv3.ListenerFilter {
-	return &listenerv3.ListenerFilter{Name: name, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: config}}
+	return &listenerv3.ListenerFilter{Name: name,
+		ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: config}}
 }
 
 func httpFilter(name string, config *anypb.Any) *hcmv3.HttpFilter {
@@ -49,7 +50,8 @@ func fromADS() *corev3.ConfigSource {
 	}
 }
 
-// outboundCluster is "outbound|80|v1|web.shop.svc.cluster.local". Source: Istio, model.BuildSubsetKey.
+// outboundCluster is "outbound|80|v1|web.shop.svc.cluster.local". Source: Istio,
+// model.BuildSubsetKey.
 func outboundCluster(port uint32, subset, host string) string {
 	b := make([]byte, 0, len("outbound||||")+5+len(subset)+len(host))
 	b = append(b, "outbound|"...)

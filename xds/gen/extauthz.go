@@ -21,8 +21,8 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// askedPrefix begins what filterCustom tells filterAsk, askedName the rules that it tells of. Source: Istio, whose users
-// look for them in logs.
+// askedPrefix begins what filterCustom tells filterAsk, askedName the rules that it tells of.
+// Source: Istio, whose users look for them in logs.
 const (
 	askedPrefix = "istio_ext_authz_"
 	askedName   = "istio-ext-authz-"
@@ -30,15 +30,16 @@ const (
 	badCustom = "-deny-due-to-bad-CUSTOM-action"
 )
 
-// askProvider is whom the CUSTOM policies of a proxy ask. The zero value: nobody, what they match is refused. Comparable.
+// askProvider is whom the CUSTOM policies of a proxy ask. The zero value: nobody, what they match
+// is refused. Comparable.
 type askProvider struct {
 	provider *mesh.MeshConfig_ExtensionProvider
 	host     string
 	cluster  string
 }
 
-// askProviderOf finds the provider. There is none when the policies name several, one that the mesh does not have, or
-// one whose service the proxy does not know.
+// askProviderOf finds the provider. There is none when the policies name several, one that the mesh
+// does not have, or one whose service the proxy does not know.
 func askProviderOf(sc *push.Scope) askProvider {
 	p := push.AskedProvider(sc.Mesh.Config, sc.AuthorizationPolicy)
 	if p == nil {
@@ -62,9 +63,10 @@ func (in extensionsIn) asks(tcp bool) bool {
 	return in.ask.provider != nil && (!tcp || in.ask.provider.GetEnvoyExtAuthzGrpc() != nil)
 }
 
-// asked are the rules of CUSTOM policies, by which filterAsk knows when to ask. They are the same whether somebody can be
-// asked or not: filterAsk alone changes then, at once, and there is no moment at which nobody judges. It may also come
-// later than these, when it waits for the provider's cluster.
+// asked are the rules of CUSTOM policies, by which filterAsk knows when to ask. They are the same
+// whether somebody can be asked or not: filterAsk alone changes then, at once, and there is no
+// moment at which nobody judges. It may also come later than these, when it waits for the
+// provider's cluster.
 func (s rbacScope) asked(in extensionsIn) *rbacv3.RBAC {
 	prefix := askedName
 	if in.ask.provider != nil {
@@ -87,7 +89,8 @@ func (s rbacScope) unasked(in extensionsIn) *rbacv3.RBAC {
 	return rules
 }
 
-// filter asks the provider about what filterCustom told of. Only a provider that can be asked has one: see asks.
+// filter asks the provider about what filterCustom told of. Only a provider that can be asked has
+// one: see asks.
 func (a askProvider) filter(tcp bool) proto.Message {
 	switch {
 	case tcp:
@@ -172,7 +175,8 @@ func (a askProvider) http() proto.Message {
 	}
 }
 
-// includedHeaders are the request's headers that the provider sees, by the field that is in use or by its successor.
+// includedHeaders are the request's headers that the provider sees, by the field that is in use or
+// by its successor.
 func includedHeaders(p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) []string {
 	if len(p.IncludeRequestHeadersInCheck) > 0 {
 		return p.IncludeRequestHeadersInCheck
@@ -180,14 +184,15 @@ func includedHeaders(p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthoriza
 	return p.IncludeHeadersInCheck //nolint:staticcheck // Istio's old name, which configuration may still have
 }
 
-// toldOf is the condition that filterCustom told of a rule: of any provider, for the two filters may arrive apart, and a
-// proxy asks one provider only.
+// toldOf is the condition that filterCustom told of a rule: of any provider, for the two filters
+// may arrive apart, and a proxy asks one provider only.
 func toldOf(filter string) *matcherv3.MetadataMatcher {
 	prefix := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: askedName}}
 	return metadataMatch(filter, []string{askedPrefix + "shadow_effective_policy_id"}, textValue(prefix))
 }
 
-// askTimeout is how long the provider may take. Source: istio.io, extension providers: 600s when unset.
+// askTimeout is how long the provider may take. Source: istio.io, extension providers: 600s when
+// unset.
 func askTimeout(d *durationpb.Duration) *durationpb.Duration {
 	if d == nil {
 		return durationpb.New(10 * time.Minute)
@@ -211,10 +216,12 @@ func bodySettings(b *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizatio
 	if b == nil {
 		return nil
 	}
-	return &httpauthzv3.BufferSettings{MaxRequestBytes: b.MaxRequestBytes, AllowPartialMessage: b.AllowPartialMessage, PackAsBytes: b.PackAsBytes}
+	return &httpauthzv3.BufferSettings{MaxRequestBytes: b.MaxRequestBytes, AllowPartialMessage: b.AllowPartialMessage,
+		PackAsBytes: b.PackAsBytes}
 }
 
-// headerNames are names of headers, with a star before or after for all that end or begin so; nil for none.
+// headerNames are names of headers, with a star before or after for all that end or begin so; nil
+// for none.
 func headerNames(names []string) *matcherv3.ListStringMatcher {
 	var out []*matcherv3.StringMatcher
 	for _, n := range names {

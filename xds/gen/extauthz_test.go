@@ -17,7 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 )
 
-// judgedFor refuses what the two filters of CUSTOM policies together let through without a question.
+// judgedFor refuses what the two filters of CUSTOM policies together let through without a
+// question.
 func judgedFor(custom, ask proto.Message) error {
 	rules := custom.(*httprbacv3.RBAC).ShadowRules
 	switch f := ask.(type) {
@@ -37,8 +38,9 @@ func judgedFor(custom, ask proto.Message) error {
 	return nil
 }
 
-// The two filters of CUSTOM policies may arrive one after the other, and far apart when one waits for its cluster: when
-// the provider appears, changes or goes, there is no moment at which nobody judges.
+// The two filters of CUSTOM policies may arrive one after the other, and far apart when one waits
+// for its cluster: when the provider appears, changes or goes, there is no moment at which nobody
+// judges.
 func TestAskingHasNoGap(t *testing.T) {
 	t.Parallel()
 	policy := &config.Object{Key: config.Key{Namespace: "shop", Name: "ask"}, Spec: &security.AuthorizationPolicy{
@@ -46,9 +48,10 @@ func TestAskingHasNoGap(t *testing.T) {
 		ActionDetail: &security.AuthorizationPolicy_Provider{Provider: &security.AuthorizationPolicy_ExtensionProvider{Name: "judge"}},
 	}}
 	provider := func(name string) askProvider {
-		return askProvider{cluster: name, provider: &mesh.MeshConfig_ExtensionProvider{Name: name, Provider: &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
-			EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{},
-		}}}
+		return askProvider{cluster: name, provider: &mesh.MeshConfig_ExtensionProvider{Name: name,
+			Provider: &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
+				EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{},
+			}}}
 	}
 	states := map[string]askProvider{"nobody": {}, "judge": provider("judge"), "other": provider("other")}
 	in := extensionsIn{policies: (&intern.Lists[*config.Object]{}).Of([]*config.Object{policy})}
@@ -71,7 +74,8 @@ func TestAskingHasNoGap(t *testing.T) {
 	}
 }
 
-// Filters that may take over from one another name each other. What revocations refuse waits for none.
+// Filters that may take over from one another name each other. What revocations refuse waits for
+// none.
 func TestTakers(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{
@@ -81,7 +85,8 @@ func TestTakers(t *testing.T) {
 		filterAudit:                   nil,
 		filterDeny:                    {filterTokens, filterCustom, filterAsk, filterAllow},
 		filterTokens:                  {filterCustom, filterAsk, filterDeny, filterAllow},
-		filterAsk + ofConnections:     {filterCustom + ofConnections, filterDeny + ofConnections, filterAllow + ofConnections},
+		filterAsk + ofConnections: {filterCustom + ofConnections, filterDeny + ofConnections,
+			filterAllow + ofConnections},
 	}
 	for name, want := range tests {
 		var got []string

@@ -24,13 +24,15 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// The filters that judge requests and connections. Every inbound and gateway chain names them, in this order, and they
-// are fetched by extension configuration discovery: a changed policy changes what a name means and no listener, so that
-// it holds for the next request of an open connection, and for the next connection.
+// The filters that judge requests and connections. Every inbound and gateway chain names them, in
+// this order, and they are fetched by extension configuration discovery: a changed policy changes
+// what a name means and no listener, so that it holds for the next request of an open connection,
+// and for the next connection.
 //
-// Envoy 1.40, tried: a listener whose filters have not arrived is not opened; a filter may turn from RBAC into ext_authz
-// and back while connections are open; one RBAC rule that Envoy refuses (a header in a filter of connections) costs the
-// whole update, and what was there before goes on being enforced.
+// Envoy 1.40, tried: a listener whose filters have not arrived is not opened; a filter may turn
+// from RBAC into ext_authz and back while connections are open; one RBAC rule that Envoy refuses (a
+// header in a filter of connections) costs the whole update, and what was there before goes on
+// being enforced.
 const (
 	filterForeign = "ashore.authz.foreign" // refuses names of the mesh for which other authorities vouch
 	filterRevoked = "ashore.authz.revoked" // refuses whom nobody trusts any more
@@ -44,7 +46,8 @@ const (
 	ofConnections = ".tcp"
 )
 
-// requestFilters are the filters of requests in their order. Source for tokens, CUSTOM, AUDIT, DENY, ALLOW: Istio.
+// requestFilters are the filters of requests in their order. Source for tokens, CUSTOM, AUDIT,
+// DENY, ALLOW: Istio.
 func requestFilters() []string {
 	return []string{filterRevoked, filterTokens, filterCustom, filterAsk, filterAudit, filterDeny, filterAllow}
 }
@@ -179,8 +182,8 @@ func buildExtension(s extensionSpec) *resource.Resource {
 	return resource.New(ExtensionConfigType, s.name, refs, func() []byte { return []byte(s.body) })
 }
 
-// takers are the filters that may take over what one of that name judged: a policy that denied becomes one that asks.
-// None take over what revocations refuse.
+// takers are the filters that may take over what one of that name judged: a policy that denied
+// becomes one that asks. None take over what revocations refuse.
 func takers(name string) (out []string) {
 	base, connections := strings.CutSuffix(name, ofConnections)
 	group := []string{filterTokens, filterCustom, filterAsk, filterDeny, filterAllow}
@@ -202,19 +205,21 @@ func takers(name string) (out []string) {
 }
 
 // policyFilter enforces the policies of one action.
-func (s rbacScope) policyFilter(in extensionsIn, action security.AuthorizationPolicy_Action, shadowPrefix string) proto.Message {
+func (s rbacScope) policyFilter(in extensionsIn, action security.AuthorizationPolicy_Action,
+	shadowPrefix string) proto.Message {
 	rules, tried := s.rules(in.policies, action, "")
 	return s.filter(rules, tried, shadowPrefix)
 }
 
-// filter is an RBAC filter. Without rules it lets everything through; shadow rules are counted and told to later
-// filters under names that begin with shadowPrefix.
+// filter is an RBAC filter. Without rules it lets everything through; shadow rules are counted and
+// told to later filters under names that begin with shadowPrefix.
 func (s rbacScope) filter(rules, shadow *rbacv3.RBAC, shadowPrefix string) proto.Message {
 	if shadow == nil {
 		shadowPrefix = ""
 	}
 	if s.tcp {
-		return &networkrbacv3.RBAC{StatPrefix: "tcp.", Rules: rules, ShadowRules: shadow, ShadowRulesStatPrefix: shadowPrefix}
+		return &networkrbacv3.RBAC{StatPrefix: "tcp.", Rules: rules, ShadowRules: shadow,
+			ShadowRulesStatPrefix: shadowPrefix}
 	}
 	return &httprbacv3.RBAC{Rules: rules, ShadowRules: shadow, ShadowRulesStatPrefix: shadowPrefix}
 }
@@ -254,7 +259,8 @@ func discovered(types []string) *corev3.ExtensionConfigSource {
 func judgeRequests(names ...string) []*hcmv3.HttpFilter {
 	out := make([]*hcmv3.HttpFilter, 0, len(names))
 	for _, name := range names {
-		out = append(out, &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: discovered(requestFilterTypes(name))}})
+		out = append(out, &hcmv3.HttpFilter{Name: name,
+			ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: discovered(requestFilterTypes(name))}})
 	}
 	return out
 }

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// build makes the filter chain. readsTLS says that the listener tells TLS from plaintext. Errors: Envoy
-// would refuse it.
+// build makes the filter chain. readsTLS says that the listener tells TLS from plaintext. Errors:
+// Envoy would refuse it.
 func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*listenerv3.FilterChain, error) {
 	out := &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(readsTLS)}
 	var wrapped []validated
@@ -66,8 +66,8 @@ func (c chainSpec) closed(b *listenerBase, readsTLS bool) *listenerv3.FilterChai
 	return &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(readsTLS), Filters: b.blackHoleFilters}
 }
 
-// plainHTTP are the protocols that the HTTP inspector tells. HTTP/1.0 is not among them: Envoy would
-// refuse it, and as raw TCP it gets through. Source: Istio.
+// plainHTTP are the protocols that the HTTP inspector tells. HTTP/1.0 is not among them: Envoy
+// would refuse it, and as raw TCP it gets through. Source: Istio.
 func plainHTTP() []string { return []string{"http/1.1", "h2c"} }
 
 // build makes the match; nil when it takes all. The transport is part of it only where TLS is told
@@ -76,7 +76,8 @@ func (m chainMatch) build(readsTLS bool) *listenerv3.FilterChainMatch {
 	if m.all() {
 		return nil
 	}
-	out := &listenerv3.FilterChainMatch{ServerNames: m.sni.Items(), TransportProtocol: m.transport.name(), ApplicationProtocols: m.peers.alpn()}
+	out := &listenerv3.FilterChainMatch{ServerNames: m.sni.Items(), TransportProtocol: m.transport.name(),
+		ApplicationProtocols: m.peers.alpn()}
 	if m.port != 0 {
 		out.DestinationPort = wrapperspb.UInt32(m.port)
 	}

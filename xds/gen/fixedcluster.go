@@ -42,7 +42,8 @@ func (c *clusters) fixedOf(in clusterIn) []*madeCluster {
 
 func buildFixed(s fixedSpec) *madeCluster {
 	c, problem := orClosed(s.cluster(), nil)
-	return &madeCluster{resource: resource.New(ClusterType, s.name, nil, func() []byte { return resource.Encode(c) }), problem: problem}
+	return &madeCluster{resource: resource.New(ClusterType, s.name, nil, func() []byte { return resource.Encode(c) }),
+		problem: problem}
 }
 
 // cluster is the message.
@@ -85,9 +86,9 @@ func (s fixedSpec) passthrough() *clusterv3.Cluster {
 	return c
 }
 
-// inboundSource is the source address of connections to the workload. The host does not redirect it, so
-// they do not come back to the proxy; nil where nothing is redirected. Source: Istio, 127.0.0.6 and ::6.
-// With TPROXY it is ::1 for IPv6, which every machine has.
+// inboundSource is the source address of connections to the workload. The host does not redirect
+// it, so they do not come back to the proxy; nil where nothing is redirected. Source: Istio,
+// 127.0.0.6 and ::6. With TPROXY it is ::1 for IPv6, which every machine has.
 func inboundSource(i push.Interception, f families) *corev3.BindConfig {
 	source := func(ip string) *corev3.SocketAddress { return socketAddress(ip, 0).GetSocketAddress() }
 	v4, v6 := source("127.0.0.6"), source("::6")

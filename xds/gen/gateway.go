@@ -28,7 +28,8 @@ type gatewayListenersIn struct {
 // planGateways chooses the listeners of a router. A port on which no route leads anywhere is left
 // out, since Envoy refuses a listener without filter chains.
 func planGateways(lists *chainLists, in gatewayListenersIn) []listenerSpec {
-	p := &gatewayPlanner{in: in, lists: lists, tcp: tcpPlanner{destinations: in.destinations, weighted: &lists.weighted}}
+	p := &gatewayPlanner{in: in, lists: lists, tcp: tcpPlanner{destinations: in.destinations,
+		weighted: &lists.weighted}}
 	out := make([]listenerSpec, 0, len(in.layout.ports))
 	for i := range in.layout.ports {
 		if s := p.listener(&in.layout.ports[i]); s.chains.Len() > 0 {
@@ -46,7 +47,8 @@ type gatewayPlanner struct {
 }
 
 func (p *gatewayPlanner) listener(port *gatewayPort) listenerSpec {
-	s := listenerSpec{base: p.in.base, name: port.at.name(), at: port.at, side: sideGateway, bound: true, epoch: p.in.epoch}
+	s := listenerSpec{base: p.in.base, name: port.at.name(), at: port.at, side: sideGateway, bound: true,
+		epoch: p.in.epoch}
 	if port.at.wildcard() {
 		s.also = p.in.base.families.second()
 	}
@@ -128,13 +130,15 @@ func gatewaySubnets(m *networking.TLSMatchAttributes) []netip.Prefix {
 	return parseSubnets(m.DestinationSubnets)
 }
 
-// matchesServer says whether one of the matches holds for a server; none at all holds for every server.
+// matchesServer says whether one of the matches holds for a server; none at all holds for every
+// server.
 func matchesServer(s gatewayServer, matches []*networking.L4MatchAttributes) bool {
-	return len(matches) == 0 || slices.ContainsFunc(matches, func(m *networking.L4MatchAttributes) bool { return matchesGateway(s, m) })
+	return len(matches) == 0 || slices.ContainsFunc(matches,
+		func(m *networking.L4MatchAttributes) bool { return matchesGateway(s, m) })
 }
 
-// matchesGateway says whether the static part of a match holds for a server. Conditions on the source
-// are for sidecars. Source: istio.io, L4MatchAttributes.
+// matchesGateway says whether the static part of a match holds for a server. Conditions on the
+// source are for sidecars. Source: istio.io, L4MatchAttributes.
 func matchesGateway(s gatewayServer, m connectionMatch) bool {
 	if n := m.GetPort(); n != 0 && n != s.server.GetPort().GetNumber() {
 		return false
@@ -172,8 +176,8 @@ func overlapAny(hosts, names []string) bool {
 	})
 }
 
-// narrow keeps of names what hosts, which are in lower case, allow: a name that a host covers, and a
-// host that a name covers.
+// narrow keeps of names what hosts, which are in lower case, allow: a name that a host covers, and
+// a host that a name covers.
 func narrow(names, hosts []string) []string {
 	var out []string
 	for _, n := range names {

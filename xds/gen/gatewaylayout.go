@@ -16,7 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// gatewayServer is one server of a Gateway without its routes: a changed route leaves the layout alone.
+// gatewayServer is one server of a Gateway without its routes: a changed route leaves the layout
+// alone.
 type gatewayServer struct {
 	gateway *config.Object
 	server  *networking.Server
@@ -43,7 +44,8 @@ type gatewayLayout struct {
 // gatewayPort is one listener of a router.
 type gatewayPort struct {
 	at address
-	// servers are those that share it, in order of precedence: either all plain HTTP, or all TLS, or one TCP.
+	// servers are those that share it, in order of precedence: either all plain HTTP, or all TLS,
+	// or one TCP.
 	servers []gatewayUse
 	// problems name the servers that are left out because a service maps ports of the router.
 	problems []feed.Problem
@@ -85,8 +87,8 @@ func (m gatewayMode) isTLS() bool { return m.endsTLS() || m == gatewayPassthroug
 // gatewayRoute is one route configuration of a router.
 type gatewayRoute struct {
 	name string
-	// servers are the indexes in Facets.Gateways of those that share it, in order of precedence; the
-	// router listens for them on one port.
+	// servers are the indexes in Facets.Gateways of those that share it, in order of precedence;
+	// the router listens for them on one port.
 	servers []int
 }
 
@@ -106,9 +108,10 @@ func gatewayInOf(lists *intern.Lists[gatewayServer], sc *push.Scope) gatewayIn {
 
 // layOutGateways merges the servers of all Gateways of a router by address and port.
 //
-// Source: Istio. The first server of a port says whether it is plain HTTP, TLS or TCP, and others that
-// differ are left out, as is a second TCP server. Plain HTTP servers share one route configuration. TLS
-// servers are told apart by SNI; one that repeats a host of an earlier one is left out.
+// Source: Istio. The first server of a port says whether it is plain HTTP, TLS or TCP, and others
+// that differ are left out, as is a second TCP server. Plain HTTP servers share one route
+// configuration. TLS servers are told apart by SNI; one that repeats a host of an earlier one is
+// left out.
 func layOutGateways(in gatewayIn) *gatewayLayout {
 	out := &gatewayLayout{}
 	at := map[address]int{}
@@ -203,7 +206,8 @@ func useOf(index int, s gatewayServer) (gatewayUse, bool) {
 	if tls != nil {
 		u.sni = sniHosts(s.server.Hosts)
 	}
-	passthrough := tls.GetMode() == networking.ServerTLSSettings_PASSTHROUGH || tls.GetMode() == networking.ServerTLSSettings_AUTO_PASSTHROUGH
+	passthrough := tls.GetMode() == networking.ServerTLSSettings_PASSTHROUGH ||
+		tls.GetMode() == networking.ServerTLSSettings_AUTO_PASSTHROUGH
 	switch {
 	case protocol == registry.UDP:
 		return u, false
@@ -232,16 +236,18 @@ func gatewayAddress(s gatewayServer, f families) address {
 	return address{ip: ip, port: s.port}
 }
 
-// plainRouteName is "http.8080". Source: Istio, model.gatewayRDSRouteName; a bind address follows, as there.
+// plainRouteName is "http.8080". Source: Istio, model.gatewayRDSRouteName; a bind address follows,
+// as there.
 func plainRouteName(s gatewayServer) string {
 	return "http." + strconv.FormatUint(uint64(s.port), 10) + bindSuffix(s.server)
 }
 
-// tlsRouteName is "https.443.portname.gateway.namespace", with the server's own port. Source: Istio,
-// model.gatewayRDSRouteName; a bind address follows, as there.
+// tlsRouteName is "https.443.portname.gateway.namespace", with the server's own port. Source:
+// Istio, model.gatewayRDSRouteName; a bind address follows, as there.
 func tlsRouteName(s gatewayServer) string {
 	return strings.Join([]string{
-		"https", strconv.FormatUint(uint64(s.server.GetPort().GetNumber()), 10), s.server.Port.Name, s.gateway.Name, s.gateway.Namespace,
+		"https", strconv.FormatUint(uint64(s.server.GetPort().GetNumber()),
+			10), s.server.Port.Name, s.gateway.Name, s.gateway.Namespace,
 	}, ".") + bindSuffix(s.server)
 }
 

@@ -36,7 +36,8 @@ import (
 
 // withFilesInside puts the files of secrets into the listeners that name them, so that an Envoy
 // without a control plane can run them.
-func withFilesInside(t *testing.T, listeners []*listenerv3.Listener, secrets map[string]*tlsv3.Secret) []*listenerv3.Listener {
+func withFilesInside(t *testing.T, listeners []*listenerv3.Listener,
+	secrets map[string]*tlsv3.Secret) []*listenerv3.Listener {
 	t.Helper()
 	for _, l := range listeners {
 		for _, c := range l.FilterChains {
@@ -48,7 +49,8 @@ func withFilesInside(t *testing.T, listeners []*listenerv3.Listener, secrets map
 				t.Fatal(err)
 			}
 			for _, s := range m.CommonTlsContext.TlsCertificateSdsSecretConfigs {
-				m.CommonTlsContext.TlsCertificates = append(m.CommonTlsContext.TlsCertificates, secrets[s.Name].GetTlsCertificate())
+				m.CommonTlsContext.TlsCertificates = append(m.CommonTlsContext.TlsCertificates,
+					secrets[s.Name].GetTlsCertificate())
 			}
 			m.CommonTlsContext.TlsCertificateSdsSecretConfigs = nil
 			c.TransportSocket.GetTypedConfig().Value = packed(m).Value
@@ -77,8 +79,8 @@ func writeCertificate(t *testing.T, s *httptest.Server) (chain, key string) {
 	return chain, key
 }
 
-// A router in the real Envoy ends TLS with files, for requests and for connections, passes it through
-// by name, and forwards connections.
+// A router in the real Envoy ends TLS with files, for requests and for connections, passes it
+// through by name, and forwards connections.
 func TestEnvoyIsAGateway(t *testing.T) {
 	t.Parallel()
 	const address = "127.201.7.4"
@@ -86,10 +88,14 @@ func TestEnvoyIsAGateway(t *testing.T) {
 		fmt.Fprintf(w, "web over %s", r.Header.Get("x-forwarded-proto"))
 	}))
 	t.Cleanup(web.Close)
-	own := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "passed through") }))
+	own := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, "passed through")
+	}))
 	t.Cleanup(own.Close)
 	chain, key := writeCertificate(t, own)
-	simple := &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_SIMPLE, ServerCertificate: chain, PrivateKey: key, MinProtocolVersion: networking.ServerTLSSettings_TLSV1_3}
+	simple := &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_SIMPLE, ServerCertificate: chain,
+		PrivateKey: key, MinProtocolVersion: networking.ServerTLSSettings_TLSV1_3}
 	pass := &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_PASSTHROUGH}
 	bind := func(s *networking.Server) *networking.Server {
 		s.Bind = address
@@ -99,13 +105,17 @@ func TestEnvoyIsAGateway(t *testing.T) {
 		return []*networking.RouteDestination{tcpRoute(host, 1, 0)}
 	}
 	routes := []*push.VirtualService{
-		testVS("web", &networking.VirtualService{Hosts: []string{"web.example"}, Gateways: []string{"edge/edge"}, Http: []*networking.HTTPRoute{{
-			Route: []*networking.HTTPRouteDestination{{Destination: &networking.Destination{Host: "web", Port: &networking.PortSelector{Number: 1}}}},
-		}}}),
-		testVS("raw", &networking.VirtualService{Hosts: []string{"raw.example"}, Gateways: []string{"edge/edge"}, Tcp: []*networking.TCPRoute{{Route: to("raw")}}}),
-		testVS("pass", &networking.VirtualService{Hosts: []string{"*.pass.example"}, Gateways: []string{"edge/edge"}, Tls: []*networking.TLSRoute{
-			{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"*.pass.example"}}}, Route: to("own")},
-		}}),
+		testVS("web", &networking.VirtualService{Hosts: []string{"web.example"}, Gateways: []string{"edge/edge"},
+			Http: []*networking.HTTPRoute{{
+				Route: []*networking.HTTPRouteDestination{{Destination: &networking.Destination{Host: "web",
+					Port: &networking.PortSelector{Number: 1}}}},
+			}}}),
+		testVS("raw", &networking.VirtualService{Hosts: []string{"raw.example"}, Gateways: []string{"edge/edge"},
+			Tcp: []*networking.TCPRoute{{Route: to("raw")}}}),
+		testVS("pass", &networking.VirtualService{Hosts: []string{"*.pass.example"}, Gateways: []string{"edge/edge"},
+			Tls: []*networking.TLSRoute{
+				{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"*.pass.example"}}}, Route: to("own")},
+			}}),
 	}
 	sc := testRouter(testGateway("edge", routes,
 		bind(testServer(18443, "HTTPS", simple, "web.example")), bind(testServer(18443, "TLS", simple, "raw.example")),
@@ -128,7 +138,8 @@ func TestEnvoyIsAGateway(t *testing.T) {
 		expectText(t, name, conn, "raw got hello\n")
 	}
 	say("tcp", dialUntil(t, address+":19000"))
-	raw2 := tls.Client(dialUntil(t, address+":18443"), &tls.Config{InsecureSkipVerify: true, ServerName: "raw.example", NextProtos: []string{"h2"}})
+	raw2 := tls.Client(dialUntil(t, address+":18443"),
+		&tls.Config{InsecureSkipVerify: true, ServerName: "raw.example", NextProtos: []string{"h2"}})
 	if err := raw2.HandshakeContext(t.Context()); err == nil && raw2.ConnectionState().NegotiatedProtocol != "" {
 		t.Errorf("a server that forwards connections agreed on %q", raw2.ConnectionState().NegotiatedProtocol)
 	}
@@ -142,7 +153,8 @@ func TestEnvoyIsAGateway(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address+":18443")
 		},
 	}}
-	for target, want := range map[string]string{"https://web.example:18443/": "web over https", "https://a.pass.example:18443/": "passed through"} {
+	for target, want := range map[string]string{"https://web.example:18443/": "web over https",
+		"https://a.pass.example:18443/": "passed through"} {
 		resp, err := client.Get(target)
 		if err != nil {
 			t.Errorf("%s: %v", target, err)
@@ -158,8 +170,9 @@ func TestEnvoyIsAGateway(t *testing.T) {
 	}
 }
 
-// The real Envoy finds relative files of certificates below the folder that it was started in, and takes them anew when
-// they are replaced. SIMPLE with caCertificates asks clients for no certificate, and httpsRedirect redirects no HTTPS.
+// The real Envoy finds relative files of certificates below the folder that it was started in, and
+// takes them anew when they are replaced. SIMPLE with caCertificates asks clients for no
+// certificate, and httpsRedirect redirects no HTTPS.
 func TestEnvoyReadsRelativeFiles(t *testing.T) { // not parallel: it changes the folder
 	const address = "127.201.7.5"
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "web") }))
@@ -174,8 +187,10 @@ func TestEnvoyReadsRelativeFiles(t *testing.T) { // not parallel: it changes the
 		Mode: networking.ServerTLSSettings_SIMPLE, ServerCertificate: "chain.pem", PrivateKey: "key.pem", CaCertificates: "ca.pem", HttpsRedirect: true,
 	}, "web.example")
 	server.Bind = address
-	route := &networking.HTTPRoute{Route: []*networking.HTTPRouteDestination{{Destination: tcpRoute("web", 1, 0).Destination}}}
-	vs := testVS("web", &networking.VirtualService{Hosts: []string{"web.example"}, Gateways: []string{"edge/edge"}, Http: []*networking.HTTPRoute{route}})
+	route := &networking.HTTPRoute{Route: []*networking.HTTPRouteDestination{{Destination: tcpRoute("web", 1,
+		0).Destination}}}
+	vs := testVS("web", &networking.VirtualService{Hosts: []string{"web.example"}, Gateways: []string{"edge/edge"},
+		Http: []*networking.HTTPRoute{route}})
 	sc := testRouter(testGateway("edge", []*push.VirtualService{vs}, server))
 	g := New()
 	listeners := withRoutesInside(t, g, sc)
@@ -184,7 +199,8 @@ func TestEnvoyReadsRelativeFiles(t *testing.T) { // not parallel: it changes the
 
 	// asks returns who answers, by the certificate, or why nobody does.
 	asks := func() string {
-		conn := tls.Client(dialUntil(t, address+":18443"), &tls.Config{InsecureSkipVerify: true, ServerName: "web.example"})
+		conn := tls.Client(dialUntil(t, address+":18443"),
+			&tls.Config{InsecureSkipVerify: true, ServerName: "web.example"})
 		if err := conn.HandshakeContext(t.Context()); err != nil {
 			return err.Error() // until the secret is there
 		}
@@ -214,7 +230,8 @@ func TestEnvoyReadsRelativeFiles(t *testing.T) { // not parallel: it changes the
 	until("second")
 }
 
-// writeOwnCertificate puts a self-signed certificate into chain.pem and its key into key.pem of this folder, by rename.
+// writeOwnCertificate puts a self-signed certificate into chain.pem and its key into key.pem of
+// this folder, by rename.
 func writeOwnCertificate(t *testing.T, name string) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -222,7 +239,8 @@ func writeOwnCertificate(t *testing.T, name string) []byte {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +250,8 @@ func writeOwnCertificate(t *testing.T, name string) []byte {
 		t.Fatal(err)
 	}
 	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for file, text := range map[string][]byte{"chain.pem": chain, "key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})} {
+	for file, text := range map[string][]byte{"chain.pem": chain,
+		"key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})} {
 		if err := os.WriteFile(file+".new", text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +262,8 @@ func writeOwnCertificate(t *testing.T, name string) []byte {
 	return chain
 }
 
-// secretsFromFile has listeners take their secrets from a file, as an Envoy without a control plane can.
+// secretsFromFile has listeners take their secrets from a file, as an Envoy without a control plane
+// can.
 func secretsFromFile(t *testing.T, listeners []*listenerv3.Listener, set resource.Set) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secrets.json")

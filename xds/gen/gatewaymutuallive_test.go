@@ -18,7 +18,8 @@ import (
 )
 
 // withSecrets puts what the agent and the control plane would give into listeners.
-func (ca *testCA) withSecrets(t *testing.T, listeners []*listenerv3.Listener, own tls.Certificate, secrets map[string]*tlsv3.Secret) {
+func (ca *testCA) withSecrets(t *testing.T, listeners []*listenerv3.Listener, own tls.Certificate,
+	secrets map[string]*tlsv3.Secret) {
 	t.Helper()
 	for _, l := range listeners {
 		for _, c := range l.FilterChains {
@@ -43,8 +44,8 @@ func (ca *testCA) withSecrets(t *testing.T, listeners []*listenerv3.Listener, ow
 	}
 }
 
-// gatewayFiles has a server of *.example.com show a certificate of the authority, and ask for such ones: the settings of
-// its TLS that name files.
+// gatewayFiles has a server of *.example.com show a certificate of the authority, and ask for such
+// ones: the settings of its TLS that name files.
 func (ca *testCA) gatewayFiles(t *testing.T) string {
 	t.Helper()
 	server := ca.leaf(t, leafOf{dns: []string{"*.example.com"}})
@@ -54,11 +55,12 @@ func (ca *testCA) gatewayFiles(t *testing.T) string {
 	}
 	ca.replace(t, "server.pem", "CERTIFICATE", server.Certificate[0])
 	ca.replace(t, "server.key", "PRIVATE KEY", key)
-	return fmt.Sprintf("serverCertificate: %s, privateKey: %s, caCertificates: %s", ca.file("server.pem"), ca.file("server.key"), ca.file("ca.pem"))
+	return fmt.Sprintf("serverCertificate: %s, privateKey: %s, caCertificates: %s", ca.file("server.pem"),
+		ca.file("server.key"), ca.file("ca.pem"))
 }
 
-// The real Envoy as a gateway asks clients for the certificates that its servers want: of authorities in files, of the
-// mesh, or of nobody who shows none.
+// The real Envoy as a gateway asks clients for the certificates that its servers want: of
+// authorities in files, of the mesh, or of nobody who shows none.
 func TestEnvoyGatewayAsksClients(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.17.7"
@@ -91,8 +93,10 @@ spec: {hosts: ["*.example.com"], gateways: [edge], http: [{route: [{destination:
 	}})
 	g := New()
 	listeners := withRoutesInside(t, g, sc)
-	ca.withSecrets(t, listeners, ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/edge/sa/gateway"}), decoded[*tlsv3.Secret](t, g.Set(SecretType, sc)))
-	runEnvoy(t, listeners, []*clusterv3.Cluster{staticCluster("outbound|80||web.edge.svc.cluster.local", web.Listener.Addr().String())})
+	ca.withSecrets(t, listeners, ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/edge/sa/gateway"}),
+		decoded[*tlsv3.Secret](t, g.Set(SecretType, sc)))
+	runEnvoy(t, listeners, []*clusterv3.Cluster{staticCluster("outbound|80||web.edge.svc.cluster.local",
+		web.Listener.Addr().String())})
 
 	clients := map[string][]tls.Certificate{
 		"none":     nil,
@@ -107,7 +111,9 @@ spec: {hosts: ["*.example.com"], gateways: [edge], http: [{route: [{destination:
 		{"optional", "none", `from ""`}, {"optional", "client", `from ";DNS=client.example.com"`}, {"optional", "other", `from ";DNS=other.example.com"`}, {"optional", "expired", "closed"}, {"optional", "workload", "closed"},
 		{"mesh", "workload", `from "spiffe://cluster.local/ns/shop/sa/caller"`}, {"mesh", "none", "closed"}, {"mesh", "stranger", "closed"}, {"mesh", "client", "closed"},
 	} {
-		conn := tls.Client(dialUntil(t, address+":18443"), &tls.Config{ServerName: tc.host + ".example.com", Certificates: clients[tc.client], InsecureSkipVerify: true})
+		conn := tls.Client(dialUntil(t, address+":18443"),
+			&tls.Config{ServerName: tc.host + ".example.com", Certificates: clients[tc.client],
+				InsecureSkipVerify: true})
 		if got := requested(conn, tc.host+".example.com"); got != tc.want {
 			t.Errorf("%s asks for %s: got %q, want %q", tc.client, tc.host, got, tc.want)
 		}

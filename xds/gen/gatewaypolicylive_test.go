@@ -29,11 +29,13 @@ func issuerOf(t *testing.T) (sign func(claims map[string]any) string, keys strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "a", Algorithm: string(jose.ES256), Use: "sig"}}})
+	text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "a",
+		Algorithm: string(jose.ES256), Use: "sig"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "a"}}, nil)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "a"}},
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,12 +56,14 @@ func issuerOf(t *testing.T) (sign func(claims map[string]any) string, keys strin
 	}, string(text)
 }
 
-// asked sends a request and returns the status and the body of the answer; "closed" when there is none.
+// asked sends a request and returns the status and the body of the answer; "closed" when there is
+// none.
 func asked(conn io.ReadWriter, host, path, token string) string {
 	if token != "" {
 		token = "Authorization: Bearer " + token + "\r\n"
 	}
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n%sConnection: close\r\n\r\n", path, host, token); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n%sConnection: close\r\n\r\n", path, host,
+		token); err != nil {
 		return "closed"
 	}
 	status, body := answered(conn)
@@ -69,8 +73,9 @@ func asked(conn io.ReadWriter, host, path, token string) string {
 	return fmt.Sprint(status, " ", body)
 }
 
-// The real Envoy as a gateway judges callers: by the names that their certificates bear, of which the mesh's are for the
-// mesh's authority alone to give, and by their tokens, whose claims choose routes too.
+// The real Envoy as a gateway judges callers: by the names that their certificates bear, of which
+// the mesh's are for the mesh's authority alone to give, and by their tokens, whose claims choose
+// routes too.
 func TestEnvoyGatewayJudges(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.17.9"
@@ -136,8 +141,10 @@ spec: {action: DENY, rules: [{to: [{operation: {paths: [/never], ports: ["18443"
 	}})
 	g := New()
 	listeners := withRoutesInside(t, g, sc)
-	ca.withSecrets(t, listeners, ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/edge/sa/gateway"}), decoded[*tlsv3.Secret](t, g.Set(SecretType, sc)))
-	runEnvoy(t, listeners, []*clusterv3.Cluster{backend("web"), backend("admin"), staticCluster("outbound|80||raw.edge.svc.cluster.local", tcpServer(t, "raw"))})
+	ca.withSecrets(t, listeners, ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/edge/sa/gateway"}),
+		decoded[*tlsv3.Secret](t, g.Set(SecretType, sc)))
+	runEnvoy(t, listeners, []*clusterv3.Cluster{backend("web"), backend("admin"),
+		staticCluster("outbound|80||raw.edge.svc.cluster.local", tcpServer(t, "raw"))})
 
 	by := func(ca *testCA, uri string) []tls.Certificate { return []tls.Certificate{ca.leaf(t, leafOf{uri: uri})} }
 	clients := map[string][]tls.Certificate{
@@ -151,11 +158,13 @@ spec: {action: DENY, rules: [{to: [{operation: {paths: [/never], ports: ["18443"
 		"named":     {outside.leaf(t, leafOf{dns: []string{"x.example.com"}})},
 	}
 	dial := func(client, host, port string) net.Conn {
-		return tls.Client(dialUntil(t, address+":"+port), &tls.Config{ServerName: host + ".example.com", Certificates: clients[client], InsecureSkipVerify: true})
+		return tls.Client(dialUntil(t, address+":"+port), &tls.Config{ServerName: host + ".example.com",
+			Certificates: clients[client], InsecureSkipVerify: true})
 	}
 	exp := time.Now().Add(time.Hour).Unix()
 	user := sign(map[string]any{"iss": "https://issuer.example", "sub": "bob", "exp": exp})
-	admin := sign(map[string]any{"iss": "https://issuer.example", "sub": "eve", "exp": exp, "group": []string{"staff", "admin"}})
+	admin := sign(map[string]any{"iss": "https://issuer.example", "sub": "eve", "exp": exp,
+		"group": []string{"staff", "admin"}})
 	forged := admin[:strings.LastIndexByte(admin, '.')] + user[strings.LastIndexByte(user, '.'):]
 	const ok, admitted, denied = "200 web", "200 admin", "403 RBAC: access denied"
 	for _, tc := range []struct{ client, host, path, token, want string }{
@@ -169,7 +178,8 @@ spec: {action: DENY, rules: [{to: [{operation: {paths: [/never], ports: ["18443"
 			t.Errorf("%s asks %s for %s: got %q, want %q", tc.client, tc.host, tc.path, got, tc.want)
 		}
 	}
-	for client, want := range map[string]string{"impostor": "closed", "namesake": "closed", "named": "closed", "partner": "raw got hello\n"} {
+	for client, want := range map[string]string{"impostor": "closed", "namesake": "closed", "named": "closed",
+		"partner": "raw got hello\n"} {
 		if got := said(dial(client, "raw", "18444")); got != want {
 			t.Errorf("%s connects: got %q, want %q", client, got, want)
 		}

@@ -117,13 +117,13 @@ type sharedHostsKey struct {
 	requireTLS bool
 }
 
-// virtualHosts makes the hosts; those of equal routes are one, which is called by the first. Requests
-// for a host that is not among them are answered with 404.
-// Source: Istio.
+// virtualHosts makes the hosts; those of equal routes are one, which is called by the first.
+// Requests for a host that is not among them are answered with 404. Source: Istio.
 func (p *gatewayHostPlanner) virtualHosts() []*virtualHost {
 	t := p.in.tables
 	if len(p.hosts) == 0 {
-		return []*virtualHost{t.virtual.Get(virtualHostSpec{name: hostPort("blackhole", p.port), domains: t.names.Of([]string{anyDomain})})}
+		return []*virtualHost{t.virtual.Get(virtualHostSpec{name: hostPort("blackhole", p.port),
+			domains: t.names.Of([]string{anyDomain})})}
 	}
 	var order []sharedHostsKey
 	domains := map[sharedHostsKey][]string{}
@@ -148,5 +148,6 @@ func (p *gatewayHostPlanner) virtualHosts() []*virtualHost {
 // commonHosts are the hosts that a server offers to the namespace of a VirtualService and that the
 // VirtualService names, in lower case: of two that overlap, the narrower one.
 func commonHosts(g push.GatewayServer, info *routeInfo) []string {
-	return narrow(info.hosts, serverHosts(gatewayServer{gateway: g.Gateway, server: g.Server}, info.vs.Object.Namespace))
+	return narrow(info.hosts, serverHosts(gatewayServer{gateway: g.Gateway, server: g.Server},
+		info.vs.Object.Namespace))
 }

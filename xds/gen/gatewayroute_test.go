@@ -42,7 +42,8 @@ func TestGatewayHosts(t *testing.T) {
 		{"two Gateways that spell the address of one port differently", gatewayYAML("gw", plainServer+"a.com]}\n") + gatewayYAML("gw2", plainServer+"b.com], bind: 0.0.0.0}\n") + bound("a", "[a.com, b.com]", to("a.x")), "http.8080",
 			[]string{"a.com:8080 [a.com] outbound|80||a.x", "b.com:8080 [b.com] outbound|80||a.x"}},
 		{"a match by gateway", gatewayYAML("gw", plainServer+"a.com]}\n") + gatewayYAML("gw2", plainServer+"b.com]}\n") +
-			bound("a", "[a.com, b.com]", "  http:\n  - match: [{gateways: [edge/gw2]}]\n    route: [{destination: {host: two.x}}]\n  - match: [{uri: {prefix: /one}}]\n    route: [{destination: {host: one.x}}]\n"), "http.8080",
+			bound("a", "[a.com, b.com]",
+				"  http:\n  - match: [{gateways: [edge/gw2]}]\n    route: [{destination: {host: two.x}}]\n  - match: [{uri: {prefix: /one}}]\n    route: [{destination: {host: one.x}}]\n"), "http.8080",
 			[]string{"a.com:8080 [a.com] outbound|7000||one.x", "b.com:8080 [b.com] outbound|8080||two.x"}},
 		{"https", gatewayYAML("gw", tlsServer+"a.com]}\n") + bound("a", "[a.com]", to("a.x")), "https.443.https.gw.edge", []string{"a.com:443 [a.com] outbound|80||a.x"}},
 		{"redirection to https", gatewayYAML("gw", "  - {port: {number: 8080, name: http, protocol: HTTP}, tls: {httpsRedirect: true}, hosts: [a.com, b.com]}\n") + bound("a", "[a.com]", to("a.x")), "http.8080",

@@ -36,8 +36,8 @@ func New() *Generator {
 }
 
 // Set returns the resources of one type that proxies of a scope have; the empty set for a type that
-// the Generator does not make. Equal inputs of the type give the same layers, by pointer, for as long as
-// anybody holds them.
+// the Generator does not make. Equal inputs of the type give the same layers, by pointer, for as
+// long as anybody holds them.
 func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 	switch typeURL {
 	case ClusterType:

@@ -27,9 +27,9 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// Each file of testdata is a configuration, a proxy and what the proxy is sent: config.yaml, node.yaml,
-// mesh.yaml (may be missing), and a part for each type that the case is about. The real Envoy
-// accepts all clusters and listeners.
+// Each file of testdata is a configuration, a proxy and what the proxy is sent: config.yaml,
+// node.yaml, mesh.yaml (may be missing), and a part for each type that the case is about. The real
+// Envoy accepts all clusters and listeners.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
@@ -65,7 +65,8 @@ func golden(t *testing.T, file string) {
 		if goldentest.Update() {
 			archive.Files[i].Data = []byte(got)
 		} else if diff := cmp.Diff(string(f.Data), got); diff != "" {
-			t.Errorf("%s differs (-want +got; `go test ./xds/gen -run TestGolden -update` rewrites it):\n%s", f.Name, diff)
+			t.Errorf("%s differs (-want +got; `go test ./xds/gen -run TestGolden -update` rewrites it):\n%s", f.Name,
+				diff)
 		}
 	}
 	if goldentest.Update() {

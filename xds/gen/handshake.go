@@ -21,15 +21,17 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// The filters of connections judge with the caller's first byte, and a workload may speak before it. So a connection is
-// judged once before, when its caller has proved who it is: filters write into its state that it is refused, and the
-// cluster of the workload has a socket for such connections on which nothing can be said. The connection to the workload
-// is opened after the handshake alone; a refused one is closed before a byte passes, in either direction.
+// The filters of connections judge with the caller's first byte, and a workload may speak before
+// it. So a connection is judged once before, when its caller has proved who it is: filters write
+// into its state that it is refused, and the cluster of the workload has a socket for such
+// connections on which nothing can be said. The connection to the workload is opened after the
+// handshake alone; a refused one is closed before a byte passes, in either direction.
 //
-// This refuses some of what the filters of connections refuse, and nothing else: what cannot be told from CEL is left to
-// them. They stay, for they are the law.
+// This refuses some of what the filters of connections refuse, and nothing else: what cannot be
+// told from CEL is left to them. They stay, for they are the law.
 //
-// Envoy 1.40, tried: the cluster of tcp_proxy is chosen before the handshake, the socket of the cluster after it.
+// Envoy 1.40, tried: the cluster of tcp_proxy is chosen before the handshake, the socket of the
+// cluster after it.
 const (
 	// ofHandshakes ends the names of filters that judge at the handshake.
 	ofHandshakes = ".handshake"
@@ -54,8 +56,9 @@ func judgeHandshakes() []*listenerv3.Filter {
 	return out
 }
 
-// awaitHandshake has a chain open the connection to the workload after the handshake. What the caller sends before it is
-// open is read once, for the filters of connections, and kept. Without TLS nothing is waited for.
+// awaitHandshake has a chain open the connection to the workload after the handshake. What the
+// caller sends before it is open is read once, for the filters of connections, and kept. Without
+// TLS nothing is waited for.
 func awaitHandshake(p *tcpv3.TcpProxy) {
 	p.UpstreamConnectMode = tcpv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE
 	p.MaxEarlyDataBytes = wrapperspb.UInt32(0)
@@ -87,12 +90,13 @@ func (in extensionsIn) handshake(s rbacScope, name string) proto.Message {
 	return out
 }
 
-// refusedWhen marks a connection as refused when a condition in CEL holds. One that cannot be told, as by a caller
-// without a certificate, marks nothing.
+// refusedWhen marks a connection as refused when a condition in CEL holds. One that cannot be told,
+// as by a caller without a certificate, marks nothing.
 func refusedWhen(cel string) *setstatev3.FilterStateValue {
 	return &setstatev3.FilterStateValue{
-		Key:                &setstatev3.FilterStateValue_ObjectKey{ObjectKey: refusedState},
-		FactoryKey:         "envoy.hashable_string", // so that no two connections that differ in it share one to the workload
+		Key: &setstatev3.FilterStateValue_ObjectKey{ObjectKey: refusedState},
+		// so that no two connections that differ in it share one to the workload
+		FactoryKey:         "envoy.hashable_string",
 		SharedWithUpstream: setstatev3.FilterStateValue_ONCE,
 		SkipIfEmpty:        true,
 		Value: &setstatev3.FilterStateValue_FormatString{FormatString: &corev3.SubstitutionFormatString{
@@ -104,8 +108,8 @@ func refusedWhen(cel string) *setstatev3.FilterStateValue {
 	}
 }
 
-// revokedCallers are conditions that the caller is revoked, by its identity or its certificate; a few at a time, for Envoy
-// bounds the length of a condition.
+// revokedCallers are conditions that the caller is revoked, by its identity or its certificate; a
+// few at a time, for Envoy bounds the length of a condition.
 func (in extensionsIn) revokedCallers() []celExpr {
 	const few = 500
 	var out []celExpr
@@ -118,8 +122,8 @@ func (in extensionsIn) revokedCallers() []celExpr {
 	return out
 }
 
-// refuseMarked has a cluster of the workload refuse the connections that are marked: the socket for them speaks a TLS of
-// no version, and so fails before it says or hears anything.
+// refuseMarked has a cluster of the workload refuse the connections that are marked: the socket for
+// them speaks a TLS of no version, and so fails before it says or hears anything.
 func refuseMarked(c *clusterv3.Cluster, caps push.Capabilities) {
 	if !caps.Has(capHandshake) {
 		return
@@ -129,15 +133,19 @@ func refuseMarked(c *clusterv3.Cluster, caps push.Capabilities) {
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
 	}}}
 	c.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{{
-		Name:            socket,
-		Match:           &structpb.Struct{Fields: map[string]*structpb.Value{refusedState: structpb.NewBoolValue(true)}}, // no endpoint says so
-		TransportSocket: &corev3.TransportSocket{Name: tlsSocketName, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(never)}},
+		Name: socket,
+		// no endpoint says so
+		Match: &structpb.Struct{Fields: map[string]*structpb.Value{refusedState: structpb.NewBoolValue(true)}},
+		TransportSocket: &corev3.TransportSocket{Name: tlsSocketName,
+			ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(never)}},
 	}}
 	c.TransportSocketMatcher = &xdsmatcherv3.Matcher{MatcherType: &xdsmatcherv3.Matcher_MatcherTree_{MatcherTree: &xdsmatcherv3.Matcher_MatcherTree{
-		Input: &xdscorev3.TypedExtensionConfig{Name: socketStateInput, TypedConfig: packed(&socketinputv3.FilterStateInput{Key: refusedState})},
+		Input: &xdscorev3.TypedExtensionConfig{Name: socketStateInput,
+			TypedConfig: packed(&socketinputv3.FilterStateInput{Key: refusedState})},
 		TreeType: &xdsmatcherv3.Matcher_MatcherTree_ExactMatchMap{ExactMatchMap: &xdsmatcherv3.Matcher_MatcherTree_MatchMap{
 			Map: map[string]*xdsmatcherv3.Matcher_OnMatch{refusedValue: {OnMatch: &xdsmatcherv3.Matcher_OnMatch_Action{
-				Action: &xdscorev3.TypedExtensionConfig{Name: "envoy.matching.action.transport_socket.name", TypedConfig: packed(&socketinputv3.TransportSocketNameAction{Name: socket})},
+				Action: &xdscorev3.TypedExtensionConfig{Name: "envoy.matching.action.transport_socket.name",
+					TypedConfig: packed(&socketinputv3.TransportSocketNameAction{Name: socket})},
 			}}},
 		}},
 	}}}

@@ -19,8 +19,8 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// celModel does with a connection what Envoy's CEL does: a condition on what the connection has not is an error, which
-// only what decides without it absorbs.
+// celModel does with a connection what Envoy's CEL does: a condition on what the connection has not
+// is an error, which only what decides without it absorbs.
 type celModel struct {
 	t    testing.TB
 	call policyCall
@@ -84,8 +84,8 @@ func (m celModel) attribute(name string) (string, bool) {
 	return "", false
 }
 
-// refusedEarly counts the connections that are refused at the handshake, and fails when one is that the filters of
-// connections let through.
+// refusedEarly counts the connections that are refused at the handshake, and fails when one is that
+// the filters of connections let through.
 func refusedEarly(t testing.TB, r policyMaker, calls int) (early, refused int) {
 	t.Helper()
 	sc := policyScope(r.policies())
@@ -108,7 +108,8 @@ func refusedEarly(t testing.TB, r policyMaker, calls int) (early, refused int) {
 			return holds && known
 		})
 		if now && passes {
-			t.Fatalf("refused at the handshake alone\ncall: %+v\npolicies: %v\nconditions: %v", call, specs(sc), conditions)
+			t.Fatalf("refused at the handshake alone\ncall: %+v\npolicies: %v\nconditions: %v", call, specs(sc),
+				conditions)
 		}
 		if now {
 			early++
@@ -182,7 +183,8 @@ func TestHandshakeConditions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for action, want := range map[security.AuthorizationPolicy_Action]string{security.AuthorizationPolicy_DENY: c.deny, security.AuthorizationPolicy_ALLOW: c.allow} {
-				o := &config.Object{Key: config.Key{Namespace: "a", Name: "p"}, Spec: &security.AuthorizationPolicy{Action: action, Rules: []*security.Rule{c.rule}}}
+				o := &config.Object{Key: config.Key{Namespace: "a", Name: "p"},
+					Spec: &security.AuthorizationPolicy{Action: action, Rules: []*security.Rule{c.rule}}}
 				got := handshakeConditions(t, policyScope([]*config.Object{o}))
 				if want != "" {
 					want = "%CEL(" + want + " ? 'refused' : '')%"
@@ -219,10 +221,12 @@ func TestHandshakeOfManyRevoked(t *testing.T) {
 	sc := policyScope(nil)
 	sc.Trust = &push.Trust{Certificates: []string{strings.Repeat("ab", 32)}}
 	for i := range 1200 {
-		sc.Trust.Identities = append(sc.Trust.Identities, spiffe.ID{TrustDomain: "td", Namespace: strings.Repeat("n", 63), ServiceAccount: strings.Repeat("s", 1+i%60)}.String())
+		sc.Trust.Identities = append(sc.Trust.Identities, spiffe.ID{TrustDomain: "td",
+			Namespace: strings.Repeat("n", 63), ServiceAccount: strings.Repeat("s", 1+i%60)}.String())
 	}
 	got := handshakeConditions(t, sc)
-	if len(got) != 4 || !strings.Contains(strings.Join(got, "\n"), "(connection.sha256_peer_certificate_digest in ['abab") {
+	if len(got) != 4 || !strings.Contains(strings.Join(got, "\n"),
+		"(connection.sha256_peer_certificate_digest in ['abab") {
 		t.Errorf("there are %d conditions: %.200v", len(got), got)
 	}
 	for _, c := range got {
@@ -232,10 +236,12 @@ func TestHandshakeOfManyRevoked(t *testing.T) {
 	}
 }
 
-// The shapes of a regular expression and the expression itself match the same texts, or the bounds enclose it.
+// The shapes of a regular expression and the expression itself match the same texts, or the bounds
+// enclose it.
 func TestShapesOfRegularExpressions(t *testing.T) {
 	t.Parallel()
-	texts := []string{"", "a", "ab", "aab", "abb", "a/b", "x/a/b", "a/b/y", "x/a/b/y", "b", "aXb", "ba", "cb", "ac", "a.b", "A"}
+	texts := []string{"", "a", "ab", "aab", "abb", "a/b", "x/a/b", "a/b/y", "x/a/b/y", "b", "aXb", "ba", "cb", "ac",
+		"a.b", "A"}
 	for regex, exact := range map[string]bool{
 		"a": true, "a.*": true, "a.+": true, ".*b": true, ".+b": true, "a.*b": true, "a.+b": true, ".*a.*": true, "(?:a|c)b": true, "a(?:b|c)?": true,
 		".*/a/.*": true, ".+": true, ".*": true, `a\.b`: true, "a(.+/|)b": true, "(?:ab|aX).*": true,
@@ -246,7 +252,8 @@ func TestShapesOfRegularExpressions(t *testing.T) {
 		for _, v := range texts {
 			matches := err == nil && whole.MatchString(v)
 			surely, maybe := evaluate(b.surely, v), evaluate(b.maybe, v)
-			if surely && !matches && err == nil || matches && !maybe || exact && (surely != matches || maybe != matches) {
+			if surely && !matches && err == nil || matches && !maybe || exact &&
+				(surely != matches || maybe != matches) {
 				t.Errorf("%q matches %q: %v; surely %v, maybe %v", regex, v, matches, surely, maybe)
 			}
 		}
@@ -277,8 +284,10 @@ func evaluate(e celExpr, v string) bool {
 // A cluster of the workload has the socket for who is refused, and no endpoint asks for it.
 func TestRefusalSocket(t *testing.T) {
 	t.Parallel()
-	c := workloadSpec{port: 3306, mesh: policyScope(nil).Mesh, to: address{path: "/run/db.sock"}, caps: capStock}.cluster("inbound|3306||")
-	if len(c.TransportSocketMatches) != 1 || c.TransportSocketMatches[0].Name != "refused" || c.TransportSocketMatcher == nil {
+	c := workloadSpec{port: 3306, mesh: policyScope(nil).Mesh, to: address{path: "/run/db.sock"},
+		caps: capStock}.cluster("inbound|3306||")
+	if len(c.TransportSocketMatches) != 1 || c.TransportSocketMatches[0].Name != "refused" ||
+		c.TransportSocketMatcher == nil {
 		t.Fatalf("the cluster has no socket for who is refused: %v", c)
 	}
 	if got := c.TransportSocketMatches[0].Match; len(got.GetFields()) == 0 {
@@ -286,7 +295,8 @@ func TestRefusalSocket(t *testing.T) {
 	} else if _, ok := got.Fields[refusedState].GetKind().(*structpb.Value_BoolValue); !ok {
 		t.Errorf("the socket is for %v", got)
 	}
-	if c := (workloadSpec{port: 3306, mesh: policyScope(nil).Mesh, to: address{path: "/run/db.sock"}}).cluster("inbound|3306||"); c.TransportSocketMatcher != nil {
+	if c := (workloadSpec{port: 3306, mesh: policyScope(nil).Mesh,
+		to: address{path: "/run/db.sock"}}).cluster("inbound|3306||"); c.TransportSocketMatcher != nil {
 		t.Error("a client that does not know the choice by state gets it")
 	}
 }

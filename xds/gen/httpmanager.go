@@ -19,8 +19,8 @@ import (
 // users' tests look for it.
 const serverName = "istio-envoy"
 
-// httpFilters are the filters of requests, the router last. Routes configure fault and cors. judges are those of
-// policies, where requests arrive from others.
+// httpFilters are the filters of requests, the router last. Routes configure fault and cors. judges
+// are those of policies, where requests arrive from others.
 func httpFilters(caps push.Capabilities, grpcWeb bool, judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	if grpcWeb {
@@ -59,7 +59,8 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: wrapperspb.Bool(true)}
 	}
 	if s.route != "" {
-		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: fromADS(), RouteConfigName: s.route}}
+		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: fromADS(),
+			RouteConfigName: s.route}}
 	} else {
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: s.inbound.build()}
 	}
@@ -87,8 +88,8 @@ func (b *listenerBase) requestFilters(side listenerSide, grpcWeb bool) []*hcmv3.
 }
 
 // forwardClientCertificate replaces x-forwarded-client-cert with the certificate of the connection.
-// Without a certificate Envoy removes the header. Source: Istio for the details; its sidecars append,
-// so that an application that reads the first element believes what the caller wrote.
+// Without a certificate Envoy removes the header. Source: Istio for the details; its sidecars
+// append, so that an application that reads the first element believes what the caller wrote.
 func forwardClientCertificate(m *hcmv3.HttpConnectionManager, side listenerSide) {
 	if side == sideOutbound {
 		return
@@ -99,8 +100,8 @@ func forwardClientCertificate(m *hcmv3.HttpConnectionManager, side listenerSide)
 	}
 }
 
-// normalizePath rewrites paths before they are matched. Source: Istio's MeshConfig.pathNormalization;
-// its default is BASE.
+// normalizePath rewrites paths before they are matched. Source: Istio's
+// MeshConfig.pathNormalization; its default is BASE.
 func normalizePath(m *hcmv3.HttpConnectionManager, n mesh.MeshConfig_ProxyPathNormalization_NormalizationType) {
 	m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_KEEP_UNCHANGED
 	m.NormalizePath = wrapperspb.Bool(n != mesh.MeshConfig_ProxyPathNormalization_NONE)

@@ -49,10 +49,10 @@ type inboundRoute struct {
 
 // planInbound chooses the inbound listeners.
 //
-// Source: Istio. Redirected connections arrive at virtualInbound, which has filter chains for each port
-// and lets through to the workload what is for no known port. Where nothing is redirected, the
-// ports of a Sidecar's ingress listeners are opened, else those at which the application listens on a
-// loopback address alone. At the others the application itself listens.
+// Source: Istio. Redirected connections arrive at virtualInbound, which has filter chains for each
+// port and lets through to the workload what is for no known port. Where nothing is redirected, the
+// ports of a Sidecar's ingress listeners are opened, else those at which the application listens on
+// a loopback address alone. At the others the application itself listens.
 func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 	ports := in.ports()
 	var out []listenerSpec
@@ -66,7 +66,8 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 		}
 		set := newChainSet(lists)
 		set.specs = in.chains(p, false)
-		out = append(out, listenerSpec{base: in.base, name: p.at.name(), at: p.at, side: sideInbound, bound: true, chains: set.list(), epoch: in.epoch})
+		out = append(out, listenerSpec{base: in.base, name: p.at.name(), at: p.at, side: sideInbound, bound: true,
+			chains: set.list(), epoch: in.epoch})
 	}
 	if in.base.interception == push.None {
 		if in.bypassed != (bypass{}) {
@@ -104,11 +105,13 @@ func (in inboundListenersIn) ports() []inboundPort {
 		services = slices.DeleteFunc(services, func(s push.Inbound) bool { return s.State != registry.PortLoopback })
 	}
 	slices.SortStableFunc(services, func(a, b push.Inbound) int {
-		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.CompareAge(b.Service), a.Service.Key.Compare(b.Service.Key))
+		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.CompareAge(b.Service),
+			a.Service.Key.Compare(b.Service.Key))
 	})
 	var out []inboundPort
 	for _, s := range services {
-		p := inboundPort{port: s.TargetPort, protocol: s.Port.Protocol, at: address{ip: in.base.families.wildcard(), port: s.TargetPort}}
+		p := inboundPort{port: s.TargetPort, protocol: s.Port.Protocol,
+			at: address{ip: in.base.families.wildcard(), port: s.TargetPort}}
 		if in.base.interception == push.None {
 			p.at.ip, p.bound = in.addresses()[0], true // there is one: the endpoint was found by it
 		}
@@ -120,8 +123,8 @@ func (in inboundListenersIn) ports() []inboundPort {
 	return out
 }
 
-// reserved says that a listener that every proxy has is at the port: a connection to it is not for the
-// workload, and Envoy refuses two listeners of one address.
+// reserved says that a listener that every proxy has is at the port: a connection to it is not for
+// the workload, and Envoy refuses two listeners of one address.
 func (in inboundListenersIn) reserved(p inboundPort) bool {
 	if !p.bound {
 		return p.port == in.base.inboundPort
@@ -139,9 +142,11 @@ func (in inboundListenersIn) ingressPorts() []inboundPort {
 	var out []inboundPort
 	for _, l := range in.sidecar.Spec.Ingress {
 		n := l.GetPort().GetNumber()
-		p := inboundPort{port: n, protocol: insideTLS(l), tls: l.Tls, bound: bindsPort(in.base.interception, l.CaptureMode)}
+		p := inboundPort{port: n, protocol: insideTLS(l), tls: l.Tls,
+			bound: bindsPort(in.base.interception, l.CaptureMode)}
 		p.at = in.ingressAddress(l, p.bound)
-		if p.protocol == registry.UDP || in.reserved(p) || slices.ContainsFunc(out, func(o inboundPort) bool { return o.port == n }) {
+		if p.protocol == registry.UDP || in.reserved(p) ||
+			slices.ContainsFunc(out, func(o inboundPort) bool { return o.port == n }) {
 			continue
 		}
 		out = append(out, p)
@@ -211,14 +216,18 @@ func (in inboundListenersIn) chains(p inboundPort, apart bool) []chainSpec {
 }
 
 // passthroughChains take what is for none of ports, and close connections to the listener's own
-// port, which would go round for ever. Ports that have a mode of their own have chains of their own.
-// Source: Istio, which does so for port-level modes of PeerAuthentication.
+// port, which would go round for ever. Ports that have a mode of their own have chains of their
+// own. Source: Istio, which does so for port-level modes of PeerAuthentication.
 func (in inboundListenersIn) passthroughChains(apart bool, ports []inboundPort) []chainSpec {
 	own := in.base.inboundPort
-	out := []chainSpec{{name: "virtualInbound-blackhole", match: chainMatch{port: own}, tcp: tcpSpec{cluster: blackHole, statPrefix: blackHole}}}
+	out := []chainSpec{{name: "virtualInbound-blackhole", match: chainMatch{port: own},
+		tcp: tcpSpec{cluster: blackHole, statPrefix: blackHole}}}
 	out = append(out, in.passthrough(0, in.modes.Default, apart)...)
 	for _, m := range in.modes.Ports.Items() {
-		if m.Port != own && !slices.ContainsFunc(ports, func(p inboundPort) bool { return !p.bound && p.port == m.Port }) {
+		if m.Port != own && !slices.ContainsFunc(ports, func(p inboundPort) bool {
+			return !p.bound &&
+				p.port == m.Port
+		}) {
 			out = append(out, in.passthrough(m.Port, m.Mode, apart)...)
 		}
 	}
@@ -234,16 +243,17 @@ func (in inboundListenersIn) passthrough(port uint32, mode push.PeerMode, apart 
 			match: match,
 			http:  httpSpec{statPrefix: inboundPassthrough + ";", inbound: inboundRoute{cluster: inboundPassthrough}},
 		},
-		tcp:      chainSpec{name: "virtualInbound", match: match, tcp: tcpSpec{cluster: inboundPassthrough, statPrefix: inboundPassthrough}},
+		tcp: chainSpec{name: "virtualInbound", match: match,
+			tcp: tcpSpec{cluster: inboundPassthrough, statPrefix: inboundPassthrough}},
 		mode:     mode,
 		identity: in.base.identity(),
 		apart:    apart,
 	}.list()
 }
 
-// build makes the route configuration. Source: Istio for the names and for the timeouts: the client's
-// proxy has them, this one adds none. A connection that the workload closed before it saw the request
-// is tried again, which no client can tell from here.
+// build makes the route configuration. Source: Istio for the names and for the timeouts: the
+// client's proxy has them, this one adds none. A connection that the workload closed before it saw
+// the request is tried again, which no client can tell from here.
 func (r inboundRoute) build() *routev3.RouteConfiguration {
 	return &routev3.RouteConfiguration{
 		Name:             r.cluster,
@@ -255,10 +265,12 @@ func (r inboundRoute) build() *routev3.RouteConfiguration {
 				Name:  defaultRouteName,
 				Match: everyPath(),
 				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
-					ClusterSpecifier:  &routev3.RouteAction_Cluster{Cluster: r.cluster},
-					Timeout:           durationpb.New(0),
-					RetryPolicy:       &routev3.RetryPolicy{RetryOn: "reset-before-request", NumRetries: wrapperspb.UInt32(2)},
-					MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: durationpb.New(0), GrpcTimeoutHeaderMax: durationpb.New(0)},
+					ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: r.cluster},
+					Timeout:          durationpb.New(0),
+					RetryPolicy: &routev3.RetryPolicy{RetryOn: "reset-before-request",
+						NumRetries: wrapperspb.UInt32(2)},
+					MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: durationpb.New(0),
+						GrpcTimeoutHeaderMax: durationpb.New(0)},
 				}},
 			}},
 		}},

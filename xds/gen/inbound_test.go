@@ -17,8 +17,10 @@ import (
 func TestInboundListeners(t *testing.T) {
 	t.Parallel()
 	self := testService("self", 1, "", "http/80", "tcp/81", "x/82", "udp/83")
-	ingress := func(protocol string, number uint32, bind string, mode networking.CaptureMode) *networking.IstioIngressListener {
-		return &networking.IstioIngressListener{Port: &networking.SidecarPort{Number: number, Protocol: protocol}, Bind: bind, CaptureMode: mode}
+	ingress := func(protocol string, number uint32, bind string,
+		mode networking.CaptureMode) *networking.IstioIngressListener {
+		return &networking.IstioIngressListener{Port: &networking.SidecarPort{Number: number, Protocol: protocol},
+			Bind: bind, CaptureMode: mode}
 	}
 	sidecar := &push.SidecarConfig{Spec: &networking.Sidecar{Ingress: []*networking.IstioIngressListener{
 		ingress("TCP", 9090, "127.0.0.8", networking.CaptureMode_DEFAULT),
@@ -49,7 +51,8 @@ func TestInboundListeners(t *testing.T) {
 			want: append([]string{"virtualInbound bound captures"}, always...)},
 		{name: "nothing is redirected: the workload listens itself", interception: push.None, address: "127.0.0.9", service: self},
 		{name: "ingress listeners stand instead of services", address: "10.0.0.9", service: self, sidecar: sidecar,
-			want: append(append([]string{"10.0.0.9_9070 bound", "  all-> route inbound|9070||", "virtualInbound bound captures"}, always...),
+			want: append(append([]string{"10.0.0.9_9070 bound", "  all-> route inbound|9070||",
+				"virtualInbound bound captures"}, always...),
 				"  port 9080 -> route inbound|9080||", "  port 9090 -> inbound|9090||")},
 		{name: "where redirected connections arrive", address: "10.0.0.9", service: self, sidecar: &push.SidecarConfig{Spec: &networking.Sidecar{Ingress: []*networking.IstioIngressListener{
 			ingress("TCP", 15006, "", networking.CaptureMode_NONE),
@@ -57,7 +60,8 @@ func TestInboundListeners(t *testing.T) {
 			ingress("TCP", 15001, "10.0.0.8", networking.CaptureMode_NONE),
 		}}}, want: append([]string{"10.0.0.8_15001 bound", "  all-> inbound|15001||", "virtualInbound bound captures"}, always...)},
 		{name: "ingress listeners without redirection", interception: push.None, address: "127.0.0.9", service: self, sidecar: sidecar,
-			want: []string{"127.0.0.9_9070 bound", "  all-> route inbound|9070||", "127.0.0.9_9080 bound", "  all-> route inbound|9080||",
+			want: []string{"127.0.0.9_9070 bound", "  all-> route inbound|9070||", "127.0.0.9_9080 bound",
+				"  all-> route inbound|9080||",
 				"127.0.0.8_9090 bound", "  all-> inbound|9090||"}},
 	}
 	for _, tt := range tests {

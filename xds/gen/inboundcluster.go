@@ -43,14 +43,16 @@ type workloadSpec struct {
 	protocol registry.Protocol
 	// to is where the workload listens; the zero value: where the client had connected to.
 	to address
-	// loop says that to is the proxy's own listener: nothing is sent there, or it would go round for ever.
+	// loop says that to is the proxy's own listener: nothing is sent there, or it would go round
+	// for ever.
 	loop bool
 	// interception decides the source address, which the host must not redirect.
 	interception push.Interception
 	families     families
 	pool         *networking.ConnectionPoolSettings
 	caps         push.Capabilities
-	// decides is the object that sets pool, else the one that says where to is, for people; nil: none.
+	// decides is the object that sets pool, else the one that says where to is, for people; nil:
+	// none.
 	decides *config.Object
 	mesh    *push.Mesh
 	// services are those that the port is for, the older first; servicePort is that of the first.
@@ -114,7 +116,8 @@ func (c *clusters) buildOwn(in workloadIn) *clusterLayer {
 
 // ports are those of the inbound listeners.
 func (in workloadIn) ports() []inboundPort {
-	base := &listenerBase{listenerSettings: listenerSettings{interception: in.interception, families: in.families, inboundPort: in.listenPort}}
+	base := &listenerBase{listenerSettings: listenerSettings{interception: in.interception, families: in.families,
+		inboundPort: in.listenPort}}
 	return inboundListenersIn{base: base, own: in.own, sidecar: in.sidecar}.ports()
 }
 
@@ -171,9 +174,10 @@ func (in workloadIn) ingress(port uint32) *networking.IstioIngressListener {
 
 // target is where the workload listens for a port.
 //
-// Source: istio.io, IstioIngressListener.defaultEndpoint: a unix socket, the loopback address, or the
-// unspecified one, which means the proxy's own. Without it a redirected connection goes where it was
-// meant to go; one that was made to the proxy's own listener goes to the same port of the loopback address.
+// Source: istio.io, IstioIngressListener.defaultEndpoint: a unix socket, the loopback address, or
+// the unspecified one, which means the proxy's own. Without it a redirected connection goes where
+// it was meant to go; one that was made to the proxy's own listener goes to the same port of the
+// loopback address.
 func (in workloadIn) target(p inboundPort) address {
 	to := in.ingress(p.port).GetDefaultEndpoint()
 	if ip, path := parseBind(to); path != "" && !ip.IsValid() {

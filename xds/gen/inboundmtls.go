@@ -60,8 +60,8 @@ func (p peers) alpn() []string {
 	}
 }
 
-// peerModesOf are the modes that matter to a proxy: without identity it takes no mutual TLS, so that ports which need
-// not have it are as if it were disabled.
+// peerModesOf are the modes that matter to a proxy: without identity it takes no mutual TLS, so
+// that ports which need not have it are as if it were disabled.
 func (l *listeners) peerModesOf(sc *push.Scope) push.PeerModes {
 	m := push.PeerModesOf(sc.PeerAuthentication.Items(), sc.Mesh.Config.GetRootNamespace(), l.modes)
 	if sc.Identity {
@@ -87,7 +87,8 @@ func withoutTLS(m push.PeerMode) push.PeerMode {
 
 // inboundChains makes the chains of one port, or of all that are not known, by mode.
 type inboundChains struct {
-	// http and tcp are what the chains do with requests and with connections, and what they match at least.
+	// http and tcp are what the chains do with requests and with connections, and what they match
+	// at least.
 	http, tcp chainSpec
 	protocol  registry.Protocol
 	mode      push.PeerMode
@@ -101,11 +102,11 @@ type inboundChains struct {
 
 // list lists them.
 //
-// Source: Istio's inbound listeners. STRICT takes TLS alone, with a certificate. PERMISSIVE tells clients of the mesh by
-// what they offer in TLS; TLS of others is the workload's own, and passes as it is. DISABLE leaves all to the workload.
-// Where a Sidecar's listener has TLS of its own, clients that are not of the mesh have to speak that.
-// Where both HTTP and connections are possible, clients that end in mutual TLS say which it is: nobody sees inside
-// before it is ended.
+// Source: Istio's inbound listeners. STRICT takes TLS alone, with a certificate. PERMISSIVE tells
+// clients of the mesh by what they offer in TLS; TLS of others is the workload's own, and passes as
+// it is. DISABLE leaves all to the workload. Where a Sidecar's listener has TLS of its own, clients
+// that are not of the mesh have to speak that. Where both HTTP and connections are possible,
+// clients that end in mutual TLS say which it is: nobody sees inside before it is ended.
 func (c inboundChains) list() []chainSpec {
 	switch {
 	case c.mode == push.PeerStrict && !c.identity:
@@ -131,8 +132,8 @@ func (c inboundChains) list() []chainSpec {
 	}
 }
 
-// mutual are the chains that end mutual TLS: of one protocol those of clients all, of a protocol that is not known those
-// that say they speak HTTP, and rest.
+// mutual are the chains that end mutual TLS: of one protocol those of clients all, of a protocol
+// that is not known those that say they speak HTTP, and rest.
 func (c inboundChains) mutual(all, rest peers) []chainSpec {
 	switch {
 	case c.protocol.IsHTTP():
@@ -190,5 +191,6 @@ var errNoIdentity = errors.New("the proxy has no certificate of the mesh")
 
 // strictWithoutIdentity is the problem of such a chain.
 func strictWithoutIdentity(what string) feed.Problem {
-	return feed.Problem{Severity: feed.Warning, Text: what + ": only mutual TLS is allowed there (a PeerAuthentication says STRICT, or a Gateway's server ISTIO_MUTUAL), and the proxy has no certificate of the mesh: let its machine join"}
+	return feed.Problem{Severity: feed.Warning,
+		Text: what + ": only mutual TLS is allowed there (a PeerAuthentication says STRICT, or a Gateway's server ISTIO_MUTUAL), and the proxy has no certificate of the mesh: let its machine join"}
 }

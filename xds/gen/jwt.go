@@ -18,16 +18,17 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// jwtFilter is the HTTP filter that checks tokens, and the name under which it leaves what they say.
+// jwtFilter is the HTTP filter that checks tokens, and the name under which it leaves what they
+// say.
 const jwtFilter = "envoy.filters.http.jwt_authn"
 
-// jwtPayload is where in its metadata the filter leaves the payload of a good token. Source: Istio, whose policies
-// and EnvoyFilters read it there.
+// jwtPayload is where in its metadata the filter leaves the payload of a good token. Source: Istio,
+// whose policies and EnvoyFilters read it there.
 const jwtPayload = "payload"
 
-// noKeys is a key set by which no token is good. Envoy 1.40 refuses one without keys, and with it all that a policy
-// says; so this one holds a key that nobody has the private part of: a point of P-256 whose x is the SHA-256 of
-// "Ashore: a public key of nobody 1".
+// noKeys is a key set by which no token is good. Envoy 1.40 refuses one without keys, and with it
+// all that a policy says; so this one holds a key that nobody has the private part of: a point of
+// P-256 whose x is the SHA-256 of "Ashore: a public key of nobody 1".
 const noKeys = `{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","use":"sig",` +
 	`"x":"qCPtLOZIToVmNRQ2ebm9SiK_JH6mani2UtugUxQdQR0","y":"b4OYWuE2Pk98rvTc2mhDa9LBwghNIo3PC-UP65xY5GQ"}]}`
 
@@ -41,7 +42,8 @@ type jwtIn struct {
 	reroute bool
 }
 
-// tokenChecks is the part of a scope that the check of tokens depends on. Who has no policy depends on no keys.
+// tokenChecks is the part of a scope that the check of tokens depends on. Who has no policy depends
+// on no keys.
 func tokenChecks(sc *push.Scope) jwtIn {
 	if sc.RequestAuthentication.Len() == 0 {
 		return jwtIn{}
@@ -49,7 +51,8 @@ func tokenChecks(sc *push.Scope) jwtIn {
 	return jwtIn{policies: sc.RequestAuthentication, keys: sc.Keys, reroute: sc.Type == push.Router}
 }
 
-// rules are the rules for tokens of all policies, by issuer; those of one issuer in the order of their policies.
+// rules are the rules for tokens of all policies, by issuer; those of one issuer in the order of
+// their policies.
 func (in jwtIn) rules() []*security.JWTRule {
 	var out []*security.JWTRule
 	for _, o := range in.policies.Items() {
@@ -61,35 +64,40 @@ func (in jwtIn) rules() []*security.JWTRule {
 
 // build makes the filter's configuration; nil: no token is looked at.
 //
-// Source: istio.io, RequestAuthentication: a request without a token passes, one with a token that no rule accepts is
-// answered with 401. Which requests need one is for AuthorizationPolicy to say. Preflight requests of browsers bear no
-// token.
+// Source: istio.io, RequestAuthentication: a request without a token passes, one with a token that
+// no rule accepts is answered with 401. Which requests need one is for AuthorizationPolicy to say.
+// Preflight requests of browsers bear no token.
 func (in jwtIn) build() *jwtv3.JwtAuthentication {
 	rules := in.rules()
 	if len(rules) == 0 {
 		return nil
 	}
-	out := &jwtv3.JwtAuthentication{Providers: make(map[string]*jwtv3.JwtProvider, len(rules)), BypassCorsPreflight: true}
+	out := &jwtv3.JwtAuthentication{Providers: make(map[string]*jwtv3.JwtProvider, len(rules)),
+		BypassCorsPreflight: true}
 	names, providers := make([]string, len(rules)), make([]*jwtv3.JwtProvider, len(rules))
 	for i, r := range rules {
 		names[i], providers[i] = "origins-"+strconv.Itoa(i), in.provider(r)
 		out.Providers[names[i]] = providers[i]
 	}
 	out.Rules = []*jwtv3.RequirementRule{{
-		Match:           &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-		RequirementType: &jwtv3.RequirementRule_Requires{Requires: allOf(append(goodAtEachPlace(out, providers), oneOfTokens(names)))},
+		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+		RequirementType: &jwtv3.RequirementRule_Requires{Requires: allOf(append(goodAtEachPlace(out, providers),
+			oneOfTokens(names)))},
 	}}
 	return out
 }
 
-// oneOfTokens accepts a request whose token one of the providers accepts, and one that bears no token.
+// oneOfTokens accepts a request whose token one of the providers accepts, and one that bears no
+// token.
 //
-// Several providers may look at the same place of a request, where a token of one issuer is a bad one to the others: so
-// one that is accepted is enough. Where none is, there must not be any, for any provider.
+// Several providers may look at the same place of a request, where a token of one issuer is a bad
+// one to the others: so one that is accepted is enough. Where none is, there must not be any, for
+// any provider.
 func oneOfTokens(providers []string) *jwtv3.JwtRequirement {
 	accepted := make([]*jwtv3.JwtRequirement, 0, len(providers)+1)
 	for _, name := range providers {
-		accepted = append(accepted, &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: name}})
+		accepted = append(accepted,
+			&jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: name}})
 	}
 	missing := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}}
 	if len(providers) == 1 {
@@ -114,8 +122,8 @@ func anyOf(list []*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{RequiresAny: &jwtv3.JwtRequirementOrList{Requirements: list}}}
 }
 
-// provider is one rule. What Envoy would refuse of it, and with it all other rules, or would take for tokens of every
-// issuer, is one by which no token is good.
+// provider is one rule. What Envoy would refuse of it, and with it all other rules, or would take
+// for tokens of every issuer, is one by which no token is good.
 func (in jwtIn) provider(r *security.JWTRule) *jwtv3.JwtProvider {
 	p := in.providerOf(r)
 	if r.GetIssuer() != "" && p.Validate() == nil {
@@ -124,7 +132,8 @@ func (in jwtIn) provider(r *security.JWTRule) *jwtv3.JwtProvider {
 	return in.providerOf(&security.JWTRule{Issuer: cmp.Or(r.GetIssuer(), "nobody"), Jwks: noKeys})
 }
 
-// providerOf is a rule as it was written. Claims of scopes are lists whose items stand between spaces.
+// providerOf is a rule as it was written. Claims of scopes are lists whose items stand between
+// spaces.
 func (in jwtIn) providerOf(r *security.JWTRule) *jwtv3.JwtProvider {
 	p := &jwtv3.JwtProvider{
 		Issuer:               r.GetIssuer(),
@@ -146,13 +155,14 @@ func (in jwtIn) providerOf(r *security.JWTRule) *jwtv3.JwtProvider {
 		p.FromHeaders = append(p.FromHeaders, &jwtv3.JwtHeader{Name: h.GetName(), ValuePrefix: h.GetPrefix()})
 	}
 	for _, c := range r.GetOutputClaimToHeaders() {
-		p.ClaimToHeaders = append(p.ClaimToHeaders, &jwtv3.JwtClaimToHeader{HeaderName: c.GetHeader(), ClaimName: c.GetClaim()})
+		p.ClaimToHeaders = append(p.ClaimToHeaders, &jwtv3.JwtClaimToHeader{HeaderName: c.GetHeader(),
+			ClaimName: c.GetClaim()})
 	}
 	return p
 }
 
-// keysFor are the keys of a rule; none when they have not been fetched yet or cannot be read, so that no token is taken
-// unverified.
+// keysFor are the keys of a rule; none when they have not been fetched yet or cannot be read, so
+// that no token is taken unverified.
 func (in jwtIn) keysFor(r *security.JWTRule) string {
 	if r.GetJwks() != "" {
 		if keys, err := jwks.Parse([]byte(r.Jwks)); err == nil {
@@ -181,8 +191,8 @@ func distinct(in []string) []string {
 // Source: istio.io, "JWT claim based routing".
 const claimPrefix = "@request.auth.claims"
 
-// claimPath is the path of a claim within a token by the name of a header match, and whether it is one. Names are
-// separated by dots, or stand in brackets each, so that they may hold dots.
+// claimPath is the path of a claim within a token by the name of a header match, and whether it is
+// one. Names are separated by dots, or stand in brackets each, so that they may hold dots.
 func claimPath(header string) ([]string, bool) {
 	rest, ok := strings.CutPrefix(header, claimPrefix)
 	switch {

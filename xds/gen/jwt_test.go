@@ -55,11 +55,13 @@ func TestTokenRequirement(t *testing.T) {
 	if got := tokenRules(nil).build(); got != nil {
 		t.Errorf("without rules there is %v", got)
 	}
-	one := tokenRules(nil, &security.JWTRule{Issuer: "a", Jwks: "{}"}).build().Rules[0].GetRequires().GetRequiresAny().Requirements
+	one := tokenRules(nil, &security.JWTRule{Issuer: "a",
+		Jwks: "{}"}).build().Rules[0].GetRequires().GetRequiresAny().Requirements
 	if len(one) != 2 || one[0].GetProviderName() != "origins-0" || one[1].GetAllowMissing() == nil {
 		t.Errorf("of one issuer: %v", one)
 	}
-	two := tokenRules(nil, &security.JWTRule{Issuer: "b", Jwks: "{}"}, &security.JWTRule{Issuer: "a", Jwks: "{}"}).build()
+	two := tokenRules(nil, &security.JWTRule{Issuer: "b", Jwks: "{}"},
+		&security.JWTRule{Issuer: "a", Jwks: "{}"}).build()
 	if two.Providers["origins-0"].Issuer != "a" {
 		t.Errorf("the issuers are in the order of their policies")
 	}
@@ -68,7 +70,8 @@ func TestTokenRequirement(t *testing.T) {
 		t.Fatalf("of two issuers: %v", list)
 	}
 	for i, r := range list[2].GetRequiresAll().Requirements {
-		if any := r.GetRequiresAny().GetRequirements(); len(any) != 2 || any[0].GetProviderName() == "" || any[1].GetAllowMissing() == nil {
+		if any := r.GetRequiresAny().GetRequirements(); len(any) != 2 || any[0].GetProviderName() == "" ||
+			any[1].GetAllowMissing() == nil {
 			t.Errorf("issuer %d: %v", i, any)
 		}
 	}
@@ -79,7 +82,8 @@ func TestTokenRequirement(t *testing.T) {
 	}
 }
 
-// A rule that Envoy would refuse, or that names no issuer, is one by which no token is good, and leaves the others alone.
+// A rule that Envoy would refuse, or that names no issuer, is one by which no token is good, and
+// leaves the others alone.
 func TestOddTokenRules(t *testing.T) {
 	t.Parallel()
 	keys := &push.KeySets{ByURL: map[string]string{"https://a/keys": `{"keys":[1]}`}}
@@ -106,7 +110,8 @@ func TestOddTokenRules(t *testing.T) {
 	}
 }
 
-// A header match names a claim by dots, or by brackets when names hold dots; anything else is a header.
+// A header match names a claim by dots, or by brackets when names hold dots; anything else is a
+// header.
 func TestClaimPath(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string][]string{
@@ -136,11 +141,13 @@ func TestClaimMatch(t *testing.T) {
 	if len(m.Headers) != 1 || m.Headers[0].Name != "x-a" {
 		t.Errorf("headers are %v", m.Headers)
 	}
-	if len(m.DynamicMetadata) != 2 || m.DynamicMetadata[0].Invert || !m.DynamicMetadata[1].Invert || !m.DynamicMetadata[1].Value.GetPresentMatch() {
+	if len(m.DynamicMetadata) != 2 || m.DynamicMetadata[0].Invert || !m.DynamicMetadata[1].Invert ||
+		!m.DynamicMetadata[1].Value.GetPresentMatch() {
 		t.Fatalf("claims are %v", m.DynamicMetadata)
 	}
 	either := m.DynamicMetadata[0].Value.GetOrMatch().GetValueMatchers()
-	if len(either) != 2 || either[0].GetStringMatch().GetExact() != "admin" || either[1].GetListMatch().GetOneOf().GetStringMatch().GetExact() != "admin" {
+	if len(either) != 2 || either[0].GetStringMatch().GetExact() != "admin" ||
+		either[1].GetListMatch().GetOneOf().GetStringMatch().GetExact() != "admin" {
 		t.Errorf("the value is %v", either)
 	}
 	if matchesAll(m) {

@@ -24,7 +24,8 @@ func tokenPlaces(p *jwtv3.JwtProvider) []tokenPlace {
 	}
 	var out []tokenPlace
 	for _, h := range headers {
-		out = append(out, tokenPlace{"header " + strings.ToLower(h.Name) + " " + h.ValuePrefix, func(p *jwtv3.JwtProvider) { p.FromHeaders = []*jwtv3.JwtHeader{h} }})
+		out = append(out, tokenPlace{"header " + strings.ToLower(h.Name) + " " + h.ValuePrefix,
+			func(p *jwtv3.JwtProvider) { p.FromHeaders = []*jwtv3.JwtHeader{h} }})
 	}
 	for _, name := range params {
 		out = append(out, tokenPlace{"parameter " + name, func(p *jwtv3.JwtProvider) { p.FromParams = []string{name} }})
@@ -45,13 +46,16 @@ func samePlaces(providers []*jwtv3.JwtProvider) bool {
 		slices.Sort(out)
 		return slices.Compact(out)
 	}
-	return !slices.ContainsFunc(providers, func(p *jwtv3.JwtProvider) bool { return !slices.Equal(names(p), names(providers[0])) })
+	return !slices.ContainsFunc(providers, func(p *jwtv3.JwtProvider) bool {
+		return !slices.Equal(names(p),
+			names(providers[0]))
+	})
 }
 
-// goodAtEachPlace wants each place where providers look for tokens to bear a good one or none: a good token at one must
-// not bring in a bad one at another, which the workload may read. Nil where all look at the same places: there, one that
-// accepts a request has accepted every token of it. The providers that it adds to f only look; what a token says is for
-// the others to tell.
+// goodAtEachPlace wants each place where providers look for tokens to bear a good one or none: a
+// good token at one must not bring in a bad one at another, which the workload may read. Nil where
+// all look at the same places: there, one that accepts a request has accepted every token of it.
+// The providers that it adds to f only look; what a token says is for the others to tell.
 func goodAtEachPlace(f *jwtv3.JwtAuthentication, providers []*jwtv3.JwtProvider) []*jwtv3.JwtRequirement {
 	if samePlaces(providers) {
 		return nil
@@ -60,7 +64,8 @@ func goodAtEachPlace(f *jwtv3.JwtAuthentication, providers []*jwtv3.JwtProvider)
 	at := map[string][]string{} // who looks at each place
 	for _, p := range providers {
 		for _, place := range tokenPlaces(p) {
-			looks := &jwtv3.JwtProvider{Issuer: p.Issuer, Audiences: p.Audiences, Forward: true, JwksSourceSpecifier: p.JwksSourceSpecifier}
+			looks := &jwtv3.JwtProvider{Issuer: p.Issuer, Audiences: p.Audiences, Forward: true,
+				JwksSourceSpecifier: p.JwksSourceSpecifier}
 			place.look(looks)
 			name := "places-" + strconv.Itoa(len(f.Providers)-len(providers))
 			f.Providers[name] = looks

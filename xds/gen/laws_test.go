@@ -34,24 +34,28 @@ func versions(set resource.Set) []string {
 	return out
 }
 
-// editTokens makes one edit of what is asked of tokens: of a RequestAuthentication, or of the keys that were fetched.
+// editTokens makes one edit of what is asked of tokens: of a RequestAuthentication, or of the keys
+// that were fetched.
 func editTokens(in push.Inputs, which, how byte) push.Inputs {
 	const url = "https://issuer.example/keys"
 	if how%5 == 4 {
 		in.Keys = &push.KeySets{ByURL: map[string]string{url: fmt.Sprintf(`{"keys":[%d]}`, which%3)}}
 		return in
 	}
-	key := config.Key{Kind: config.RequestAuthentication, Namespace: []string{"shop", "istio-system", "other"}[which%3], Name: fmt.Sprint("p", which%4)}
+	key := config.Key{Kind: config.RequestAuthentication, Namespace: []string{"shop", "istio-system", "other"}[which%3],
+		Name: fmt.Sprint("p", which%4)}
 	if how%7 == 6 {
 		in.Objects = in.Objects.Without(key)
 		return in
 	}
-	r := &security.JWTRule{Issuer: fmt.Sprint("https://issuer.example/", how%3), JwksUri: url, ForwardOriginalToken: how%2 == 0}
+	r := &security.JWTRule{Issuer: fmt.Sprint("https://issuer.example/", how%3), JwksUri: url,
+		ForwardOriginalToken: how%2 == 0}
 	if how%3 == 1 {
 		r.FromHeaders = []*security.JWTHeader{{Name: []string{"x-token", "a b"}[how%2], Prefix: "jwt "}}
 		r.OutputClaimToHeaders = []*security.ClaimToHeader{{Header: "x-user", Claim: "sub"}}
 	}
-	made := &security.RequestAuthentication{JwtRules: []*security.JWTRule{r, {Issuer: "https://other.example", Jwks: "{}"}}}
+	made := &security.RequestAuthentication{JwtRules: []*security.JWTRule{r,
+		{Issuer: "https://other.example", Jwks: "{}"}}}
 	if which%4 == 0 {
 		made.Selector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"version": "v1"}}
 	}
@@ -67,21 +71,25 @@ func edit(in push.Inputs, what, which, how byte) push.Inputs {
 		return editTokens(in, which, how)
 	case 5:
 		if how%5 == 4 {
-			in.Trust = &push.Trust{Identities: []string{fmt.Sprintf("spiffe://cluster.local/ns/shop/sa/w%d", which%2)}, Epoch: uint64(how)}
+			in.Trust = &push.Trust{Identities: []string{fmt.Sprintf("spiffe://cluster.local/ns/shop/sa/w%d", which%2)},
+				Epoch: uint64(how)}
 			return in
 		}
-		key := config.Key{Kind: config.AuthorizationPolicy, Namespace: []string{"shop", "istio-system", "other"}[which%3], Name: fmt.Sprint("p", which%4)}
+		key := config.Key{Kind: config.AuthorizationPolicy,
+			Namespace: []string{"shop", "istio-system", "other"}[which%3], Name: fmt.Sprint("p", which%4)}
 		if how%7 == 6 {
 			in.Objects = in.Objects.Without(key)
 			return in
 		}
-		made := policyMaker{rand.New(rand.NewPCG(uint64(how), uint64(which))), how%2 == 0}.policies()[0].Spec.(*security.AuthorizationPolicy)
+		made := policyMaker{rand.New(rand.NewPCG(uint64(how), uint64(which))),
+			how%2 == 0}.policies()[0].Spec.(*security.AuthorizationPolicy)
 		if which%4 == 0 {
 			made.Selector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"version": "v1"}}
 		}
 		in.Objects = in.Objects.With(key, &config.Object{Key: key, Spec: made})
 	case 4:
-		key := config.Key{Kind: config.PeerAuthentication, Namespace: []string{"shop", "istio-system"}[which%2], Name: fmt.Sprint("p", which%3)}
+		key := config.Key{Kind: config.PeerAuthentication, Namespace: []string{"shop", "istio-system"}[which%2],
+			Name: fmt.Sprint("p", which%3)}
 		if how%7 == 6 {
 			in.Objects = in.Objects.Without(key)
 			return in
@@ -99,16 +107,21 @@ func edit(in push.Inputs, what, which, how byte) push.Inputs {
 		}
 		in.Services = in.Services.With(k, &registry.Service{
 			Key: k, Resolution: registry.Resolution(how % 4),
-			Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.Protocol(how % 12), TargetPort: uint32(how)}, {Number: 81, Name: "x"}},
+			Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.Protocol(how % 12),
+				TargetPort: uint32(how)}, {Number: 81, Name: "x"}},
 		})
 	case 1, 2:
 		l := &registry.EndpointList{}
 		for i := range how % 6 {
 			l.Items = append(l.Items, registry.Endpoint{
-				Address: []string{"10.0.0.1", "10.0.0.2", "name.example.com", "unix:///a", "fd00::1", "10.0.0.1"}[(which+i)%6],
-				Labels:  map[string]string{"version": []string{"v1", "v2"}[i%2]}, Weight: uint32(i) << (which % 32), Namespace: "shop",
-				Workload: []string{"", "w"}[which%2], Locality: registry.Locality{Region: []string{"", "east", "west"}[(i+how)%3]},
-				Health: registry.Health(which / 6 % 3), TLSMode: []string{"", "istio"}[how/6%2], ServiceAccount: []string{"", "web", "db"}[(int(how)/12+int(i))%3],
+				Address: []string{"10.0.0.1", "10.0.0.2", "name.example.com", "unix:///a", "fd00::1",
+					"10.0.0.1"}[(which+i)%6],
+				Labels: map[string]string{"version": []string{"v1",
+					"v2"}[i%2]}, Weight: uint32(i) << (which % 32), Namespace: "shop",
+				Workload: []string{"", "w"}[which%2], Locality: registry.Locality{Region: []string{"", "east",
+					"west"}[(i+how)%3]},
+				Health: registry.Health(which / 6 % 3), TLSMode: []string{"",
+					"istio"}[how/6%2], ServiceAccount: []string{"", "web", "db"}[(int(how)/12+int(i))%3],
 			})
 		}
 		in.Endpoints = in.Endpoints.With(k, l)
@@ -123,7 +136,8 @@ func edit(in push.Inputs, what, which, how byte) push.Inputs {
 			p.OutlierDetection = &networking.OutlierDetection{Consecutive_5XxErrors: wrapperspb.UInt32(uint32(how))}
 		}
 		if how%3 == 0 {
-			p.Tls = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_MUTUAL, ClientCertificate: "/c", PrivateKey: "/k", InsecureSkipVerify: wrapperspb.Bool(how%4 == 0)}
+			p.Tls = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_MUTUAL, ClientCertificate: "/c",
+				PrivateKey: "/k", InsecureSkipVerify: wrapperspb.Bool(how%4 == 0)}
 		}
 		if how%6 == 1 {
 			p.Tls = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_ISTIO_MUTUAL}
@@ -132,14 +146,15 @@ func edit(in push.Inputs, what, which, how byte) push.Inputs {
 			p.LoadBalancer = &networking.LoadBalancerSettings{LbPolicy: &networking.LoadBalancerSettings_Simple{Simple: networking.LoadBalancerSettings_PASSTHROUGH}}
 		}
 		in.Objects = in.Objects.With(key, &config.Object{Key: key, Spec: &networking.DestinationRule{
-			Host: k.Host, TrafficPolicy: p, Subsets: []*networking.Subset{{Name: "v1", Labels: map[string]string{"version": "v1"}}},
+			Host: k.Host, TrafficPolicy: p, Subsets: []*networking.Subset{{Name: "v1",
+				Labels: map[string]string{"version": "v1"}}},
 		}})
 	}
 	return in
 }
 
-// Whatever a Generator remembers, it makes what a new one makes; every message keeps the rules of its
-// fields; sets that were handed out do not change.
+// Whatever a Generator remembers, it makes what a new one makes; every message keeps the rules of
+// its fields; sets that were handed out do not change.
 func FuzzGenerator(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 3, 3, 0, 0, 1, 0, 4, 0, 1, 1, 1, 1, 5, 0, 0, 4})
 	f.Add([]byte{0, 2, 2, 1, 2, 5, 3, 2, 6, 1, 2, 2, 0, 3, 3, 2, 3, 3})
@@ -173,7 +188,8 @@ func FuzzGenerator(f *testing.F) {
 					got := g.Set(typeURL, sc)
 					want := New().Set(typeURL, sc)
 					if !slices.Equal(versions(got), versions(want)) {
-						t.Fatalf("%s: got %v\nwant, as a new generator makes it, %v", shortType(typeURL), versions(got), versions(want))
+						t.Fatalf("%s: got %v\nwant, as a new generator makes it, %v", shortType(typeURL), versions(got),
+							versions(want))
 					}
 					if again := g.Set(typeURL, sc); again != got {
 						t.Fatalf("%s: asked twice, another set", shortType(typeURL))
@@ -229,12 +245,14 @@ func TestEndpointOrderIsFree(t *testing.T) {
 func TestLayersStay(t *testing.T) {
 	t.Parallel()
 	in := addressed(bigMesh(20))
-	s := &scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop", Locality: "east"})}
+	s := &scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop",
+		Locality: "east"})}
 	g := New()
 	before := s.next(in)
-	vs := &config.Object{Key: config.Key{Kind: config.VirtualService, Namespace: "shop", Name: "r"}, Hash: 1, Spec: &networking.VirtualService{
-		Hosts: []string{"svc-00001.shop.svc.cluster.local"}, Http: []*networking.HTTPRoute{{DirectResponse: &networking.HTTPDirectResponse{Status: 200}}},
-	}}
+	vs := &config.Object{Key: config.Key{Kind: config.VirtualService, Namespace: "shop", Name: "r"}, Hash: 1,
+		Spec: &networking.VirtualService{
+			Hosts: []string{"svc-00001.shop.svc.cluster.local"}, Http: []*networking.HTTPRoute{{DirectResponse: &networking.HTTPDirectResponse{Status: 200}}},
+		}}
 	withRoute := in
 	withRoute.Objects = in.Objects.With(vs.Key, vs)
 	elsewhere := &scopes{context: s.context, node: s.node}
@@ -266,7 +284,8 @@ func TestLocalityIsForEndpoints(t *testing.T) {
 	in.Objects = in.Objects.With(k, &config.Object{Key: k, Hash: 99, Spec: &networking.DestinationRule{
 		Host: "svc-00000.shop.svc.cluster.local", TrafficPolicy: &networking.TrafficPolicy{OutlierDetection: &networking.OutlierDetection{}},
 	}})
-	east := &scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop", Locality: "east"})}
+	east := &scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop",
+		Locality: "east"})}
 	one := east.next(in)
 	west := &scopes{context: east.context, node: east.node}
 	west.node.Locality = registry.Locality{Region: "west"}
@@ -308,7 +327,8 @@ func TestOneEndpointOneService(t *testing.T) {
 	}
 }
 
-// Every cluster that a listener or a route names exists, but for what configuration names and nobody declared.
+// Every cluster that a listener or a route names exists, but for what configuration names and
+// nobody declared.
 func checkClusters(t *testing.T, g *Generator, sc *push.Scope) {
 	t.Helper()
 	clusters := g.Set(ClusterType, sc)
@@ -316,7 +336,8 @@ func checkClusters(t *testing.T, g *Generator, sc *push.Scope) {
 		for r := range g.Set(typeURL, sc).All() {
 			for _, ref := range r.Refs {
 				if ref.TypeURL == ClusterType && clusters.Get(ref.Name) == nil && !named(sc, ref.Name) {
-					t.Errorf("%s %s leads to the cluster %s, which does not exist", shortType(typeURL), r.Name, ref.Name)
+					t.Errorf("%s %s leads to the cluster %s, which does not exist", shortType(typeURL), r.Name,
+						ref.Name)
 				}
 			}
 		}
@@ -328,7 +349,8 @@ func named(sc *push.Scope, cluster string) bool {
 	is := func(d *networking.Destination) bool {
 		parts := strings.Split(cluster, "|")
 		port := d.GetPort().GetNumber()
-		return len(parts) == 4 && d.GetHost() == parts[3] && d.GetSubset() == parts[2] && (port == 0 || fmt.Sprint(port) == parts[1])
+		return len(parts) == 4 && d.GetHost() == parts[3] && d.GetSubset() == parts[2] &&
+			(port == 0 || fmt.Sprint(port) == parts[1])
 	}
 	found := sc.Sidecar != nil && is(sc.Sidecar.Spec.GetOutboundTrafficPolicy().GetEgressProxy())
 	see := func(spec *networking.VirtualService) {

@@ -24,7 +24,8 @@ type listeners struct {
 	resources *memo.Func[listenerSpec, madeListener]
 	layers    *memo.Func[*intern.List[*madeListener], listenerLayer]
 
-	// These return what layers returned, so that an input is remembered for as long as its layer is used.
+	// These return what layers returned, so that an input is remembered for as long as its layer is
+	// used.
 	outbound *memo.Func[outboundListenersIn, listenerLayer]
 	inbound  *memo.Func[inboundListenersIn, listenerLayer]
 	gateway  *memo.Func[gatewayListenersIn, listenerLayer]
@@ -62,8 +63,8 @@ type madeListener struct {
 
 func (l *madeListener) isRefused() bool { return len(l.refused) > 0 }
 
-// listenerLayer is a layer of listeners together with what is known of them. Whoever holds the layer
-// holds all of it (a pointer into a struct keeps the struct).
+// listenerLayer is a layer of listeners together with what is known of them. Whoever holds the
+// layer holds all of it (a pointer into a struct keeps the struct).
 type listenerLayer struct {
 	resource.Layer
 	made *intern.List[*madeListener]
@@ -101,7 +102,8 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 		destinations: sc.Destinations,
 	}).Layer}
 	if sc.Own != nil {
-		in := inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc), epoch: epochOf(sc)}
+		in := inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc),
+			epoch: epochOf(sc)}
 		in.bypassed = bypassOf(sc, in.modes)
 		out.Own = &l.inbound.Get(in).Layer
 	}

@@ -72,7 +72,8 @@ func testOwn(address string, service *registry.Service) *push.Own {
 // testGateway makes the servers of one Gateway with the VirtualServices bound to it.
 func testGateway(name string, routes []*push.VirtualService, servers ...*networking.Server) []push.GatewayServer {
 	var lists intern.Lists[*push.VirtualService]
-	o := &config.Object{Key: config.Key{Kind: config.Gateway, Namespace: "edge", Name: name}, Spec: &networking.Gateway{Servers: servers}}
+	o := &config.Object{Key: config.Key{Kind: config.Gateway, Namespace: "edge", Name: name},
+		Spec: &networking.Gateway{Servers: servers}}
 	var out []push.GatewayServer
 	for _, s := range servers {
 		out = append(out, push.GatewayServer{Gateway: o, Server: s, Port: s.Port.Number, Routes: lists.Of(routes)})
@@ -91,11 +92,13 @@ func testRouter(servers ...[]push.GatewayServer) *push.Scope {
 }
 
 func testServer(port uint32, protocol string, tls *networking.ServerTLSSettings, hosts ...string) *networking.Server {
-	return &networking.Server{Port: &networking.Port{Number: port, Protocol: protocol, Name: fmt.Sprintf("%s-%d", strings.ToLower(protocol), port)}, Hosts: hosts, Tls: tls}
+	return &networking.Server{Port: &networking.Port{Number: port, Protocol: protocol,
+		Name: fmt.Sprintf("%s-%d", strings.ToLower(protocol), port)}, Hosts: hosts, Tls: tls}
 }
 
 func tcpRoute(host string, port uint32, weight int32) *networking.RouteDestination {
-	return &networking.RouteDestination{Destination: &networking.Destination{Host: host, Port: &networking.PortSelector{Number: port}}, Weight: weight}
+	return &networking.RouteDestination{Destination: &networking.Destination{Host: host,
+		Port: &networking.PortSelector{Number: port}}, Weight: weight}
 }
 
 // richSidecar is a scope with every kind of listener.
@@ -180,7 +183,8 @@ func TestEnvoyAcceptsSidecarListeners(t *testing.T) {
 	t.Run("unix sockets", func(t *testing.T) {
 		t.Parallel()
 		sc := testScope(testEgress(&networking.IstioEgressListener{
-			Port: &networking.SidecarPort{Number: 0, Protocol: "HTTP"}, Bind: "unix://" + t.TempDir() + "/a.sock", CaptureMode: networking.CaptureMode_NONE,
+			Port: &networking.SidecarPort{Number: 0,
+				Protocol: "HTTP"}, Bind: "unix://" + t.TempDir() + "/a.sock", CaptureMode: networking.CaptureMode_NONE,
 		}, testService("web", 1, "10.0.0.1", "http/80")))
 		acceptedByEnvoy(t, decodeListeners(t, newListeners().set(sc)))
 	})
@@ -190,7 +194,8 @@ func TestEnvoyAcceptsGatewayListeners(t *testing.T) {
 	t.Parallel()
 	simple := &networking.ServerTLSSettings{
 		Mode: networking.ServerTLSSettings_SIMPLE, ServerCertificate: "/etc/certs/a.pem", PrivateKey: "/etc/certs/a.key",
-		MinProtocolVersion: networking.ServerTLSSettings_TLSV1_2, CipherSuites: []string{"ECDHE-RSA-AES128-GCM-SHA256", "TLS_AES_128_GCM_SHA256"},
+		MinProtocolVersion: networking.ServerTLSSettings_TLSV1_2, CipherSuites: []string{"ECDHE-RSA-AES128-GCM-SHA256",
+			"TLS_AES_128_GCM_SHA256"},
 	}
 	pass := &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_PASSTHROUGH}
 	routes := []*push.VirtualService{testVS("all", &networking.VirtualService{
@@ -312,7 +317,8 @@ func TestListenerSockets(t *testing.T) {
 	t.Parallel()
 	type socket struct{ unbound, handsOn, transparent, freebind, alone bool }
 	tests := map[push.Interception]map[string]socket{
-		push.Redirect: {"10.0.0.3_3306": {unbound: true}, "virtualOutbound": {handsOn: true}, "virtualInbound": {}, "127.0.0.1_15002": {}},
+		push.Redirect: {"10.0.0.3_3306": {unbound: true}, "virtualOutbound": {handsOn: true}, "virtualInbound": {},
+			"127.0.0.1_15002": {}},
 		push.TProxy: {"10.0.0.3_3306": {unbound: true}, "virtualOutbound": {handsOn: true, freebind: true},
 			"virtualInbound": {transparent: true}, "127.0.0.1_15002": {}},
 		push.None: {"127.0.0.9_3306": {alone: true}, "127.0.0.9_15002": {alone: true}},
@@ -345,7 +351,8 @@ func TestListenerSockets(t *testing.T) {
 	}
 }
 
-// As long as a layer is used nothing that led to it is computed again, whatever the garbage collector does.
+// As long as a layer is used nothing that led to it is computed again, whatever the garbage
+// collector does.
 func TestListenersAreRemembered(t *testing.T) {
 	t.Parallel()
 	l := newListeners()

@@ -60,8 +60,8 @@ func settingsOf(sc *push.Scope) listenerSettings {
 	return out
 }
 
-// catchAllCluster is where connections to unknown destinations go: the Sidecar's policy decides, else
-// the mesh's. Source: Istio's outboundTrafficPolicy; ALLOW_ANY is the mesh's default.
+// catchAllCluster is where connections to unknown destinations go: the Sidecar's policy decides,
+// else the mesh's. Source: Istio's outboundTrafficPolicy; ALLOW_ANY is the mesh's default.
 func catchAllCluster(sc *push.Scope) string {
 	if sc.Sidecar != nil && sc.Sidecar.Spec.OutboundTrafficPolicy != nil {
 		p := sc.Sidecar.Spec.OutboundTrafficPolicy
@@ -73,7 +73,8 @@ func catchAllCluster(sc *push.Scope) string {
 		}
 		return passthrough
 	}
-	if p := sc.Mesh.Config.GetOutboundTrafficPolicy(); p != nil && p.Mode == mesh.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY {
+	if p := sc.Mesh.Config.GetOutboundTrafficPolicy(); p != nil &&
+		p.Mode == mesh.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY {
 		return blackHole
 	}
 	return passthrough
@@ -93,12 +94,12 @@ type listenerBase struct {
 	// connectionLog and unmatchedLog are for requests and connections, and for those that no filter
 	// chain takes; nil when nothing is logged.
 	connectionLog, unmatchedLog []*accesslogv3.AccessLog
-	// httpFilters and grpcWebFilters are the filters of requests that the workload sends, the judged ones of those that
-	// others send to it.
+	// httpFilters and grpcWebFilters are the filters of requests that the workload sends, the
+	// judged ones of those that others send to it.
 	httpFilters, grpcWebFilters         []*hcmv3.HttpFilter
 	judgedFilters, judgedGRPCWebFilters []*hcmv3.HttpFilter
-	// judges are the filters of connections from others, before the one that forwards them; handshakeJudges judge those to
-	// the workload before.
+	// judges are the filters of connections from others, before the one that forwards them;
+	// handshakeJudges judge those to the workload before.
 	judges, handshakeJudges []*listenerv3.Filter
 	// catchAllFilters forward to catchAll, blackHoleFilters close.
 	catchAllFilters, blackHoleFilters []*listenerv3.Filter

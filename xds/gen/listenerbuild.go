@@ -17,7 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// buildListener makes one listener. It is encoded at once: what Envoy would refuse of it shows only then.
+// buildListener makes one listener. It is encoded at once: what Envoy would refuse of it shows only
+// then.
 func buildListener(s listenerSpec) *madeListener {
 	out := &madeListener{}
 	if s.bypassed != (bypass{}) {
@@ -55,8 +56,8 @@ func buildListener(s listenerSpec) *madeListener {
 // errNoChain says that nothing is left of a listener.
 var errNoChain = errors.New("it has no filter chain")
 
-// closed is a listener that stands at the same place and closes all connections, so that none goes where
-// no listener is.
+// closed is a listener that stands at the same place and closes all connections, so that none goes
+// where no listener is.
 func (s listenerSpec) closed() *listenerv3.Listener {
 	l := &listenerv3.Listener{
 		Name:             s.name,
@@ -68,7 +69,8 @@ func (s listenerSpec) closed() *listenerv3.Listener {
 	return l
 }
 
-// build makes the listener, and lists what it names. It reports filter chains that Envoy would refuse.
+// build makes the listener, and lists what it names. It reports filter chains that Envoy would
+// refuse.
 func (s listenerSpec) build(report func(what string, err error)) (*listenerv3.Listener, *listenerRefs) {
 	l := &listenerv3.Listener{
 		Name:                             s.name,
@@ -101,8 +103,9 @@ func (s listenerSpec) direction() corev3.TrafficDirection {
 
 // setSocket says how the listener gets its connections.
 //
-// Without redirection several proxies may share a machine, each with an address of its own; reuse_port
-// would let two of them share one address without an error, and each would take the other's connections.
+// Without redirection several proxies may share a machine, each with an address of its own;
+// reuse_port would let two of them share one address without an error, and each would take the
+// other's connections.
 func (s listenerSpec) setSocket(l *listenerv3.Listener) {
 	if !s.bound {
 		l.BindToPort = wrapperspb.Bool(false)
@@ -123,9 +126,9 @@ func (s listenerSpec) setSocket(l *listenerv3.Listener) {
 	}
 }
 
-// setChains adds the filter chains, and lists what they name. One that takes all becomes the default where
-// there are others, so that a connection which matches another one in part is not closed.
-// Source: Istio, https://github.com/istio/istio/issues/26079.
+// setChains adds the filter chains, and lists what they name. One that takes all becomes the
+// default where there are others, so that a connection which matches another one in part is not
+// closed. Source: Istio, https://github.com/istio/istio/issues/26079.
 func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string, err error)) *listenerRefs {
 	refs := &listenerRefs{seen: map[resource.Ref]bool{}}
 	for _, c := range s.chains.Items() {
@@ -183,8 +186,8 @@ func (c chainSpec) readsTLS() bool {
 	return c.match.sni != nil || c.match.transport != anyTransport || c.tls != nil || c.mutual
 }
 
-// plaintextPorts are those of a workload where nothing depends on TLS, so that a server that speaks first is not kept
-// waiting.
+// plaintextPorts are those of a workload where nothing depends on TLS, so that a server that speaks
+// first is not kept waiting.
 func (s listenerSpec) plaintextPorts() []uint32 {
 	if s.side != sideInbound {
 		return nil

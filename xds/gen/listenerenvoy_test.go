@@ -44,11 +44,12 @@ func envoyAccepts(t *testing.T, listeners []*listenerv3.Listener, clusters []*cl
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:                durationpb.New(1e9),
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": h2},
-		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: "xds", Endpoints: []*endpointv3.LocalityLbEndpoints{{
-			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
-				Endpoint: &endpointv3.Endpoint{Address: socketAddress("127.0.0.1", 1)},
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: "xds",
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{
+				LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+					Endpoint: &endpointv3.Endpoint{Address: socketAddress("127.0.0.1", 1)},
+				}}},
 			}}},
-		}}},
 	}
 	agent := proto.Clone(control).(*clusterv3.Cluster)
 	agent.Name, agent.LoadAssignment.ClusterName = agentCluster, agentCluster
@@ -67,7 +68,8 @@ func envoyAccepts(t *testing.T, listeners []*listenerv3.Listener, clusters []*cl
 				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "xds"},
 			}}},
 		}},
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: listeners, Clusters: append(clusters, control, agent)},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: listeners,
+			Clusters: append(clusters, control, agent)},
 	}
 	text, err := protojson.Marshal(bootstrap)
 	if err != nil {
@@ -78,7 +80,8 @@ func envoyAccepts(t *testing.T, listeners []*listenerv3.Listener, clusters []*cl
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), testenvoy.Path(t), "--mode", "validate", "-c", file, "--log-level", "warning")
+	cmd := exec.CommandContext(t.Context(), testenvoy.Path(t), "--mode", "validate", "-c", file, "--log-level",
+		"warning")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("envoy refuses: %v\n%s", err, out.String())

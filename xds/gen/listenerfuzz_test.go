@@ -74,8 +74,8 @@ func fuzzScopes(objects []*config.Object) map[string]*push.Scope {
 }
 
 // Whatever passes validation makes listeners that Envoy can take: every field keeps its rules, no
-// two listeners have one address, no two filter chains take one connection, and every route configuration
-// that a listener names exists.
+// two listeners have one address, no two filter chains take one connection, and every route
+// configuration that a listener names exists.
 func FuzzListeners(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
 	if err != nil {
@@ -242,8 +242,8 @@ spec:
 	}
 }
 
-// The same laws for services and egress listeners that meet on few addresses and ports in every way,
-// and whatever the order of services is.
+// The same laws for services and egress listeners that meet on few addresses and ports in every
+// way, and whatever the order of services is.
 func FuzzListenerConflicts(f *testing.F) {
 	for seed := range uint64(50) {
 		f.Add(seed)
@@ -278,9 +278,11 @@ func randomScope(r *rand.Rand) *push.Scope {
 	for i := range services {
 		ports := make([]string, 1+r.IntN(3))
 		for j := range ports {
-			ports[j] = fmt.Sprintf("%s/%d", pick("http", "grpc", "tcp", "mysql", "https", "tls", "x", "udp"), []int{80, 81, 443, 15001, 15006, 15021}[r.IntN(6)]+j*1000)
+			ports[j] = fmt.Sprintf("%s/%d", pick("http", "grpc", "tcp", "mysql", "https", "tls", "x", "udp"),
+				[]int{80, 81, 443, 15001, 15006, 15021}[r.IntN(6)]+j*1000)
 		}
-		vips := pick("", "", "10.0.0.1", "10.0.0.2", "10.1.0.0/16", "10.0.0.1 2001:2::1", "::/0", "0.0.0.0/0", "::ffff:10.0.0.1")
+		vips := pick("", "", "10.0.0.1", "10.0.0.2", "10.1.0.0/16", "10.0.0.1 2001:2::1", "::/0", "0.0.0.0/0",
+			"::ffff:10.0.0.1")
 		services[i] = testService(fmt.Sprintf("s%d.%s", i, pick("a.example", "b.example")), r.IntN(3), vips, ports...)
 		if vips == "" {
 			services[i].AutoAddresses = []netip.Addr{netip.AddrFrom4([4]byte{240, 240, 0, byte(i + 1)})}
@@ -291,17 +293,21 @@ func randomScope(r *rand.Rand) *push.Scope {
 		l := &networking.IstioEgressListener{
 			Bind:        pick("", "127.0.0.1", "0.0.0.0", "::", "10.0.0.1"),
 			CaptureMode: networking.CaptureMode(r.IntN(3)),
-			Port:        &networking.SidecarPort{Number: []uint32{80, 443, 15001, 9000}[r.IntN(4)], Protocol: pick("HTTP", "TCP", "TLS", "HTTP_PROXY", "MYSQL")},
+			Port: &networking.SidecarPort{Number: []uint32{80, 443, 15001, 9000}[r.IntN(4)],
+				Protocol: pick("HTTP", "TCP", "TLS", "HTTP_PROXY", "MYSQL")},
 		}
 		groups = append(groups, testEgress(l, services[:r.IntN(len(services)+1)]...))
 	}
 	routes := []*push.VirtualService{
 		testVS("tcp", &networking.VirtualService{Hosts: []string{"*.a.example"}, Tcp: []*networking.TCPRoute{{
-			Match: []*networking.L4MatchAttributes{{Port: uint32(r.IntN(2) * 80), DestinationSubnets: []string{"10.1.0.0/16", pick("10.2.0.0/16", "::/0")}}},
-			Route: []*networking.RouteDestination{tcpRoute("x", 1, int32(r.IntN(2))), tcpRoute("y", 1, int32(r.IntN(2)))},
+			Match: []*networking.L4MatchAttributes{{Port: uint32(r.IntN(2) * 80),
+				DestinationSubnets: []string{"10.1.0.0/16", pick("10.2.0.0/16", "::/0")}}},
+			Route: []*networking.RouteDestination{tcpRoute("x", 1, int32(r.IntN(2))),
+				tcpRoute("y", 1, int32(r.IntN(2)))},
 		}}}),
 		testVS("tls", &networking.VirtualService{Hosts: []string{"*"}, Tls: []*networking.TLSRoute{{
-			Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"a", pick("b", "*", "A")}}, {SniHosts: []string{"b", "c"}, DestinationSubnets: []string{pick("10.1.0.0/16", "10.3.0.0/16")}}},
+			Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"a", pick("b", "*", "A")}},
+				{SniHosts: []string{"b", "c"}, DestinationSubnets: []string{pick("10.1.0.0/16", "10.3.0.0/16")}}},
 			Route: []*networking.RouteDestination{tcpRoute("x", 1, 0)},
 		}}}),
 	}

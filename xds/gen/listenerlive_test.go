@@ -31,8 +31,10 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// requestFiltersInside puts the filters that are fetched on their own into the list that names them.
-func requestFiltersInside(list []*hcmv3.HttpFilter, filters map[string]*corev3.TypedExtensionConfig) []*hcmv3.HttpFilter {
+// requestFiltersInside puts the filters that are fetched on their own into the list that names
+// them.
+func requestFiltersInside(list []*hcmv3.HttpFilter,
+	filters map[string]*corev3.TypedExtensionConfig) []*hcmv3.HttpFilter {
 	for i, f := range list {
 		if f.GetConfigDiscovery() != nil {
 			list[i] = httpFilter(f.Name, filters[f.Name].TypedConfig)
@@ -41,8 +43,8 @@ func requestFiltersInside(list []*hcmv3.HttpFilter, filters map[string]*corev3.T
 	return list
 }
 
-// withRoutesInside puts the route configurations and the filters that are fetched on their own into the listeners that name them, so that an Envoy
-// without a control plane can run them.
+// withRoutesInside puts the route configurations and the filters that are fetched on their own into
+// the listeners that name them, so that an Envoy without a control plane can run them.
 func withRoutesInside(t *testing.T, g *Generator, sc *push.Scope) []*listenerv3.Listener {
 	t.Helper()
 	routes := decoded[*routev3.RouteConfiguration](t, g.Set(RouteType, sc))
@@ -83,11 +85,12 @@ func staticCluster(name, to string) *clusterv3.Cluster {
 		Name:                 name,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       durationpb.New(time.Second),
-		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
-			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
-				Endpoint: &endpointv3.Endpoint{Address: socketAddress(a.Addr().String(), uint32(a.Port()))},
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name,
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{
+				LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+					Endpoint: &endpointv3.Endpoint{Address: socketAddress(a.Addr().String(), uint32(a.Port()))},
+				}}},
 			}}},
-		}}},
 	}
 }
 
@@ -98,7 +101,8 @@ func runEnvoy(t *testing.T, listeners []*listenerv3.Listener, clusters []*cluste
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenvoy.Start(t, text, "--log-level", "warning", "--file-flush-interval-msec", "50", "--service-node", "test", "--service-cluster", "test")
+	testenvoy.Start(t, text, "--log-level", "warning", "--file-flush-interval-msec", "50", "--service-node", "test",
+		"--service-cluster", "test")
 }
 
 // dialUntil connects, waiting for the listener to open.
@@ -153,11 +157,20 @@ func tcpServer(t *testing.T, name string) string {
 func TestEnvoyListensAsPlanned(t *testing.T) {
 	t.Parallel()
 	const address = "127.201.7.3"
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "web got %s", r.URL.Path) }))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		fmt.Fprintf(w, "web got %s", r.URL.Path)
+	}))
 	t.Cleanup(web.Close)
-	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secure") }))
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, "secure")
+	}))
 	t.Cleanup(secure.Close)
-	hidden := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hidden") }))
+	hidden := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, "hidden")
+	}))
 	t.Cleanup(hidden.Close)
 
 	sc := testScope(testEgress(nil,
@@ -207,12 +220,14 @@ func TestEnvoyListensAsPlanned(t *testing.T) {
 	get("http", through("18080"), "http://web.example:18080/path", "web got /path")
 	get("tls by name", through("18443"), "https://secure.example:18443/", "secure")
 	get("tls by another name", through("18443"), "https://hidden.example:18443/", "hidden")
-	proxy := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: address + ":18002"})}}
+	proxy := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: address + ":18002"})}}
 	get("http proxy", proxy, "http://web.example:18080/proxied", "web got /proxied")
 	if _, err := through("18443").Get("https://unknown.example:18443/"); err == nil {
 		t.Error("a name that nobody has: got an answer, want a closed connection")
 	}
-	expectInLog(t, log, `"GET /path HTTP/1.1" 200`, `"GET /proxied HTTP/1.1" 200`, "NR filter_chain_not_found", "outbound|18080||raw.example")
+	expectInLog(t, log, `"GET /path HTTP/1.1" 200`, `"GET /proxied HTTP/1.1" 200`, "NR filter_chain_not_found",
+		"outbound|18080||raw.example")
 }
 
 func expectText(t *testing.T, name string, r io.Reader, want string) {

@@ -2,8 +2,8 @@ package gen
 
 import "github.com/ashore-mesh/ashore/xds/resource"
 
-// listenerRefs are the route configurations, clusters, secrets and filters that a listener names as it was built, each
-// once; of filters those alone that may need a cluster.
+// listenerRefs are the route configurations, clusters, secrets and filters that a listener names as
+// it was built, each once; of filters those alone that may need a cluster.
 type listenerRefs struct {
 	list []resource.Ref
 	seen map[resource.Ref]bool

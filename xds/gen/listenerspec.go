@@ -32,7 +32,8 @@ type listenerSpec struct {
 	bypassed bypass
 	// problems is the port of a gateway whose problems are reported; nil: it has none.
 	problems *gatewayPort
-	// epoch changes with revocations: see markEpoch. Zero: nobody was revoked, or the listener is not for callers.
+	// epoch changes with revocations: see markEpoch. Zero: nobody was revoked, or the listener is
+	// not for callers.
 	epoch uint64
 }
 
@@ -54,7 +55,8 @@ type captureMode uint8
 const (
 	// captureNone takes connections as they are.
 	captureNone captureMode = iota
-	// captureHandOff finds the original destination and hands the connection to the listener of that address.
+	// captureHandOff finds the original destination and hands the connection to the listener of
+	// that address.
 	captureHandOff
 	// captureHere finds the original destination and keeps the connection.
 	captureHere
@@ -68,7 +70,8 @@ type chainSpec struct {
 	tls *networking.ServerTLSSettings
 	// mutual ends the mesh's mutual TLS.
 	mutual bool
-	// lacksIdentity closes all connections: mutual TLS would have to be ended, and the proxy has no certificate.
+	// lacksIdentity closes all connections: mutual TLS would have to be ended, and the proxy has no
+	// certificate.
 	lacksIdentity bool
 	// http is at work when its statPrefix is not empty, else tcp.
 	http httpSpec

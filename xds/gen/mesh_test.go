@@ -13,8 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// bigMesh makes a mesh of n services with two ports and four endpoints each; every fifth has a rule with
-// two subsets.
+// bigMesh makes a mesh of n services with two ports and four endpoints each; every fifth has a rule
+// with two subsets.
 func bigMesh(n int) push.Inputs {
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	for i := range n {
@@ -148,7 +148,8 @@ func BenchmarkService(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				k := registry.Key{Host: "added.shop.svc.cluster.local", Namespace: "shop"}
-				in.Services = in.Services.With(k, &registry.Service{Key: k, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}}})
+				in.Services = in.Services.With(k, &registry.Service{Key: k,
+					Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}}})
 				sc := s.next(in)
 				b.StartTimer()
 				held = []resource.Set{g.Set(ClusterType, sc), g.Set(EndpointType, sc)}

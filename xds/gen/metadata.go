@@ -16,7 +16,8 @@ const istioMetadata = "istio"
 // configMember is the member of Istio's metadata that names the object something was made of.
 const configMember = "config"
 
-// configPath names an object of a kind ("destination-rule") to people. Source: Istio's filter metadata.
+// configPath names an object of a kind ("destination-rule") to people. Source: Istio's filter
+// metadata.
 func configPath(o *config.Object, kind string) string {
 	return "/apis/networking.istio.io/v1/namespaces/" + o.Namespace + "/" + kind + "/" + o.Name
 }
@@ -37,8 +38,9 @@ func appendFilterMetadata(b []byte, key string, members func([]byte) []byte) []b
 	})
 }
 
-// clusterMetadata tells telemetry and people which services a cluster is for and which rule decides.
-// Source: Istio, filter_metadata "istio": config, default_original_port, external, services, subset.
+// clusterMetadata tells telemetry and people which services a cluster is for and which rule
+// decides. Source: Istio, filter_metadata "istio": config, default_original_port, external,
+// services, subset.
 type clusterMetadata struct {
 	// rule is the object that decides; nil: none.
 	rule *config.Object
@@ -59,7 +61,10 @@ func (m clusterMetadata) append(b []byte) []byte {
 		if m.external {
 			b = appendMember(b, "external", func(b []byte) []byte { return appendUint(b, fieldBoolValue, 1) })
 		}
-		b = appendMember(b, "services", func(b []byte) []byte { return appendMessage(b, fieldListValue, m.appendServices) })
+		b = appendMember(b, "services", func(b []byte) []byte {
+			return appendMessage(b, fieldListValue,
+				m.appendServices)
+		})
 		return appendTextMember(b, "subset", m.subset)
 	})
 }
@@ -92,8 +97,10 @@ func workloadName(ep *registry.Endpoint) string {
 	if ep.Workload == "" {
 		return ""
 	}
-	name := cmp.Or(ep.Labels["service.istio.io/canonical-name"], ep.Labels["app.kubernetes.io/name"], ep.Labels["app"], ep.Workload)
-	revision := cmp.Or(ep.Labels["service.istio.io/canonical-revision"], ep.Labels["app.kubernetes.io/version"], ep.Labels["version"])
+	name := cmp.Or(ep.Labels["service.istio.io/canonical-name"], ep.Labels["app.kubernetes.io/name"], ep.Labels["app"],
+		ep.Workload)
+	revision := cmp.Or(ep.Labels["service.istio.io/canonical-revision"], ep.Labels["app.kubernetes.io/version"],
+		ep.Labels["version"])
 	if revision == "latest" {
 		revision = ""
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// Where a proxy gets its own certificate and the mesh's roots: of the agent beside it. Source: Istio, pkg/security.
+// Where a proxy gets its own certificate and the mesh's roots: of the agent beside it. Source:
+// Istio, pkg/security.
 const (
 	agentCluster  = "sds-grpc"
 	ownSecret     = "default"
@@ -35,8 +36,8 @@ func fromAgent(name string) *tlsv3.SdsSecretConfig {
 	}}
 }
 
-// meshTLS is mutual TLS with the proxy's own certificate, with peers whose certificate the mesh's roots vouch for and
-// that bears one of names; without names it may bear any.
+// meshTLS is mutual TLS with the proxy's own certificate, with peers whose certificate the mesh's
+// roots vouch for and that bears one of names; without names it may bear any.
 func meshTLS(m *push.Mesh, alpn []string, names []*tlsv3.SubjectAltNameMatcher) *tlsv3.CommonTlsContext {
 	return &tlsv3.CommonTlsContext{
 		TlsParams:                      meshParameters(m.Config.GetMeshMTLS()),
@@ -51,15 +52,16 @@ func meshTLS(m *push.Mesh, alpn []string, names []*tlsv3.SubjectAltNameMatcher) 
 	}
 }
 
-// meshCiphers are those of TLS 1.2 where the mesh names none. Source: istio.io, MeshConfig.TLSConfig.cipherSuites, of
-// which those without forward secrecy are left out.
+// meshCiphers are those of TLS 1.2 where the mesh names none. Source: istio.io,
+// MeshConfig.TLSConfig.cipherSuites, of which those without forward secrecy are left out.
 func meshCiphers() []string {
 	return []string{
 		"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
 	}
 }
 
-// meshParameters are the versions, ciphers and curves between workloads. Source: istio.io, MeshConfig.meshMTLS.
+// meshParameters are the versions, ciphers and curves between workloads. Source: istio.io,
+// MeshConfig.meshMTLS.
 func meshParameters(t *mesh.MeshConfig_TLSConfig) *tlsv3.TlsParameters {
 	p := &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
@@ -87,8 +89,8 @@ func meshDomains(m *push.Mesh) []string {
 	return out
 }
 
-// anyWorkload matches the certificates of every workload of the mesh, and of nothing else: the control plane's has no
-// namespace. Source: Istio, trust domain validation.
+// anyWorkload matches the certificates of every workload of the mesh, and of nothing else: the
+// control plane's has no namespace. Source: Istio, trust domain validation.
 func anyWorkload(m *push.Mesh) []*tlsv3.SubjectAltNameMatcher {
 	var out []*tlsv3.SubjectAltNameMatcher
 	for _, d := range meshDomains(m) {
@@ -109,10 +111,12 @@ func exactNames(names []string) []*tlsv3.SubjectAltNameMatcher {
 	return out
 }
 
-// The protocols by which a client of the mesh tells in TLS that it is one. Source: Istio, ALPNInMeshH2WithMxc.
+// The protocols by which a client of the mesh tells in TLS that it is one. Source: Istio,
+// ALPNInMeshH2WithMxc.
 const (
 	alpnMesh = "istio"
-	// alpnExchange says that workload metadata comes first, which takes a filter that stock Envoy does not have.
+	// alpnExchange says that workload metadata comes first, which takes a filter that stock Envoy
+	// does not have.
 	alpnExchange = "istio-peer-exchange"
 )
 

@@ -32,8 +32,9 @@ const (
 
 // mutualTLS decides for a cluster of a client that has an identity or not.
 //
-// Source: istio.io, "auto mutual TLS": where no rule sets tls, endpoints that have a sidecar are spoken to by mutual
-// TLS. Destinations outside of the mesh, and those to whose addresses the client connects itself, are not.
+// Source: istio.io, "auto mutual TLS": where no rule sets tls, endpoints that have a sidecar are
+// spoken to by mutual TLS. Destinations outside of the mesh, and those to whose addresses the
+// client connects itself, are not.
 func (s clusterSpec) mutualTLS(identity bool, ids push.Identities) mutual {
 	switch {
 	case s.policy.tls.GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL:
@@ -58,7 +59,8 @@ func (s clusterSpec) withMutual(identity bool, ids push.Identities) clusterSpec 
 	return s
 }
 
-// peerSpec is everything that TLS to the endpoints of a cluster is made of, without the name that is asked for.
+// peerSpec is everything that TLS to the endpoints of a cluster is made of, without the name that
+// is asked for.
 type peerSpec struct {
 	mesh       *push.Mesh
 	identities *intern.List[push.Identity]
@@ -73,8 +75,8 @@ type peerSpec struct {
 // encodedPeer is an UpstreamTlsContext without sni.
 type encodedPeer struct{ bytes []byte }
 
-// peer picks what counts: the names of the rule, else of the service, else who its endpoints are, else none.
-// Source: istio.io, ClientTLSSettings.subjectAltNames and ServiceEntry.subjectAltNames.
+// peer picks what counts: the names of the rule, else of the service, else who its endpoints are,
+// else none. Source: istio.io, ClientTLSSettings.subjectAltNames and ServiceEntry.subjectAltNames.
 func (s clusterSpec) peer(http2 bool) peerSpec {
 	p := peerSpec{mesh: s.mesh, http2: http2}
 	switch {
@@ -88,8 +90,9 @@ func (s clusterSpec) peer(http2 bool) peerSpec {
 	return p
 }
 
-// encodePeer builds it. Without names no certificate will do, unless it may have any name. A cluster that has no
-// endpoints yet accepts none: its first endpoints may arrive before the names that they have to prove.
+// encodePeer builds it. Without names no certificate will do, unless it may have any name. A
+// cluster that has no endpoints yet accepts none: its first endpoints may arrive before the names
+// that they have to prove.
 //
 // Sessions are not resumed, so that each connection looks at the endpoint's certificate anew.
 func encodePeer(s peerSpec) *encodedPeer {
@@ -117,8 +120,9 @@ func encodePeer(s peerSpec) *encodedPeer {
 	})}
 }
 
-// sni is what the cluster asks endpoints for: what the rule says, else the cluster's name in a form that gateways take
-// apart; empty where that is longer than Envoy allows. Source: Istio, model.BuildDNSSrvSubsetKey.
+// sni is what the cluster asks endpoints for: what the rule says, else the cluster's name in a form
+// that gateways take apart; empty where that is longer than Envoy allows. Source: Istio,
+// model.BuildDNSSrvSubsetKey.
 func (s clusterSpec) sni() string {
 	if sni := s.policy.tls.GetSni(); sni != "" {
 		return sni
@@ -147,7 +151,8 @@ const (
 
 const upstreamTLSType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 
-// append appends the transport socket to the cluster: for all endpoints, or for those that say they take it.
+// append appends the transport socket to the cluster: for all endpoints, or for those that say they
+// take it.
 func (p *encodedPeer) append(b []byte, how mutual, sni string) []byte {
 	if how == mutualAlways {
 		return p.appendSocket(b, fieldClusterSocket, sni)
@@ -171,7 +176,8 @@ func (p *encodedPeer) appendSocket(b []byte, field protowire.Number, sni string)
 	})
 }
 
-// appendTLSMode appends the mark of endpoints that take mutual TLS. Source: Istio, TLSModeLabelShortname.
+// appendTLSMode appends the mark of endpoints that take mutual TLS. Source: Istio,
+// TLSModeLabelShortname.
 func appendTLSMode(b []byte) []byte { return appendTextMember(b, "tlsMode", "istio") }
 
 // takesMutual says that an endpoint takes mutual TLS at a port: it says so, its proxy stands before
@@ -186,7 +192,8 @@ type endpointMetadata struct {
 	mutual   bool
 }
 
-// append appends it as a field of type core.v3.Metadata; nothing when it is empty. Keys are in the order of their names.
+// append appends it as a field of type core.v3.Metadata; nothing when it is empty. Keys are in the
+// order of their names.
 func (m endpointMetadata) append(b []byte, field protowire.Number) []byte {
 	if m == (endpointMetadata{}) {
 		return b
@@ -196,7 +203,10 @@ func (m endpointMetadata) append(b []byte, field protowire.Number) []byte {
 			b = appendFilterMetadata(b, "envoy.transport_socket_match", appendTLSMode)
 		}
 		if m.workload != "" {
-			b = appendFilterMetadata(b, istioMetadata, func(b []byte) []byte { return appendTextMember(b, "workload", m.workload) })
+			b = appendFilterMetadata(b, istioMetadata, func(b []byte) []byte {
+				return appendTextMember(b, "workload",
+					m.workload)
+			})
 		}
 		return b
 	})
@@ -211,7 +221,8 @@ func (s clusterSpec) anyNameProblem(name string) *feed.Problem {
 		"write serviceAccount of the endpoints, subjectAltNames of the ServiceEntry, or tls.subjectAltNames of the DestinationRule")
 }
 
-// withoutIdentity is the problem of a cluster that is to speak mutual TLS on a proxy that has no certificate.
+// withoutIdentity is the problem of a cluster that is to speak mutual TLS on a proxy that has no
+// certificate.
 func (s clusterSpec) withoutIdentity(name string) *feed.Problem {
 	return s.problem("the cluster " + name + " closes its connections on proxies that have no certificate of the mesh, " +
 		"because ISTIO_MUTUAL needs one: let their machines join, or set another tls.mode")

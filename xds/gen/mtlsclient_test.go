@@ -19,8 +19,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Of mutual TLS, clusters depend on who endpoints may be, not on endpoints; and only policies that forbid it matter to
-// clients, for endpoints alone.
+// Of mutual TLS, clusters depend on who endpoints may be, not on endpoints; and only policies that
+// forbid it matter to clients, for endpoints alone.
 func TestMutualLayersStay(t *testing.T) {
 	t.Parallel()
 	in := addressed(bigMesh(20))
@@ -34,9 +34,10 @@ func TestMutualLayersStay(t *testing.T) {
 		return in
 	}
 	policy := func(in push.Inputs, mode security.PeerAuthentication_MutualTLS_Mode) push.Inputs {
-		o := &config.Object{Key: config.Key{Kind: config.PeerAuthentication, Namespace: "shop", Name: "p"}, Spec: &security.PeerAuthentication{
-			Mtls: &security.PeerAuthentication_MutualTLS{Mode: mode},
-		}}
+		o := &config.Object{Key: config.Key{Kind: config.PeerAuthentication, Namespace: "shop", Name: "p"},
+			Spec: &security.PeerAuthentication{
+				Mtls: &security.PeerAuthentication_MutualTLS{Mode: mode},
+			}}
 		in.Objects = in.Objects.With(o.Key, o)
 		return in
 	}
@@ -55,7 +56,8 @@ func TestMutualLayersStay(t *testing.T) {
 		"not allowed": {policy(in, security.PeerAuthentication_MutualTLS_DISABLE), []string{ListenerType, EndpointType}},
 	} {
 		now := (&scopes{context: s.context, node: node}).next(c.in)
-		for _, typeURL := range []string{ClusterType, EndpointType, ListenerType, RouteType, SecretType, NameTableType} {
+		for _, typeURL := range []string{ClusterType, EndpointType, ListenerType, RouteType, SecretType,
+			NameTableType} {
 			same := slices.Equal(versions(g.Set(typeURL, before)), versions(g.Set(typeURL, now)))
 			if same == slices.Contains(c.changed, typeURL) {
 				t.Errorf("%s: %s: the same: %v", name, shortType(typeURL), same)
@@ -67,19 +69,22 @@ func TestMutualLayersStay(t *testing.T) {
 	}
 }
 
-// A client without certificate sends nothing where mutual TLS has to be spoken, and everything else as before.
+// A client without certificate sends nothing where mutual TLS has to be spoken, and everything else
+// as before.
 func TestMutualNeedsIdentity(t *testing.T) {
 	t.Parallel()
 	in := bigMesh(2)
-	o := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "r"}, Hash: 7, Spec: &networking.DestinationRule{
-		Host: "svc-00001.shop.svc.cluster.local", TrafficPolicy: &networking.TrafficPolicy{Tls: &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_ISTIO_MUTUAL}},
-	}}
+	o := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "r"}, Hash: 7,
+		Spec: &networking.DestinationRule{
+			Host: "svc-00001.shop.svc.cluster.local", TrafficPolicy: &networking.TrafficPolicy{Tls: &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_ISTIO_MUTUAL}},
+		}}
 	in.Objects = in.Objects.With(o.Key, o)
 	sc := (&scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop"})}).next(in)
 	g := New()
 	set := g.Set(ClusterType, sc)
 	for name, c := range decoded[*clusterv3.Cluster](t, set) {
-		if outbound := strings.HasPrefix(name, "outbound"); c.TransportSocket != nil || outbound && len(c.TransportSocketMatches) > 0 {
+		if outbound := strings.HasPrefix(name, "outbound"); c.TransportSocket != nil || outbound &&
+			len(c.TransportSocketMatches) > 0 {
 			t.Errorf("%s speaks TLS", name)
 		}
 		want := clusterv3.Cluster_EDS
@@ -104,7 +109,8 @@ func TestMutualNeedsIdentity(t *testing.T) {
 func TestMutualNames(t *testing.T) {
 	t.Parallel()
 	m := &push.Mesh{Config: config.DefaultMesh()}
-	s := clusterSpec{service: &registry.Service{Key: registry.Key{Host: strings.Repeat("a.", 125) + "b"}}, port: 80, mesh: m}
+	s := clusterSpec{service: &registry.Service{Key: registry.Key{Host: strings.Repeat("a.", 125) + "b"}}, port: 80,
+		mesh: m}
 	if got := s.sni(); got != "" {
 		t.Errorf("got a name of %d bytes", len(got))
 	}
@@ -137,7 +143,8 @@ func TestMutualNames(t *testing.T) {
 	}
 	always := policy{tls: &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_ISTIO_MUTUAL}}
 	for resolution, want := range map[registry.Resolution]bool{registry.Passthrough: true, registry.Static: false} {
-		s := clusterSpec{service: &registry.Service{Resolution: resolution}, policy: always, mesh: m}.withMutual(true, push.Identities{})
+		s := clusterSpec{service: &registry.Service{Resolution: resolution}, policy: always, mesh: m}.withMutual(true,
+			push.Identities{})
 		if s.anyName != want {
 			t.Errorf("without endpoints, resolution %v: any name will do: %v, want %v", resolution, s.anyName, want)
 		}

@@ -74,11 +74,13 @@ func (ca *testCA) asAgent(t *testing.T, c *tlsv3.CommonTlsContext, own tls.Certi
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})}}
 	}
 	v := c.GetCombinedValidationContext()
-	if got := v.GetValidationContextSdsSecretConfig().GetName(); got != rootsSecret || len(c.TlsCertificateSdsSecretConfigs) != 1 || c.TlsCertificateSdsSecretConfigs[0].Name != ownSecret {
+	if got := v.GetValidationContextSdsSecretConfig().GetName(); got != rootsSecret ||
+		len(c.TlsCertificateSdsSecretConfigs) != 1 || c.TlsCertificateSdsSecretConfigs[0].Name != ownSecret {
 		t.Fatalf("the agent is asked for %q and %v", got, c.TlsCertificateSdsSecretConfigs)
 	}
 	c.TlsCertificateSdsSecretConfigs = nil
-	c.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: inline("CERTIFICATE", own.Certificate[0]), PrivateKey: inline("PRIVATE KEY", key)}}
+	c.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: inline("CERTIFICATE", own.Certificate[0]),
+		PrivateKey: inline("PRIVATE KEY", key)}}
 	v.DefaultValidationContext.TrustedCa = fileSource(ca.file("ca.pem"))
 	c.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: v.DefaultValidationContext}
 }
@@ -101,9 +103,10 @@ func (ca *testCA) withIdentity(t *testing.T, listeners []*listenerv3.Listener, o
 	}
 }
 
-// inboundAt are the listeners of redirected connections to a workload under a PeerAuthentication, on an address of
-// their own, where clients say by the PROXY protocol what they had connected to.
-func inboundAt(t *testing.T, ca *testCA, address, mode string, own tls.Certificate, trust *push.Trust) []*listenerv3.Listener {
+// inboundAt are the listeners of redirected connections to a workload under a PeerAuthentication,
+// on an address of their own, where clients say by the PROXY protocol what they had connected to.
+func inboundAt(t *testing.T, ca *testCA, address, mode string, own tls.Certificate,
+	trust *push.Trust) []*listenerv3.Listener {
 	t.Helper()
 	sc := scopeOf(t, &txtar.Archive{Files: []txtar.File{
 		{Name: "node.yaml", Data: []byte("addresses: [10.0.0.1]\nnamespace: shop\nlabels: {app: web}\nidentity: true\n")},
@@ -135,7 +138,8 @@ spec: {mtls: {mode: ` + mode + `}}
 		if l.ListenerFilters[0].Name != "envoy.filters.listener.original_dst" {
 			t.Fatalf("the first filter is %s", l.ListenerFilters[0].Name)
 		}
-		l.ListenerFilters[0] = listenerFilter("envoy.filters.listener.proxy_protocol", packed(&proxyprotocolv3.ProxyProtocol{}))
+		l.ListenerFilters[0] = listenerFilter("envoy.filters.listener.proxy_protocol",
+			packed(&proxyprotocolv3.ProxyProtocol{}))
 		out = append(out, l)
 	}
 	ca.withIdentity(t, out, own)
@@ -145,7 +149,8 @@ spec: {mtls: {mode: ` + mode + `}}
 // caller is how somebody calls: in plaintext when config is nil.
 type caller struct{ config *tls.Config }
 
-// call connects as redirected to a port, says something and returns the answer, "closed" when there is none.
+// call connects as redirected to a port, says something and returns the answer, "closed" when there
+// is none.
 func (c caller) call(t *testing.T, address string, port int, say string) string {
 	t.Helper()
 	conn := dialUntil(t, address)
@@ -181,9 +186,9 @@ func (c caller) call(t *testing.T, address string, port int, say string) string 
 	}
 }
 
-// The real Envoy takes connections as PeerAuthentication says: under STRICT neither plaintext, nor a foreign
-// certificate, nor one of another trust domain, nor one that has expired, at no port, known or not; under PERMISSIVE
-// both; under DISABLE all is the workload's own.
+// The real Envoy takes connections as PeerAuthentication says: under STRICT neither plaintext, nor
+// a foreign certificate, nor one of another trust domain, nor one that has expired, at no port,
+// known or not; under PERMISSIVE both; under DISABLE all is the workload's own.
 func TestEnvoyTakesPeers(t *testing.T) {
 	t.Parallel()
 	ca, foreign := newTestCA(t), newTestCA(t)
@@ -192,7 +197,10 @@ func TestEnvoyTakesPeers(t *testing.T) {
 		fmt.Fprintf(w, "from %s", r.Header.Get("x-forwarded-client-cert"))
 	}))
 	t.Cleanup(web.Close)
-	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secure") }))
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, "secure")
+	}))
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
@@ -204,13 +212,17 @@ func TestEnvoyTakesPeers(t *testing.T) {
 		listeners = append(listeners, inboundAt(t, ca, address, mode, own, nil)...)
 	}
 	runEnvoy(t, listeners, []*clusterv3.Cluster{
-		staticCluster("inbound|8080||", web.Listener.Addr().String()), staticCluster("inbound|9090||", tcpServer(t, "tcp")),
-		staticCluster("inbound|9191||", web.Listener.Addr().String()), staticCluster("inbound|9443||", secure.Listener.Addr().String()),
-		staticCluster(inboundPassthrough, web.Listener.Addr().String()), {Name: blackHole, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}},
+		staticCluster("inbound|8080||", web.Listener.Addr().String()), staticCluster("inbound|9090||",
+			tcpServer(t, "tcp")),
+		staticCluster("inbound|9191||", web.Listener.Addr().String()), staticCluster("inbound|9443||",
+			secure.Listener.Addr().String()),
+		staticCluster(inboundPassthrough, web.Listener.Addr().String()), {Name: blackHole,
+			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}},
 	})
 
 	with := func(alpn []string, certs ...tls.Certificate) caller {
-		return caller{&tls.Config{Certificates: certs, NextProtos: alpn, InsecureSkipVerify: true}} // the server's certificate is looked at elsewhere
+		// the server's certificate is looked at elsewhere
+		return caller{&tls.Config{Certificates: certs, NextProtos: alpn, InsecureSkipVerify: true}}
 	}
 	mesh := []string{"istio"}
 	leaf := func(l leafOf) tls.Certificate { return ca.leaf(t, l) }
@@ -256,21 +268,25 @@ func TestEnvoyTakesPeers(t *testing.T) {
 		{"own TLS with leaf", 9443, get, "400", "secure", "secure"}, // ends as mutual TLS, and the workload expects its own
 		{"own TLS with leaf", 8080, get, "URI=" + callerID, "closed", "closed"},
 	} {
-		for mode, want := range map[string]string{"STRICT": tc.strict, "PERMISSIVE": tc.permissive, "DISABLE": tc.disable} {
+		for mode, want := range map[string]string{"STRICT": tc.strict, "PERMISSIVE": tc.permissive,
+			"DISABLE": tc.disable} {
 			if got := callers[tc.caller].call(t, at[mode]+":15006", tc.port, tc.say); !strings.Contains(got, want) {
 				t.Errorf("%s, %s to port %d: got %q, want %q", mode, tc.caller, tc.port, got, want)
 			}
 		}
 	}
-	forged := strings.Replace(get, "\r\n\r\n", "\r\nX-Forwarded-Client-Cert: URI=spiffe://cluster.local/ns/shop/sa/forged\r\n\r\n", 1)
+	forged := strings.Replace(get, "\r\n\r\n",
+		"\r\nX-Forwarded-Client-Cert: URI=spiffe://cluster.local/ns/shop/sa/forged\r\n\r\n", 1)
 	for _, mode := range []string{"PERMISSIVE", "DISABLE"} {
 		for _, port := range []int{8080, 9191, 7777} {
-			if got := callers["plaintext"].call(t, at[mode]+":15006", port, forged); !strings.Contains(got, "from ") || strings.Contains(got, "forged") {
+			if got := callers["plaintext"].call(t, at[mode]+":15006", port, forged); !strings.Contains(got, "from ") ||
+				strings.Contains(got, "forged") {
 				t.Errorf("%s: who shows no certificate tells port %d of one: got %q", mode, port, got)
 			}
 		}
 	}
-	for _, name := range []string{"foreign", "trust domain", "trust domain+", "control plane", "no URI", "expired", "not yet", "no certificate"} {
+	for _, name := range []string{"foreign", "trust domain", "trust domain+", "control plane", "no URI", "expired",
+		"not yet", "no certificate"} {
 		for _, mode := range []string{"STRICT", "PERMISSIVE"} {
 			for port, say := range map[int]string{8080: get, 9090: hello, 9191: get, 9443: get, 7777: get} {
 				if got := callers[name].call(t, at[mode]+":15006", port, say); got != "closed" {
@@ -315,7 +331,8 @@ func clientClusters(t *testing.T, ca *testCA, text string, own tls.Certificate) 
 	return out
 }
 
-// peerServer is a server of the mesh with a certificate, which asks clients for theirs and says what it saw.
+// peerServer is a server of the mesh with a certificate, which asks clients for theirs and says
+// what it saw.
 func (ca *testCA) peerServer(t *testing.T, own tls.Certificate) int {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -328,28 +345,34 @@ func (ca *testCA) peerServer(t *testing.T, own tls.Certificate) int {
 	}
 	pool.AddCert(root)
 	// without protocols of its own, which would have to be among those that the client offers
-	s.Listener = tls.NewListener(s.Listener, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool})
+	s.Listener = tls.NewListener(s.Listener, &tls.Config{Certificates: []tls.Certificate{own},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool})
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.Start()
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// The real Envoy speaks mutual TLS to who takes it, and to nobody who is not who the endpoint should be. Where endpoints
-// name no service account, every certificate of the mesh's roots will do.
+// The real Envoy speaks mutual TLS to who takes it, and to nobody who is not who the endpoint
+// should be. Where endpoints name no service account, every certificate of the mesh's roots will
+// do.
 func TestEnvoyCallsPeers(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.17.4"
 	ca, foreign := newTestCA(t), newTestCA(t)
 	const webID = "spiffe://cluster.local/ns/shop/sa/web"
-	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "plain") }))
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, "plain")
+	}))
 	t.Cleanup(plain.Close)
 	plainPort := plain.Listener.Addr().(*net.TCPAddr).Port
 	right := ca.peerServer(t, ca.leaf(t, leafOf{uri: webID}))
 	wrong := ca.peerServer(t, ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/shop/sa/other"}))
 	elsewhere := ca.peerServer(t, ca.leaf(t, leafOf{uri: "spiffe://other.example/ns/shop/sa/web"}))
 	outside := ca.peerServer(t, foreign.leaf(t, leafOf{uri: webID}))
-	expired := ca.peerServer(t, ca.leaf(t, leafOf{uri: webID, notBefore: time.Now().Add(-time.Hour), expiry: time.Now().Add(-time.Minute)}))
+	expired := ca.peerServer(t, ca.leaf(t, leafOf{uri: webID, notBefore: time.Now().Add(-time.Hour),
+		expiry: time.Now().Add(-time.Minute)}))
 
 	service := func(name string, port int, account, labels, rule string) string {
 		text := fmt.Sprintf(`
@@ -396,7 +419,8 @@ spec: {hosts: [%[1]s.example], ports: [{number: 80, name: http}], resolution: ST
 		text += service(tc.name, tc.port, tc.account, tc.mark, tc.rule)
 		listeners = append(listeners, passOn(address, uint32(18000+i), "outbound|80||"+tc.name+".example", true))
 	}
-	runEnvoy(t, listeners, clientClusters(t, ca, text, ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/shop/sa/caller"})))
+	runEnvoy(t, listeners, clientClusters(t, ca, text,
+		ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/shop/sa/caller"})))
 	for i, tc := range tests {
 		if got := ask(t, fmt.Sprintf("%s:%d", address, 18000+i), tc.name+".example"); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
@@ -411,14 +435,16 @@ func TestEnvoysMeetAsPeers(t *testing.T) {
 	peersMeet(t, newTestCA(t), server, client, nil)
 	for _, port := range []string{":18080", ":18081"} {
 		got := ask(t, client+port, "web.example")
-		if !strings.HasPrefix(got, "By=spiffe://cluster.local/ns/shop/sa/web;Hash=") || !strings.HasSuffix(got, ";URI=spiffe://cluster.local/ns/shop/sa/caller") {
+		if !strings.HasPrefix(got, "By=spiffe://cluster.local/ns/shop/sa/web;Hash=") ||
+			!strings.HasSuffix(got, ";URI=spiffe://cluster.local/ns/shop/sa/caller") {
 			t.Errorf("%s: got %q, want both identities", port, got)
 		}
 	}
 }
 
-// peersMeet starts two Envoys: that of a server, on port 8080, and that of a client, which calls it by HTTP/1 for who
-// connects to port 18080, and by HTTP/2 for port 18081. The answer is whom the server's sees.
+// peersMeet starts two Envoys: that of a server, on port 8080, and that of a client, which calls it
+// by HTTP/1 for who connects to port 18080, and by HTTP/2 for port 18081. The answer is whom the
+// server's sees.
 func peersMeet(t *testing.T, ca *testCA, server, client string, trust *push.Trust) {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -426,14 +452,17 @@ func peersMeet(t *testing.T, ca *testCA, server, client string, trust *push.Trus
 		fmt.Fprintf(w, "%s", r.Header.Get("x-forwarded-client-cert"))
 	}))
 	t.Cleanup(web.Close)
-	listeners := inboundAt(t, ca, server, "STRICT", ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/shop/sa/web"}), trust)
+	listeners := inboundAt(t, ca, server, "STRICT", ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/shop/sa/web"}),
+		trust)
 	for _, l := range listeners { // the client does not speak the PROXY protocol: the port is the listener's own
 		l.Address, l.ListenerFilters = socketAddress(server, 8080), l.ListenerFilters[1:]
 	}
 	at := web.Listener.Addr().String()
 	runEnvoy(t, listeners, []*clusterv3.Cluster{
-		staticCluster("inbound|8080||", at), staticCluster("inbound|9090||", at), staticCluster("inbound|9191||", at), staticCluster("inbound|9443||", at),
-		staticCluster(inboundPassthrough, at), {Name: blackHole, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}},
+		staticCluster("inbound|8080||", at), staticCluster("inbound|9090||", at), staticCluster("inbound|9191||",
+			at), staticCluster("inbound|9443||", at),
+		staticCluster(inboundPassthrough, at), {Name: blackHole,
+			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}},
 	})
 	text := strings.ReplaceAll(`
 apiVersion: networking.istio.io/v1
@@ -441,7 +470,8 @@ kind: ServiceEntry
 metadata: {name: web, namespace: shop}
 spec: {hosts: [web.example], ports: [{number: 80, name: http, targetPort: 8080}, {number: 81, name: grpc, targetPort: 8080}], resolution: STATIC, location: MESH_INTERNAL, endpoints: [{address: SERVER, serviceAccount: web}]}
 `, "SERVER", server)
-	runEnvoy(t, []*listenerv3.Listener{passOn(client, 18080, "outbound|80||web.example", true), passOn(client, 18081, "outbound|81||web.example", true)},
+	runEnvoy(t, []*listenerv3.Listener{passOn(client, 18080, "outbound|80||web.example", true),
+		passOn(client, 18081, "outbound|81||web.example", true)},
 		clientClusters(t, ca, text, ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/shop/sa/caller"})))
 	dialUntil(t, server+":8080")
 }

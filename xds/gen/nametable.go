@@ -52,11 +52,13 @@ type nameIn struct {
 
 func (n nameTables) set(sc *push.Scope) resource.Set {
 	plan := n.plans.Get(namePlanIn{sc.Destinations, sc.CapturesDNS})
-	return resource.Set{Shared: n.layers.Get(nameIn{plan: plan, endpoints: endpointsOf(n.endpoints, plan.headless, sc)})}
+	return resource.Set{Shared: n.layers.Get(nameIn{plan: plan,
+		endpoints: endpointsOf(n.endpoints, plan.headless, sc)})}
 }
 
 // endpointsOf lists the endpoints of services, a nil list where a service has none.
-func endpointsOf(lists *intern.Lists[*registry.EndpointList], keys []registry.Key, sc *push.Scope) *intern.List[*registry.EndpointList] {
+func endpointsOf(lists *intern.Lists[*registry.EndpointList], keys []registry.Key,
+	sc *push.Scope) *intern.List[*registry.EndpointList] {
 	if len(keys) == 0 {
 		return nil
 	}

@@ -48,8 +48,8 @@ spec:
 ---
 `
 
-// Whatever validation lets through, however odd, the real Envoy takes: one resource that it refuses would
-// hold up everything else.
+// Whatever validation lets through, however odd, the real Envoy takes: one resource that it refuses
+// would hold up everything else.
 func TestEnvoyAcceptsOddSpecifications(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", "testdata", "odd", "accepted.txt"))
@@ -98,14 +98,15 @@ func (o *oddResources) isNew(m proto.Message) bool {
 	return true
 }
 
-// add adds what a proxy is sent by one configuration: its listeners with the routes inside, on sockets of
-// their own, and its clusters with the endpoints inside.
+// add adds what a proxy is sent by one configuration: its listeners with the routes inside, on
+// sockets of their own, and its clusters with the endpoints inside.
 func (o *oddResources) add(t *testing.T, number int, node, text string) {
 	t.Helper()
 	if strings.Contains(text, "hosts: [web.example.com], ports") {
 		return // the base has it already
 	}
-	sc := scopeOf(t, &txtar.Archive{Files: []txtar.File{{Name: "node.yaml", Data: []byte(node)}, {Name: "config.yaml", Data: []byte(oddBase + text)}}})
+	sc := scopeOf(t, &txtar.Archive{Files: []txtar.File{{Name: "node.yaml", Data: []byte(node)},
+		{Name: "config.yaml", Data: []byte(oddBase + text)}}})
 	g := New()
 	sets := []resource.Set{g.Set(ListenerType, sc), g.Set(RouteType, sc), g.Set(ClusterType, sc)}
 	for _, p := range g.Refused() {
@@ -129,8 +130,8 @@ func (o *oddResources) add(t *testing.T, number int, node, text string) {
 			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 			c.EdsClusterConfig, c.LoadAssignment = nil, assignments[c.Name]
 		}
-		// Envoy 1.40 crashes when clusters of its bootstrap that wait for nothing take secrets by ADS
-		// (TestEnvoyWarmsClusters, upstream-tls.txtar)
+		// Envoy 1.40 crashes when clusters of its bootstrap that wait for nothing take secrets by
+		// ADS (TestEnvoyWarmsClusters, upstream-tls.txtar)
 		c.TransportSocket, c.TransportSocketMatches = nil, nil
 		if !o.isNew(c) {
 			continue

@@ -38,7 +38,8 @@ func (c client) label(key string) string {
 	if v := place(key, c.locality, c.network); v != "" {
 		return v
 	}
-	i, ok := slices.BinarySearchFunc(c.labels.Items(), key, func(l push.Label, k string) int { return cmp.Compare(l.Key, k) })
+	i, ok := slices.BinarySearchFunc(c.labels.Items(), key,
+		func(l push.Label, k string) int { return cmp.Compare(l.Key, k) })
 	if !ok {
 		return ""
 	}
@@ -70,7 +71,8 @@ type orderRule struct {
 }
 
 // order is the rule that a policy sets, else the mesh's; none where it would have no effect.
-// Source: istio.io, "Locality Load Balancing"; a DestinationRule's setting replaces the mesh's as a whole.
+// Source: istio.io, "Locality Load Balancing"; a DestinationRule's setting replaces the mesh's as a
+// whole.
 func (p policy) order(m *push.Mesh) orderRule {
 	s := p.balance.GetLocalityLbSetting()
 	if s == nil {
@@ -90,7 +92,8 @@ func (p policy) order(m *push.Mesh) orderRule {
 
 // weighted says that Envoy has to weigh localities, not only endpoints.
 func (r orderRule) weighted() bool {
-	return r.setting != nil && (len(r.setting.Distribute) > 0 || len(r.setting.Failover) > 0 || len(r.setting.FailoverPriority) > 0)
+	return r.setting != nil && (len(r.setting.Distribute) > 0 || len(r.setting.Failover) > 0 ||
+		len(r.setting.FailoverPriority) > 0)
 }
 
 // ordering is a rule as it holds for one client. Equal ones are one pointer.
@@ -115,7 +118,8 @@ func (o orderings) get(r orderRule, c client) *ordering {
 	return o.all.Get(ordering{r, c})
 }
 
-// distribution is the share of each of a client's destinations; nil when none is set for where it is.
+// distribution is the share of each of a client's destinations; nil when none is set for where it
+// is.
 func (o *ordering) distribution() map[string]uint32 {
 	for _, d := range o.setting.Distribute {
 		if matchesLocality(d.From, o.client.locality) {
@@ -125,8 +129,8 @@ func (o *ordering) distribution() map[string]uint32 {
 	return nil
 }
 
-// matchesLocality says whether l is in the place that pattern names: "region/zone/subzone", from the
-// right parts may be missing or "*".
+// matchesLocality says whether l is in the place that pattern names: "region/zone/subzone", from
+// the right parts may be missing or "*".
 func matchesLocality(pattern string, l registry.Locality) bool {
 	if pattern == "*" {
 		return true
@@ -148,8 +152,8 @@ func (o *ordering) priority(ep *registry.Endpoint) int {
 	return p*(farthest+1) + o.distance(ep.Locality)
 }
 
-// mismatch is zero when all labels of failoverPriority match, else the greater the earlier the first
-// one stands that does not.
+// mismatch is zero when all labels of failoverPriority match, else the greater the earlier the
+// first one stands that does not.
 func (o *ordering) mismatch(ep *registry.Endpoint) int {
 	for i, want := range o.setting.FailoverPriority {
 		key, value, fixed := strings.Cut(want, "=")
@@ -167,8 +171,8 @@ func (o *ordering) mismatch(ep *registry.Endpoint) int {
 // farthest is the greatest distance.
 const farthest = 4
 
-// distance is 0 in the same sub-zone, 1 in the same zone, 2 in the same region, 3 in another one, and
-// 4 in one that is not where the client's region fails over to.
+// distance is 0 in the same sub-zone, 1 in the same zone, 2 in the same region, 3 in another one,
+// and 4 in one that is not where the client's region fails over to.
 func (o *ordering) distance(l registry.Locality) int {
 	mine := o.client.locality
 	switch {

@@ -39,12 +39,13 @@ type outboundIn struct {
 	proxyPort uint32
 	// reserved are the ports of the proxy's own two listeners.
 	reserved [2]uint32
-	// served are ports of the workload that its application may open on a loopback address, "8080, 9090".
+	// served are ports of the workload that its application may open on a loopback address, "8080,
+	// 9090".
 	served string
 }
 
-// outboundLayout says which address and port of a sidecar's outbound side carries what. Listeners and
-// routes are both made from it, so that every route configuration that a listener names exists.
+// outboundLayout says which address and port of a sidecar's outbound side carries what. Listeners
+// and routes are both made from it, so that every route configuration that a listener names exists.
 // Immutable.
 type outboundLayout struct {
 	// ports is sorted by listener name, names unique.
@@ -64,15 +65,16 @@ type outboundPort struct {
 	route string
 	// proxy says that HTTP requests name absolute URLs (HTTP_PROXY, the mesh's HTTP proxy port).
 	proxy bool
-	// tcp are the services of its TCP side, the older first; may be empty. Where both sides are there,
-	// the protocol of a connection is detected.
+	// tcp are the services of its TCP side, the older first; may be empty. Where both sides are
+	// there, the protocol of a connection is detected.
 	tcp []outboundTarget
 }
 
 // outboundTarget is one port of a service that a listener forwards connections to.
 type outboundTarget struct {
 	service *registry.Service
-	// port is one that the service has: that of the listener's own number, for a socket also its only one.
+	// port is one that the service has: that of the listener's own number, for a socket also its
+	// only one.
 	port registry.Port
 	// subnet, when valid, are the addresses to which the client must have connected.
 	subnet netip.Prefix
@@ -81,8 +83,8 @@ type outboundTarget struct {
 // outboundRoute is one route configuration of a sidecar's outbound side. Comparable.
 type outboundRoute struct {
 	name string
-	// group is the index in Scope.Egress of the services and VirtualServices that it is made of; -1:
-	// none, so that only the catch-all remains.
+	// group is the index in Scope.Egress of the services and VirtualServices that it is made of;
+	// -1: none, so that only the catch-all remains.
 	group int
 	// port selects the services with an HTTP or sniffed port of that number; zero: every HTTP port
 	// of every service (HTTP proxies, unix sockets).
@@ -185,9 +187,9 @@ func (b *layoutBuilder) group(i int, g egressGroup) {
 	}
 }
 
-// explicit adds an egress listener with a port of its own: behind it are the services that have that
-// port, and behind a socket also those with one port alone.
-// Source: Istio: without a service there is no listener.
+// explicit adds an egress listener with a port of its own: behind it are the services that have
+// that port, and behind a socket also those with one port alone. Source: Istio: without a service
+// there is no listener.
 func (b *layoutBuilder) explicit(i int, g egressGroup, at address, bound bool) {
 	b.locked = 0
 	name := g.listener.Port.Protocol
@@ -209,7 +211,8 @@ func (b *layoutBuilder) explicit(i int, g egressGroup, at address, bound bool) {
 		if !ok || port.Protocol == registry.UDP { // it has no cluster
 			continue
 		}
-		b.add(i, at, bound, protocol, outboundTarget{service: s, port: registry.Port{Number: port.Number, Protocol: protocol}})
+		b.add(i, at, bound, protocol, outboundTarget{service: s,
+			port: registry.Port{Number: port.Number, Protocol: protocol}})
 	}
 }
 
@@ -255,8 +258,8 @@ func (b *layoutBuilder) put(i int, at address, bound, own bool, protocol registr
 	}
 }
 
-// port returns the port at an address, a new one when there is none; nil when an egress listener with
-// a port of its own has it, or when it is one of the proxy's own two.
+// port returns the port at an address, a new one when there is none; nil when an egress listener
+// with a port of its own has it, or when it is one of the proxy's own two.
 func (b *layoutBuilder) port(i int, at address, bound, own bool) *layoutPort {
 	if b.in.families == dualStack && at.wildcard() {
 		at.ip = b.in.families.wildcard() // the listener has both
@@ -276,8 +279,9 @@ func (b *layoutBuilder) port(i int, at address, bound, own bool) *layoutPort {
 }
 
 // reserved says that at is taken by a listener that every proxy has: the two that redirection leads
-// to, and those of the bootstrap for health and metrics. Envoy refuses two listeners of one address, and
-// redirected connections arrive at the loopback address, where a bound listener would take them all.
+// to, and those of the bootstrap for health and metrics. Envoy refuses two listeners of one
+// address, and redirected connections arrive at the loopback address, where a bound listener would
+// take them all.
 func (b *layoutBuilder) reserved(at address, bound bool) bool {
 	redirected := b.in.interception != push.None && slices.Contains(b.in.reserved[:], at.port)
 	switch {
@@ -312,7 +316,8 @@ func (b *layoutBuilder) httpProxy() {
 		}
 	}
 	b.at[at] = len(b.ports)
-	b.ports = append(b.ports, layoutPort{outboundPort: outboundPort{at: at, group: group, bound: true, proxy: true, route: httpProxyRoute}})
+	b.ports = append(b.ports, layoutPort{outboundPort: outboundPort{at: at, group: group, bound: true, proxy: true,
+		route: httpProxyRoute}})
 	b.names[httpProxyRoute] = outboundRoute{name: httpProxyRoute, group: group}
 }
 
@@ -367,9 +372,9 @@ func olderTarget(a, b outboundTarget) int {
 
 // nameRoute gives the HTTP side of p its route configuration.
 //
-// Source: Istio: the number of the port; "host:port" for a sniffed service on an address of its own;
-// the path of a unix socket. Where two groups would share a number, the second one's is the name of
-// its listener.
+// Source: Istio: the number of the port; "host:port" for a sniffed service on an address of its
+// own; the path of a unix socket. Where two groups would share a number, the second one's is the
+// name of its listener.
 func (b *layoutBuilder) nameRoute(p *layoutPort) {
 	if p.route != "" || len(p.http) == 0 && !p.proxy {
 		return

@@ -35,8 +35,8 @@ func (p *portPlanner) plan() []*virtualHost {
 	return out
 }
 
-// service plans the virtual host of one service: the routes of the VirtualService that speaks for it,
-// or else all to the service.
+// service plans the virtual host of one service: the routes of the VirtualService that speaks for
+// it, or else all to the service.
 func (p *portPlanner) service(i int) *virtualHost {
 	h, t := p.hosts.items[i], p.in.tables
 	domains := p.domainsOf(i)
@@ -55,7 +55,8 @@ func (p *portPlanner) service(i int) *virtualHost {
 	case hash == nil && domains == h.domains:
 		return t.plain.Get(h)
 	default:
-		return p.host(h.name(), domains, t.defaults.Get(defaultRouteSpec{host: h.service.Host, port: h.port, hash: hash, retry: p.in.retry}))
+		return p.host(h.name(), domains, t.defaults.Get(defaultRouteSpec{host: h.service.Host, port: h.port, hash: hash,
+			retry: p.in.retry}))
 	}
 }
 
@@ -69,8 +70,8 @@ func (p *portPlanner) governing(h serviceHost) *routeInfo {
 	return nil
 }
 
-// governedIn is what the virtual host of a service depends on that a VirtualService governs. It saves
-// looking up the parts of every host when one route changed.
+// governedIn is what the virtual host of a service depends on that a VirtualService governs. It
+// saves looking up the parts of every host when one route changed.
 type governedIn struct {
 	host         serviceHost
 	info         *routeInfo
@@ -118,10 +119,10 @@ func (p *portPlanner) take(domains []string) {
 	}
 }
 
-// foreign plans the virtual hosts of names that VirtualServices give and that no service of the port
-// has. A VirtualService brings such a name to a port where it governs a service too, or where a
-// wildcard service covers it, and else to port 80.
-// Source: Istio; the part about wildcard services goes beyond it.
+// foreign plans the virtual hosts of names that VirtualServices give and that no service of the
+// port has. A VirtualService brings such a name to a port where it governs a service too, or where
+// a wildcard service covers it, and else to port 80. Source: Istio; the part about wildcard
+// services goes beyond it.
 func (p *portPlanner) foreign() []*virtualHost {
 	if p.in.host != "" {
 		return nil
@@ -130,7 +131,8 @@ func (p *portPlanner) foreign() []*virtualHost {
 	seen := map[string]bool{}
 	for _, info := range p.foreigners() {
 		for _, host := range info.hosts {
-			if seen[host] || !p.servesForeign(info, host) || !applies(info.vs.Spec, p.in.port, sidecarGateway, p.rules.sources) {
+			if seen[host] || !p.servesForeign(info, host) || !applies(info.vs.Spec, p.in.port, sidecarGateway,
+				p.rules.sources) {
 				continue
 			}
 			seen[host] = true
@@ -143,7 +145,8 @@ func (p *portPlanner) foreign() []*virtualHost {
 	return out
 }
 
-// foreigners lists the VirtualServices that may bring names of their own to the port, in order of precedence.
+// foreigners lists the VirtualServices that may bring names of their own to the port, in order of
+// precedence.
 func (p *portPlanner) foreigners() []*routeInfo {
 	if p.in.port == foreignPort {
 		return p.routes.all
@@ -197,7 +200,10 @@ func (p *portPlanner) has(host string) bool {
 }
 
 func (p *portPlanner) coversService(pattern string) bool {
-	return slices.ContainsFunc(p.hosts.items, func(h serviceHost) bool { return hostCovers(pattern, strings.ToLower(h.service.Host)) })
+	return slices.ContainsFunc(p.hosts.items, func(h serviceHost) bool {
+		return hostCovers(pattern,
+			strings.ToLower(h.service.Host))
+	})
 }
 
 // governsService says whether a VirtualService names or covers a service of the port.

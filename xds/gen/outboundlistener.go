@@ -66,7 +66,8 @@ func (p *outboundPlanner) virtual() listenerSpec {
 	b := p.in.base
 	set := newChainSet(p.lists)
 	set.specs = []chainSpec{
-		{name: "virtualOutbound-blackhole", match: chainMatch{port: b.outboundPort}, tcp: tcpSpec{cluster: blackHole, statPrefix: blackHole}},
+		{name: "virtualOutbound-blackhole", match: chainMatch{port: b.outboundPort},
+			tcp: tcpSpec{cluster: blackHole, statPrefix: blackHole}},
 		{name: "virtualOutbound-catchall-tcp", tcp: tcpSpec{cluster: b.catchAll, statPrefix: b.catchAll}},
 	}
 	at, also := b.families.wildcard(), b.families.second()
@@ -90,7 +91,8 @@ func (p *outboundPlanner) virtual() listenerSpec {
 
 // listener plans one port.
 func (p *outboundPlanner) listener(port *outboundPort) listenerSpec {
-	s := listenerSpec{base: p.in.base, name: port.at.name(), at: port.at, side: sideOutbound, bound: port.bound, fallback: !port.bound}
+	s := listenerSpec{base: p.in.base, name: port.at.name(), at: port.at, side: sideOutbound, bound: port.bound,
+		fallback: !port.bound}
 	if port.at.wildcard() {
 		s.also = p.in.base.families.second()
 	}
@@ -109,9 +111,9 @@ func (p *outboundPlanner) listener(port *outboundPort) listenerSpec {
 	return s
 }
 
-// addHTTP adds the chain of requests. On a wildcard address other protocols may arrive too, so it takes
-// only what is recognised as HTTP; also within the prefixes of sniffed services, since Envoy chooses by
-// address before it looks at the protocol.
+// addHTTP adds the chain of requests. On a wildcard address other protocols may arrive too, so it
+// takes only what is recognised as HTTP; also within the prefixes of sniffed services, since Envoy
+// chooses by address before it looks at the protocol.
 func (p *outboundPlanner) addHTTP(set *chainSet, port *outboundPort, name string) {
 	detect := len(port.tcp) > 0 || !port.bound && port.at.wildcard()
 	c := chainSpec{
@@ -132,8 +134,8 @@ func (p *outboundPlanner) addHTTP(set *chainSet, port *outboundPort, name string
 
 // addTCP adds the chains of connections to a service.
 //
-// Source: Istio: routes are tried in order; one that names no destination subnet takes the rest, else
-// the service itself does.
+// Source: Istio: routes are tried in order; one that names no destination subnet takes the rest,
+// else the service itself does.
 func (p *outboundPlanner) addTCP(set *chainSet, port *outboundPort, t outboundTarget) {
 	for _, vs := range p.routesOf(port.group, t.service.Host) {
 		for _, r := range vs.Spec.Tcp {
@@ -177,8 +179,8 @@ func (p *outboundPlanner) tcpSubnets(matches []*networking.L4MatchAttributes, po
 
 // addTLS adds the chains of TLS connections to a service, by SNI.
 //
-// Source: Istio: without a route that matches, the service takes every connection to its own address;
-// on a shared address only those that name it.
+// Source: Istio: without a route that matches, the service takes every connection to its own
+// address; on a shared address only those that name it.
 func (p *outboundPlanner) addTLS(set *chainSet, port *outboundPort, t outboundTarget) {
 	routed := false
 	for _, vs := range p.routesOf(port.group, t.service.Host) {

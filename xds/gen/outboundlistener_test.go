@@ -93,10 +93,12 @@ func planLines(sc *push.Scope) []string {
 		})
 	} else {
 		specs = planOutbound(&chainLists{}, outboundListenersIn{
-			layout: l.outbounds.Get(outboundInOf(l.groups, sc)), base: base, routes: l.egressRoutes(sc), sources: l.connectionSources(sc), destinations: sc.Destinations,
+			layout: l.outbounds.Get(outboundInOf(l.groups,
+				sc)), base: base, routes: l.egressRoutes(sc), sources: l.connectionSources(sc), destinations: sc.Destinations,
 		})
 		if sc.Own != nil {
-			specs = append(specs, planInbound(&chainLists{}, inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar})...)
+			specs = append(specs, planInbound(&chainLists{}, inboundListenersIn{base: base, own: sc.Own,
+				sidecar: sc.Sidecar})...)
 		}
 	}
 	var out []string
@@ -157,14 +159,16 @@ func TestOutboundChains(t *testing.T) {
 				}}}
 			}},
 		{name: "http and tcp on one port are told apart",
-			scope: testScope(testEgress(nil, testService("web", 1, "", "http/80"), testService("raw", 1, "", "tcp/80"))),
-			want:  []string{"0.0.0.0_80 else PassthroughCluster", "  http -> route 80", "  all-> outbound|80||raw"}},
+			scope: testScope(testEgress(nil, testService("web", 1, "", "http/80"),
+				testService("raw", 1, "", "tcp/80"))),
+			want: []string{"0.0.0.0_80 else PassthroughCluster", "  http -> route 80", "  all-> outbound|80||raw"}},
 		{name: "of two tcp services on one address the older one takes all",
 			scope: testScope(testEgress(nil, testService("new", 1, "", "tcp/80"), testService("old", 2, "", "tcp/80"))),
 			want:  []string{"0.0.0.0_80 else PassthroughCluster", "  all-> outbound|80||old"}},
 		{name: "http within the prefix of a sniffed service",
 			scope: testScope(testEgress(nil, testService("sniffed", 1, "10.9.0.0/16", "x/80"))),
-			want: []string{"0.0.0.0_80 else PassthroughCluster", "  http -> route 80", "  [10.9.0.0/16] http -> route 80",
+			want: []string{"0.0.0.0_80 else PassthroughCluster", "  http -> route 80",
+				"  [10.9.0.0/16] http -> route 80",
 				"  [10.9.0.0/16] -> outbound|80||sniffed"}},
 		{name: "tls by name on a shared address",
 			scope: testScope(testEgress(nil, hidden, secure)),
@@ -174,61 +178,72 @@ func TestOutboundChains(t *testing.T) {
 			scope: testScope(testEgress(nil, testService("vip", 1, "10.0.0.9", "tls/443"))),
 			want:  []string{"10.0.0.9_443 else PassthroughCluster", "  all-> outbound|443||vip"}},
 		{name: "tcp route without match takes all",
-			scope: testScope(withRoutes(testEgress(nil, db), testVS("a", &networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
-				{Route: to("other")}, {Route: to("never")},
-			}}))),
+			scope: testScope(withRoutes(testEgress(nil, db), testVS("a",
+				&networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
+					{Route: to("other")}, {Route: to("never")},
+				}}))),
 			want: []string{"10.0.0.3_3306 else PassthroughCluster", "  all-> outbound|1||other"}},
 		{name: "tcp route of a wildcard host",
 			scope: testScope(withRoutes(testEgress(nil, testService("a.example", 1, "10.0.0.3", "tcp/3306")),
-				testVS("a", &networking.VirtualService{Hosts: []string{"*.example"}, Tcp: []*networking.TCPRoute{{Route: to("other")}}}))),
+				testVS("a", &networking.VirtualService{Hosts: []string{"*.example"},
+					Tcp: []*networking.TCPRoute{{Route: to("other")}}}))),
 			want: []string{"10.0.0.3_3306 else PassthroughCluster", "  all-> outbound|1||other"}},
 		{name: "tcp route of another port, gateway or source does not count",
-			scope: testScope(withRoutes(testEgress(nil, db), testVS("a", &networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
-				{Match: l4(&networking.L4MatchAttributes{Port: 1}), Route: to("port")},
-				{Match: l4(&networking.L4MatchAttributes{Gateways: []string{"shop/gw"}}), Route: to("gateway")},
-				{Match: l4(&networking.L4MatchAttributes{SourceNamespace: "other"}), Route: to("source")},
-			}}))),
+			scope: testScope(withRoutes(testEgress(nil, db), testVS("a",
+				&networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
+					{Match: l4(&networking.L4MatchAttributes{Port: 1}), Route: to("port")},
+					{Match: l4(&networking.L4MatchAttributes{Gateways: []string{"shop/gw"}}), Route: to("gateway")},
+					{Match: l4(&networking.L4MatchAttributes{SourceNamespace: "other"}), Route: to("source")},
+				}}))),
 			want: []string{"10.0.0.3_3306 else PassthroughCluster", "  all-> outbound|3306||db"}},
 		{name: "tcp route of a source that holds",
-			scope: testScope(withRoutes(testEgress(nil, db), testVS("a", &networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
-				{Match: l4(conditional), Route: to("source")},
-			}}))),
+			scope: testScope(withRoutes(testEgress(nil, db), testVS("a",
+				&networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
+					{Match: l4(conditional), Route: to("source")},
+				}}))),
 			edit: func(sc *push.Scope) {
 				var lists intern.Lists[any]
 				sc.RouteSources = lists.Of([]any{conditional, &networking.HTTPMatchRequest{}})
 			},
 			want: []string{"10.0.0.3_3306 else PassthroughCluster", "  all-> outbound|1||source"}},
 		{name: "tcp routes by destination subnet, disjoint",
-			scope: testScope(withRoutes(testEgress(nil, lan), testVS("a", &networking.VirtualService{Hosts: []string{"lan"}, Tcp: []*networking.TCPRoute{
-				{Match: l4(&networking.L4MatchAttributes{DestinationSubnets: []string{"10.1.5.9/24", "10.1.7.1"}}), Route: to("a")},
-				{Match: l4(&networking.L4MatchAttributes{DestinationSubnets: []string{"10.1.7.1/32", "10.1.8.0/24"}}), Route: to("b")},
-			}}))),
+			scope: testScope(withRoutes(testEgress(nil, lan), testVS("a",
+				&networking.VirtualService{Hosts: []string{"lan"}, Tcp: []*networking.TCPRoute{
+					{Match: l4(&networking.L4MatchAttributes{DestinationSubnets: []string{"10.1.5.9/24", "10.1.7.1"}}), Route: to("a")},
+					{Match: l4(&networking.L4MatchAttributes{DestinationSubnets: []string{"10.1.7.1/32", "10.1.8.0/24"}}), Route: to("b")},
+				}}))),
 			want: []string{"0.0.0.0_5000 else PassthroughCluster", "  [10.1.5.0/24 10.1.7.1/32] -> outbound|1||a",
 				"  [10.1.8.0/24] -> outbound|1||b", "  [10.1.0.0/16] -> outbound|5000||lan"}},
 		{name: "a subnet route that takes the whole prefix leaves nothing to the service",
-			scope: testScope(withRoutes(testEgress(nil, lan), testVS("a", &networking.VirtualService{Hosts: []string{"lan"}, Tcp: []*networking.TCPRoute{
-				{Match: l4(&networking.L4MatchAttributes{DestinationSubnets: []string{"10.1.0.0/16"}}), Route: to("a")},
-			}}))),
+			scope: testScope(withRoutes(testEgress(nil, lan), testVS("a",
+				&networking.VirtualService{Hosts: []string{"lan"}, Tcp: []*networking.TCPRoute{
+					{Match: l4(&networking.L4MatchAttributes{DestinationSubnets: []string{"10.1.0.0/16"}}), Route: to("a")},
+				}}))),
 			want: []string{"0.0.0.0_5000 else PassthroughCluster", "  [10.1.0.0/16] -> outbound|1||a"}},
 		{name: "weighted clusters, those of weight zero left out",
-			scope: testScope(withRoutes(testEgress(nil, db), testVS("a", &networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
-				{Route: []*networking.RouteDestination{tcpRoute("x", 1, 80), tcpRoute("y", 2, 20), tcpRoute("z", 3, 0)}},
-			}}))),
+			scope: testScope(withRoutes(testEgress(nil, db), testVS("a",
+				&networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
+					{Route: []*networking.RouteDestination{tcpRoute("x", 1, 80), tcpRoute("y", 2, 20), tcpRoute("z", 3, 0)}},
+				}}))),
 			want: []string{"10.0.0.3_3306 else PassthroughCluster", "  all-> outbound|1||x outbound|2||y 80 20"}},
 		{name: "tls routes by name, a repeated name belongs to the first",
-			scope: testScope(withRoutes(testEgress(nil, secure), testVS("a", &networking.VirtualService{Hosts: []string{"secure"}, Tls: []*networking.TLSRoute{
-				{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"Secure", "other"}}}, Route: to("a")},
-				{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"other", "third"}}}, Route: to("b")},
-			}}))),
-			want: []string{"0.0.0.0_443 else PassthroughCluster", "  sni [other secure] -> outbound|1||a", "  sni [third] -> outbound|1||b"}},
+			scope: testScope(withRoutes(testEgress(nil, secure),
+				testVS("a", &networking.VirtualService{Hosts: []string{"secure"}, Tls: []*networking.TLSRoute{
+					{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"Secure", "other"}}}, Route: to("a")},
+					{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"other", "third"}}}, Route: to("b")},
+				}}))),
+			want: []string{"0.0.0.0_443 else PassthroughCluster", "  sni [other secure] -> outbound|1||a",
+				"  sni [third] -> outbound|1||b"}},
 		{name: "tls route of another port leaves the service",
-			scope: testScope(withRoutes(testEgress(nil, secure), testVS("a", &networking.VirtualService{Hosts: []string{"secure"}, Tls: []*networking.TLSRoute{
-				{Match: []*networking.TLSMatchAttributes{{Port: 444, SniHosts: []string{"secure"}}}, Route: to("a")},
-			}}))),
+			scope: testScope(withRoutes(testEgress(nil, secure),
+				testVS("a", &networking.VirtualService{Hosts: []string{"secure"}, Tls: []*networking.TLSRoute{
+					{Match: []*networking.TLSMatchAttributes{{Port: 444, SniHosts: []string{"secure"}}}, Route: to("a")},
+				}}))),
 			want: []string{"0.0.0.0_443 else PassthroughCluster", "  sni [secure] -> outbound|443||secure"}},
 		{name: "bound listeners let nothing through that they do not know",
 			scope: onlyOutbound(testScope(testEgress(nil, testService("web", 1, "", "http/80"), secure, hidden))),
-			want: []string{"0.0.0.0_80 bound", "  all-> route 80", "0.0.0.0_443 bound", "  sni [secure] -> outbound|443||secure",
+			want: []string{"0.0.0.0_80 bound", "  all-> route 80", "0.0.0.0_443 bound",
+				"  sni [secure] -> outbound|443||secure",
 				"  sni [hidden] -> outbound|443||hidden"}},
 	}
 	for _, tt := range tests {
@@ -251,9 +266,11 @@ func TestOutboundChains(t *testing.T) {
 func TestCatchAllCluster(t *testing.T) {
 	t.Parallel()
 	sc := testScope()
-	sc.Sidecar = &push.SidecarConfig{Object: &config.Object{}, Spec: &networking.Sidecar{OutboundTrafficPolicy: &networking.OutboundTrafficPolicy{
-		Mode: networking.OutboundTrafficPolicy_ALLOW_ANY, EgressProxy: &networking.Destination{Host: "egress", Port: &networking.PortSelector{Number: 8080}, Subset: "a"},
-	}}}
+	sc.Sidecar = &push.SidecarConfig{Object: &config.Object{},
+		Spec: &networking.Sidecar{OutboundTrafficPolicy: &networking.OutboundTrafficPolicy{
+			Mode: networking.OutboundTrafficPolicy_ALLOW_ANY, EgressProxy: &networking.Destination{Host: "egress",
+				Port: &networking.PortSelector{Number: 8080}, Subset: "a"},
+		}}}
 	if got, want := catchAllCluster(sc), "outbound|8080|a|egress"; got != want {
 		t.Errorf("with an egress proxy: got %s, want %s", got, want)
 	}

@@ -40,7 +40,8 @@ func outboundRoutesInOf(t *routeTables, sc *push.Scope) outboundRoutesIn {
 
 // planOutboundRoutes makes the route configurations of a sidecar.
 func planOutboundRoutes(in outboundRoutesIn) *routeLayer {
-	p := outboundRoutePlanner{in: in, rules: newRulePlanner(in.tables, in.destinations, in.sources, in.retry), out: &routeLayer{}}
+	p := outboundRoutePlanner{in: in, rules: newRulePlanner(in.tables, in.destinations, in.sources, in.retry),
+		out: &routeLayer{}}
 	p.unknown = in.tables.unknown.Get(in.unknown)
 	p.out.hold(in.layout)
 	p.out.hold(p.rules.hashing)

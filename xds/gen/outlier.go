@@ -40,8 +40,8 @@ func applyOutliers(c *clusterv3.Cluster, h *upstreamHTTP, o *networking.OutlierD
 		}
 	}
 	c.OutlierDetection = to
-	// Envoy's own threshold is 50 percent: in small services half of the endpoints would be enough to
-	// send traffic to all of them, the ejected ones too.
+	// Envoy's own threshold is 50 percent: in small services half of the endpoints would be enough
+	// to send traffic to all of them, the ejected ones too.
 	commonBalancer(c).HealthyPanicThreshold = &typev3.Percent{Value: float64(max(o.MinHealthPercent, 0))}
 	h.errorCodes(o.OutlierDetectionHttpErrorCodes)
 }

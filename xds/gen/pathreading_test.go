@@ -8,16 +8,18 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// pathReading is how a path is compared with a value. What it means for servers is not known: they differ.
+// pathReading is how a path is compared with a value. What it means for servers is not known: they
+// differ.
 type pathReading uint8
 
 const (
 	// pathAsWritten is the plain reading.
 	pathAsWritten pathReading = iota
-	// pathRefused is of a value that is refused: it stands for all paths that many servers take for the same, and for
-	// those of which nobody can tell what they take them for.
+	// pathRefused is of a value that is refused: it stands for all paths that many servers take for
+	// the same, and for those of which nobody can tell what they take them for.
 	pathRefused
-	// pathExcepted is of a value that is left out of what is refused: it stands for no path that may mean something else.
+	// pathExcepted is of a value that is left out of what is refused: it stands for no path that
+	// may mean something else.
 	pathExcepted
 )
 
@@ -25,7 +27,8 @@ const (
 func matchPath(v, path string, as pathReading) (t truth, ok bool) {
 	isTemplate := strings.Contains(v, "{*}") || strings.Contains(v, "{**}")
 	switch {
-	case len(v) > config.MaxPolicyPath, isTemplate && !validTemplate(v), !isTemplate && (v == "" || strings.ContainsAny(v, "{}?#")):
+	case len(v) > config.MaxPolicyPath, isTemplate && !validTemplate(v), !isTemplate &&
+		(v == "" || strings.ContainsAny(v, "{}?#")):
 		return no, false
 	case path == "":
 		return unsure, true
@@ -73,7 +76,8 @@ func pathTokens(path string) []pathToken {
 	return out
 }
 
-// endOfCode is how long the code is with which s begins, which may itself be encoded, "%252f"; zero: there is none.
+// endOfCode is how long the code is with which s begins, which may itself be encoded, "%252f";
+// zero: there is none.
 func endOfCode(s string) int {
 	if len(s) < 3 || s[0] != '%' || !isHex(s[1]) || !isHex(s[2]) {
 		return 0
@@ -85,8 +89,8 @@ func endOfCode(s string) int {
 	return end
 }
 
-// isAmbiguous says that servers differ in what a path means: a segment of it is "." or "..", with parameters or without.
-// Where proxies normalize paths it is one with something that is encoded.
+// isAmbiguous says that servers differ in what a path means: a segment of it is "." or "..", with
+// parameters or without. Where proxies normalize paths it is one with something that is encoded.
 func isAmbiguous(path string) bool {
 	tokens := pathTokens(path)
 	for i, t := range tokens {
@@ -109,8 +113,8 @@ func hasParameters(path string) bool {
 	return slices.ContainsFunc(pathTokens(path), func(t pathToken) bool { return t.c == ';' })
 }
 
-// readsAs says whether many servers take a path for one that v matches: with several slashes for one, backslashes,
-// parameters, segments that have only these, and anything that is encoded.
+// readsAs says whether many servers take a path for one that v matches: with several slashes for
+// one, backslashes, parameters, segments that have only these, and anything that is encoded.
 func readsAs(v, path string) bool {
 	r := pathReader{failed: map[[2]int]bool{}}
 	if v[0] != '*' || len(v) == 1 {
@@ -136,7 +140,8 @@ type pathReader struct {
 	failed map[[2]int]bool
 }
 
-// matches says whether they match from two places on; the parameters of the last segment do not count.
+// matches says whether they match from two places on; the parameters of the last segment do not
+// count.
 func (r pathReader) matches(want, have int) bool {
 	at := [2]int{want, have}
 	if r.failed[at] {
@@ -207,8 +212,8 @@ func (w wantedToken) ends(have []pathToken) []int {
 	return out
 }
 
-// endsOfSlashes are the places where what stands between two segments may end: at least one slash, each after parameters
-// or none. Parameters end at a plain slash or at any.
+// endsOfSlashes are the places where what stands between two segments may end: at least one slash,
+// each after parameters or none. Parameters end at a plain slash or at any.
 func endsOfSlashes(have []pathToken) []int {
 	at := make([]bool, len(have)+1)
 	at[0] = true
@@ -239,7 +244,8 @@ func endsOfSlashes(have []pathToken) []int {
 	return ends
 }
 
-// validTemplate says that proxies understand a template: {*} and {**} are whole segments, and none comes after {**}.
+// validTemplate says that proxies understand a template: {*} and {**} are whole segments, and none
+// comes after {**}.
 func validTemplate(v string) bool {
 	if v[0] != '/' || len(strings.NewReplacer("{", "", "}", "").Replace(v)) > config.MaxPolicyTemplate {
 		return false
@@ -253,7 +259,8 @@ func validTemplate(v string) bool {
 			}
 		case s == "" && i == len(segments)-1:
 		case s == "" || strings.ContainsFunc(s, func(r rune) bool {
-			return r >= 0x80 || !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._~%!$&'()+,;:@", r))
+			return r >= 0x80 || !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
+				strings.ContainsRune("-._~%!$&'()+,;:@", r))
 		}):
 			return false
 		}
@@ -261,7 +268,8 @@ func validTemplate(v string) bool {
 	return true
 }
 
-// matchTemplate compares segments. {*} is one that is not empty, {**} at least one, which may be empty.
+// matchTemplate compares segments. {*} is one that is not empty, {**} at least one, which may be
+// empty.
 func matchTemplate(want, have []string) bool {
 	if len(want) == 0 {
 		return len(have) == 0
@@ -274,5 +282,6 @@ func matchTemplate(want, have []string) bool {
 		}
 		return false
 	}
-	return len(have) > 0 && (want[0] == have[0] || want[0] == "{*}" && have[0] != "") && matchTemplate(want[1:], have[1:])
+	return len(have) > 0 && (want[0] == have[0] || want[0] == "{*}" && have[0] != "") &&
+		matchTemplate(want[1:], have[1:])
 }

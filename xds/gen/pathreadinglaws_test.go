@@ -9,7 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// What is refused stands for what servers take for the same; what is left out of that stands for nothing else than itself.
+// What is refused stands for what servers take for the same; what is left out of that stands for
+// nothing else than itself.
 func TestMatchPath(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -43,7 +44,8 @@ func TestMatchPath(t *testing.T) {
 		{"*/b*", "/a/b*", yes, yes, yes},
 		{"*/b*", "/a/bc", no, no, no},
 	} {
-		for as, want := range map[pathReading]truth{pathAsWritten: tc.written, pathRefused: tc.refused, pathExcepted: tc.leftAlone} {
+		for as, want := range map[pathReading]truth{pathAsWritten: tc.written, pathRefused: tc.refused,
+			pathExcepted: tc.leftAlone} {
 			if got, ok := matchPath(tc.v, tc.path, as); !ok || got != want {
 				t.Errorf("%s as %s, reading %d: got %d, %v, want %d", tc.path, tc.v, as, got, ok, want)
 			}
@@ -54,10 +56,12 @@ func TestMatchPath(t *testing.T) {
 	}
 }
 
-// disguise writes a path in one of the ways that servers take for the same, or leads to it from elsewhere.
+// disguise writes a path in one of the ways that servers take for the same, or leads to it from
+// elsewhere.
 func disguise(r *rand.Rand, path string) string {
 	one := func(values ...string) string { return values[r.IntN(len(values))] }
-	slashes := []string{"/", "//", `/\`, "%2f", "%2F", "%5c", "%5C", "%252f", "%25255C", "/;/", ";a/", ";a=1%2f/", "/%3Bx/", "%253b;/;/"}
+	slashes := []string{"/", "//", `/\`, "%2f", "%2F", "%5c", "%5C", "%252f", "%25255C", "/;/", ";a/", ";a=1%2f/",
+		"/%3Bx/", "%253b;/;/"}
 	var b strings.Builder
 	if r.IntN(3) == 0 {
 		b.WriteString(one("/x%2f..", "/x/%252e.", "/.;%2f.", "/x%5C%2e%2e;a"))
@@ -69,7 +73,8 @@ func disguise(r *rand.Rand, path string) string {
 		case c == '/':
 			b.WriteString(slashes[r.IntN(len(slashes))])
 		case r.IntN(3) == 0:
-			fmt.Fprintf(&b, "%%%s%s", strings.Repeat("25", r.IntN(3)), one(fmt.Sprintf("%02x", c), fmt.Sprintf("%02X", c)))
+			fmt.Fprintf(&b, "%%%s%s", strings.Repeat("25", r.IntN(3)),
+				one(fmt.Sprintf("%02x", c), fmt.Sprintf("%02X", c)))
 		default:
 			b.WriteByte(c)
 		}

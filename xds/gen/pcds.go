@@ -9,7 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// ProxyConfigType is how the mesh's trusted authorities reach agents. Source: Istio, pkg/model/xds.go.
+// ProxyConfigType is how the mesh's trusted authorities reach agents. Source: Istio,
+// pkg/model/xds.go.
 const ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 
 // ProxyConfigName is the name of the one resource of type ProxyConfigType.

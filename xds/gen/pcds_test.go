@@ -33,7 +33,8 @@ func TestTrustBundle(t *testing.T) {
 	if err := wrapped.UnmarshalTo(&got); err != nil || !slices.Equal(got.CaCertificatesPem, []string{"one", "two"}) {
 		t.Errorf("roots %v, %v", got.CaCertificatesPem, err)
 	}
-	revoked := g.Set(gen.ProxyConfigType, &push.Scope{Trust: &push.Trust{ID: "a", Roots: []string{"one", "two"}, Identities: []string{"x"}, Epoch: 1}})
+	revoked := g.Set(gen.ProxyConfigType, &push.Scope{Trust: &push.Trust{ID: "a", Roots: []string{"one", "two"},
+		Identities: []string{"x"}, Epoch: 1}})
 	if revoked != one {
 		t.Error("a revocation sends the roots anew")
 	}

@@ -35,7 +35,8 @@ func randomPeers(rnd *rand.Rand) []*security.PeerAuthentication {
 	for range 1 + rnd.IntN(5) {
 		p := &security.PeerAuthentication{Mtls: mode()}
 		if rnd.IntN(2) == 0 {
-			p.Selector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": []string{"web", "other"}[rnd.IntN(2)]}}
+			p.Selector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": []string{"web",
+				"other"}[rnd.IntN(2)]}}
 			p.PortLevelMtls = map[uint32]*security.PeerAuthentication_MutualTLS{}
 			for _, port := range peerPorts() {
 				if rnd.IntN(2) == 0 {
@@ -71,25 +72,29 @@ func peerScope(t *testing.T, policies []*security.PeerAuthentication, identity b
 	in.Services = in.Services.With(k, &registry.Service{Key: k, Ports: []registry.Port{
 		{Number: 80, Name: "http", Protocol: registry.HTTP}, {Number: 81, Name: "tcp", Protocol: registry.TCP}, {Number: 82, Name: "x"},
 	}})
-	in.Endpoints = in.Endpoints.With(k, &registry.EndpointList{Items: []registry.Endpoint{{Address: "10.0.0.1", Namespace: "shop"}}})
+	in.Endpoints = in.Endpoints.With(k, &registry.EndpointList{Items: []registry.Endpoint{{Address: "10.0.0.1",
+		Namespace: "shop"}}})
 	for i, p := range policies {
-		key := config.Key{Kind: config.PeerAuthentication, Namespace: []string{"shop", "istio-system"}[i%2], Name: fmt.Sprint(i)}
+		key := config.Key{Kind: config.PeerAuthentication, Namespace: []string{"shop", "istio-system"}[i%2],
+			Name: fmt.Sprint(i)}
 		in.Objects = in.Objects.With(key, &config.Object{Key: key, Spec: p})
 	}
 	key := config.Key{Kind: config.Sidecar, Namespace: "shop", Name: "bound"}
 	if interception == "NONE" {
-		in.Objects = in.Objects.With(key, &config.Object{Key: key, Spec: &networking.Sidecar{Ingress: []*networking.IstioIngressListener{
-			{Port: &networking.SidecarPort{Number: 80, Name: "http", Protocol: "HTTP"}},
-			{Port: &networking.SidecarPort{Number: 81, Name: "tcp", Protocol: "TCP"}},
-		}}})
+		in.Objects = in.Objects.With(key, &config.Object{Key: key,
+			Spec: &networking.Sidecar{Ingress: []*networking.IstioIngressListener{
+				{Port: &networking.SidecarPort{Number: 80, Name: "http", Protocol: "HTTP"}},
+				{Port: &networking.SidecarPort{Number: 81, Name: "tcp", Protocol: "TCP"}},
+			}}})
 	}
 	c := push.Build(nil, in)
-	n := nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.1"}, Namespace: "shop", Labels: map[string]string{"app": "web"}, Identity: identity, Interception: interception})
+	n := nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.1"}, Namespace: "shop",
+		Labels: map[string]string{"app": "web"}, Identity: identity, Interception: interception})
 	return c.Scope(c.Classify(n))
 }
 
-// What cannot be understood never makes a workload take more than it would without; and where only mutual TLS is
-// allowed, every filter chain that a connection could reach ends it or closes.
+// What cannot be understood never makes a workload take more than it would without; and where only
+// mutual TLS is allowed, every filter chain that a connection could reach ends it or closes.
 func FuzzPeersNeverWeaker(f *testing.F) {
 	for seed := range uint64(60) {
 		f.Add(seed)
@@ -110,7 +115,8 @@ func FuzzPeersNeverWeaker(f *testing.F) {
 				with, without := modes(sc), modes(peerScope(t, stripped, identity, interception))
 				for _, port := range peerPorts() {
 					if strictness(with.At(port)) < strictness(without.At(port)) {
-						t.Errorf("port %d: %v with what is not understood, %v without", port, with.At(port), without.At(port))
+						t.Errorf("port %d: %v with what is not understood, %v without", port, with.At(port),
+							without.At(port))
 					}
 				}
 				for _, l := range decodeListeners(t, New().Set(ListenerType, sc)) {
@@ -158,7 +164,8 @@ func checkPeers(t *testing.T, l *listenerv3.Listener, modes push.PeerModes, iden
 			if mode := modes.At(port); mode == push.PeerStrict && !mutual || mutual && !identity {
 				t.Errorf("%s, port %d: the mode is %v and a chain takes %v", l.Name, port, mode, m)
 			}
-			if slices.ContainsFunc(m.GetApplicationProtocols(), func(p string) bool { return slices.Contains(alpnMeshAny(), p) }) && !mutual {
+			if slices.ContainsFunc(m.GetApplicationProtocols(),
+				func(p string) bool { return slices.Contains(alpnMeshAny(), p) }) && !mutual {
 				t.Errorf("%s, port %d: peers of the mesh are not asked for a certificate: %v", l.Name, port, m)
 			}
 		}
@@ -168,7 +175,8 @@ func checkPeers(t *testing.T, l *listenerv3.Listener, modes push.PeerModes, iden
 // goesNowhere says that a chain closes connections.
 func goesNowhere(c *listenerv3.FilterChain) bool {
 	last := c.Filters[len(c.Filters)-1]
-	return string(last.GetTypedConfig().GetValue()) == string(tcpProxy(tcpSpec{statPrefix: blackHole, cluster: blackHole}, nil).GetTypedConfig().GetValue())
+	return string(last.GetTypedConfig().GetValue()) == string(tcpProxy(tcpSpec{statPrefix: blackHole,
+		cluster: blackHole}, nil).GetTypedConfig().GetValue())
 }
 
 // endsMutual says that a chain wants a certificate that names a workload of the mesh.
@@ -182,6 +190,7 @@ func endsMutual(t *testing.T, c *listenerv3.FilterChain) bool {
 		t.Fatal(err)
 	}
 	v := m.CommonTlsContext.GetCombinedValidationContext()
-	return m.RequireClientCertificate.GetValue() && len(v.GetDefaultValidationContext().GetMatchTypedSubjectAltNames()) > 0 &&
+	return m.RequireClientCertificate.GetValue() &&
+		len(v.GetDefaultValidationContext().GetMatchTypedSubjectAltNames()) > 0 &&
 		v.GetValidationContextSdsSecretConfig().GetName() == rootsSecret
 }

@@ -49,17 +49,20 @@ func subsetOf(rule *push.DestinationRule, name string) *networking.Subset {
 	return nil
 }
 
-// portPolicy is what a traffic policy says for a port; whole says that the port has settings of its own.
+// portPolicy is what a traffic policy says for a port; whole says that the port has settings of its
+// own.
 func portPolicy(t *networking.TrafficPolicy, port uint32) (p policy, whole bool) {
 	if t == nil {
 		return policy{}, false
 	}
 	for _, s := range t.PortLevelSettings {
 		if s.GetPort().GetNumber() == port {
-			return policy{pool: s.ConnectionPool, balance: s.LoadBalancer, outlier: s.OutlierDetection, tls: s.Tls, budget: t.RetryBudget}, true
+			return policy{pool: s.ConnectionPool, balance: s.LoadBalancer, outlier: s.OutlierDetection, tls: s.Tls,
+				budget: t.RetryBudget}, true
 		}
 	}
-	return policy{pool: t.ConnectionPool, balance: t.LoadBalancer, outlier: t.OutlierDetection, tls: t.Tls, budget: t.RetryBudget}, false
+	return policy{pool: t.ConnectionPool, balance: t.LoadBalancer, outlier: t.OutlierDetection, tls: t.Tls,
+		budget: t.RetryBudget}, false
 }
 
 // with returns p with the parts that over sets.

@@ -15,8 +15,9 @@ import (
 
 // readPolicies says whether the policies of a scope let a call pass, by a plain reading of them.
 //
-// Source: istio.io, "Implicit enablement": CUSTOM, DENY, then ALLOW; where a policy allows, what none of them allows is
-// denied. No provider can be asked here, so what a CUSTOM policy matches is denied.
+// Source: istio.io, "Implicit enablement": CUSTOM, DENY, then ALLOW; where a policy allows, what
+// none of them allows is denied. No provider can be asked here, so what a CUSTOM policy matches is
+// denied.
 func readPolicies(sc *push.Scope, call policyCall) bool {
 	call.Host = strings.TrimSuffix(call.Host, ".")
 	if ok, err := regexp.MatchString("^("+validHost+")$", call.Host); !call.TCP && (err != nil || !ok) {
@@ -39,19 +40,21 @@ func readPolicies(sc *push.Scope, call policyCall) bool {
 	return allowed || !allows
 }
 
-// policyCall is a request or a connection as far as it is known. What is empty is not known, unless it says otherwise.
+// policyCall is a request or a connection as far as it is known. What is empty is not known, unless
+// it says otherwise.
 type policyCall struct {
 	// TCP says that it is a connection of which nothing of HTTP is known.
 	TCP bool
 	// From is who calls, by its certificate. The zero value is a caller without one: nobody.
 	From spiffe.ID
-	// Certificate is the one that the caller showed: the SHA-256 of its DER in lower-case hexadecimal.
+	// Certificate is the one that the caller showed: the SHA-256 of its DER in lower-case
+	// hexadecimal.
 	Certificate string
-	// Revoked is what of the caller is known to be revoked, "the workload shop/web"; empty: nothing. Identities and
-	// certificates that the scope knows to be revoked need not be named.
+	// Revoked is what of the caller is known to be revoked, "the workload shop/web"; empty:
+	// nothing. Identities and certificates that the scope knows to be revoked need not be named.
 	Revoked string
-	// Source is who opened the connection, Remote the client that trusted proxies tell of, Destination the address
-	// that it was for.
+	// Source is who opened the connection, Remote the client that trusted proxies tell of,
+	// Destination the address that it was for.
 	Source, Remote, Destination netip.Addr
 	// Port is what the connection was for; zero: not known.
 	Port uint32
@@ -59,10 +62,11 @@ type policyCall struct {
 	ServerName string
 	// Method, Host and Path are the request's.
 	Method, Host, Path string
-	// Headers are all of the request, names in lower case, each with one value or several; nil: not known.
+	// Headers are all of the request, names in lower case, each with one value or several; nil: not
+	// known.
 	Headers map[string][]string
-	// Claims are those of the request's token by their names, those of nested ones as "a][b"; each has one value or
-	// several. Nil: not known; empty: the request has no token.
+	// Claims are those of the request's token by their names, those of nested ones as "a][b"; each
+	// has one value or several. Nil: not known; empty: the request has no token.
 	Claims map[string][]string
 }
 
@@ -102,8 +106,8 @@ type ruleJudge struct {
 	domains []string
 	// namespace is that of the policy.
 	namespace string
-	// widen says that the policy refuses: a condition that cannot be told is left out. In one that allows, a rule with
-	// such a condition never matches.
+	// widen says that the policy refuses: a condition that cannot be told is left out. In one that
+	// allows, a rule with such a condition never matches.
 	widen bool
 
 	odd bool   // some condition of the rule cannot be told
@@ -130,7 +134,8 @@ func (j *ruleJudge) rule(r *security.Rule) truth {
 	return min(t, from, to)
 }
 
-// values says whether one of want holds and none of not. match is not ok for a value that cannot be told.
+// values says whether one of want holds and none of not. match is not ok for a value that cannot be
+// told.
 func (j *ruleJudge) values(field string, want, not []string, match func(string) (truth, bool)) truth {
 	t := min(j.oneOf(want, yes, match), j.oneOf(not, no, match).not())
 	if t != yes && j.why == "" {
@@ -204,7 +209,8 @@ func (j *ruleJudge) operation(o *security.Operation) truth {
 		j.values("to.operation.methods", o.GetMethods(), o.GetNotMethods(), j.ofRequests(j.name(j.call.Method))),
 		j.values("to.operation.paths", o.GetPaths(), nil, path(paths)),
 		j.values("to.operation.notPaths", nil, o.GetNotPaths(), path(notPaths)),
-		j.values("to.operation.ports", o.GetPorts(), o.GetNotPorts(), func(v string) (truth, bool) { return matchPort(v, j.call.Port) }),
+		j.values("to.operation.ports", o.GetPorts(), o.GetNotPorts(),
+			func(v string) (truth, bool) { return matchPort(v, j.call.Port) }),
 	)
 	if len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetMethods())+len(o.GetNotMethods())+len(o.GetPaths())+len(o.GetNotPaths())+len(o.GetPorts())+len(o.GetNotPorts()) == 0 {
 		j.odd = true
@@ -220,7 +226,8 @@ func (j *ruleJudge) ofRequests(match func(string) (truth, bool)) func(string) (t
 	return match
 }
 
-// name matches a text of the call, in which stars mean nothing but where they stand at an end of the value.
+// name matches a text of the call, in which stars mean nothing but where they stand at an end of
+// the value.
 func (j *ruleJudge) name(text string) func(string) (truth, bool) {
 	return func(v string) (truth, bool) {
 		return known(text, func(s string) bool { return matchText(v, s) }), starsAtEnds(v)
@@ -231,13 +238,14 @@ func subnetOf(a netip.Addr) func(string) (truth, bool) {
 	return func(v string) (truth, bool) { return matchSubnet(v, a) }
 }
 
-// ofMesh says whether the caller is of the mesh: of its trust domain or one of the aliases. wide: or of any other.
+// ofMesh says whether the caller is of the mesh: of its trust domain or one of the aliases. wide:
+// or of any other.
 func (j *ruleJudge) ofMesh(wide bool) bool {
 	return j.call.From != (spiffe.ID{}) && (wide || slices.Contains(j.domains, j.call.From.TrustDomain))
 }
 
-// principal matches the caller's identity in any of the mesh's trust domains. Where the domain is left to a star it is
-// one of these, or with wide any.
+// principal matches the caller's identity in any of the mesh's trust domains. Where the domain is
+// left to a star it is one of these, or with wide any.
 func (j *ruleJudge) principal(wide bool) func(string) (truth, bool) {
 	return func(v string) (truth, bool) {
 		v = strings.TrimPrefix(v, "spiffe://")
@@ -276,11 +284,12 @@ func (j *ruleJudge) serviceAccount(wide bool) func(string) (truth, bool) {
 }
 
 func (j *ruleJudge) trustDomain(v string) (truth, bool) {
-	return truthOf(j.call.From != (spiffe.ID{}) && matchText(v, j.call.From.TrustDomain)), starsAtEnds(v) && !strings.Contains(v, "/")
+	return truthOf(j.call.From != (spiffe.ID{}) && matchText(v, j.call.From.TrustDomain)), starsAtEnds(v) &&
+		!strings.Contains(v, "/")
 }
 
-// requestPrincipal matches the issuer and the subject of the token, with a slash between them. wide takes any slash of the
-// value for that one, otherwise it is the last.
+// requestPrincipal matches the issuer and the subject of the token, with a slash between them. wide
+// takes any slash of the value for that one, otherwise it is the last.
 func (j *ruleJudge) requestPrincipal(wide bool) func(string) (truth, bool) {
 	return func(v string) (truth, bool) {
 		match := func(iss, sub string) bool { return matchText(v, iss+"/"+sub) }
@@ -304,11 +313,12 @@ func (j *ruleJudge) condition(w *security.Condition) truth {
 		j.odd = true
 		return yes
 	}
-	return min(j.values("when "+w.GetKey(), w.GetValues(), nil, match), j.values("when "+w.GetKey(), nil, w.GetNotValues(), except))
+	return min(j.values("when "+w.GetKey(), w.GetValues(), nil, match),
+		j.values("when "+w.GetKey(), nil, w.GetNotValues(), except))
 }
 
-// attribute matches values of an attribute; nil: there is no such attribute. wide takes more where a value has several
-// readings.
+// attribute matches values of an attribute; nil: there is no such attribute. wide takes more where
+// a value has several readings.
 func (j *ruleJudge) attribute(key string, wide bool) func(string) (truth, bool) {
 	switch key {
 	case "source.ip":
@@ -363,8 +373,8 @@ func inBrackets(key, before string) (string, bool) {
 	return name, true
 }
 
-// header matches a header that may be there several times: wide wants one that matches, or an item between commas of one,
-// otherwise all have to.
+// header matches a header that may be there several times: wide wants one that matches, or an item
+// between commas of one, otherwise all have to.
 func (j *ruleJudge) header(name string, wide bool) func(string) (truth, bool) {
 	return func(v string) (truth, bool) {
 		if v == "" || j.call.Headers == nil {
@@ -375,9 +385,13 @@ func (j *ruleJudge) header(name string, wide bool) func(string) (truth, bool) {
 		case v == "*":
 			return truthOf(len(have) > 0), true
 		case wide:
-			return truthOf(slices.ContainsFunc(have, func(h string) bool { return matchText(v, h) || matchItem(v, h) })), true
+			return truthOf(slices.ContainsFunc(have, func(h string) bool {
+				return matchText(v, h) ||
+					matchItem(v, h)
+			})), true
 		}
-		return truthOf(len(have) > 0 && !slices.ContainsFunc(have, func(h string) bool { return !matchText(v, h) })), true
+		return truthOf(len(have) > 0 && !slices.ContainsFunc(have,
+			func(h string) bool { return !matchText(v, h) })), true
 	}
 }
 
@@ -386,13 +400,16 @@ func (j *ruleJudge) claim(name string) func(string) (truth, bool) {
 		if v == "" || j.call.Claims == nil {
 			return unsure, v != ""
 		}
-		return truthOf(slices.ContainsFunc(j.call.Claims[name], func(have string) bool { return matchText(v, have) })), true
+		return truthOf(slices.ContainsFunc(j.call.Claims[name],
+			func(have string) bool { return matchText(v, have) })), true
 	}
 }
 
-// The values of policies, as they are compared with what is known of a call. Source: istio.io, AuthorizationPolicy.
+// The values of policies, as they are compared with what is known of a call. Source: istio.io,
+// AuthorizationPolicy.
 
-// matchText says whether s is what v says: "*" is anything but nothing, "*x" and "x*" are ends and beginnings.
+// matchText says whether s is what v says: "*" is anything but nothing, "*x" and "x*" are ends and
+// beginnings.
 func matchText(v, s string) bool {
 	switch {
 	case v == "*":
@@ -439,8 +456,8 @@ func matchStars(v, s string) bool {
 	return false
 }
 
-// matchHost says whether a host is what v says, in any case. wide: one without a port stands for all
-// ports.
+// matchHost says whether a host is what v says, in any case. wide: one without a port stands for
+// all ports.
 func matchHost(v, host string, wide bool) bool {
 	v, host = strings.ToLower(v), strings.ToLower(host)
 	if matchText(v, host) || !wide || strings.HasSuffix(v, "*") || namesPort(v) {

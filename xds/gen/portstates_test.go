@@ -10,15 +10,16 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Where nothing is intercepted, the proxy listens for applications on loopback, takes none of the workload's ports for
-// outgoing connections, and warns of those that the application has itself.
+// Where nothing is intercepted, the proxy listens for applications on loopback, takes none of the
+// workload's ports for outgoing connections, and warns of those that the application has itself.
 func TestListenersOfPortStates(t *testing.T) {
 	t.Parallel()
 	self := testService("self", 1, "", "http/80", "tcp/81", "tcp/82", "udp/83")
 	sc := testScope(testEgress(nil, testService("other", 1, "", "http/8080", "http/8090")))
 	sc.Interception, sc.Own = push.None, testOwn("10.0.0.9", self)
 	items := slices.Clone(sc.Own.Inbound.Items())
-	for i, state := range []registry.PortState{registry.PortLoopback, registry.PortClosed, registry.PortServed, registry.PortServed} {
+	for i, state := range []registry.PortState{registry.PortLoopback, registry.PortClosed, registry.PortServed,
+		registry.PortServed} {
 		items[i].State, items[i].Mutual = state, true
 	}
 	sc.Own.Inbound = testInbound(items)
@@ -50,7 +51,8 @@ func TestListenersOfPortStates(t *testing.T) {
 	}
 }
 
-// A port that is not served is no endpoint, and one without interception takes mutual TLS where its proxy listens.
+// A port that is not served is no endpoint, and one without interception takes mutual TLS where its
+// proxy listens.
 func TestEndpointsOfPortStates(t *testing.T) {
 	t.Parallel()
 	web := testService("web", 1, "", "http/80")
@@ -60,7 +62,8 @@ func TestEndpointsOfPortStates(t *testing.T) {
 	} {
 		ep := registry.Endpoint{Address: "10.0.0.2", TLSMode: "istio", States: registry.PortStates(state),
 			Labels: map[string]string{registry.InterceptionLabel: registry.InterceptionNone}}
-		s := assignmentSpec{service: web, port: 80, mutual: true, endpoints: &registry.EndpointList{Items: []registry.Endpoint{ep}}}
+		s := assignmentSpec{service: web, port: 80, mutual: true,
+			endpoints: &registry.EndpointList{Items: []registry.Endpoint{ep}}}
 		hosts := s.hosts(reachable)
 		if got := len(hosts) == 1; got != want.endpoint || got && hosts[0].mutual != want.mutual {
 			t.Errorf("%q: got %+v, want %+v", state, hosts, want)

@@ -13,8 +13,9 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// ProbeType is how agents get the readiness probe of their WorkloadGroup and the ports of their workload: Istio's own message
-// with fields of Ashore's own. A proxy of Istio never asks for it. Source: istio.io, WorkloadGroup, ReadinessProbe.
+// ProbeType is how agents get the readiness probe of their WorkloadGroup and the ports of their
+// workload: Istio's own message with fields of Ashore's own. A proxy of Istio never asks for it.
+// Source: istio.io, WorkloadGroup, ReadinessProbe.
 const ProbeType = "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"
 
 // ProbeName is the name of the one resource of type ProbeType.
@@ -34,8 +35,8 @@ type probeIn struct {
 
 func newProbes() probes { return probes{memo.New(buildProbe)} }
 
-// set is empty for who did not register from a group. A group without a probe has an empty one: so an agent can tell it from a
-// control plane that does not know.
+// set is empty for who did not register from a group. A group without a probe has an empty one: so
+// an agent can tell it from a control plane that does not know.
 func (p probes) set(sc *push.Scope) resource.Set {
 	if sc.Probe == (unique.Handle[string]{}) {
 		return resource.Set{}
@@ -54,7 +55,8 @@ func buildProbe(in probeIn) *resource.Layer {
 	return resource.NewLayer([]*resource.Resource{r})
 }
 
-// portsOf lists the TCP ports at which the workload serves, with where the application listens when a Sidecar says that.
+// portsOf lists the TCP ports at which the workload serves, with where the application listens when
+// a Sidecar says that.
 func portsOf(sc *push.Scope) string {
 	if sc.Own == nil {
 		return ""

@@ -13,7 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
-// The workloads of a group are told its probe, also that there is none, and others are told nothing.
+// The workloads of a group are told its probe, also that there is none, and others are told
+// nothing.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	g := gen.New()

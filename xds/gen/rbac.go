@@ -21,10 +21,11 @@ type rbacScope struct {
 	domains []string
 }
 
-// rules translates the policies of one action that are enforced, and those that are only tried; nil where there are
-// none of them. A policy that is there and has no rule that can match still counts: where something is allowed by
-// policies, what none of them allows is refused.
-func (s rbacScope) rules(policies *intern.List[*config.Object], action security.AuthorizationPolicy_Action, prefix string) (enforced, tried *rbacv3.RBAC) {
+// rules translates the policies of one action that are enforced, and those that are only tried; nil
+// where there are none of them. A policy that is there and has no rule that can match still counts:
+// where something is allowed by policies, what none of them allows is refused.
+func (s rbacScope) rules(policies *intern.List[*config.Object], action security.AuthorizationPolicy_Action,
+	prefix string) (enforced, tried *rbacv3.RBAC) {
 	for _, o := range policies.Items() {
 		spec, ok := o.Spec.(*security.AuthorizationPolicy)
 		if !ok || spec.Action != action {
@@ -51,13 +52,15 @@ func ruleName(o *config.Object, i int) string {
 	return "ns[" + o.Namespace + "]-policy[" + o.Name + "]-rule[" + strconv.Itoa(i) + "]"
 }
 
-// IsDryRun says that a policy is only tried. CUSTOM policies are always enforced: whom would one ask only to try?
+// IsDryRun says that a policy is only tried. CUSTOM policies are always enforced: whom would one
+// ask only to try?
 func IsDryRun(o *config.Object) bool {
 	on, err := strconv.ParseBool(o.Annotations[dryRunAnnotation])
 	return err == nil && on && o.Spec.(*security.AuthorizationPolicy).Action != security.AuthorizationPolicy_CUSTOM
 }
 
-// rbacAction is Envoy's name for an action. Who is asked about a request is found by rules that would deny it.
+// rbacAction is Envoy's name for an action. Who is asked about a request is found by rules that
+// would deny it.
 func rbacAction(a security.AuthorizationPolicy_Action) rbacv3.RBAC_Action {
 	switch a {
 	case security.AuthorizationPolicy_ALLOW:
@@ -71,14 +74,16 @@ func rbacAction(a security.AuthorizationPolicy_Action) rbacv3.RBAC_Action {
 
 // rule translates one rule of a policy in a namespace; nil: it never matches.
 //
-// What cannot be told, or was not understood, never makes a policy weaker: a rule that allows is left out as a whole,
-// in all others the condition is left out, so that they match more. Source for conditions of HTTP on other ports: Istio.
+// What cannot be told, or was not understood, never makes a policy weaker: a rule that allows is
+// left out as a whole, in all others the condition is left out, so that they match more. Source for
+// conditions of HTTP on other ports: Istio.
 func (s rbacScope) rule(namespace string, action security.AuthorizationPolicy_Action, r *security.Rule) *rbacv3.Policy {
 	b := &rbacBuilder{rbacScope: s, namespace: namespace, widen: action != security.AuthorizationPolicy_ALLOW}
 	p := b.policy(r)
 	if err := p.Validate(); err != nil {
 		b.failed = true
-		p = &rbacv3.Policy{Permissions: []*rbacv3.Permission{anyPermission()}, Principals: []*rbacv3.Principal{anyPrincipal()}}
+		p = &rbacv3.Policy{Permissions: []*rbacv3.Permission{anyPermission()},
+			Principals: []*rbacv3.Principal{anyPrincipal()}}
 	}
 	if b.failed && !b.widen {
 		return nil
@@ -119,8 +124,8 @@ func (b *rbacBuilder) policy(r *security.Rule) *rbacv3.Policy {
 	return p
 }
 
-// principals are the conditions that one of values holds and none of notValues; make returns nil for a value that it
-// cannot translate.
+// principals are the conditions that one of values holds and none of notValues; make returns nil
+// for a value that it cannot translate.
 func (b *rbacBuilder) principals(values, notValues []string, make func(string) *rbacv3.Principal) []*rbacv3.Principal {
 	var out []*rbacv3.Principal
 	if list := translated(b, values, make); len(list) > 0 {
@@ -133,7 +138,8 @@ func (b *rbacBuilder) principals(values, notValues []string, make func(string) *
 }
 
 // permissions is the same for what is said of the request.
-func (b *rbacBuilder) permissions(values, notValues []string, make func(string) *rbacv3.Permission) []*rbacv3.Permission {
+func (b *rbacBuilder) permissions(values, notValues []string,
+	make func(string) *rbacv3.Permission) []*rbacv3.Permission {
 	var out []*rbacv3.Permission
 	if list := translated(b, values, make); len(list) > 0 {
 		out = append(out, onePermission(list))
@@ -144,7 +150,8 @@ func (b *rbacBuilder) permissions(values, notValues []string, make func(string) 
 	return out
 }
 
-// translated are all values, or none of them when one cannot be translated: without that one the rest would match less.
+// translated are all values, or none of them when one cannot be translated: without that one the
+// rest would match less.
 func translated[T any](b *rbacBuilder, values []string, make func(string) *T) []*T {
 	out := []*T{}
 	for _, v := range values {

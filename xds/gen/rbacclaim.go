@@ -7,8 +7,8 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// claimPrincipal is a request by a claim of its token, which is a text or a list of texts; with wide also a number or a
-// truth value that is written so, and for "*" anything.
+// claimPrincipal is a request by a claim of its token, which is a text or a list of texts; with
+// wide also a number or a truth value that is written so, and for "*" anything.
 func claimPrincipal(path []string, wide bool) func(string) *rbacv3.Principal {
 	return func(v string) *rbacv3.Principal {
 		m := textMatch(v)

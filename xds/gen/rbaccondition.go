@@ -7,8 +7,10 @@ import (
 	security "istio.io/api/security/v1beta1"
 )
 
-// conditions are those of when, of which each must hold. Source: istio.io, Authorization Policy Conditions.
-func (b *rbacBuilder) conditions(when []*security.Condition) (principals []*rbacv3.Principal, permissions []*rbacv3.Permission) {
+// conditions are those of when, of which each must hold. Source: istio.io, Authorization Policy
+// Conditions.
+func (b *rbacBuilder) conditions(when []*security.Condition) (principals []*rbacv3.Principal,
+	permissions []*rbacv3.Permission) {
 	for _, c := range when {
 		if len(c.GetValues())+len(c.GetNotValues()) == 0 {
 			b.failed = true
@@ -27,8 +29,8 @@ func (b *rbacBuilder) conditions(when []*security.Condition) (principals []*rbac
 	return principals, permissions
 }
 
-// principalOf translates values of an attribute of the caller; nil: it is none. wide takes more where a value has
-// several readings.
+// principalOf translates values of an attribute of the caller; nil: it is none. wide takes more
+// where a value has several readings.
 func (b *rbacBuilder) principalOf(key string, wide bool) func(string) *rbacv3.Principal {
 	switch key {
 	case "source.ip":
@@ -93,7 +95,8 @@ func bracketed(key, before string) ([]string, bool) {
 	return names, true
 }
 
-// metadataPermission is a request by what a filter of Envoy's found: a text, or with "[x]" a list that has x.
+// metadataPermission is a request by what a filter of Envoy's found: a text, or with "[x]" a list
+// that has x.
 func metadataPermission(filter, key string) func(string) *rbacv3.Permission {
 	return func(v string) *rbacv3.Permission {
 		inner, isList := v, strings.HasPrefix(v, "[") && strings.HasSuffix(v, "]")

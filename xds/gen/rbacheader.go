@@ -12,10 +12,11 @@ import (
 // maxOther bounds the values whose opposite is written out, so that the expressions stay small.
 const maxOther = 200
 
-// headerPrincipal is a request by one of its headers, which may be there several times. With wide it is enough that one
-// of them, or one of the items that stand in it between commas, is as it was written; else all of them have to be, so
-// that nobody gets around a policy by a second header of the name (values of more than 200 bytes aside).
-// Envoy 1.40, tried: a matcher takes a request when one of the headers matches.
+// headerPrincipal is a request by one of its headers, which may be there several times. With wide
+// it is enough that one of them, or one of the items that stand in it between commas, is as it was
+// written; else all of them have to be, so that nobody gets around a policy by a second header of
+// the name (values of more than 200 bytes aside). Envoy 1.40, tried: a matcher takes a request when
+// one of the headers matches.
 func headerPrincipal(name string, wide bool) func(string) *rbacv3.Principal {
 	name = strings.ToLower(name)
 	is := func(v string, m *matcherv3.StringMatcher) *rbacv3.Principal {
@@ -50,8 +51,8 @@ func itemMatch(v string) *matcherv3.StringMatcher {
 	return regexMatch(`(?:.*,)?[ \t]*` + item + `[ \t]*(?:,.*)?`)
 }
 
-// otherMatch matches what v does not match. Regular expressions of Envoy cannot say that, so it says it letter by
-// letter: another letter at its place, or an end too early, or one too late.
+// otherMatch matches what v does not match. Regular expressions of Envoy cannot say that, so it
+// says it letter by letter: another letter at its place, or an end too early, or one too late.
 func otherMatch(v string) *matcherv3.StringMatcher {
 	rest, letters, backwards := ".+", []rune(v), false // rest is what may follow when all letters are right
 	switch {

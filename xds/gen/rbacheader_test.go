@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What matches the opposite of a value matches exactly what the value does not, and values of the greatest length are
-// within what Envoy takes.
+// What matches the opposite of a value matches exactly what the value does not, and values of the
+// greatest length are within what Envoy takes.
 func TestOtherMatch(t *testing.T) {
 	t.Parallel()
 	texts := []string{"", "a", "b", "ab", "ba", "abc", "cab", "a.c", "axc", "é", "éa", "aé", "x", "aab", "bab"}

@@ -21,8 +21,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/authz"
 )
 
-// policyMaker makes policies at random out of few values, so that calls meet them. odd also makes what validation
-// refuses.
+// policyMaker makes policies at random out of few values, so that calls meet them. odd also makes
+// what validation refuses.
 type policyMaker struct {
 	*rand.Rand
 	odd bool
@@ -46,20 +46,23 @@ func (r policyMaker) source() *security.Source {
 	if r.odd && r.IntN(10) == 0 {
 		return nil
 	}
-	principals := []string{"*", "cluster.local/ns/a/sa/x", "td/ns/a/sa/x", "alias/*", "*/sa/x", "cluster.local/ns/*", "other/ns/a/sa/x"}
+	principals := []string{"*", "cluster.local/ns/a/sa/x", "td/ns/a/sa/x", "alias/*", "*/sa/x", "cluster.local/ns/*",
+		"other/ns/a/sa/x"}
 	return &security.Source{
-		Principals:           r.some(principals, []string{"", "a*b", "*a*", "spiffe://cluster.local/ns/a/sa/x"}),
-		NotPrincipals:        r.some(principals, []string{"", "**"}),
-		RequestPrincipals:    r.some([]string{"*", "i/s", "i/*", "*/s", "i/s/t", "*t", "i*"}, []string{"", "i", "/", "a*b", "i/"}),
+		Principals:    r.some(principals, []string{"", "a*b", "*a*", "spiffe://cluster.local/ns/a/sa/x"}),
+		NotPrincipals: r.some(principals, []string{"", "**"}),
+		RequestPrincipals: r.some([]string{"*", "i/s", "i/*", "*/s", "i/s/t", "*t", "i*"},
+			[]string{"", "i", "/", "a*b", "i/"}),
 		NotRequestPrincipals: r.some([]string{"*", "i/s", "i/s/*"}, []string{"", "i"}),
 		Namespaces:           r.some([]string{"a", "b", "*", "*b", "a*"}, []string{""}),
 		NotNamespaces:        r.some([]string{"a", "b*"}, []string{""}),
 		ServiceAccounts:      r.some([]string{"x", "a/x", "b/y"}, []string{"", "*", "a/b/c", "/x"}),
 		TrustDomains:         r.some([]string{"td", "*", "*d", "al*"}, []string{"", "a/b"}),
-		IpBlocks:             r.some([]string{"10.0.0.0/8", "10.0.0.1", "::/0"}, []string{"", "x", "10.0.0.0/40", "::ffff:10.0.0.1", "::ffff:10.0.0.0/104"}),
-		NotIpBlocks:          r.some([]string{"10.0.0.1", "10.1.0.0/16"}, []string{"x"}),
-		RemoteIpBlocks:       r.some([]string{"10.0.0.0/8", "10.0.0.2/31"}, []string{"x"}),
-		NotRemoteIpBlocks:    r.some([]string{"10.0.0.1"}, []string{""}),
+		IpBlocks: r.some([]string{"10.0.0.0/8", "10.0.0.1", "::/0"},
+			[]string{"", "x", "10.0.0.0/40", "::ffff:10.0.0.1", "::ffff:10.0.0.0/104"}),
+		NotIpBlocks:       r.some([]string{"10.0.0.1", "10.1.0.0/16"}, []string{"x"}),
+		RemoteIpBlocks:    r.some([]string{"10.0.0.0/8", "10.0.0.2/31"}, []string{"x"}),
+		NotRemoteIpBlocks: r.some([]string{"10.0.0.1"}, []string{""}),
 	}
 }
 
@@ -68,7 +71,8 @@ func (r policyMaker) operation() *security.Operation {
 		return &security.Operation{}
 	}
 	hosts := []string{"h.example", "*", "*.example", "h.*", "H.example:80", "[::1]"}
-	paths := []string{"/", "/a", "/a/*", "*b", "*", "/{*}", "/a/{**}", "/{*}/b", "/a@", "*/b", "/a//b", "/%61/b*", "/a;b", "/a/**", "/a*b", "*/b*"}
+	paths := []string{"/", "/a", "/a/*", "*b", "*", "/{*}", "/a/{**}", "/{*}/b", "/a@", "*/b", "/a//b", "/%61/b*",
+		"/a;b", "/a/**", "/a*b", "*/b*"}
 	return &security.Operation{
 		Hosts:      r.some(hosts, []string{"", "a*b"}),
 		NotHosts:   r.some(hosts, []string{"", "*a*"}),
@@ -96,10 +100,12 @@ func (r policyMaker) condition() *security.Condition {
 		keys = append(keys, struct {
 			key    string
 			values []string
-		}{[]string{"", "source.ips", "request.headers", "request.headers[", "request.auth.claims[]", "request.headers[a][b]", "experimental.envoy.filters.x"}[r.IntN(7)], []string{"1"}})
+		}{[]string{"", "source.ips", "request.headers", "request.headers[", "request.auth.claims[]",
+			"request.headers[a][b]", "experimental.envoy.filters.x"}[r.IntN(7)], []string{"1"}})
 	}
 	k := keys[r.IntN(len(keys))]
-	c := &security.Condition{Key: k.key, Values: r.some(k.values, []string{""}), NotValues: r.some(k.values, []string{""})}
+	c := &security.Condition{Key: k.key, Values: r.some(k.values, []string{""}),
+		NotValues: r.some(k.values, []string{""})}
 	if len(c.Values)+len(c.NotValues) == 0 && !r.odd {
 		c.Values = k.values[:1]
 	}
@@ -134,7 +140,8 @@ func (r policyMaker) policies() []*config.Object {
 		for range r.IntN(3) {
 			p.Rules = append(p.Rules, r.rule())
 		}
-		o := &config.Object{Key: config.Key{Kind: config.AuthorizationPolicy, Namespace: "a", Name: "p" + strconv.Itoa(i)}, Spec: p}
+		o := &config.Object{Key: config.Key{Kind: config.AuthorizationPolicy, Namespace: "a",
+			Name: "p" + strconv.Itoa(i)}, Spec: p}
 		if r.IntN(6) == 0 {
 			o.Annotations = map[string]string{dryRunAnnotation: []string{"true", "false", "x"}[r.IntN(3)]}
 		}
@@ -155,16 +162,19 @@ func (r policyMaker) anyCall() policyCall {
 		ServerName:  one("h.example", "other"),
 	}
 	if r.IntN(3) > 0 {
-		c.From = spiffe.ID{TrustDomain: one("td", "alias", "other"), Namespace: one("a", "b", "ab"), ServiceAccount: one("x", "y")}
+		c.From = spiffe.ID{TrustDomain: one("td", "alias", "other"), Namespace: one("a", "b", "ab"),
+			ServiceAccount: one("x", "y")}
 	}
 	if c.TCP {
 		return c
 	}
-	c.Method, c.Host = one("GET", "POST", "PUT"), one("h.example", "H.EXAMPLE:80", "h.example.", "h.example:90", "x.example", "[::1]:80", "other")
+	c.Method, c.Host = one("GET", "POST", "PUT"), one("h.example", "H.EXAMPLE:80", "h.example.", "h.example:90",
+		"x.example", "[::1]:80", "other")
 	if r.IntN(2) == 0 {
 		c.Path = r.oddPath()
 	} else {
-		c.Path = one("/", "/a", "/a/", "/a/b", "/a/b/c", "/ab", "/a?q=1", "//b", "//a", "/a;x", "/a;x/b", "/%2Fa", "/a%5cb", "/x%2fa;b", "/a/*", "/a/*/c", "/a*b", "/a%2ab", "/x/b*")
+		c.Path = one("/", "/a", "/a/", "/a/b", "/a/b/c", "/ab", "/a?q=1", "//b", "//a", "/a;x", "/a;x/b", "/%2Fa",
+			"/a%5cb", "/x%2fa;b", "/a/*", "/a/*/c", "/a*b", "/a%2ab", "/x/b*")
 	}
 	c.Headers, c.Claims = map[string][]string{}, map[string][]string{}
 	if r.IntN(2) == 0 {
@@ -173,14 +183,16 @@ func (r policyMaker) anyCall() policyCall {
 		}
 	}
 	if r.IntN(2) == 0 {
-		c.Claims = map[string][]string{"iss": {one("i", "i/s", "j")}, "sub": {one("s", "t", "s/t")}, "g": {"1", one("2", "3")}, "g][h": {one("1", "2")}, "aud": {one("1", "2")}, "azp": {"12"}}
+		c.Claims = map[string][]string{"iss": {one("i", "i/s", "j")}, "sub": {one("s", "t", "s/t")},
+			"g": {"1", one("2", "3")}, "g][h": {one("1", "2")}, "aud": {one("1", "2")}, "azp": {"12"}}
 	}
 	return c
 }
 
 // oddPath is a path made of what servers read in several ways.
 func (r policyMaker) oddPath() string {
-	parts := []string{"/", "/", "/a", "/b", "a", "b", ".", "..", ";", ";a=1", "%2f", "%2F", "%252f", "%5c", "%5C", `\`, "%2e", "%252E", "%3b", "%3B", "%61", "%2561", "%40", "@", "%", "%2", "*", "%2a"}
+	parts := []string{"/", "/", "/a", "/b", "a", "b", ".", "..", ";", ";a=1", "%2f", "%2F", "%252f", "%5c", "%5C", `\`,
+		"%2e", "%252E", "%3b", "%3B", "%61", "%2561", "%40", "@", "%", "%2", "*", "%2a"}
 	out := "/"
 	for range r.IntN(7) {
 		out += parts[r.IntN(len(parts))]
@@ -192,7 +204,8 @@ func (r policyMaker) oddPath() string {
 func policyScope(policies []*config.Object) *push.Scope {
 	m := config.DefaultMesh()
 	m.TrustDomain, m.TrustDomainAliases = "td", []string{"alias"}
-	m.PathNormalization.Normalization = mesh.MeshConfig_ProxyPathNormalization_NONE // so that calls are judged as they are
+	// so that calls are judged as they are
+	m.PathNormalization.Normalization = mesh.MeshConfig_ProxyPathNormalization_NONE
 	sc := testScope(testEgress(nil))
 	sc.Mesh = &push.Mesh{Config: m, Domain: "cluster.local"}
 	sc.AuthorizationPolicy = new(intern.Lists[*config.Object]).Of(policies)
@@ -210,19 +223,22 @@ func (c policyCall) passes(t testing.TB, sc *push.Scope) bool {
 		Port: c.Port, ServerName: c.ServerName, Method: c.Method, Host: c.Host, Path: c.Path, Headers: c.Headers, Claims: c.Claims,
 	})
 	if d.Verdict == authz.Depends {
-		t.Fatalf("all is known of the call, but the verdict is unknown: %s\ncall: %+v\npolicies: %v", d.Reason, c, specs(sc))
+		t.Fatalf("all is known of the call, but the verdict is unknown: %s\ncall: %+v\npolicies: %v", d.Reason, c,
+			specs(sc))
 	}
 	return d.Verdict == authz.Allowed
 }
 
-// checkPolicies compares what the filters do with what the policies say, by a plain reading of them.
+// checkPolicies compares what the filters do with what the policies say, by a plain reading of
+// them.
 func checkPolicies(t testing.TB, r policyMaker, calls int) {
 	t.Helper()
 	sc := policyScope(r.policies())
 	for range calls {
 		call := r.anyCall()
 		if passes, want := call.passes(t, sc), readPolicies(sc, call); passes != want {
-			t.Fatalf("the filters let it pass: %v; the policies: %v\ncall: %+v\npolicies: %v", passes, want, call, specs(sc))
+			t.Fatalf("the filters let it pass: %v; the policies: %v\ncall: %+v\npolicies: %v", passes, want, call,
+				specs(sc))
 		}
 	}
 }
@@ -235,7 +251,8 @@ func specs(sc *push.Scope) []string {
 	return out
 }
 
-// What proxies are sent does what the policies say, whatever they are: also those that validation refuses.
+// What proxies are sent does what the policies say, whatever they are: also those that validation
+// refuses.
 func TestFiltersDoWhatPoliciesSay(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -254,8 +271,8 @@ func FuzzPolicies(f *testing.F) {
 	})
 }
 
-// A part that cannot be understood never lets a call pass that is refused without that part: neither in a policy that
-// denies, nor in one that allows.
+// A part that cannot be understood never lets a call pass that is refused without that part:
+// neither in a policy that denies, nor in one that allows.
 func TestOddPartsNeverWeaken(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -275,14 +292,16 @@ func TestOddPartsNeverWeaken(t *testing.T) {
 		for range 20 {
 			call := r.anyCall()
 			if call.passes(t, odd) && !call.passes(t, good) {
-				t.Fatalf("seed %d: a condition that nobody understands lets a call pass: %+v\n%v", seed, call, specs(odd))
+				t.Fatalf("seed %d: a condition that nobody understands lets a call pass: %+v\n%v", seed, call,
+					specs(odd))
 			}
 		}
 	}
 }
 
-// A part of a policy that is emptied (null, [] or {}) is refused, and the policy stays; or no call passes by it that was
-// refused before. Only {} as a whole rule, which is how a rule about everything is written, may let more pass.
+// A part of a policy that is emptied (null, [] or {}) is refused, and the policy stays; or no call
+// passes by it that was refused before. Only {} as a whole rule, which is how a rule about
+// everything is written, may let more pass.
 func TestEmptiedPartsNeverWeaken(t *testing.T) {
 	t.Parallel()
 	accepted := 0
@@ -308,7 +327,8 @@ func TestEmptiedPartsNeverWeaken(t *testing.T) {
 	}
 }
 
-// emptiedPolicy is a policy with a part that is emptied, as it is read; nil when it is refused, or was before.
+// emptiedPolicy is a policy with a part that is emptied, as it is read; nil when it is refused, or
+// was before.
 func emptiedPolicy(t *testing.T, rnd *rand.Rand, o *config.Object) *config.Object {
 	t.Helper()
 	text, err := config.Encode([]*config.Object{o})
@@ -355,7 +375,8 @@ func emptiedPolicy(t *testing.T, rnd *rand.Rand, o *config.Object) *config.Objec
 	return nil
 }
 
-// A changed policy changes no listener, not by a byte, and neither does a provider or a revocation whose epoch stays.
+// A changed policy changes no listener, not by a byte, and neither does a provider or a revocation
+// whose epoch stays.
 func TestPoliciesTouchNoListener(t *testing.T) {
 	t.Parallel()
 	g := New()
@@ -366,7 +387,8 @@ func TestPoliciesTouchNoListener(t *testing.T) {
 	}
 	for seed := range uint64(50) {
 		sc := *plain
-		sc.AuthorizationPolicy = new(intern.Lists[*config.Object]).Of(policyMaker{rand.New(rand.NewPCG(seed, 4)), false}.policies())
+		sc.AuthorizationPolicy = new(intern.Lists[*config.Object]).Of(policyMaker{rand.New(rand.NewPCG(seed, 4)),
+			false}.policies())
 		sc.Trust = &push.Trust{Identities: []string{"spiffe://td/ns/a/sa/x"}, Certificates: []string{"00"}}
 		if got := g.Set(ListenerType, &sc); got != before {
 			t.Fatalf("seed %d: the listeners are others", seed)
@@ -378,9 +400,10 @@ func TestPoliciesTouchNoListener(t *testing.T) {
 func TestFiltersAreShared(t *testing.T) {
 	t.Parallel()
 	g := New()
-	deny := &config.Object{Key: config.Key{Kind: config.AuthorizationPolicy, Namespace: "a", Name: "d"}, Spec: &security.AuthorizationPolicy{
-		Action: security.AuthorizationPolicy_DENY, Rules: []*security.Rule{{}},
-	}}
+	deny := &config.Object{Key: config.Key{Kind: config.AuthorizationPolicy, Namespace: "a", Name: "d"},
+		Spec: &security.AuthorizationPolicy{
+			Action: security.AuthorizationPolicy_DENY, Rules: []*security.Rule{{}},
+		}}
 	a, b, c := policyScope(nil), policyScope(nil), policyScope([]*config.Object{deny})
 	first := g.Set(ExtensionConfigType, a)
 	if g.Set(ExtensionConfigType, b) != first {
@@ -389,7 +412,8 @@ func TestFiltersAreShared(t *testing.T) {
 	changed := g.Set(ExtensionConfigType, c)
 	for r := range changed.All() {
 		was := first.Get(r.Name)
-		if isDeny := slices.Contains([]string{filterDeny, filterDeny + ofConnections, filterDeny + ofHandshakes}, r.Name); (was == r) == isDeny {
+		if isDeny := slices.Contains([]string{filterDeny, filterDeny + ofConnections, filterDeny + ofHandshakes},
+			r.Name); (was == r) == isDeny {
 			t.Errorf("%s: the same as before: %v", r.Name, was == r)
 		}
 	}

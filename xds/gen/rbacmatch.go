@@ -14,8 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// textMatch translates a value of a policy: "*" is any text but none, "*x" ends with x, "x*" begins with x, all else is
-// the text itself; nil for no text.
+// textMatch translates a value of a policy: "*" is any text but none, "*x" ends with x, "x*" begins
+// with x, all else is the text itself; nil for no text.
 func textMatch(v string) *matcherv3.StringMatcher {
 	switch {
 	case v == "":
@@ -31,9 +31,11 @@ func textMatch(v string) *matcherv3.StringMatcher {
 	}
 }
 
-// nameMatch is textMatch for what never has a star of its own: one in the middle was not understood.
+// nameMatch is textMatch for what never has a star of its own: one in the middle was not
+// understood.
 func nameMatch(v string) *matcherv3.StringMatcher {
-	if strings.Contains(strings.TrimSuffix(strings.TrimPrefix(v, "*"), "*"), "*") || len(v) > 1 && v[0] == '*' && v[len(v)-1] == '*' {
+	if strings.Contains(strings.TrimSuffix(strings.TrimPrefix(v, "*"), "*"), "*") || len(v) > 1 && v[0] == '*' &&
+		v[len(v)-1] == '*' {
 		return nil
 	}
 	return textMatch(v)
@@ -58,8 +60,8 @@ func policyHeader(name, v string, match *matcherv3.StringMatcher) *routev3.Heade
 	return m
 }
 
-// hostMatch translates a host, in any case. wide says that one without a port stands for every port.
-// Envoy has stripped a trailing dot, and badHostFilter has refused invalid hosts.
+// hostMatch translates a host, in any case. wide says that one without a port stands for every
+// port. Envoy has stripped a trailing dot, and badHostFilter has refused invalid hosts.
 func hostMatch(v string, wide bool) *matcherv3.StringMatcher {
 	m := nameMatch(v)
 	if m == nil || v == "*" {
@@ -89,9 +91,9 @@ const (
 	manySegments = "{**}"
 )
 
-// pathTemplate translates a path with such operators into Envoy's form; empty when Envoy would refuse it: one refused
-// template costs all rules of its filter.
-// Source: istio.io, AuthorizationPolicy paths; envoy.extensions.path.match.uri_template.v3.
+// pathTemplate translates a path with such operators into Envoy's form; empty when Envoy would
+// refuse it: one refused template costs all rules of its filter. Source: istio.io,
+// AuthorizationPolicy paths; envoy.extensions.path.match.uri_template.v3.
 func pathTemplate(v string) string {
 	if !strings.HasPrefix(v, "/") {
 		return ""
@@ -120,7 +122,8 @@ func pathTemplate(v string) string {
 func isTemplateText(s string) bool {
 	for i := range len(s) {
 		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~%!$&'()+,;:@", c) >= 0) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+			strings.IndexByte("-._~%!$&'()+,;:@", c) >= 0) {
 			return false
 		}
 	}
@@ -134,11 +137,12 @@ func isPathTemplate(v string) bool {
 
 // templateMatch is the extension that matches a template.
 func templateMatch(template string) *corev3.TypedExtensionConfig {
-	return extension("envoy.path.match.uri_template.uri_template_matcher", packed(&uritemplatev3.UriTemplateMatchConfig{PathTemplate: template}))
+	return extension("envoy.path.match.uri_template.uri_template_matcher",
+		packed(&uritemplatev3.UriTemplateMatchConfig{PathTemplate: template}))
 }
 
-// subnetMatch translates an address or a subnet; nil when it is neither, or IPv4 in the form of IPv6, which Envoy
-// compares with no caller's.
+// subnetMatch translates an address or a subnet; nil when it is neither, or IPv4 in the form of
+// IPv6, which Envoy compares with no caller's.
 func subnetMatch(v string) *corev3.CidrRange {
 	p, err := netip.ParsePrefix(v)
 	if err != nil {

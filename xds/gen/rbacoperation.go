@@ -21,7 +21,8 @@ func (b *rbacBuilder) operation(o *security.Operation) []*rbacv3.Permission {
 	return out
 }
 
-// hostPermission is a request to a host. wide also takes the host with a port: true where that refuses more.
+// hostPermission is a request to a host. wide also takes the host with a port: true where that
+// refuses more.
 func hostPermission(wide bool) func(string) *rbacv3.Permission {
 	return func(v string) *rbacv3.Permission {
 		return headerPermission(policyHeader(":authority", v, hostMatch(v, wide)))

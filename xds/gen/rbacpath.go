@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// Parts of regular expressions for the ways of writing a path that many servers take for the same. A code may be encoded
-// again, any number of times: %2f, %252f, %25252F.
+// Parts of regular expressions for the ways of writing a path that many servers take for the same.
+// A code may be encoded again, any number of times: %2f, %252f, %25252F.
 const (
 	encoded = `%(?:25)*`
 	// slash is one, or a backslash.
@@ -21,19 +21,22 @@ const (
 	// semicolon begins the parameters of a segment.
 	semicolon = `(?:;|` + encoded + `3[bB])`
 	dot       = `(?:\.|` + encoded + `2[eE])`
-	// parameters of a segment, or none. Some servers end them at any slash, some at a plain one alone.
+	// parameters of a segment, or none. Some servers end them at any slash, some at a plain one
+	// alone.
 	parameters = `(?:` + semicolon + `[^/]*)?`
-	// between is what stands between two segments. A segment that has only parameters counts as nothing.
+	// between is what stands between two segments. A segment that has only parameters counts as
+	// nothing.
 	between = `(?:` + parameters + slash + `)+`
-	// ambiguous are paths with a segment "." or "..", which proxies have left there because something of it is encoded, or
-	// because they normalize nothing. Servers differ in what remains of them.
+	// ambiguous are paths with a segment "." or "..", which proxies have left there because
+	// something of it is encoded, or because they normalize nothing. Servers differ in what remains
+	// of them.
 	ambiguous = `.*` + slash + dot + `{1,2}(?:(?:` + semicolon + `|` + slash + `).*)?`
 	// parametered are paths with parameters.
 	parametered = `.*` + semicolon + `.*`
 )
 
-// paths are the conditions on the path. Where a rule refuses, an ambiguous path is one of those that it refuses, and none
-// of those that it leaves out.
+// paths are the conditions on the path. Where a rule refuses, an ambiguous path is one of those
+// that it refuses, and none of those that it leaves out.
 func (b *rbacBuilder) paths(values, notValues []string) []*rbacv3.Permission {
 	doubt := pathMatch(regexMatch(ambiguous))
 	var out []*rbacv3.Permission
@@ -53,7 +56,8 @@ func (b *rbacBuilder) paths(values, notValues []string) []*rbacv3.Permission {
 	return out
 }
 
-// exceptedPath is a path that the rule is not about. In a rule that refuses parameters do not stand for the end of one.
+// exceptedPath is a path that the rule is not about. In a rule that refuses parameters do not stand
+// for the end of one.
 func (b *rbacBuilder) exceptedPath(v string) *rbacv3.Permission {
 	p := pathPermission(!b.widen)(v)
 	if p == nil || !b.widen || v == "*" || v[0] != '*' {
@@ -62,8 +66,8 @@ func (b *rbacBuilder) exceptedPath(v string) *rbacv3.Permission {
 	return allPermissions([]*rbacv3.Permission{p, notPermission(pathMatch(regexMatch(parametered)))})
 }
 
-// pathPermission is a request by its path, without what follows "?". wide also takes the ways of writing it that servers
-// take for the same: true where that refuses more.
+// pathPermission is a request by its path, without what follows "?". wide also takes the ways of
+// writing it that servers take for the same: true where that refuses more.
 func pathPermission(wide bool) func(string) *rbacv3.Permission {
 	return func(v string) *rbacv3.Permission {
 		plain := plainPath(v)
@@ -101,8 +105,9 @@ func notPermission(p *rbacv3.Permission) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: p}}
 }
 
-// disguisedPath matches the paths that many servers take for one that v matches: with several slashes for one, backslashes,
-// parameters, segments that have only these, and anything that is encoded, once or several times.
+// disguisedPath matches the paths that many servers take for one that v matches: with several
+// slashes for one, backslashes, parameters, segments that have only these, and anything that is
+// encoded, once or several times.
 func disguisedPath(v string) *matcherv3.StringMatcher {
 	before, after := "", parameters
 	if isPathTemplate(v) {
@@ -155,8 +160,8 @@ func disguisedByte(c byte) string {
 	return "(?:" + plain + "|" + encoded + code.String() + ")"
 }
 
-// decodedByte reads the first byte of a path, and how long its text is: zero at the end. What is encoded several times is
-// decoded as often.
+// decodedByte reads the first byte of a path, and how long its text is: zero at the end. What is
+// encoded several times is decoded as often.
 func decodedByte(path string) (c byte, size int) {
 	if path == "" {
 		return 0, 0
@@ -164,7 +169,8 @@ func decodedByte(path string) (c byte, size int) {
 	if path[0] != '%' {
 		return path[0], 1
 	}
-	for size = 1; len(path) >= size+4 && path[size:size+2] == "25" && isHex(path[size+2]) && isHex(path[size+3]); size += 2 {
+	for size = 1; len(path) >= size+4 && path[size:size+2] == "25" && isHex(path[size+2]) &&
+		isHex(path[size+3]); size += 2 {
 	}
 	if len(path) < size+2 {
 		return '%', 1

@@ -44,8 +44,8 @@ func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
 // identityScheme begins every identity; policies leave it out.
 const identityScheme = "spiffe://"
 
-// identity is a caller by its whole identity, in the mesh's own trust domain or one of its aliases. Where the domain is
-// left to a star, it is one of these, or with wide any.
+// identity is a caller by its whole identity, in the mesh's own trust domain or one of its aliases.
+// Where the domain is left to a star, it is one of these, or with wide any.
 func (b *rbacBuilder) identity(wide bool) func(string) *rbacv3.Principal {
 	return func(v string) *rbacv3.Principal {
 		var out []*rbacv3.Principal
@@ -66,8 +66,8 @@ func (b *rbacBuilder) identity(wide bool) func(string) *rbacv3.Principal {
 	}
 }
 
-// meshPrefix is how the identities of the mesh begin, as a regular expression. A gateway may take certificates of other
-// authorities too, which say what they like.
+// meshPrefix is how the identities of the mesh begin, as a regular expression. A gateway may take
+// certificates of other authorities too, which say what they like.
 func (b *rbacBuilder) meshPrefix() string {
 	names := make([]string, len(b.domains))
 	for i, d := range b.domains {
@@ -88,8 +88,8 @@ func identityMatch(v string) *matcherv3.StringMatcher {
 	return m
 }
 
-// aliases are a name in each trust domain of the mesh, when it is in one of them. cluster.local stands for the mesh's
-// own in policies that do not know it. Source: Istio, trust domain migration.
+// aliases are a name in each trust domain of the mesh, when it is in one of them. cluster.local
+// stands for the mesh's own in policies that do not know it. Source: Istio, trust domain migration.
 func (b *rbacBuilder) aliases(v string) []string {
 	domain, rest, ok := strings.Cut(v, "/")
 	if !ok || domain != defaultTrustDomain && !slices.Contains(b.domains, domain) {
@@ -115,12 +115,13 @@ func (b *rbacBuilder) callerNamespace(wide bool) func(string) *rbacv3.Principal 
 		if wide {
 			before = ".*/"
 		}
-		return authenticated(regexMatch(before + "ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, "[^/]*") + "/.*"))
+		return authenticated(regexMatch(before + "ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`,
+			"[^/]*") + "/.*"))
 	}
 }
 
-// serviceAccount is a caller of the mesh by its service account, in the policy's namespace where none is named; with
-// wide one of any trust domain.
+// serviceAccount is a caller of the mesh by its service account, in the policy's namespace where
+// none is named; with wide one of any trust domain.
 func (b *rbacBuilder) serviceAccount(wide bool) func(string) *rbacv3.Principal {
 	return func(v string) *rbacv3.Principal {
 		namespace, name, ok := strings.Cut(v, "/")
@@ -168,8 +169,9 @@ func clientAddress(v string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_RemoteIp{RemoteIp: r}}
 }
 
-// requestIdentity is the holder of a token: its issuer, a slash and its subject. Both may have slashes of their own: the
-// last one of the value is the one between them, as in Istio, or with wide each may be, which is for rules that refuse.
+// requestIdentity is the holder of a token: its issuer, a slash and its subject. Both may have
+// slashes of their own: the last one of the value is the one between them, as in Istio, or with
+// wide each may be, which is for rules that refuse.
 func requestIdentity(wide bool) func(string) *rbacv3.Principal {
 	return func(v string) *rbacv3.Principal {
 		if nameMatch(v) == nil {
@@ -179,7 +181,8 @@ func requestIdentity(wide bool) func(string) *rbacv3.Principal {
 		add := func(issuer, subject string) {
 			i, s := textMatch(issuer), textMatch(subject)
 			if i != nil && s != nil {
-				out = append(out, allPrincipals([]*rbacv3.Principal{claim(textValue(i), "iss"), claim(textValue(s), "sub")}))
+				out = append(out, allPrincipals([]*rbacv3.Principal{claim(textValue(i), "iss"),
+					claim(textValue(s), "sub")}))
 			}
 		}
 		last := strings.LastIndexByte(v, '/')
@@ -206,6 +209,7 @@ func requestIdentity(wide bool) func(string) *rbacv3.Principal {
 // claim is a caller by a claim of its token.
 func claim(value *matcherv3.ValueMatcher, path ...string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_SourcedMetadata{
-		SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: metadataMatch(jwtFilter, append([]string{jwtPayload}, path...), value)},
+		SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: metadataMatch(jwtFilter,
+			append([]string{jwtPayload}, path...), value)},
 	}}
 }

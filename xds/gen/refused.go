@@ -12,9 +12,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Envoy refuses a resource whole, with all that is right in it. Validation keeps out what Envoy would
-// refuse; what gets past it, from whatever source, is found here, where each part is built, by the rules
-// that the messages carry, and only that part is replaced by one that refuses traffic.
+// Envoy refuses a resource whole, with all that is right in it. Validation keeps out what Envoy
+// would refuse; what gets past it, from whatever source, is found here, where each part is built,
+// by the rules that the messages carry, and only that part is replaced by one that refuses traffic.
 
 // validated is a message that knows the rules of its fields.
 type validated interface{ Validate() error }
@@ -47,7 +47,8 @@ func checkWrapped(wrapped map[string]*anypb.Any) error {
 	return nil
 }
 
-// refused is a part that Envoy would refuse, as a problem. o is the object that it is made of; nil: none.
+// refused is a part that Envoy would refuse, as a problem. o is the object that it is made of; nil:
+// none.
 func refused(o *config.Object, what string, err error) *feed.Problem {
 	p := &feed.Problem{Severity: feed.Error, Text: what + ": Envoy would refuse it: " + strings.TrimSpace(err.Error())}
 	if o != nil {
@@ -57,10 +58,10 @@ func refused(o *config.Object, what string, err error) *feed.Problem {
 }
 
 // Refused are the parts that Envoy would refuse, and that refuse traffic instead, among those that
-// somebody holds. Each is an error in Ashore's validation: with it, the object would not have been taken.
-// Warnings among them are of proxies that lack what mutual TLS needs. Servers that gateways
-// leave out because services map their ports are errors too. It costs as much as there are of them, not as
-// the mesh is large: it may be asked often.
+// somebody holds. Each is an error in Ashore's validation: with it, the object would not have been
+// taken. Warnings among them are of proxies that lack what mutual TLS needs. Servers that gateways
+// leave out because services map their ports are errors too. It costs as much as there are of them,
+// not as the mesh is large: it may be asked often.
 func (g *Generator) Refused() []feed.Problem {
 	var out []feed.Problem
 	for _, routes := range [][]*encodedRoutes{g.routes.rules.Marked(), g.routes.defaults.Marked()} {
@@ -68,7 +69,8 @@ func (g *Generator) Refused() []feed.Problem {
 			out = append(out, *r.refused)
 		}
 	}
-	for _, clusters := range [][]*madeCluster{g.clusters.outbound.Marked(), g.clusters.workload.Marked(), g.clusters.fixed.Marked()} {
+	for _, clusters := range [][]*madeCluster{g.clusters.outbound.Marked(), g.clusters.workload.Marked(),
+		g.clusters.fixed.Marked()} {
 		for _, c := range clusters {
 			out = append(out, *c.problem)
 		}

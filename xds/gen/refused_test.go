@@ -23,8 +23,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// refusedMesh has services a and b, each with an HTTP and a TCP port, to which objects are added that did not
-// pass validation.
+// refusedMesh has services a and b, each with an HTTP and a TCP port, to which objects are added
+// that did not pass validation.
 func refusedMesh(objects ...*config.Object) push.Inputs {
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	for _, o := range objects {
@@ -33,14 +33,16 @@ func refusedMesh(objects ...*config.Object) push.Inputs {
 	for i, host := range []string{"a.example.com", "b.example.com"} {
 		s := testService(host, 1, fmt.Sprintf("10.5.0.%d", i+1), "http/80", "tcp/3306")
 		in.Services = in.Services.With(s.Key, s)
-		in.Endpoints = in.Endpoints.With(s.Key, &registry.EndpointList{Items: []registry.Endpoint{{Address: "10.0.0.1"}}})
+		in.Endpoints = in.Endpoints.With(s.Key,
+			&registry.EndpointList{Items: []registry.Endpoint{{Address: "10.0.0.1"}}})
 	}
 	return in
 }
 
 func refusedScope(t *testing.T, in push.Inputs) *push.Scope {
 	t.Helper()
-	return (&scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.9"}, Namespace: "shop", Interception: "REDIRECT"})}).next(in)
+	return (&scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.9"}, Namespace: "shop",
+		Interception: "REDIRECT"})}).next(in)
 }
 
 // wantRefused fails the test unless there is one problem, whose object and text begin so.
@@ -66,7 +68,8 @@ func TestRefusedRoutes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			route.Route = []*networking.HTTPRouteDestination{destination}
-			vs := testVS("bad", &networking.VirtualService{Hosts: []string{"a.example.com"}, Http: []*networking.HTTPRoute{route}}).Object
+			vs := testVS("bad", &networking.VirtualService{Hosts: []string{"a.example.com"},
+				Http: []*networking.HTTPRoute{route}}).Object
 			vs.Key = config.Key{Kind: config.VirtualService, Namespace: "shop", Name: "bad"}
 			g := New()
 			sc := refusedScope(t, refusedMesh(vs))
@@ -92,7 +95,8 @@ func TestRefusedRoutes(t *testing.T) {
 // A name that no request can be for leaves the others of its service.
 func TestRefusedDomains(t *testing.T) {
 	t.Parallel()
-	h := buildVirtualHost(virtualHostSpec{name: "h", domains: newRouteTables(newListeners()).names.Of([]string{"a\nb", "c"}), first: unavailable()})
+	h := buildVirtualHost(virtualHostSpec{name: "h", domains: newRouteTables(newListeners()).names.Of([]string{"a\nb",
+		"c"}), first: unavailable()})
 	var got routev3.VirtualHost
 	if err := proto.Unmarshal(h.body, &got); err != nil {
 		t.Fatal(err)
@@ -100,7 +104,8 @@ func TestRefusedDomains(t *testing.T) {
 	if err := got.Validate(); err != nil || !h.reachable || len(got.Domains) != 1 || got.Domains[0] != "c" {
 		t.Errorf("got %v, %v, want the domain c", got.Domains, err)
 	}
-	h = buildVirtualHost(virtualHostSpec{name: "h", domains: newRouteTables(newListeners()).names.Of([]string{"a\nb"}), first: unavailable()})
+	h = buildVirtualHost(virtualHostSpec{name: "h", domains: newRouteTables(newListeners()).names.Of([]string{"a\nb"}),
+		first: unavailable()})
 	if h.reachable {
 		t.Error("a host without a usable domain is reachable")
 	}
@@ -109,13 +114,15 @@ func TestRefusedDomains(t *testing.T) {
 // A cluster that Envoy would refuse is left out; the others stay.
 func TestRefusedCluster(t *testing.T) {
 	t.Parallel()
-	rule := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "bad"}, Spec: &networking.DestinationRule{
-		Host: "a.example.com", TrafficPolicy: &networking.TrafficPolicy{OutlierDetection: &networking.OutlierDetection{MaxEjectionPercent: 200}},
-	}}
+	rule := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "bad"},
+		Spec: &networking.DestinationRule{
+			Host: "a.example.com", TrafficPolicy: &networking.TrafficPolicy{OutlierDetection: &networking.OutlierDetection{MaxEjectionPercent: 200}},
+		}}
 	in := refusedMesh(rule)
-	in.Endpoints = in.Endpoints.With(registry.Key{Host: "b.example.com", Namespace: "shop"}, &registry.EndpointList{Items: []registry.Endpoint{
-		{Address: "fe80::1%eth0"}, {Address: "10.0.0.2"}, {Address: "10.0.0.3", Ports: map[string]uint32{"http": 70000}},
-	}})
+	in.Endpoints = in.Endpoints.With(registry.Key{Host: "b.example.com", Namespace: "shop"},
+		&registry.EndpointList{Items: []registry.Endpoint{
+			{Address: "fe80::1%eth0"}, {Address: "10.0.0.2"}, {Address: "10.0.0.3", Ports: map[string]uint32{"http": 70000}},
+		}})
 	g := New()
 	sc := refusedScope(t, in)
 	set := g.Set(ClusterType, sc)
@@ -123,32 +130,37 @@ func TestRefusedCluster(t *testing.T) {
 	if clusters["outbound|80||a.example.com"] != nil || clusters["outbound|80||b.example.com"] == nil {
 		t.Errorf("got %d clusters, want those of b and not those of a", len(clusters))
 	}
-	if got := g.Refused(); len(got) != 2 || got[0].Object != "DestinationRule shop/bad" || !strings.Contains(got[0].Text, "the cluster outbound|3306||a.example.com is left out") {
+	if got := g.Refused(); len(got) != 2 || got[0].Object != "DestinationRule shop/bad" ||
+		!strings.Contains(got[0].Text, "the cluster outbound|3306||a.example.com is left out") {
 		t.Errorf("problems: got %v, want one for each port of a", got)
 	}
 	runtime.KeepAlive(set.Shared)
 	assignment := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(EndpointType, sc))["outbound|80||b.example.com"]
-	if err := validateAll(assignment); err != nil || len(assignment.Endpoints) != 1 || len(assignment.Endpoints[0].LbEndpoints) != 1 {
+	if err := validateAll(assignment); err != nil || len(assignment.Endpoints) != 1 ||
+		len(assignment.Endpoints[0].LbEndpoints) != 1 {
 		t.Errorf("got %v, %v, want the one endpoint that can be reached", assignment, err)
 	}
 }
 
-// An inbound cluster that Envoy would refuse closes its connections, as does one that is for no service: it is
-// there, since listeners name it, and has no endpoint. The others stay.
+// An inbound cluster that Envoy would refuse closes its connections, as does one that is for no
+// service: it is there, since listeners name it, and has no endpoint. The others stay.
 func TestRefusedOwnClusters(t *testing.T) {
 	t.Parallel()
 	pool := &networking.ConnectionPoolSettings{Tcp: &networking.ConnectionPoolSettings_TCPSettings{ConnectTimeout: durationpb.New(-time.Second)}}
-	rule := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "bad"}, Spec: &networking.DestinationRule{
-		Host: "a.example.com", TrafficPolicy: &networking.TrafficPolicy{PortLevelSettings: []*networking.TrafficPolicy_PortTrafficPolicy{
-			{Port: &networking.PortSelector{Number: 80}, ConnectionPool: pool},
-		}},
-	}}
+	rule := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "bad"},
+		Spec: &networking.DestinationRule{
+			Host: "a.example.com", TrafficPolicy: &networking.TrafficPolicy{PortLevelSettings: []*networking.TrafficPolicy_PortTrafficPolicy{
+				{Port: &networking.PortSelector{Number: 80}, ConnectionPool: pool},
+			}},
+		}}
 	ingress := func(port uint32, pool *networking.ConnectionPoolSettings) *networking.IstioIngressListener {
-		return &networking.IstioIngressListener{Port: &networking.SidecarPort{Number: port, Name: "x", Protocol: "HTTP"}, ConnectionPool: pool, DefaultEndpoint: "127.0.0.1:8000"}
+		return &networking.IstioIngressListener{Port: &networking.SidecarPort{Number: port, Name: "x",
+			Protocol: "HTTP"}, ConnectionPool: pool, DefaultEndpoint: "127.0.0.1:8000"}
 	}
-	sidecar := &config.Object{Key: config.Key{Kind: config.Sidecar, Namespace: "shop", Name: "bad"}, Spec: &networking.Sidecar{
-		Ingress: []*networking.IstioIngressListener{ingress(80, pool), ingress(3306, nil)},
-	}}
+	sidecar := &config.Object{Key: config.Key{Kind: config.Sidecar, Namespace: "shop", Name: "bad"},
+		Spec: &networking.Sidecar{
+			Ingress: []*networking.IstioIngressListener{ingress(80, pool), ingress(3306, nil)},
+		}}
 	badMesh := refusedMesh()
 	badMesh.Mesh.Config = config.DefaultMesh()
 	badMesh.Mesh.Config.ConnectTimeout = durationpb.New(-time.Second)
@@ -164,7 +176,8 @@ func TestRefusedOwnClusters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, host := range []string{"a.example.com", "b.example.com"} { // the proxy serves them
-				tt.in.Endpoints = tt.in.Endpoints.With(registry.Key{Host: host, Namespace: "shop"}, &registry.EndpointList{Items: []registry.Endpoint{{Address: "10.0.0.9", Namespace: "shop"}}})
+				tt.in.Endpoints = tt.in.Endpoints.With(registry.Key{Host: host, Namespace: "shop"},
+					&registry.EndpointList{Items: []registry.Endpoint{{Address: "10.0.0.9", Namespace: "shop"}}})
 			}
 			g := New()
 			sc := refusedScope(t, tt.in)
@@ -173,13 +186,15 @@ func TestRefusedOwnClusters(t *testing.T) {
 			runtime.GC() // who holds the set holds what is known of it
 			told := map[string]bool{}
 			for _, p := range g.Refused() {
-				name, _, closes := strings.Cut(strings.TrimPrefix(p.Text, "the cluster "), " closes its connections: Envoy would refuse it: ")
+				name, _, closes := strings.Cut(strings.TrimPrefix(p.Text, "the cluster "),
+					" closes its connections: Envoy would refuse it: ")
 				told[name] = closes && p.Object == tt.object
 			}
 			for _, name := range tt.closed {
 				c := clusters[name]
 				if c == nil || c.GetType() != clusterv3.Cluster_STATIC || c.LoadAssignment != nil || !told[name] {
-					t.Errorf("%s: got %v, told of %v; want one without endpoints, and that it is told of", name, c, told[name])
+					t.Errorf("%s: got %v, told of %v; want one without endpoints, and that it is told of", name, c,
+						told[name])
 				}
 			}
 			for _, name := range tt.others {
@@ -201,11 +216,12 @@ func TestRefusedOwnClusters(t *testing.T) {
 // A filter chain that Envoy would refuse closes its connections; the listener and all others stay.
 func TestRefusedFilterChain(t *testing.T) {
 	t.Parallel()
-	rule := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "bad"}, Spec: &networking.DestinationRule{
-		Host: "a.example.com", TrafficPolicy: &networking.TrafficPolicy{ConnectionPool: &networking.ConnectionPoolSettings{
-			Tcp: &networking.ConnectionPoolSettings_TCPSettings{MaxConnectionDuration: durationpb.New(time.Nanosecond)},
-		}},
-	}}
+	rule := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "bad"},
+		Spec: &networking.DestinationRule{
+			Host: "a.example.com", TrafficPolicy: &networking.TrafficPolicy{ConnectionPool: &networking.ConnectionPoolSettings{
+				Tcp: &networking.ConnectionPoolSettings_TCPSettings{MaxConnectionDuration: durationpb.New(time.Nanosecond)},
+			}},
+		}}
 	g := New()
 	sc := refusedScope(t, refusedMesh(rule))
 	set := g.Set(ListenerType, sc)
@@ -216,16 +232,20 @@ func TestRefusedFilterChain(t *testing.T) {
 		}
 		listeners[l.Name] = l
 	}
-	for name, cluster := range map[string]string{"10.5.0.1_3306": blackHole, "10.5.0.2_3306": "outbound|3306||b.example.com"} {
+	for name, cluster := range map[string]string{"10.5.0.1_3306": blackHole,
+		"10.5.0.2_3306": "outbound|3306||b.example.com"} {
 		l := listeners[name]
-		if l == nil || len(l.FilterChains) != 1 || !strings.Contains(string(l.FilterChains[0].Filters[0].GetTypedConfig().GetValue()), cluster) {
+		if l == nil || len(l.FilterChains) != 1 ||
+			!strings.Contains(string(l.FilterChains[0].Filters[0].GetTypedConfig().GetValue()), cluster) {
 			t.Errorf("%s: got %v, want one chain to %s", name, l, cluster)
 		}
 	}
-	wantRefused(t, g, set, "", "a filter chain of the listener 10.5.0.1_3306 closes its connections: Envoy would refuse it: ")
+	wantRefused(t, g, set, "",
+		"a filter chain of the listener 10.5.0.1_3306 closes its connections: Envoy would refuse it: ")
 }
 
-// A listener of which nothing is left closes its connections, and one whose place does not exist is left out.
+// A listener of which nothing is left closes its connections, and one whose place does not exist is
+// left out.
 func TestRefusedListener(t *testing.T) {
 	t.Parallel()
 	chains := &chainLists{}
@@ -281,7 +301,8 @@ func TestRefusedRefs(t *testing.T) {
 			t.Parallel()
 			set := newChainSet(&chainLists{})
 			set.specs = tt.chains
-			made := buildListener(listenerSpec{base: base, name: "l", at: address{ip: onlyV4.loopback(), port: 80}, chains: set.list()})
+			made := buildListener(listenerSpec{base: base, name: "l", at: address{ip: onlyV4.loopback(), port: 80},
+				chains: set.list()})
 			if d := cmp.Diff(tt.want, made.resource.Refs); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
@@ -303,8 +324,8 @@ func TestNothingRefused(t *testing.T) {
 	}
 }
 
-// Asking what is refused looks at nothing else, however large the mesh is: it would take a list of what there is.
-// It runs alone, since allocations are counted for the whole process.
+// Asking what is refused looks at nothing else, however large the mesh is: it would take a list of
+// what there is. It runs alone, since allocations are counted for the whole process.
 func TestRefusedIsCheap(t *testing.T) {
 	g := New()
 	sc := refusedScope(t, refusedMesh())
@@ -323,10 +344,12 @@ func BenchmarkRefused(b *testing.B) {
 	for _, n := range []int{100, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			g := New()
-			spec := listenerSpec{base: newListenerBase(settingsOf(testScope())), chains: newChainSet(&chainLists{}).list()}
+			spec := listenerSpec{base: newListenerBase(settingsOf(testScope())),
+				chains: newChainSet(&chainLists{}).list()}
 			held := make([]*madeListener, n)
 			for i := range held {
-				spec.name, spec.at, spec.fallback = fmt.Sprint(i), address{ip: onlyV4.loopback(), port: uint32(i + 1)}, true
+				spec.name, spec.at, spec.fallback = fmt.Sprint(i), address{ip: onlyV4.loopback(),
+					port: uint32(i + 1)}, true
 				held[i] = g.listeners.resources.Get(spec)
 			}
 			b.ReportAllocs()

@@ -28,7 +28,8 @@ func (in extensionsIn) revocations() *rbacv3.RBAC {
 	if in.identities.Len() > 0 {
 		p := &rbacv3.Policy{Permissions: []*rbacv3.Permission{anyPermission()}}
 		for _, id := range in.identities.Items() {
-			p.Principals = append(p.Principals, authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: id}}))
+			p.Principals = append(p.Principals,
+				authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: id}}))
 		}
 		r.Policies[revokedIdentity] = p
 	}
@@ -53,21 +54,23 @@ func epochOf(sc *push.Scope) uint64 {
 	return sc.Trust.Epoch
 }
 
-// markEpoch has a filter chain replaced with each revocation, and with nothing else, so that Envoy drains the connections
-// that it took before: a connection is judged when it begins, and never again. Chains of requests need
-// none: each request is judged. Envoy 1.40, tried: chains without the mark keep their connections.
+// markEpoch has a filter chain replaced with each revocation, and with nothing else, so that Envoy
+// drains the connections that it took before: a connection is judged when it begins, and never
+// again. Chains of requests need none: each request is judged. Envoy 1.40, tried: chains without
+// the mark keep their connections.
 func markEpoch(c *listenerv3.FilterChain, epoch uint64) {
 	if epoch == 0 {
 		return
 	}
 	c.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
-		epochMetadata: {Fields: map[string]*structpb.Value{"epoch": structpb.NewStringValue(strconv.FormatUint(epoch, 10))}},
+		epochMetadata: {Fields: map[string]*structpb.Value{"epoch": structpb.NewStringValue(strconv.FormatUint(epoch,
+			10))}},
 	}}
 }
 
-// certificateIn is the condition that the caller showed one of these certificates, by the SHA-256 of their DER in
-// lower-case hexadecimal. Without a certificate it is false.
-// Source: Envoy, attribute connection.sha256_peer_certificate_digest. Tried on 1.40 in filters of requests and of
+// certificateIn is the condition that the caller showed one of these certificates, by the SHA-256
+// of their DER in lower-case hexadecimal. Without a certificate it is false. Source: Envoy,
+// attribute connection.sha256_peer_certificate_digest. Tried on 1.40 in filters of requests and of
 // connections.
 func certificateIn(digests []string) *exprv1alpha1.Expr {
 	id := int64(0)
@@ -78,7 +81,8 @@ func certificateIn(digests []string) *exprv1alpha1.Expr {
 			ConstExpr: &exprv1alpha1.Constant{ConstantKind: &exprv1alpha1.Constant_StringValue{StringValue: d}},
 		}})
 	}
-	connection := &exprv1alpha1.Expr{Id: next(), ExprKind: &exprv1alpha1.Expr_IdentExpr{IdentExpr: &exprv1alpha1.Expr_Ident{Name: "connection"}}}
+	connection := &exprv1alpha1.Expr{Id: next(),
+		ExprKind: &exprv1alpha1.Expr_IdentExpr{IdentExpr: &exprv1alpha1.Expr_Ident{Name: "connection"}}}
 	digest := &exprv1alpha1.Expr{Id: next(), ExprKind: &exprv1alpha1.Expr_SelectExpr{
 		SelectExpr: &exprv1alpha1.Expr_Select{Operand: connection, Field: "sha256_peer_certificate_digest"},
 	}}

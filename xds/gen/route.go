@@ -14,9 +14,9 @@ import (
 
 // routeTables makes route configurations.
 //
-// A route configuration is put together from encoded virtual hosts, and those from encoded routes. Each
-// of the three is remembered by its spec, so that a changed VirtualService costs the virtual hosts that
-// it governs, however many others stand beside them.
+// A route configuration is put together from encoded virtual hosts, and those from encoded routes.
+// Each of the three is remembered by its spec, so that a changed VirtualService costs the virtual
+// hosts that it governs, however many others stand beside them.
 type routeTables struct {
 	layouts *listeners // routes are those that the listeners name
 
@@ -72,9 +72,9 @@ func (t *routeTables) set(sc *push.Scope) resource.Set {
 	return resource.Set{Shared: &t.sidecars.Get(outboundRoutesInOf(t, sc)).Layer}
 }
 
-// routeLayer is a layer of route configurations together with what it was planned from. Whoever holds
-// the layer holds all of it (a pointer into a struct keeps the struct), so that the next plan finds
-// the parts that did not change.
+// routeLayer is a layer of route configurations together with what it was planned from. Whoever
+// holds the layer holds all of it (a pointer into a struct keeps the struct), so that the next plan
+// finds the parts that did not change.
 type routeLayer struct {
 	resource.Layer
 	held []any
@@ -87,7 +87,8 @@ func (l *routeLayer) hold(v any) { l.held = append(l.held, v) }
 type routeConfigSpec struct {
 	name  string
 	hosts *intern.List[*virtualHost]
-	// withPorts says that the domains of the hosts tell ports apart; else the port of a request's host is ignored.
+	// withPorts says that the domains of the hosts tell ports apart; else the port of a request's
+	// host is ignored.
 	withPorts bool
 }
 
@@ -123,8 +124,8 @@ func clusterRefs(hosts []*virtualHost) []resource.Ref {
 	return refs
 }
 
-// encodeRouteConfig puts encoded virtual hosts together: the same bytes as the deterministic encoding
-// of the whole message. Clusters are not validated: a route may precede its cluster.
+// encodeRouteConfig puts encoded virtual hosts together: the same bytes as the deterministic
+// encoding of the whole message. Clusters are not validated: a route may precede its cluster.
 func encodeRouteConfig(s routeConfigSpec) []byte {
 	size := len(s.name) + 64
 	for _, h := range s.hosts.Items() {

@@ -249,16 +249,20 @@ func TestOutboundHosts(t *testing.T) {
 		{"a wildcard service", "", "8080", []string{"*.wild.com:8080 [*.wild.com] outbound|8080||*.wild.com", other}},
 		{"an exact host's routes", vsYAML("v", "[web]", "  http:\n"+toCluster("api.example.com", 80)), "80", []string{api + toAPI, web + toAPI, other}},
 		{"exact before wildcard, whatever the age",
-			vsYAML("a", "['*.com']", "  http:\n"+toCluster("a.example", 1)) + vsYAML("b", "[api.example.com]", "  http:\n"+toCluster("b.example", 2)),
+			vsYAML("a", "['*.com']", "  http:\n"+toCluster("a.example", 1)) + vsYAML("b", "[api.example.com]",
+				"  http:\n"+toCluster("b.example", 2)),
 			"80", []string{api + "outbound|2||b.example", web + toWeb, other}},
 		{"the longer wildcard",
-			vsYAML("a", "['*.com']", "  http:\n"+toCluster("a.example", 1)) + vsYAML("b", "['*.example.com']", "  http:\n"+toCluster("b.example", 2)),
+			vsYAML("a", "['*.com']", "  http:\n"+toCluster("a.example", 1)) + vsYAML("b", "['*.example.com']",
+				"  http:\n"+toCluster("b.example", 2)),
 			"80", []string{api + "outbound|2||b.example", web + toWeb, other}},
 		{"of equal hosts the older",
-			vsYAML("a", "[api.example.com]", "  http:\n"+toCluster("a.example", 1)) + vsYAML("b", "[api.example.com]", "  http:\n"+toCluster("b.example", 2)),
+			vsYAML("a", "[api.example.com]", "  http:\n"+toCluster("a.example", 1)) + vsYAML("b", "[api.example.com]",
+				"  http:\n"+toCluster("b.example", 2)),
 			"80", []string{api + "outbound|1||a.example", web + toWeb, other}},
 		{"one that has no route for the port gives way",
-			vsYAML("a", "[api.example.com]", "  http:\n  - match: [{port: 81}]\n    route: [{destination: {host: a.example}}]\n") + vsYAML("b", "['*.com']", "  http:\n"+toCluster("b.example", 2)),
+			vsYAML("a", "[api.example.com]",
+				"  http:\n  - match: [{port: 81}]\n    route: [{destination: {host: a.example}}]\n") + vsYAML("b", "['*.com']", "  http:\n"+toCluster("b.example", 2)),
 			"80", []string{api + "outbound|2||b.example", web + toWeb, other}},
 		{"a host that no registry knows is served on port 80",
 			vsYAML("a", "[foreign.org]", "  http:\n"+toCluster("a.example", 1)),
@@ -269,10 +273,12 @@ func TestOutboundHosts(t *testing.T) {
 			[]string{"foreign.org:9090 [foreign.org foreign.org.] outbound|1||a.example",
 				"web.shop.svc.cluster.local:9090 [web.shop.svc.cluster.local web.shop.svc.cluster.local. web.shop web.shop. web.shop.svc web.shop.svc. 10.0.0.1] outbound|1||a.example", other}},
 		{"or a wildcard service covers it", vsYAML("a", "[x.wild.com]", "  http:\n"+toCluster("a.example", 1)), "8080",
-			[]string{"*.wild.com:8080 [*.wild.com] outbound|8080||*.wild.com", "x.wild.com:8080 [x.wild.com x.wild.com.] outbound|1||a.example", other}},
+			[]string{"*.wild.com:8080 [*.wild.com] outbound|8080||*.wild.com",
+				"x.wild.com:8080 [x.wild.com x.wild.com.] outbound|1||a.example", other}},
 		{"a foreign host takes a short name and an address",
 			vsYAML("a", "[web.shop, 10.0.0.2]", "  http:\n"+toCluster("a.example", 1)), "80",
-			[]string{"10.0.0.2:80 [10.0.0.2] outbound|1||a.example", "api.example.com:80 [api.example.com api.example.com. [2001:db8::2]] " + toAPI,
+			[]string{"10.0.0.2:80 [10.0.0.2] outbound|1||a.example",
+				"api.example.com:80 [api.example.com api.example.com. [2001:db8::2]] " + toAPI,
 				"web.shop.svc.cluster.local:80 [web.shop.svc.cluster.local web.shop.svc.cluster.local. web.shop.svc web.shop.svc. 10.0.0.1] " + toWeb,
 				"web.shop:80 [web.shop web.shop.] outbound|1||a.example", other}},
 		{"the destination's only port", vsYAML("a", "[web]", "  http:\n  - match: [{port: 80}]\n    route: [{destination: {host: one.x}}]\n") + onePort, "80",
@@ -352,7 +358,8 @@ func TestRoutesAreRemembered(t *testing.T) {
 		t.Error("equal inputs gave another set")
 	}
 	hosts := g.virtual.Len()
-	m.apply(vsYAML("a", "[web]", "  http:\n  - match: [{port: 80}]\n    route: [{destination: {host: api.example.com}}]\n"))
+	m.apply(vsYAML("a", "[web]",
+		"  http:\n  - match: [{port: 80}]\n    route: [{destination: {host: api.example.com}}]\n"))
 	second := g.set(m.sidecar("shop"))
 	if second == first {
 		t.Fatal("a changed VirtualService changed nothing")
@@ -365,20 +372,22 @@ func TestRoutesAreRemembered(t *testing.T) {
 	if made := g.virtual.Len() - hosts; made != 1 {
 		t.Errorf("made %d virtual hosts, want 1", made)
 	}
-	m.inputs.Endpoints = m.inputs.Endpoints.With(registry.Key{Host: "api.example.com", Namespace: "shop"}, &registry.EndpointList{})
+	m.inputs.Endpoints = m.inputs.Endpoints.With(registry.Key{Host: "api.example.com", Namespace: "shop"},
+		&registry.EndpointList{})
 	m.context = push.Build(m.context, m.inputs)
 	if third := g.set(m.sidecar("shop")); third != second {
 		t.Error("a changed endpoint changed routes")
 	}
 }
 
-// One service more is one virtual host more: those of the others are not built again, with and without
-// a VirtualService that governs them.
+// One service more is one virtual host more: those of the others are not built again, with and
+// without a VirtualService that governs them.
 func TestOneServiceOneHost(t *testing.T) {
 	t.Parallel()
 	f, g := newFleet(20, false), New()
 	for i := range 10 { // half of them are plain
-		f.inputs.Objects = f.inputs.Objects.Without(config.Key{Kind: config.VirtualService, Namespace: "shop", Name: fmt.Sprintf("v%d", i)})
+		f.inputs.Objects = f.inputs.Objects.Without(config.Key{Kind: config.VirtualService, Namespace: "shop",
+			Name: fmt.Sprintf("v%d", i)})
 	}
 	hosts := func() (*routeLayer, map[*virtualHost]bool) {
 		layer := g.routes.sidecars.Get(outboundRoutesInOf(g.routes, f.scope()))

@@ -24,7 +24,8 @@ type routeBuilder struct {
 }
 
 func newRouteBuilder(s ruleSpec) *routeBuilder {
-	b := &routeBuilder{spec: s, resolved: make(map[*networking.Destination]routeDestination, s.destinations.Len()), metadata: origin(s.vs.Object)}
+	b := &routeBuilder{spec: s, resolved: make(map[*networking.Destination]routeDestination, s.destinations.Len()),
+		metadata: origin(s.vs.Object)}
 	known := s.destinations.Items()
 	for i, d := range httpDestinations(s.vs.Spec) {
 		if i < len(known) {
@@ -38,7 +39,8 @@ func newRouteBuilder(s ruleSpec) *routeBuilder {
 // Source: Istio's filter metadata.
 func origin(o *config.Object) *corev3.Metadata {
 	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
-		istioMetadata: {Fields: map[string]*structpb.Value{configMember: structpb.NewStringValue(configPath(o, "virtual-service"))}},
+		istioMetadata: {Fields: map[string]*structpb.Value{configMember: structpb.NewStringValue(configPath(o,
+			"virtual-service"))}},
 	}}
 }
 
@@ -98,16 +100,18 @@ func (b *routeBuilder) forward(out *routev3.Route, r *networking.HTTPRoute, auth
 	return action
 }
 
-// single sends all requests to one cluster; it returns the authority that the destination's headers set.
-func (b *routeBuilder) single(out *routev3.Route, action *routev3.RouteAction, d *networking.HTTPRouteDestination) string {
+// single sends all requests to one cluster; it returns the authority that the destination's headers
+// set.
+func (b *routeBuilder) single(out *routev3.Route, action *routev3.RouteAction,
+	d *networking.HTTPRouteDestination) string {
 	action.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: b.cluster(d.GetDestination())}
 	edits := headerEditsOf(d.Headers)
 	edits.apply(out)
 	return edits.authority
 }
 
-// weighted shares requests out. Destinations of weight zero get none, and a share is what is written:
-// Envoy divides by the sum. Where every weight is zero, all are equal.
+// weighted shares requests out. Destinations of weight zero get none, and a share is what is
+// written: Envoy divides by the sum. Where every weight is zero, all are equal.
 func (b *routeBuilder) weighted(action *routev3.RouteAction, destinations []*networking.HTTPRouteDestination) {
 	sum := int64(0)
 	for _, d := range destinations {
@@ -122,7 +126,8 @@ func (b *routeBuilder) weighted(action *routev3.RouteAction, destinations []*net
 		if weight == 0 {
 			continue
 		}
-		c := &routev3.WeightedCluster_ClusterWeight{Name: b.cluster(d.GetDestination()), Weight: wrapperspb.UInt32(weight)}
+		c := &routev3.WeightedCluster_ClusterWeight{Name: b.cluster(d.GetDestination()),
+			Weight: wrapperspb.UInt32(weight)}
 		edits := headerEditsOf(d.Headers)
 		c.RequestHeadersToAdd, c.RequestHeadersToRemove = edits.requestAdd, edits.requestRemove
 		c.ResponseHeadersToAdd, c.ResponseHeadersToRemove = edits.responseAdd, edits.responseRemove
@@ -139,8 +144,8 @@ func (b *routeBuilder) cluster(d *networking.Destination) string {
 	return outboundCluster(b.resolved[d].port, d.GetSubset(), d.GetHost())
 }
 
-// mirrors are the copies of requests whose answers nobody reads.
-// Source: istio.io, HTTPRoute.mirror: all requests when no percentage is given; none when it is zero.
+// mirrors are the copies of requests whose answers nobody reads. Source: istio.io,
+// HTTPRoute.mirror: all requests when no percentage is given; none when it is zero.
 func (b *routeBuilder) mirrors(r *networking.HTTPRoute) []*routev3.RouteAction_RequestMirrorPolicy {
 	var out []*routev3.RouteAction_RequestMirrorPolicy
 	add := func(d *networking.Destination, share *networking.Percent) {
@@ -178,8 +183,8 @@ func setRewrite(action *routev3.RouteAction, w *networking.HTTPRewrite) {
 	action.PrefixRewrite = w.GetUri()
 }
 
-// operation describes a route to people who read traces: the destination, or the VirtualService where
-// there is not exactly one, and the path. Source: Istio.
+// operation describes a route to people who read traces: the destination, or the VirtualService
+// where there is not exactly one, and the path. Source: Istio.
 func (b *routeBuilder) operation(out *routev3.Route, r *networking.HTTPRoute) string {
 	var path string
 	switch p := out.Match.PathSpecifier.(type) {

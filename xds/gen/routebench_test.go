@@ -13,8 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// fleet is a mesh of n services with two HTTP ports and a VirtualService each. With spread, ports are
-// all different.
+// fleet is a mesh of n services with two HTTP ports and a VirtualService each. With spread, ports
+// are all different.
 type fleet struct {
 	inputs  push.Inputs
 	context *push.Context
@@ -34,7 +34,8 @@ func newFleet(n int, spread bool) *fleet {
 func (f *fleet) join(i int) { f.joinAt(i, false) }
 
 func (f *fleet) joinAt(i int, spread bool) {
-	ports := []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}, {Number: 8080, Name: "grpc", Protocol: registry.GRPC}}
+	ports := []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP},
+		{Number: 8080, Name: "grpc", Protocol: registry.GRPC}}
 	if spread {
 		ports[0].Number, ports[1].Number = uint32(10000+i), uint32(30000+i)
 	}
@@ -52,7 +53,8 @@ func fleetHost(i int) string { return fmt.Sprintf("svc-%05d.shop.svc.cluster.loc
 func (f *fleet) weigh(i int, weight int32) {
 	host := fleetHost(i)
 	to := func(subset string, weight int32) *networking.HTTPRouteDestination {
-		return &networking.HTTPRouteDestination{Destination: &networking.Destination{Host: host, Subset: subset}, Weight: weight}
+		return &networking.HTTPRouteDestination{Destination: &networking.Destination{Host: host, Subset: subset},
+			Weight: weight}
 	}
 	user := map[string]*networking.StringMatch{"x-user": {MatchType: &networking.StringMatch_Exact{Exact: "jason"}}}
 	o := &config.Object{
@@ -121,7 +123,8 @@ func BenchmarkRoutes(b *testing.B) {
 				runtime.KeepAlive(held.Shared)
 				held = set
 				b.StopTimer()
-				f.inputs.Services = f.inputs.Services.Without(registry.Key{Host: fleetHost(1000 + i), Namespace: "shop"})
+				f.inputs.Services = f.inputs.Services.Without(registry.Key{Host: fleetHost(1000 + i),
+					Namespace: "shop"})
 				b.StartTimer()
 			}
 			runtime.KeepAlive(held.Shared)

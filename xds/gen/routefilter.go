@@ -111,11 +111,12 @@ func fraction(p *networking.Percent) *typev3.FractionalPercent {
 	if value == math.Trunc(value) {
 		return &typev3.FractionalPercent{Numerator: uint32(value), Denominator: typev3.FractionalPercent_HUNDRED}
 	}
-	return &typev3.FractionalPercent{Numerator: uint32(math.Round(value * perMillion)), Denominator: typev3.FractionalPercent_MILLION}
+	return &typev3.FractionalPercent{Numerator: uint32(math.Round(value * perMillion)),
+		Denominator: typev3.FractionalPercent_MILLION}
 }
 
-// corsOf answers browsers that ask whether a page of another origin may call.
-// Source: istio.io, CorsPolicy. Preflights of other origins are forwarded unless the policy says IGNORE.
+// corsOf answers browsers that ask whether a page of another origin may call. Source: istio.io,
+// CorsPolicy. Preflights of other origins are forwarded unless the policy says IGNORE.
 func corsOf(c *networking.CorsPolicy) *corsv3.CorsPolicy {
 	out := &corsv3.CorsPolicy{
 		AllowMethods:                 strings.Join(c.AllowMethods, ","),

@@ -60,7 +60,8 @@ func FuzzRoutes(f *testing.F) {
 	})
 }
 
-// A real Envoy takes what passes validation, also where its own checks go beyond the rules of fields.
+// A real Envoy takes what passes validation, also where its own checks go beyond the rules of
+// fields.
 func TestEnvoyTakesRandomRoutes(t *testing.T) {
 	t.Parallel()
 	r := &randomRoutes{rand.New(rand.NewPCG(7, 2))}
@@ -68,7 +69,8 @@ func TestEnvoyTakesRandomRoutes(t *testing.T) {
 	for i := range 4 {
 		for name, sc := range fuzzScopes(r.objects()) {
 			for route, rc := range routesOf(t, newRouteTables(newListeners()), sc) {
-				listeners = append(listeners, routeListener(fmt.Sprint(i, name, route), uint32(20000+len(listeners)), rc))
+				listeners = append(listeners, routeListener(fmt.Sprint(i, name, route), uint32(20000+len(listeners)),
+					rc))
 			}
 		}
 	}
@@ -129,11 +131,12 @@ func (r *randomRoutes) objects() []*config.Object {
 		}},
 	}, {
 		Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "hash"},
-		Spec: &networking.DestinationRule{Host: "web.shop.svc.cluster.local", TrafficPolicy: &networking.TrafficPolicy{LoadBalancer: &networking.LoadBalancerSettings{
-			LbPolicy: &networking.LoadBalancerSettings_ConsistentHash{ConsistentHash: &networking.LoadBalancerSettings_ConsistentHashLB{
-				HashKey: &networking.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName{HttpHeaderName: "h"},
-			}},
-		}}},
+		Spec: &networking.DestinationRule{Host: "web.shop.svc.cluster.local",
+			TrafficPolicy: &networking.TrafficPolicy{LoadBalancer: &networking.LoadBalancerSettings{
+				LbPolicy: &networking.LoadBalancerSettings_ConsistentHash{ConsistentHash: &networking.LoadBalancerSettings_ConsistentHashLB{
+					HashKey: &networking.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName{HttpHeaderName: "h"},
+				}},
+			}}},
 	}}
 	for i := range 1 + r.IntN(6) {
 		if o := r.virtualService(i); firstError(o) == "" {
@@ -145,13 +148,15 @@ func (r *randomRoutes) objects() []*config.Object {
 
 func (r *randomRoutes) virtualService(i int) *config.Object {
 	spec := &networking.VirtualService{
-		Hosts:    append(r.some(3, "sniffed", "*.wild.example", "*.example", "x.wild.example", "10.0.0.1", "Web"), r.pick("web", "lan", "foreign.org", "web.shop")),
+		Hosts: append(r.some(3, "sniffed", "*.wild.example", "*.example", "x.wild.example", "10.0.0.1", "Web"),
+			r.pick("web", "lan", "foreign.org", "web.shop")),
 		Gateways: []string{"mesh", "shop/gw"},
 	}
 	for range 1 + r.IntN(4) {
 		spec.Http = append(spec.Http, r.route())
 	}
-	return &config.Object{Key: config.Key{Kind: config.VirtualService, Namespace: "shop", Name: fmt.Sprintf("v%d", i)}, Spec: spec}
+	return &config.Object{Key: config.Key{Kind: config.VirtualService, Namespace: "shop", Name: fmt.Sprintf("v%d", i)},
+		Spec: spec}
 }
 
 func (r *randomRoutes) route() *networking.HTTPRoute {
@@ -172,7 +177,8 @@ func (r *randomRoutes) route() *networking.HTTPRoute {
 	case 1:
 		out.DirectResponse = &networking.HTTPDirectResponse{Status: uint32(200 + r.IntN(300))}
 		if r.maybe() {
-			out.DirectResponse.Body = &networking.HTTPBody{Specifier: &networking.HTTPBody_String_{String_: r.pick("x", "100 %", "")}}
+			out.DirectResponse.Body = &networking.HTTPBody{Specifier: &networking.HTTPBody_String_{String_: r.pick("x",
+				"100 %", "")}}
 		}
 		return out
 	}
@@ -202,7 +208,8 @@ func (r *randomRoutes) forward(out *networking.HTTPRoute) {
 	if r.maybe() {
 		out.Rewrite = &networking.HTTPRewrite{Uri: r.pick("/", "/x"), Authority: r.pick("", "a.example")}
 	} else if r.maybe() {
-		out.Rewrite = &networking.HTTPRewrite{UriRegexRewrite: &networking.RegexRewrite{Match: "^/(.*)$", Rewrite: `/x/\1`}}
+		out.Rewrite = &networking.HTTPRewrite{UriRegexRewrite: &networking.RegexRewrite{Match: "^/(.*)$",
+			Rewrite: `/x/\1`}}
 	}
 	if r.maybe() {
 		out.Retries = &networking.HTTPRetry{Attempts: int32(r.IntN(4))}
@@ -215,7 +222,8 @@ func (r *randomRoutes) forward(out *networking.HTTPRoute) {
 		}
 	}
 	for range r.IntN(3) {
-		out.Mirrors = append(out.Mirrors, &networking.HTTPMirrorPolicy{Destination: r.destination(), Percentage: r.percent()})
+		out.Mirrors = append(out.Mirrors, &networking.HTTPMirrorPolicy{Destination: r.destination(),
+			Percentage: r.percent()})
 	}
 	if len(out.Mirrors) == 0 && r.maybe() {
 		out.Mirror, out.MirrorPercentage = r.destination(), r.percent()
@@ -223,7 +231,8 @@ func (r *randomRoutes) forward(out *networking.HTTPRoute) {
 }
 
 func (r *randomRoutes) destination() *networking.Destination {
-	d := &networking.Destination{Host: r.pick("web.shop.svc.cluster.local", "lan", "db", "nowhere.example"), Subset: r.pick("", "v1")}
+	d := &networking.Destination{Host: r.pick("web.shop.svc.cluster.local", "lan", "db", "nowhere.example"),
+		Subset: r.pick("", "v1")}
 	if r.maybe() {
 		d.Port = &networking.PortSelector{Number: uint32(1 + r.IntN(99))}
 	}
@@ -313,12 +322,15 @@ func (r *randomRoutes) redirect() *networking.HTTPRedirect {
 func (r *randomRoutes) fault() *networking.HTTPFaultInjection {
 	out := &networking.HTTPFaultInjection{}
 	if r.maybe() {
-		out.Delay = &networking.HTTPFaultInjection_Delay{Percentage: r.percent(), HttpDelayType: &networking.HTTPFaultInjection_Delay_FixedDelay{FixedDelay: r.duration()}}
+		out.Delay = &networking.HTTPFaultInjection_Delay{Percentage: r.percent(),
+			HttpDelayType: &networking.HTTPFaultInjection_Delay_FixedDelay{FixedDelay: r.duration()}}
 	}
 	if r.maybe() || out.Delay == nil {
-		out.Abort = &networking.HTTPFaultInjection_Abort{Percentage: r.percent(), ErrorType: &networking.HTTPFaultInjection_Abort_HttpStatus{HttpStatus: int32(200 + r.IntN(400))}}
+		out.Abort = &networking.HTTPFaultInjection_Abort{Percentage: r.percent(),
+			ErrorType: &networking.HTTPFaultInjection_Abort_HttpStatus{HttpStatus: int32(200 + r.IntN(400))}}
 		if r.maybe() {
-			out.Abort.ErrorType = &networking.HTTPFaultInjection_Abort_GrpcStatus{GrpcStatus: r.pick("UNAVAILABLE", "CANCELLED", "OK", "DATA_LOSS")}
+			out.Abort.ErrorType = &networking.HTTPFaultInjection_Abort_GrpcStatus{GrpcStatus: r.pick("UNAVAILABLE",
+				"CANCELLED", "OK", "DATA_LOSS")}
 		}
 	}
 	return out

@@ -53,7 +53,8 @@ func (h *hashing) service(host string, port uint32) *networking.LoadBalancerSett
 }
 
 // destination is how requests to a destination are hashed, its subset considered.
-func (h *hashing) destination(d *networking.Destination, port uint32) *networking.LoadBalancerSettings_ConsistentHashLB {
+func (h *hashing) destination(d *networking.Destination,
+	port uint32) *networking.LoadBalancerSettings_ConsistentHashLB {
 	rule := h.byHost[d.Host]
 	if rule == nil {
 		return nil
@@ -70,9 +71,11 @@ func hashPolicy(h *networking.LoadBalancerSettings_ConsistentHashLB) *routev3.Ro
 			Header: &routev3.RouteAction_HashPolicy_Header{HeaderName: k.HttpHeaderName},
 		}}
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpCookie:
-		cookie := &routev3.RouteAction_HashPolicy_Cookie{Name: k.HttpCookie.GetName(), Path: k.HttpCookie.GetPath(), Ttl: k.HttpCookie.GetTtl()}
+		cookie := &routev3.RouteAction_HashPolicy_Cookie{Name: k.HttpCookie.GetName(), Path: k.HttpCookie.GetPath(),
+			Ttl: k.HttpCookie.GetTtl()}
 		for _, a := range k.HttpCookie.GetAttributes() {
-			cookie.Attributes = append(cookie.Attributes, &routev3.RouteAction_HashPolicy_CookieAttribute{Name: a.GetName(), Value: a.GetValue()})
+			cookie.Attributes = append(cookie.Attributes,
+				&routev3.RouteAction_HashPolicy_CookieAttribute{Name: a.GetName(), Value: a.GetValue()})
 		}
 		return &routev3.RouteAction_HashPolicy{PolicySpecifier: &routev3.RouteAction_HashPolicy_Cookie_{Cookie: cookie}}
 	case *networking.LoadBalancerSettings_ConsistentHashLB_UseSourceIp:

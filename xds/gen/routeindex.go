@@ -61,7 +61,8 @@ func httpDestinations(spec *networking.VirtualService) []*networking.Destination
 type routeIndex struct {
 	// all is in order of precedence.
 	all []*routeInfo
-	// byHost are those that name exactly that host, in lower case, wildcard or not, in order of precedence.
+	// byHost are those that name exactly that host, in lower case, wildcard or not, in order of
+	// precedence.
 	byHost map[string][]*routeInfo
 	// wild are those that name wildcards, the longest first, in order of precedence among equals.
 	wild []wildRoute

@@ -50,8 +50,8 @@ func setPath(out *routev3.RouteMatch, uri *networking.StringMatch) {
 	}
 }
 
-// headerMatches are the conditions on headers by name, then those on method, authority and scheme. A name that stands
-// for a claim is no header.
+// headerMatches are the conditions on headers by name, then those on method, authority and scheme.
+// A name that stands for a claim is no header.
 func headerMatches(m *networking.HTTPMatchRequest) []*routev3.HeaderMatcher {
 	out := make([]*routev3.HeaderMatcher, 0, len(m.Headers)+len(m.WithoutHeaders))
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
@@ -88,11 +88,11 @@ func headerMatch(name string, want *networking.StringMatch) *routev3.HeaderMatch
 	return out
 }
 
-// withoutHeader is the opposite of headerMatch: a request without the header fulfils it. Envoy does not
-// invert what a header that is missing means, so it stands for an empty one, and validation refuses
-// conditions that match an empty one, but for ".*", which means that there is a header.
-// Source: istio.io, HTTPMatchRequest.withoutHeaders: "If a header is matched with a matching rule among
-// withoutHeader, the traffic becomes not matched one."
+// withoutHeader is the opposite of headerMatch: a request without the header fulfils it. Envoy does
+// not invert what a header that is missing means, so it stands for an empty one, and validation
+// refuses conditions that match an empty one, but for ".*", which means that there is a header.
+// Source: istio.io, HTTPMatchRequest.withoutHeaders: "If a header is matched with a matching rule
+// among withoutHeader, the traffic becomes not matched one."
 func withoutHeader(name string, want *networking.StringMatch) *routev3.HeaderMatcher {
 	if want.GetRegex() == everything {
 		want = nil
@@ -117,7 +117,8 @@ func queryMatch(name string, want *networking.StringMatch) *routev3.QueryParamet
 // Source: istio.io, HTTPMatchRequest.headers.
 func present(m *networking.StringMatch) bool { return m.GetMatchType() == nil }
 
-// stringMatcher is a condition as Envoy's. An empty prefix, which Envoy refuses, matches every value.
+// stringMatcher is a condition as Envoy's. An empty prefix, which Envoy refuses, matches every
+// value.
 func stringMatcher(m *networking.StringMatch) *matcherv3.StringMatcher {
 	regex := func(r string) *matcherv3.StringMatcher {
 		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: r}}}

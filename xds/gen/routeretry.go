@@ -22,8 +22,8 @@ const (
 	priorityUpdateEvery = 2
 )
 
-// retryDefaults are the policies of routes that have none of their own, for requests that are hashed
-// and for others; nil: such requests are not tried again. Immutable, shared by all routes.
+// retryDefaults are the policies of routes that have none of their own, for requests that are
+// hashed and for others; nil: such requests are not tried again. Immutable, shared by all routes.
 type retryDefaults struct{ usual, hashed *routev3.RetryPolicy }
 
 // newRetryDefaults reads the mesh's policy; nil: Istio's default.
@@ -91,7 +91,8 @@ func remoteLocalities() *routev3.RetryPolicy_RetryPriority {
 	}
 }
 
-// parseRetryOn splits Istio's list of conditions, in which a status code may stand among Envoy's names.
+// parseRetryOn splits Istio's list of conditions, in which a status code may stand among Envoy's
+// names.
 func parseRetryOn(list string) (conditions string, codes []uint32) {
 	var names []string
 	for part := range strings.SplitSeq(list, ",") {

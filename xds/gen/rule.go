@@ -42,7 +42,8 @@ type rulePlanner struct {
 	retry        *retryDefaults
 }
 
-func newRulePlanner(t *routeTables, d *push.Destinations, sources *intern.List[any], retry *retryDefaults) *rulePlanner {
+func newRulePlanner(t *routeTables, d *push.Destinations, sources *intern.List[any],
+	retry *retryDefaults) *rulePlanner {
 	return &rulePlanner{tables: t, destinations: d, hashing: t.hashing.Get(d), sources: sources, retry: retry}
 }
 
@@ -70,9 +71,9 @@ func (p *rulePlanner) sourcesOf(info *routeInfo) *intern.List[any] {
 	return p.tables.sources.Of(out)
 }
 
-// resolve looks destinations up. One that names no port means the only port of its service, else the
-// port that the client had called. A host that nobody declared gets a cluster name that does not
-// exist, which Envoy answers with 503, as in Istio.
+// resolve looks destinations up. One that names no port means the only port of its service, else
+// the port that the client had called. A host that nobody declared gets a cluster name that does
+// not exist, which Envoy answers with 503, as in Istio.
 func (p *rulePlanner) resolve(destinations []*networking.Destination, port uint32) *intern.List[routeDestination] {
 	if len(destinations) == 0 {
 		return nil
@@ -91,8 +92,9 @@ func (p *rulePlanner) resolve(destinations []*networking.Destination, port uint3
 	return p.tables.destinations.Of(out)
 }
 
-// buildRule makes the routes of a VirtualService, in their order, up to the first without conditions.
-// Source: istio.io, VirtualService.http: "the first rule matching an incoming request is used".
+// buildRule makes the routes of a VirtualService, in their order, up to the first without
+// conditions. Source: istio.io, VirtualService.http: "the first rule matching an incoming request
+// is used".
 func buildRule(s ruleSpec) *encodedRoutes {
 	routes := s.routes()
 	if err := checkRoutes(routes); err != nil {

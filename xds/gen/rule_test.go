@@ -209,11 +209,13 @@ route: [{destination: {host: one.x}}]`)
 func TestAuthorityByHeader(t *testing.T) {
 	t.Parallel()
 	set := func(name, value string) *networking.Headers {
-		return &networking.Headers{Request: &networking.Headers_HeaderOperations{Set: map[string]string{name: value}, Remove: []string{"HOST", ":path", "x"}}}
+		return &networking.Headers{Request: &networking.Headers_HeaderOperations{Set: map[string]string{name: value},
+			Remove: []string{"HOST", ":path", "x"}}}
 	}
 	route := &networking.HTTPRoute{
 		Headers: set(":authority", "second.x"),
-		Route:   []*networking.HTTPRouteDestination{{Destination: &networking.Destination{Host: "one.x"}, Headers: set("Host", "third.x")}},
+		Route: []*networking.HTTPRouteDestination{{Destination: &networking.Destination{Host: "one.x"},
+			Headers: set("Host", "third.x")}},
 	}
 	for _, want := range []string{"first.x", "second.x", "third.x"} {
 		switch want {
@@ -334,7 +336,8 @@ func TestRouteSources(t *testing.T) {
 // What every route has.
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
-	text := vsYAML("v", "[api.example.com]", "  http:\n  - match: [{uri: {exact: /a}}]\n    route: [{destination: {host: one.x}}]\n")
+	text := vsYAML("v", "[api.example.com]",
+		"  http:\n  - match: [{uri: {exact: /a}}]\n    route: [{destination: {host: one.x}}]\n")
 	rc := routesOf(t, newRouteTables(newListeners()), meshOf(t, shopServices+onePort+text).sidecar("shop"))["80"]
 	const retry = `"retryPolicy": {
 		"retryOn": "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes", "numRetries": 2, "hostSelectionRetryMaxAttempts": "5",
@@ -349,7 +352,8 @@ func TestEveryRoute(t *testing.T) {
 		"name": "default", "match": {"prefix": "/"},
 		"route": {"cluster": "outbound|80||web.shop.svc.cluster.local", "timeout": "0s", `+retry+`},
 		"decorator": {"operation": "web.shop.svc.cluster.local:80/*"}}`)
-	if rc.ValidateClusters == nil || rc.ValidateClusters.Value || !rc.IgnorePortInHostMatching || rc.MaxDirectResponseBodySizeBytes.Value != 1<<20 {
+	if rc.ValidateClusters == nil || rc.ValidateClusters.Value || !rc.IgnorePortInHostMatching ||
+		rc.MaxDirectResponseBodySizeBytes.Value != 1<<20 {
 		t.Errorf("got %v", rc)
 	}
 }

@@ -15,15 +15,16 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// systemRoots stands for the machine's own trusted authorities. Source: Istio, FileRootSystemCACert: "file-root:system".
+// systemRoots stands for the machine's own trusted authorities. Source: Istio,
+// FileRootSystemCACert: "file-root:system".
 const systemRoots = "system"
 
 // systemRootsFile is where they stand (Debian, Ubuntu, Alpine, SUSE, Arch; where a distribution
 // keeps them elsewhere, caCertificates has to name the file).
 const systemRootsFile = "/etc/ssl/certs/ca-certificates.crt"
 
-// roots is a file of trusted authorities on the proxy's machine, or systemRoots, and the file of what
-// they have revoked (empty: nothing is looked up). Neither name holds "~".
+// roots is a file of trusted authorities on the proxy's machine, or systemRoots, and the file of
+// what they have revoked (empty: nothing is looked up). Neither name holds "~".
 type roots struct{ file, crl string }
 
 // rootsOf are those that client settings name, else the machine's own.
@@ -40,9 +41,9 @@ func (r roots) secretName() string {
 	return "file-root:" + r.file + "~" + r.crl
 }
 
-// buildRoots is the secret that names the files. As with certificates, Envoy takes both anew when one
-// is replaced by rename, because they come as a secret; a list of revocations within a cluster would be
-// read once.
+// buildRoots is the secret that names the files. As with certificates, Envoy takes both anew when
+// one is replaced by rename, because they come as a secret; a list of revocations within a cluster
+// would be read once.
 func buildRoots(r roots) *resource.Resource {
 	v := &tlsv3.CertificateValidationContext{TrustedCa: fileSource(r.file)}
 	if r.file == systemRoots {
@@ -52,7 +53,8 @@ func buildRoots(r roots) *resource.Resource {
 		v.Crl = fileSource(r.crl)
 	}
 	return resource.New(SecretType, r.secretName(), nil, func() []byte {
-		return resource.Encode(&tlsv3.Secret{Name: r.secretName(), Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}})
+		return resource.Encode(&tlsv3.Secret{Name: r.secretName(),
+			Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}})
 	})
 }
 
@@ -69,10 +71,10 @@ func fileSource(file string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: file}}
 }
 
-// buildCertificate is the secret that names the files of a certificate. It holds no key: Envoy reads
-// the files, watches their folders and takes both anew when they are replaced by rename, which it does
-// only for certificates that come as secrets.
-// Source: envoyproxy.io, TlsCertificate.watched_directory and "Key rotation".
+// buildCertificate is the secret that names the files of a certificate. It holds no key: Envoy
+// reads the files, watches their folders and takes both anew when they are replaced by rename,
+// which it does only for certificates that come as secrets. Source: envoyproxy.io,
+// TlsCertificate.watched_directory and "Key rotation".
 func buildCertificate(c certificate) *resource.Resource {
 	return resource.New(SecretType, c.secretName(), nil, func() []byte {
 		return resource.Encode(&tlsv3.Secret{Name: c.secretName(), Type: &tlsv3.Secret_TlsCertificate{
@@ -107,17 +109,22 @@ func newSecrets() *secrets {
 
 func (s *secrets) set(sc *push.Scope) resource.Set {
 	in := secretIn{destinations: sc.Destinations, gateways: sc.Gateways}
-	if sc.Sidecar != nil && slices.ContainsFunc(sc.Sidecar.Spec.Ingress, func(l *networking.IstioIngressListener) bool { return l.Tls != nil }) {
+	if sc.Sidecar != nil && slices.ContainsFunc(sc.Sidecar.Spec.Ingress,
+		func(l *networking.IstioIngressListener) bool { return l.Tls != nil }) {
 		in.sidecar = sc.Sidecar
 	}
 	return resource.Set{Shared: s.layers.Get(in)}
 }
 
-// plan finds the files, in the order of destinations and servers, each once, and makes a secret of each.
+// plan finds the files, in the order of destinations and servers, each once, and makes a secret of
+// each.
 func (s *secrets) plan(in secretIn) *resource.Layer {
 	var f secretFinder
 	for _, dest := range in.destinations.Items() {
-		eachCluster(dest, func(port uint32, subset *networking.Subset) { f.client(policyFor(dest.Rule, subset, port).tls) })
+		eachCluster(dest, func(port uint32, subset *networking.Subset) {
+			f.client(policyFor(dest.Rule, subset,
+				port).tls)
+		})
 	}
 	for _, g := range in.gateways.Items() {
 		f.server(g.Server.GetTls())

@@ -37,7 +37,8 @@ func tcpProxyOf(s tcpSpec, log []*accesslogv3.AccessLog) *tcpv3.TcpProxy {
 	} else {
 		w := &tcpv3.TcpProxy_WeightedCluster{}
 		for _, c := range s.weighted.Items() {
-			w.Clusters = append(w.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: c.name, Weight: c.weight})
+			w.Clusters = append(w.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: c.name,
+				Weight: c.weight})
 		}
 		p.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: w}
 	}
@@ -76,7 +77,8 @@ func (p tcpPlanner) direct(host string, port uint32) tcpSpec {
 // routed is a chain of the routes of a VirtualService, nil when none of them takes connections.
 // Source: Istio: of several destinations, the first one's rule holds for all, and those of weight
 // zero are left out.
-func (p tcpPlanner) routed(vs *push.VirtualService, routes []*networking.RouteDestination, listenPort uint32) (tcpSpec, bool) {
+func (p tcpPlanner) routed(vs *push.VirtualService, routes []*networking.RouteDestination, listenPort uint32) (tcpSpec,
+	bool) {
 	if len(routes) == 0 {
 		return tcpSpec{}, false
 	}
@@ -92,7 +94,8 @@ func (p tcpPlanner) routed(vs *push.VirtualService, routes []*networking.RouteDe
 	var clusters []weightedCluster
 	for _, r := range routes {
 		if r.Weight > 0 {
-			clusters = append(clusters, weightedCluster{destinationCluster(r.GetDestination(), p.destinations, listenPort), uint32(r.Weight)})
+			clusters = append(clusters, weightedCluster{destinationCluster(r.GetDestination(), p.destinations,
+				listenPort), uint32(r.Weight)})
 		}
 	}
 	if len(clusters) == 0 {

@@ -12,16 +12,16 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// certificate is a certificate chain and its key by the paths of their files on the proxy's machine. It
-// comes as a secret that names the files, because only then Envoy takes them anew when they are replaced.
-// Source: envoyproxy.io, TlsCertificate.watched_directory and "Key rotation".
+// certificate is a certificate chain and its key by the paths of their files on the proxy's
+// machine. It comes as a secret that names the files, because only then Envoy takes them anew when
+// they are replaced. Source: envoyproxy.io, TlsCertificate.watched_directory and "Key rotation".
 type certificate struct{ chain, key string }
 
 // secretName is "file-cert:<chain>~<key>". Source: Istio, SdsCertificateConfig.GetResourceName.
 func (c certificate) secretName() string { return "file-cert:" + c.chain + "~" + c.key }
 
-// certificatesOf are those of a server: the first of several is what a client without SNI sees. None where the server
-// shows the proxy's own.
+// certificatesOf are those of a server: the first of several is what a client without SNI sees.
+// None where the server shows the proxy's own.
 func certificatesOf(t *networking.ServerTLSSettings) []certificate {
 	if t.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL {
 		return nil
@@ -36,7 +36,8 @@ func certificatesOf(t *networking.ServerTLSSettings) []certificate {
 	return []certificate{{t.GetServerCertificate(), t.GetPrivateKey()}}
 }
 
-// clientRoots are the authorities of the clients of a server, and whether it asks clients for a certificate.
+// clientRoots are the authorities of the clients of a server, and whether it asks clients for a
+// certificate.
 func clientRoots(t *networking.ServerTLSSettings) (roots, bool) {
 	switch t.GetMode() {
 	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
@@ -49,11 +50,12 @@ func clientRoots(t *networking.ServerTLSSettings) (roots, bool) {
 // errNoAuthorities is why a server closes connections that would have to be checked by nothing.
 var errNoAuthorities = errors.New("the authorities of clients are missing: caCertificates")
 
-// serverTLS ends TLS as a server says, of a Gateway or of a Sidecar. m are the mesh's settings; nil: the proxy has no
-// certificate of the mesh.
+// serverTLS ends TLS as a server says, of a Gateway or of a Sidecar. m are the mesh's settings;
+// nil: the proxy has no certificate of the mesh.
 //
 // Source: Istio: HTTP servers offer HTTP/2 and HTTP/1.1. Servers that forward connections offer
-// nothing (Istio offers the same there, and a client may then speak HTTP/2 to a server that cannot).
+// nothing (Istio offers the same there, and a client may then speak HTTP/2 to a server that
+// cannot).
 func serverTLS(t *networking.ServerTLSSettings, http bool, m *push.Mesh) (*tlsv3.DownstreamTlsContext, error) {
 	var alpn []string
 	if http {
@@ -67,7 +69,8 @@ func serverTLS(t *networking.ServerTLSSettings, http bool, m *push.Mesh) (*tlsv3
 		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs,
 			&tlsv3.SdsSecretConfig{Name: c.secretName(), SdsConfig: fromADS()})
 	}
-	out := &tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: wrapperspb.Bool(t.Mode == networking.ServerTLSSettings_MUTUAL)}
+	out := &tlsv3.DownstreamTlsContext{CommonTlsContext: common,
+		RequireClientCertificate: wrapperspb.Bool(t.Mode == networking.ServerTLSSettings_MUTUAL)}
 	r, asks := clientRoots(t)
 	if !asks {
 		return out, nil
@@ -82,8 +85,8 @@ func serverTLS(t *networking.ServerTLSSettings, http bool, m *push.Mesh) (*tlsv3
 	return out, nil
 }
 
-// meshServerTLS ends the mesh's mutual TLS at a server: of workloads of the mesh that bear one of the server's names,
-// any where it has none.
+// meshServerTLS ends the mesh's mutual TLS at a server: of workloads of the mesh that bear one of
+// the server's names, any where it has none.
 func meshServerTLS(t *networking.ServerTLSSettings, alpn []string, m *push.Mesh) (*tlsv3.DownstreamTlsContext, error) {
 	if m == nil {
 		return nil, errNoIdentity
@@ -100,8 +103,8 @@ func meshServerTLS(t *networking.ServerTLSSettings, alpn []string, m *push.Mesh)
 	return out, nil
 }
 
-// neverResume has each connection show the client's certificate anew: of a resumed session it is not looked at again,
-// and may have expired or been revoked.
+// neverResume has each connection show the client's certificate anew: of a resumed session it is
+// not looked at again, and may have expired or been revoked.
 func neverResume(t *tlsv3.DownstreamTlsContext) {
 	t.SessionTicketKeysType = &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{DisableStatelessSessionResumption: true}
 	t.DisableStatefulSessionResumption = true
@@ -115,7 +118,8 @@ func tlsSocket(t *tlsv3.DownstreamTlsContext) *corev3.TransportSocket {
 	}
 }
 
-// tlsParameters are the versions and ciphers; nil when a server names none, so that Envoy's defaults hold.
+// tlsParameters are the versions and ciphers; nil when a server names none, so that Envoy's
+// defaults hold.
 func tlsParameters(t *networking.ServerTLSSettings) *tlsv3.TlsParameters {
 	p := &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsVersion(t.MinProtocolVersion),

@@ -93,7 +93,8 @@ func (b bypass) problems(workload string) []feed.Problem {
 	var out []feed.Problem
 	say := func(ports, text string) {
 		if ports != "" {
-			where := fmt.Sprintf("the workload %s takes its connections itself %s, past its proxy: ", workload, atPorts(ports))
+			where := fmt.Sprintf("the workload %s takes its connections itself %s, past its proxy: ", workload,
+				atPorts(ports))
 			out = append(out, feed.Problem{Severity: feed.Warning, Text: where + text})
 		}
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// A workload that its proxy does not stand before is told of when policies are to protect it, and only then.
+// A workload that its proxy does not stand before is told of when policies are to protect it, and
+// only then.
 func TestUnguardedWorkloads(t *testing.T) {
 	t.Parallel()
 	const (
@@ -153,7 +154,10 @@ spec: {mtls: {mode: MODE}}
 			t.Errorf("%s: problems %q", name, got)
 		}
 		for i := 0; i+1 < len(tc.want); i += 2 {
-			if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, tc.want[i]+",") && strings.Contains(s, tc.want[i+1]) }) {
+			if !slices.ContainsFunc(got, func(s string) bool {
+				return strings.Contains(s, tc.want[i]+",") &&
+					strings.Contains(s, tc.want[i+1])
+			}) {
 				t.Errorf("%s: problems %q, want one with %q and %q", name, got, tc.want[i], tc.want[i+1])
 			}
 		}
@@ -164,7 +168,8 @@ spec: {mtls: {mode: MODE}}
 			t.Fatal(err)
 		}
 		if err := wrapped.UnmarshalTo(&c); err != nil || c.ProxyMetadata[BypassedPorts] != tc.ports {
-			t.Errorf("%s: the agent is told of %q, want %q; error %v", name, c.ProxyMetadata[BypassedPorts], tc.ports, err)
+			t.Errorf("%s: the agent is told of %q, want %q; error %v", name, c.ProxyMetadata[BypassedPorts], tc.ports,
+				err)
 		}
 	}
 }

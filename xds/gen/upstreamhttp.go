@@ -82,7 +82,8 @@ func (h *upstreamHTTP) upstream() *corev3.UpstreamHttpProtocolOptions {
 }
 
 // pool sets what connection pools say of HTTP connections.
-func (h *upstreamHTTP) pool(http *networking.ConnectionPoolSettings_HTTPSettings, tcp *networking.ConnectionPoolSettings_TCPSettings) {
+func (h *upstreamHTTP) pool(http *networking.ConnectionPoolSettings_HTTPSettings,
+	tcp *networking.ConnectionPoolSettings_TCPSettings) {
 	if t := http.GetIdleTimeout(); t != nil {
 		h.common().IdleTimeout = t
 	} else if t := tcp.GetIdleTimeout(); t != nil {

@@ -21,15 +21,16 @@ func usesTLS(t *networking.ClientTLSSettings) bool {
 //
 // Source: istio.io, ClientTLSSettings: without caCertificates the machine's own authorities are
 // trusted; without sni and subjectAltNames both follow the request's host; the identities that a
-// ServiceEntry names (identities) stand in for missing subjectAltNames. Where an sni is set and no name is, the
-// certificate has to be the sni's: a certificate of anybody else must not do.
+// ServiceEntry names (identities) stand in for missing subjectAltNames. Where an sni is set and no
+// name is, the certificate has to be the sni's: a certificate of anybody else must not do.
 //
 // Only HTTP has a request's host. For connections, to whatever port, peer stands in for it: their
-// service's host. A wildcard peer names nobody. Connections to a port that is
-// not HTTP may then have a certificate for that very wildcard: authorities give it to who holds the
-// whole domain, who could have one for each of its hosts. On an HTTP port (http), where Envoy verifies
-// what it had asked for, they are refused.
-func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSettings, identities []string, peer string, http bool) {
+// service's host. A wildcard peer names nobody. Connections to a port that is not HTTP may then
+// have a certificate for that very wildcard: authorities give it to who holds the whole domain, who
+// could have one for each of its hosts. On an HTTP port (http), where Envoy verifies what it had
+// asked for, they are refused.
+func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSettings, identities []string, peer string,
+	http bool) {
 	if !usesTLS(t) {
 		return
 	}
@@ -78,8 +79,8 @@ func clientTLS() *tlsv3.CommonTlsContext {
 	}}
 }
 
-// trust makes t verify the peer: its chain ends in one of the roots, which have not revoked it, and it
-// bears one of names (none: any).
+// trust makes t verify the peer: its chain ends in one of the roots, which have not revoked it, and
+// it bears one of names (none: any).
 func trust(t *tlsv3.CommonTlsContext, r roots, names []string) {
 	own := &tlsv3.CertificateValidationContext{}
 	for _, n := range names {
@@ -115,5 +116,6 @@ func exactName(name string) *tlsv3.SubjectAltNameMatcher {
 	case strings.Contains(name, "@"):
 		kind = tlsv3.SubjectAltNameMatcher_EMAIL
 	}
-	return &tlsv3.SubjectAltNameMatcher{SanType: kind, Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
+	return &tlsv3.SubjectAltNameMatcher{SanType: kind,
+		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
 }

@@ -84,9 +84,11 @@ func (ca *testCA) replace(t *testing.T, name, kind string, der []byte) {
 // revoke replaces crl.pem by a list of serial numbers.
 func (ca *testCA) revoke(t *testing.T, number int64, serials ...*big.Int) {
 	t.Helper()
-	list := &x509.RevocationList{Number: big.NewInt(number), ThisUpdate: time.Now().Add(-time.Minute), NextUpdate: time.Now().Add(time.Hour)}
+	list := &x509.RevocationList{Number: big.NewInt(number), ThisUpdate: time.Now().Add(-time.Minute),
+		NextUpdate: time.Now().Add(time.Hour)}
 	for _, s := range serials {
-		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: s, RevocationTime: time.Now().Add(-time.Minute)})
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries,
+			x509.RevocationListEntry{SerialNumber: s, RevocationTime: time.Now().Add(-time.Minute)})
 	}
 	der, err := x509.CreateRevocationList(rand.Reader, list, ca.cert, ca.key)
 	if err != nil {
@@ -95,7 +97,8 @@ func (ca *testCA) revoke(t *testing.T, number int64, serials ...*big.Int) {
 	ca.replace(t, "crl.pem", "X509 CRL", der)
 }
 
-// serve starts a server whose certificate bears a name; it answers with the name that it was called by.
+// serve starts a server whose certificate bears a name; it answers with the name that it was called
+// by.
 func (ca *testCA) serve(t *testing.T, name string) (port int, serial *big.Int) {
 	t.Helper()
 	ca.serial++
@@ -199,8 +202,8 @@ func answered(conn io.Reader) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// The real Envoy refuses servers that do not prove the name that they were meant by, whatever kind of
-// traffic reaches them, and calls them by that name.
+// The real Envoy refuses servers that do not prove the name that they were meant by, whatever kind
+// of traffic reaches them, and calls them by that name.
 func TestEnvoyVerifiesNames(t *testing.T) {
 	t.Parallel()
 	const address = "127.201.8.1"
@@ -262,8 +265,8 @@ func TestEnvoyVerifiesNames(t *testing.T) {
 	}
 }
 
-// A list of revocations takes effect as soon as its file is replaced: the real Envoy refuses what has been revoked, and
-// takes it again when the list no longer names it.
+// A list of revocations takes effect as soon as its file is replaced: the real Envoy refuses what
+// has been revoked, and takes it again when the list no longer names it.
 func TestEnvoyReadsRevocationsAnew(t *testing.T) {
 	t.Parallel()
 	const address = "127.201.8.2"
@@ -272,9 +275,11 @@ func TestEnvoyReadsRevocationsAnew(t *testing.T) {
 	other, _ := ca.serve(t, "other.example.com")
 	ca.revoke(t, 1)
 	settings := fmt.Sprintf("{mode: SIMPLE, caCertificates: %s, caCrl: %s}", ca.file("ca.pem"), ca.file("crl.pem"))
-	c := scopeOfText(t, tlsService("web", "web.example.com", "tcp", port, "", settings)+tlsService("other", "other.example.com", "tcp", other, "", settings))
+	c := scopeOfText(t, tlsService("web", "web.example.com", "tcp", port, "", settings)+tlsService("other",
+		"other.example.com", "tcp", other, "", settings))
 	admin := managedEnvoy(t, startControlPlane(t, c),
-		passOn(address, 18000, "outbound|80||web.example.com", false), passOn(address, 18001, "outbound|80||other.example.com", false))
+		passOn(address, 18000, "outbound|80||web.example.com", false), passOn(address, 18001,
+			"outbound|80||other.example.com", false))
 	awaitClusters(t, c, admin)
 	await := func(step, want string) {
 		t.Helper()

@@ -35,8 +35,8 @@ type virtualHost struct {
 type virtualHostSpec struct {
 	name    string
 	domains *intern.List[string]
-	// first and more are tried in order: of all of them the routes with conditions, then the first of those
-	// without. Both may be nil.
+	// first and more are tried in order: of all of them the routes with conditions, then the first
+	// of those without. Both may be nil.
 	first *encodedRoutes
 	more  *intern.List[*encodedRoutes]
 	// requireTLS answers plaintext requests with a redirection to https.
@@ -45,11 +45,13 @@ type virtualHostSpec struct {
 
 // encodedRoutes are routes as a field of a virtual host, ready to be put together. Immutable.
 type encodedRoutes struct {
-	// specific are the routes that have conditions, in order; catchAll is the one without, may be empty.
+	// specific are the routes that have conditions, in order; catchAll is the one without, may be
+	// empty.
 	specific, catchAll []byte
 	// clusters are those that specific names, catchAllClusters those of catchAll.
 	clusters, catchAllClusters []string
-	// refused, when not nil, says why Envoy would refuse the routes: the hosts that have them answer with 503.
+	// refused, when not nil, says why Envoy would refuse the routes: the hosts that have them
+	// answer with 503.
 	refused *feed.Problem
 }
 
@@ -64,8 +66,8 @@ const (
 	fieldHostAttempts protowire.Number = 14
 )
 
-// buildVirtualHost puts encoded routes together: the same bytes as the deterministic encoding of the
-// whole message.
+// buildVirtualHost puts encoded routes together: the same bytes as the deterministic encoding of
+// the whole message.
 func buildVirtualHost(s virtualHostSpec) *virtualHost {
 	size := len(s.name) + 32
 	domains := usableDomains(s.domains.Items())
@@ -119,8 +121,9 @@ func usableDomains(domains []string) []string {
 	})
 }
 
-// unavailable answers every request with 503. It stands for routes that Envoy would refuse: without them,
-// requests would go to a host with a wildcard, or to the wrong one of the routes that are left.
+// unavailable answers every request with 503. It stands for routes that Envoy would refuse: without
+// them, requests would go to a host with a wildcard, or to the wrong one of the routes that are
+// left.
 func unavailable() *encodedRoutes {
 	const serviceUnavailable = 503
 	return encodeRoutes([]*routev3.Route{{
@@ -216,7 +219,8 @@ type unknownHosts struct {
 	cluster string
 }
 
-// Names of the virtual hosts that take requests for unknown hosts. Source: Istio, pilot/pkg/networking/util.
+// Names of the virtual hosts that take requests for unknown hosts. Source: Istio,
+// pilot/pkg/networking/util.
 const (
 	allowAnyHost = "allow_any"
 	blockAllHost = "block_all"
@@ -255,10 +259,10 @@ func everyPath() *routev3.RouteMatch {
 	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
 }
 
-// setTimeout sets the whole time that a request may take, gRPC or not; nil: no limit. What a gRPC client
-// asks for by its own header is left to client and server.
-// Source: istio.io, HTTPRoute.timeout: disabled by default. Istio sets max_grpc_timeout too, about which
-// Envoy warns for every single route; max_stream_duration would switch this timeout off.
+// setTimeout sets the whole time that a request may take, gRPC or not; nil: no limit. What a gRPC
+// client asks for by its own header is left to client and server. Source: istio.io,
+// HTTPRoute.timeout: disabled by default. Istio sets max_grpc_timeout too, about which Envoy warns
+// for every single route; max_stream_duration would switch this timeout off.
 func setTimeout(action *routev3.RouteAction, timeout *durationpb.Duration) {
 	if timeout == nil {
 		timeout = &durationpb.Duration{}

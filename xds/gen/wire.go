@@ -9,7 +9,8 @@ import (
 // The messages that a mesh has thousands of are encoded by hand: building them first would cost ten
 // times as much. Tests compare each with what the protobuf library makes.
 
-// appendText appends a field that holds text; the empty text is left out, as everywhere in protobuf.
+// appendText appends a field that holds text; the empty text is left out, as everywhere in
+// protobuf.
 func appendText(b []byte, field protowire.Number, s string) []byte {
 	if s == "" {
 		return b

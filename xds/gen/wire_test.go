@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// sameAsLibrary decodes a resource into m and fails unless the protobuf library would have encoded the
-// same fields, be it in another order.
+// sameAsLibrary decodes a resource into m and fails unless the protobuf library would have encoded
+// the same fields, be it in another order.
 func sameAsLibrary(t *testing.T, r *resource.Resource, m proto.Message) {
 	t.Helper()
 	if err := proto.Unmarshal(r.Body(), m); err != nil {

@@ -39,7 +39,8 @@ func testChanges(t *testing.T, s record.Store) {
 		}
 	}
 	want("nothing")
-	commit(t, s, write("a", "1"), write("b", "1"), record.Write{Key: record.Key{Table: "other", Name: "c"}, Value: []byte("1"), Version: record.Any})
+	commit(t, s, write("a", "1"), write("b", "1"), record.Write{Key: record.Key{Table: "other", Name: "c"},
+		Value: []byte("1"), Version: record.Any})
 	want("all", "a=1", "b=1")
 	want("nothing since")
 	commit(t, s, write("b", "2"), write("c", "1"))

@@ -16,7 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// Run checks every promise of record.Store. open returns a new, empty store, which it closes when the test ends.
+// Run checks every promise of record.Store. open returns a new, empty store, which it closes when
+// the test ends.
 func Run(t *testing.T, open func(t *testing.T) record.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, record.Store){
@@ -119,7 +120,8 @@ func testRoundTrip(t *testing.T, s record.Store) {
 	}
 }
 
-// A version is not used again, also not by a record that is made anew: who read the earlier one has a conflict.
+// A version is not used again, also not by a record that is made anew: who read the earlier one has
+// a conflict.
 func testVersions(t *testing.T, s record.Store) {
 	seen := map[string]bool{}
 	for range 5 {
@@ -136,7 +138,8 @@ func testVersions(t *testing.T, s record.Store) {
 }
 
 func testList(t *testing.T, s record.Store) {
-	commit(t, s, write("b", "2"), write("a", "1"), write("a/1", "3"), write("A", "4"), write("ab", "5"), write("ü", "6"))
+	commit(t, s, write("b", "2"), write("a", "1"), write("a/1", "3"), write("A", "4"), write("ab", "5"),
+		write("ü", "6"))
 	commit(t, s, record.Write{Key: record.Key{Table: "tt", Name: "a"}, Value: []byte("other"), Version: record.Any})
 	if d := cmp.Diff([]string{"A=4", "a=1", "a/1=3", "ab=5", "b=2", "ü=6"}, list(t, s, "t")); d != "" {
 		t.Errorf("by name (-want +got):\n%s", d)
@@ -173,9 +176,11 @@ func testConflicts(t *testing.T, s record.Store) {
 func testAllOrNone(t *testing.T, s record.Store) {
 	commit(t, s, write("a", "1"), write("b", "1"))
 	bad := record.Write{Key: key("b"), Value: []byte("x")} // there is one
-	good := []record.Write{write("a", "2"), write("c", "2"), {Key: record.Key{Table: "u", Name: "d"}, Value: []byte("2")}}
+	good := []record.Write{write("a", "2"), write("c", "2"),
+		{Key: record.Key{Table: "u", Name: "d"}, Value: []byte("2")}}
 	for at := range len(good) + 1 {
-		if err := s.Commit(t.Context(), slices.Insert(slices.Clone(good), at, bad)...); !errors.Is(err, record.ErrConflict) {
+		if err := s.Commit(t.Context(), slices.Insert(slices.Clone(good), at, bad)...); !errors.Is(err,
+			record.ErrConflict) {
 			t.Fatalf("at %d: got %v, want ErrConflict", at, err)
 		}
 		if d := cmp.Diff([]string{"a=1", "b=1"}, slices.Concat(list(t, s, "t"), list(t, s, "u"))); d != "" {
@@ -274,7 +279,8 @@ func increment(ctx context.Context, s record.Store, names ...string) error {
 					return err
 				}
 			}
-			writes = append(writes, record.Write{Key: r.Key, Value: strconv.AppendInt(nil, int64(n+1), 10), Version: r.Version})
+			writes = append(writes, record.Write{Key: r.Key, Value: strconv.AppendInt(nil, int64(n+1), 10),
+				Version: r.Version})
 		}
 		if err := s.Commit(ctx, writes...); !errors.Is(err, record.ErrConflict) {
 			return err
@@ -380,11 +386,13 @@ func testWatch(t *testing.T, s record.Store) {
 	told(t, mine)
 	told(t, too)
 	silent(t, other)
-	if err := s.Commit(t.Context(), record.Write{Key: key("a"), Value: []byte("x")}); !errors.Is(err, record.ErrConflict) {
+	if err := s.Commit(t.Context(), record.Write{Key: key("a"), Value: []byte("x")}); !errors.Is(err,
+		record.ErrConflict) {
 		t.Fatalf("got %v", err)
 	}
 	silent(t, mine)
-	commit(t, s, record.Write{Key: key("a"), Version: record.Any}, record.Write{Key: record.Key{Table: "other", Name: "b"}, Value: []byte("1")})
+	commit(t, s, record.Write{Key: key("a"), Version: record.Any},
+		record.Write{Key: record.Key{Table: "other", Name: "b"}, Value: []byte("1")})
 	told(t, mine)
 	told(t, other)
 	for range 3 { // nobody reads: several are told at once, and nobody waits
@@ -411,7 +419,8 @@ func testWatchEnds(t *testing.T, s record.Store) {
 func testAlike(t *testing.T, s record.Store) {
 	keys := []record.Key{
 		{Table: "a", Name: "b/c"}, {Table: "a/b", Name: "c"}, {Table: "ab", Name: "c"}, {Table: "a", Name: "bc"},
-		{Table: "a", Name: "b\x00c"}, {Table: "a\x00b", Name: "c"}, {Table: "a", Name: "\x00"}, {Table: "a\x00", Name: "\x00b"},
+		{Table: "a", Name: "b\x00c"}, {Table: "a\x00b", Name: "c"}, {Table: "a", Name: "\x00"}, {Table: "a\x00",
+			Name: "\x00b"},
 	}
 	for i, k := range keys {
 		commit(t, s, record.Write{Key: k, Value: strconv.AppendInt(nil, int64(i), 10)})
@@ -432,7 +441,8 @@ func testOneWins(t *testing.T, s record.Store) {
 		var mu sync.Mutex
 		var won []int
 		each(t, writers, func(i int) error {
-			err := s.Commit(t.Context(), record.Write{Key: key(fmt.Sprintf("token-%d", turn)), Value: fmt.Append(nil, i)}, write(fmt.Sprintf("by-%d", i), "x"))
+			err := s.Commit(t.Context(), record.Write{Key: key(fmt.Sprintf("token-%d", turn)),
+				Value: fmt.Append(nil, i)}, write(fmt.Sprintf("by-%d", i), "x"))
 			if errors.Is(err, record.ErrConflict) {
 				return nil
 			}
