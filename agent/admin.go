@@ -21,30 +21,24 @@ const (
 )
 
 // admin asks Envoy's admin interface.
-type admin struct {
-	client *http.Client
-	base   string
-}
+type admin struct{ client *http.Client }
 
 // newAdmin reaches the interface of an Envoy with these settings.
 func newAdmin(s *Settings) *admin {
-	network, address := "unix", s.adminSocket()
-	if s.Ports.Admin != Socket {
-		network, address = "tcp", s.at(s.Ports.Admin)
-	}
+	return &admin{unixClient(s.adminSocket(), adminTimeout)}
+}
+
+// unixClient returns a client of the HTTP server at a unix socket; the host of its URLs is ignored.
+func unixClient(path string, timeout time.Duration) *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, address)
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}
-	return &admin{
-		client: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: adminTimeout},
-		base:   "http://envoy",
-	}
+	return &http.Client{Timeout: timeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 }
 
 // do sends one request and returns its answer. An answer other than 200 is an error.
 func (a *admin) do(ctx context.Context, method, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, a.base+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -143,9 +143,6 @@ func (s *Settings) adminSocket() string { return filepath.Join(s.envoyFolder(), 
 
 // adminAddress is where Envoy's admin interface answers.
 func (s *Settings) adminAddress() *corev3.Address {
-	if s.Ports.Admin != Socket {
-		return tcpAddress(s.Workload.Addresses[0], uint32(s.Ports.Admin))
-	}
 	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: s.adminSocket(), Mode: uint32(s.socketMode())}}}
 }
 

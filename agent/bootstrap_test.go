@@ -79,7 +79,6 @@ func TestEnvoyTakesBootstrap(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]func(*Settings){
 		"plain":          nil,
-		"admin socket":   func(s *Settings) { s.Ports.Admin = Socket },
 		"no other ports": func(s *Settings) { s.Ports.Health, s.Ports.Metrics = 0, 0 },
 		"replicas":       func(s *Settings) { s.XDS.Addresses = []string{"127.0.0.1:15010", "127.0.0.9:15010"} },
 		"names":          func(s *Settings) { s.XDS.Addresses = []string{"localhost:15010", "[::1]:15010"} },

@@ -144,7 +144,6 @@ func (c *checker) ports(s *Settings) {
 	c.between("ports.status", p.Status, 1, 65535)
 	c.between("ports.health", p.Health, 0, 65535)
 	c.between("ports.metrics", p.Metrics, 0, 65535)
-	c.between("ports.admin", p.Admin, Socket, 65535)
 	c.between("ports.dns", p.DNS, 0, 65535)
 	taken := map[int]string{}
 	if s.Workload.Interception != "none" {

@@ -73,16 +73,11 @@ var errNotRunning = errors.New("no agent runs with this state folder")
 // askAgent asks the agent of a state folder. Errors: errNotRunning.
 func askAgent(ctx context.Context, state, method, path string) ([]byte, error) {
 	socket := filepath.Join(state, "agent.sock")
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", socket)
-		}}}
 	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := client.Do(req)
+	resp, err := unixClient(socket, 10*time.Second).Do(req)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, errNotRunning

@@ -13,7 +13,7 @@ import (
 // A starting Envoy is seldom asked for its statistics, and at once when it serves.
 func TestStartingEnvoyIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	s := example(t, "127.0.41.24", func(s *Settings) { s.Ports.Admin = Socket })
+	s := example(t, "127.0.41.24", nil)
 	l, err := net.Listen("unix", s.adminSocket())
 	if err != nil {
 		t.Fatal(err)

@@ -136,9 +136,6 @@ type Ports struct {
 	Health int `yaml:"health"`
 	// Metrics is Envoy's: GET /stats/prometheus. Zero: closed.
 	Metrics int `yaml:"metrics"`
-	// Admin opens Envoy's whole admin interface to every user of this machine. Socket: it is a unix socket in the
-	// state folder, for the agent's user alone. Zero: Socket, with Dev 15000.
-	Admin int `yaml:"admin"`
 	// DNS is the agent's: queries for names of the mesh, over UDP and TCP, on a loopback address. Zero: closed. With Dev
 	// it is closed.
 	DNS int `yaml:"dns"`
@@ -149,12 +146,6 @@ type DNS struct {
 	// Servers are asked for all names that are not of the mesh, "10.0.0.2" or "10.0.0.2:5353". Empty: those of /etc/resolv.conf.
 	Servers []string `yaml:"servers"`
 }
-
-// Socket as a port means a unix socket instead.
-const Socket = -1
-
-// devAdmin is the port of Envoy's admin interface on trial machines.
-const devAdmin = 15000
 
 // Metrics are those of the application.
 type Metrics struct {
@@ -205,12 +196,6 @@ func (s *Settings) complete() error {
 	}
 	if s.Envoy.Concurrency == 0 {
 		s.Envoy.Concurrency = min(2, runtime.NumCPU())
-	}
-	if s.Ports.Admin == 0 {
-		s.Ports.Admin = Socket
-		if s.Dev {
-			s.Ports.Admin = devAdmin
-		}
 	}
 	if s.Dev {
 		s.Ports.DNS = 0 // the agent gets no name table
@@ -274,7 +259,7 @@ type openPort struct {
 // openPorts are those that are set.
 func (p Ports) openPorts() []openPort {
 	var out []openPort
-	for _, o := range []openPort{{"ports.status", p.Status}, {"ports.health", p.Health}, {"ports.metrics", p.Metrics}, {"ports.admin", p.Admin}} {
+	for _, o := range []openPort{{"ports.status", p.Status}, {"ports.health", p.Health}, {"ports.metrics", p.Metrics}} {
 		if o.port > 0 {
 			out = append(out, o)
 		}
