@@ -67,7 +67,7 @@ type Agent struct {
 // New finds Envoy, reads the identity and makes Envoy's bootstrap. Nothing is written or started yet. Without Dev the
 // workload must have joined.
 func New(c Config) (*Agent, error) {
-	path, err := FindEnvoy(c.Settings.Envoy.Path)
+	path, err := c.Settings.Envoy.find()
 	if err != nil {
 		return nil, err
 	}

@@ -175,6 +175,9 @@ func (c *checker) envoy(e *Envoy) {
 	if !regexp.MustCompile(`^([A-Za-z0-9:_.-]+(@[A-Za-z0-9:_.-]+)?)?$`).MatchString(e.Unit) {
 		c.fail("envoy.unit", "%q is not the name of a template of systemd units; want ashore-envoy, or ashore-envoy@WORKLOAD", e.Unit)
 	}
+	if e.Unit != "" && e.Path != "" {
+		c.fail("envoy.path", "units run %s; leave it out, or leave envoy.unit out", PackagedEnvoy)
+	}
 	if e.ParentShutdown < time.Second {
 		c.fail("envoy.parentShutdown", "%v is too short; want 1s or more, and more than the longest request", e.ParentShutdown)
 	}

@@ -79,7 +79,7 @@ type XDS struct {
 
 // Envoy is the program that is run.
 type Envoy struct {
-	// Path is the program. Empty: "envoy" in PATH, else PackagedEnvoy.
+	// Path is the program. Empty: "envoy" in PATH, else PackagedEnvoy. Units run PackagedEnvoy alone.
 	Path string `yaml:"path"`
 	// Unit is the template of systemd units that run Envoy, "ashore-envoy"; for one of several workloads of a machine
 	// "ashore-envoy@WORKLOAD". Envoy outlives the agent then. Empty: Envoy is a child of the agent, and ends with it.
@@ -96,7 +96,8 @@ type Envoy struct {
 	// Source: istio.io ProxyConfig.parentShutdownDuration.
 	ParentShutdown time.Duration `yaml:"parentShutdown"`
 
-	folder string // of the files of units; empty: unitFolder. Tests have another one
+	folder  string // of the files of units; empty: unitFolder. Tests have another one
+	program string // of units; empty: PackagedEnvoy. Tests have another one
 }
 
 // unitFolder is where systemd's units of Envoy find their files.

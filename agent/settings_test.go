@@ -68,9 +68,11 @@ func TestCheck(t *testing.T) {
 		{"domain", func(s *Settings) { s.Workload.Domain = "x y" }, []string{`workload.domain: "x y" is not the suffix of host names`}},
 		{"envoy", func(s *Settings) { s.Envoy.Concurrency, s.Envoy.LogLevel, s.Envoy.MaxConnections = -1, "warn", 0 },
 			[]string{"envoy.concurrency: -1", `envoy.logLevel: "warn" is not known; want trace or debug`, "envoy.maxConnections: 0"}},
+		{"program of a unit", func(s *Settings) { s.Envoy.Unit, s.Envoy.Path = "ashore-envoy", "/opt/envoy" },
+			[]string{"envoy.path: units run /usr/lib/ashore/envoy"}},
 		{"no drain", func(s *Settings) { s.Drain.Maximum = -1 }, []string{"drain.maximum: -1ns is less than no time"}},
 		{"log", func(s *Settings) { s.Log.Level, s.Log.Format = "warning", "xml" }, []string{`log.level: "warning"`, `log.format: "xml"`}},
-		{"long state", func(s *Settings) { s.State, s.Ports.Admin = "/"+strings.Repeat("x", 100), Socket }, []string{"state: the socket"}},
+		{"long state", func(s *Settings) { s.State = "/" + strings.Repeat("x", 100) }, []string{"state: the socket"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -170,7 +170,7 @@ func newHost(t *testing.T, address string) *host {
 		t.Fatal(err)
 	}
 	s := ownSettings(t, joined.Settings.State, func(s *Settings) {
-		s.Envoy.Path, s.Envoy.Unit, s.Envoy.folder = testenvoy.Path(t), "ashore-envoy@web", stateFolder(t)
+		s.Envoy.program, s.Envoy.Unit, s.Envoy.folder = testenvoy.Path(t), "ashore-envoy@web", stateFolder(t)
 		s.Envoy.ParentShutdown = time.Second
 	})
 	return &host{t, s, newLauncher(t, s.Envoy.folder)}
@@ -388,6 +388,9 @@ func TestTakeoverFails(t *testing.T) {
 // agentOf names the file with the settings of an agent that runs in a process of its own.
 const agentOf = "ASHORE_TEST_AGENT"
 
+// envoyOf names the program of its Envoy.
+const envoyOf = "ASHORE_TEST_ENVOY"
+
 // runAgentProcess is the process of TestAgentKilled.
 func runAgentProcess(file string) error {
 	text, err := os.ReadFile(file)
@@ -398,7 +401,7 @@ func runAgentProcess(file string) error {
 	if err := yaml.Unmarshal(text, &s); err != nil {
 		return err
 	}
-	s.Envoy.folder = filepath.Dir(file)
+	s.Envoy.folder, s.Envoy.program = filepath.Dir(file), os.Getenv(envoyOf)
 	if err := s.Complete(); err != nil {
 		return err
 	}
@@ -429,7 +432,7 @@ func TestAgentKilled(t *testing.T) {
 	}
 	calls := startLoad(t, address+":9000")
 	cmd := exec.Command(os.Args[0])
-	cmd.Env, cmd.Stderr = append(os.Environ(), agentOf+"="+file), os.Stderr
+	cmd.Env, cmd.Stderr = append(os.Environ(), agentOf+"="+file, envoyOf+"="+testenvoy.Path(t)), os.Stderr
 	wait, err := testchild.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
