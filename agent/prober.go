@@ -22,7 +22,7 @@ const portsWait = time.Second
 type prober struct {
 	own     string                                                                               // the workload's address; immutable
 	method  func(p *networking.ReadinessProbe, own string) (func(context.Context) error, string) // immutable; tests replace it
-	unit    func(context.Context, string) error                                                  // immutable; why a unit is not active
+	unit    func(context.Context, string) (why error, known bool)                                // immutable; why a unit is not active
 	ports   *portChecker                                                                         // immutable; nil: ports are not checked
 	updates <-chan appCheck                                                                      // immutable
 	report  func(Health)                                                                         // immutable
@@ -81,6 +81,8 @@ func (p *prober) use(c appCheck) {
 	if p.once = nil; len(by) == 0 {
 		return
 	}
+	var inactive error // of the unit, as systemd answered last
+	answered := false
 	p.once = func(ctx context.Context) (states registry.PortStates, err error) {
 		if ports {
 			states, err = p.ports.check(ctx, c.ports)
@@ -89,7 +91,10 @@ func (p *prober) use(c appCheck) {
 			states, err = states.Without(registry.PortClosed), run(ctx) // the probe decides about the health
 		}
 		if c.unit != "" {
-			err = errors.Join(p.unit(ctx, c.unit), err)
+			if now, known := p.unit(ctx, c.unit); known || !answered {
+				inactive, answered = now, known
+			}
+			err = errors.Join(inactive, err)
 		}
 		return states, err
 	}
