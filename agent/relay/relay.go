@@ -67,7 +67,9 @@ const (
 	defaultMaxAge = 24 * time.Hour
 	// saveDelay is how long the file waits for further changes, and saveGap the least time
 	// between two writes.
-	saveDelay, saveGap = time.Second, 10 * time.Second
+	saveDelay, saveGap = time.Second, time.Minute
+	// freeDelay is how long after a write unused memory is returned.
+	freeDelay = 10 * time.Second
 	// saveRetry is when a file that could not be written is tried again.
 	saveRetry = 30 * time.Second
 	// maxNames bounds the names in a request or response.
@@ -232,7 +234,7 @@ func (r *Relay) saveLoop(ctx context.Context) error {
 	defer confirm.Stop()
 	var due <-chan time.Time
 	var last time.Time
-	rest := time.After(saveGap)
+	free := time.After(freeDelay)
 	for {
 		select {
 		case <-ctx.Done():
@@ -251,8 +253,8 @@ func (r *Relay) saveLoop(ctx context.Context) error {
 			if !r.save() {
 				due = time.After(saveRetry)
 			}
-			rest = time.After(saveGap)
-		case <-rest:
+			free = time.After(freeDelay)
+		case <-free:
 			debug.FreeOSMemory() // an idle program returns what it used at its peak only after minutes
 		}
 	}
