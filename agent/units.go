@@ -447,10 +447,14 @@ func (u *units) watch(ctx context.Context) error {
 	name, pid := u.launch.name(u.current.number), 0
 	for {
 		now, err := u.manager.Look(ctx, name)
-		switch {
-		case err != nil:
-			return fmt.Errorf("look at %s: %w", name, err)
-		case !now.running():
+		if err != nil { // Envoy may run all the same
+			u.log.Warn("systemd does not answer", "unit", name, "error", err)
+			if !sleep(ctx, unitPoll) {
+				return ctx.Err()
+			}
+			continue
+		}
+		if !now.running() {
 			return fmt.Errorf("%s is %s (%s); see \"journalctl -u %s\"", name, now.Active, now.Result, name)
 		}
 		u.change(func(s *envoyState) {

@@ -16,11 +16,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ashore-mesh/ashore/internal/sdnotify"
 	"github.com/ashore-mesh/ashore/internal/testchild"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
