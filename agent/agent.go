@@ -168,9 +168,6 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := raiseFileLimit(); err != nil {
-		a.log.Warn("Envoy may run out of files", "error", err)
-	}
 	resumed, err := a.envoy.Resume(ctx)
 	if err != nil {
 		return err
