@@ -319,7 +319,7 @@ func (a *Agent) identityParts(ls *listeners) []task.Part {
 
 // finish ends Envoy, or leaves it to the next agent.
 func (a *Agent) finish(ctx context.Context) {
-	a.notifier.tell(stopping)
+	a.notifier.stopping(a.settings.Drain.Leave + a.settings.Drain.Maximum + stopMargin)
 	if !a.ending.Load() && a.envoy.Stays(ctx) {
 		a.log.Info("envoy goes on without this agent", "unit", a.envoy.State().Unit)
 		return
@@ -332,6 +332,9 @@ func (a *Agent) finish(ctx context.Context) {
 		a.log.Error("envoy was not stopped", "error", err)
 	}
 }
+
+// stopMargin is what the end takes beyond the drain: Envoy's own end, which killAfter bounds, and requests under way.
+const stopMargin = killAfter + 5*time.Second
 
 // leaveEndpoints withdraws the workload and waits until its callers and load balancers have learned of it.
 func (a *Agent) leaveEndpoints(ctx context.Context) {

@@ -73,14 +73,27 @@ func TestQuit(t *testing.T) {
 // The agent reports READY when Envoy is ready, or after a bound, and WATCHDOG at the interval that was asked for.
 func TestNotify(t *testing.T) {
 	t.Parallel()
-	var told []string
-	a := &Agent{notifier: notifier{notify: func(s string) { told = append(told, s) }, watchdog: time.Hour}}
+	var sent []string
+	a := &Agent{notifier: notifier{notify: func(s string) { sent = append(sent, s) }, watchdog: time.Hour}}
 	for _, at := range []time.Duration{0, time.Second, startupWait, 2 * startupWait} {
 		a.notify(errNotRunning, at)
 	}
 	a.notify(nil, time.Hour)
 	want := "STATUS=" + errNotRunning.Error() + " WATCHDOG=1 READY=1 STATUS=Envoy is ready"
-	if got := strings.Join(told, " "); got != want {
-		t.Errorf("told %q, want %q", got, want)
+	if got := strings.Join(sent, " "); got != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+// The service manager waits for a drain that is longer than its own bound.
+func TestDrainExtendsStop(t *testing.T) {
+	t.Parallel()
+	s := example(t, "127.0.42.11", func(s *Settings) { s.Drain.Maximum = 3 * time.Minute })
+	var sent []string
+	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), envoy: &supervisor{}, ready: newReadiness(nil, nil, nil, testlog.New(t)),
+		notifier: notifier{notify: func(s string) { sent = append(sent, s) }}}
+	a.finish(t.Context())
+	if got, want := strings.Join(sent, " "), "STOPPING=1 EXTEND_TIMEOUT_USEC=190000000"; got != want {
+		t.Errorf("sent %q, want %q", got, want)
 	}
 }

@@ -183,7 +183,7 @@ func (m *host) start() *running {
 	m.t.Helper()
 	begun := make(chan struct{}, 1)
 	a, err := New(Config{Settings: m.settings, Log: testlog.New(m.t), manager: m.systemd, Notify: func(state string) {
-		if state == started {
+		if state == sdnotify.Ready {
 			begun <- struct{}{}
 		}
 	}})
@@ -355,6 +355,32 @@ func TestUnitCrash(t *testing.T) {
 	if err := r.agent.ready.state(); err == nil || !strings.Contains(err.Error(), "draining") {
 		t.Errorf("at the machine's shutdown: %v, want that envoy drains", err)
 	}
+}
+
+// silentSystemd answers every other call.
+type silentSystemd struct {
+	unitManager
+	calls int
+}
+
+func (m *silentSystemd) Look(context.Context, string) (unitState, error) {
+	if m.calls++; m.calls%2 == 0 {
+		return unitState{}, errors.New("no answer")
+	}
+	return unitState{PID: 7, Active: "active"}, nil
+}
+
+// An Envoy counts as running while systemd does not answer.
+func TestSystemdSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := newUnits(&silentSystemd{}, &launch{}, nil, hclog.NewNullLogger())
+		ctx, cancel := context.WithTimeout(t.Context(), 10*unitPoll)
+		defer cancel()
+		if err := u.watch(ctx); !errors.Is(err, context.DeadlineExceeded) || u.State().PID != 7 {
+			t.Errorf("watch: %v, state %+v", err, u.State())
+		}
+	})
 }
 
 // When the next Envoy does not start, the former one goes on, and the status says so.
