@@ -16,6 +16,9 @@ import (
 // timeout ends one whose reader is slow.
 const maxScrapes = 4
 
+// scrapeTimeout bounds a scrape, below the server's write timeout.
+const scrapeTimeout = 4 * adminTimeout
+
 // serveMetrics answers with the agent's own metrics and, after them, Envoy's and the application's.
 func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	select {
@@ -25,7 +28,7 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many scrapes at one time", http.StatusTooManyRequests)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), 2*adminTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), scrapeTimeout)
 	defer cancel()
 	application, appErr := a.applicationMetrics(ctx)
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
@@ -33,15 +36,16 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		a.log.Debug("write metrics", "error", err)
 		return
 	}
-	body, err := a.admin.do(ctx, http.MethodGet, "/stats/prometheus")
-	if err != nil {
-		body = nil // that Envoy does not answer is one of the agent's own metrics
-	}
-	for _, part := range [][]byte{body, application} {
-		if _, err := w.Write(part); err != nil {
-			a.log.Debug("write metrics", "error", err)
-			return
+	// That Envoy does not answer is one of the agent's own metrics.
+	if body, err := a.admin.open(ctx, http.MethodGet, "/stats/prometheus"); err == nil {
+		_, err := io.Copy(w, body) // not read as a whole first: any host can ask, and it may be 64 MiB
+		if err = errors.Join(err, body.Close()); err != nil {
+			a.log.Debug("pass on Envoy's metrics", "error", err)
+			panic(http.ErrAbortHandler) // the reader must not take a part for the whole
 		}
+	}
+	if _, err := w.Write(application); err != nil {
+		a.log.Debug("write metrics", "error", err)
 	}
 }
 

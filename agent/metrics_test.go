@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"net/http"
@@ -47,6 +48,45 @@ func TestApplicationMetrics(t *testing.T) {
 				t.Errorf("%q is in the answer", tc.not)
 			}
 		})
+	}
+}
+
+// Envoy's metrics are passed on while Envoy writes them, and an answer that is cut short is not taken for the whole.
+func TestMetricsStream(t *testing.T) {
+	t.Parallel()
+	s := example(t, "127.0.42.10", nil)
+	l, err := net.Listen("unix", s.adminSocket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan struct{})
+	envoy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("envoy_metric 1\n" + strings.Repeat("#", 64<<10)))
+		w.(http.Flusher).Flush()
+		<-next
+		panic(http.ErrAbortHandler)
+	})}
+	go func() { _ = envoy.Serve(l) }()
+	t.Cleanup(func() { _ = envoy.Close() })
+	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1), envoy: &supervisor{pid: func() int { return 0 }}}
+	status := httptest.NewServer(http.HandlerFunc(a.serveMetrics))
+	t.Cleanup(status.Close)
+	resp, err := status.Client().Get(status.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	read := bufio.NewScanner(resp.Body)
+	for read.Scan() && read.Text() != "envoy_metric 1" {
+	}
+	if read.Err() != nil || read.Text() != "envoy_metric 1" {
+		t.Fatalf("%q, %v: not there while Envoy writes", read.Text(), read.Err())
+	}
+	close(next)
+	for read.Scan() {
+	}
+	if read.Err() == nil {
+		t.Error("an answer that was cut short looks complete")
 	}
 }
 
