@@ -31,6 +31,7 @@ type controlPlane struct {
 const (
 	typeCluster  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	typeListener = "type.googleapis.com/envoy.config.listener.v3.Listener"
+	typeRoots    = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 )
 
 // startControlPlane serves clusters and listeners until the test ends.
@@ -80,8 +81,8 @@ func (c *controlPlane) DeltaAggregatedResources(stream grpc.BidiStreamingServer[
 			c.node = req.GetNode()
 			c.mu.Unlock()
 		}
-		if req.GetResponseNonce() != "" || c.resources[req.GetTypeUrl()] == nil && !slices.Contains([]string{typeCluster, typeListener, "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"}, req.GetTypeUrl()) {
-			continue // there is nothing to say to a report, or of the roots
+		if req.GetResponseNonce() != "" || c.resources[req.GetTypeUrl()] == nil && !slices.Contains([]string{typeCluster, typeListener, typeRoots, "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"}, req.GetTypeUrl()) {
+			continue // no answer to a report
 		}
 		if err := stream.Send(&discoveryv3.DeltaDiscoveryResponse{
 			TypeUrl: req.GetTypeUrl(), Nonce: fmt.Sprint(n + 1), Resources: c.resources[req.GetTypeUrl()]}); err != nil {

@@ -321,7 +321,7 @@ func TestNoControlPlane(t *testing.T) {
 	r := start(t, example(t, "127.0.41.5", func(s *Settings) { s.XDS.Addresses = []string{"127.0.41.5:1"} }))
 	eventually(t, "the reason", func() error {
 		code, body, err := r.get(http.MethodGet, r.s.Ports.Status, "/healthz/ready")
-		if err == nil && (code != http.StatusServiceUnavailable || !strings.Contains(body, "the control plane at 127.0.41.5:1 does not answer")) {
+		if err == nil && (code != http.StatusServiceUnavailable || !strings.Contains(body, "control plane 127.0.41.5:1 does not answer")) {
 			err = fmt.Errorf("%d %s", code, body)
 		}
 		return err

@@ -29,11 +29,7 @@ const (
 // Bootstrap returns Envoy's first configuration for settings that Complete has accepted. With Dev Envoy asks the control
 // plane itself; otherwise it asks the agent for everything, its key and certificates too, over a unix socket.
 func Bootstrap(s *Settings) (*bootstrapv3.Bootstrap, error) {
-	stream := streamConfig
-	if s.Dev {
-		stream = streamBoth
-	}
-	n, err := node(s, stream)
+	n, err := node(s, streamConfig)
 	if err != nil {
 		return nil, err
 	}

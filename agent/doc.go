@@ -10,7 +10,7 @@
 // configuration. Agent writes it, starts Envoy, starts it again when it ends, answers whether it is ready, compares what
 // Envoy presents with what was issued, probes the application as its settings or its WorkloadGroup say, and at the end leaves
 // the endpoints and drains.
-// Report tells how all of it is. With Dev there is no identity, and Envoy asks the control plane itself, in plaintext.
+// Report returns the status. With Dev there is no identity, and the agent speaks plaintext with the control plane.
 //
 // Several agents run on one machine without privileges when each workload has an address of its own
 // (127.0.0.2, 127.0.0.3, …): every port that the agent or Envoy opens is opened on that address alone.

@@ -124,16 +124,15 @@ func FuzzGroupProbe(f *testing.F) {
 		f.Add(b[:len(b)/2])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		s := grouped()
-		checks := make(chan appCheck, 1)
+		a := &Agent{settings: grouped(), checks: make(chan appCheck, 1)}
 		var probe networking.ReadinessProbe
 		if err := proto.Unmarshal(body, &probe); err != nil {
 			return
 		}
-		if err := setProbe(&s, checks)(&probe); err != nil {
+		if err := a.setProbe(&probe); err != nil {
 			return
 		}
-		n := <-checks
+		n := <-a.checks
 		if n.refused != nil || n.probe.GetExec() != nil {
 			t.Fatalf("accepted: %+v", n)
 		}

@@ -100,11 +100,9 @@ func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 		add("certificate_renewal_failures", "Tries to renew in vain since the last certificate came.", float64(n.Tries))
 		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots)))
 	}
-	if a.link != nil {
-		s := a.link.LinkState()
-		add("xds_connected", "1 while a control plane is connected.", boolean(s.Address != ""))
-		add("xds_copy", "1 while Envoy runs on a copy of its configuration from disk.", boolean(!s.CopyFrom.IsZero()))
-	}
+	link := a.relay.Status()
+	add("xds_connected", "1 while a control plane is connected.", boolean(link.Connected != ""))
+	add("xds_copy", "1 while Envoy runs on a copy of its configuration from disk.", boolean(!link.CachedAt.IsZero()))
 	if a.dns != nil {
 		s := a.dns.State()
 		add("dns_names", "Names of the mesh that the agent resolves.", float64(s.Names))

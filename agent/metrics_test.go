@@ -37,6 +37,9 @@ func TestApplicationMetrics(t *testing.T) {
 			s := example(t, "127.0.42.9", func(s *Settings) { s.Metrics.Application = app.URL })
 			a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1),
 				envoy: &supervisor{pid: func() int { return 0 }}}
+			if err := a.connect(testlog.New(t)); err != nil {
+				t.Fatal(err)
+			}
 			w := httptest.NewRecorder()
 			a.serveMetrics(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 			for _, want := range tc.want {
@@ -69,6 +72,9 @@ func TestMetricsStream(t *testing.T) {
 	go func() { _ = envoy.Serve(l) }()
 	t.Cleanup(func() { _ = envoy.Close() })
 	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1), envoy: &supervisor{pid: func() int { return 0 }}}
+	if err := a.connect(testlog.New(t)); err != nil {
+		t.Fatal(err)
+	}
 	status := httptest.NewServer(http.HandlerFunc(a.serveMetrics))
 	t.Cleanup(status.Close)
 	resp, err := status.Client().Get(status.URL)
@@ -114,7 +120,10 @@ func TestQuit(t *testing.T) {
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	var sent []string
-	a := &Agent{notifier: notifier{notify: func(s string) { sent = append(sent, s) }, watchdog: time.Hour}}
+	a := &Agent{settings: good(), notifier: notifier{notify: func(s string) { sent = append(sent, s) }, watchdog: time.Hour}}
+	if err := a.connect(testlog.New(t)); err != nil {
+		t.Fatal(err)
+	}
 	for _, at := range []time.Duration{0, time.Second, startupWait, 2 * startupWait} {
 		a.notify(errNotRunning, at)
 	}
@@ -131,6 +140,7 @@ func TestDrainExtendsStop(t *testing.T) {
 	s := example(t, "127.0.42.11", func(s *Settings) { s.Drain.Maximum = 3 * time.Minute })
 	var sent []string
 	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), envoy: &supervisor{}, ready: newReadiness(nil, nil, nil, testlog.New(t)),
+		health:   &healthReporter{report: func(Health) {}},
 		notifier: notifier{notify: func(s string) { sent = append(sent, s) }}}
 	a.finish(t.Context())
 	if got, want := strings.Join(sent, " "), "STOPPING=1 EXTEND_TIMEOUT_USEC=190000000"; got != want {

@@ -49,9 +49,7 @@ func (a *Agent) notify(trouble error, since time.Duration) {
 		n.started = true
 		n.send(sdnotify.Ready)
 	}
-	if a.link != nil {
-		a.link.LinkState() // a deadlock ends the signs of life
-	}
+	a.relay.Status() // a deadlock ends the signs of life
 	if n.watchdog > 0 && time.Since(n.pinged) >= n.watchdog {
 		n.pinged = time.Now()
 		n.send(sdnotify.Alive)

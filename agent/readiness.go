@@ -20,13 +20,12 @@ const missingEvery = 5
 // readiness answers whether the workload's proxy is ready. watchReadiness asks Envoy; a probe gets
 // the latest result at once, so that nothing can make it wait.
 type readiness struct {
-	admin    *admin
-	envoy    envoyRunner
-	replicas []string         // of the control plane, for messages
-	log      hclog.Logger     // set once
-	metrics  http.HandlerFunc // set once, before Run; nil: none
-	quit     func()           // set once, before Run: ends Envoy and this agent
-	trouble  func() string    // set once, before Run: why no control plane is connected to the agent; nil: Envoy asks it itself
+	admin   *admin
+	envoy   envoyRunner
+	log     hclog.Logger     // set once
+	metrics http.HandlerFunc // set once, before Run; nil: none
+	quit    func()           // set once, before Run: ends Envoy and this agent
+	trouble func() string    // why no control plane is connected; empty: one is
 
 	// The following fields belong to the goroutine that calls check.
 	configured int   // the run of Envoy that is known to have its configuration
@@ -38,8 +37,8 @@ type readiness struct {
 	result   error // guarded by mu: why Envoy is not ready; nil: it is
 }
 
-func newReadiness(a *admin, e envoyRunner, replicas []string, log hclog.Logger) *readiness {
-	return &readiness{admin: a, envoy: e, replicas: replicas, log: log,
+func newReadiness(a *admin, e envoyRunner, trouble func() string, log hclog.Logger) *readiness {
+	return &readiness{admin: a, envoy: e, trouble: trouble, log: log,
 		result: errors.New("Envoy is starting")}
 }
 
@@ -150,7 +149,6 @@ func (s *readiness) examine(ctx context.Context) error {
 
 // The counters of accepted and refused configurations.
 const (
-	statConnected = "control_plane.connected_state"
 	statClusters  = "cluster_manager.cds.update_success"
 	statListeners = "listener_manager.lds.update_success"
 	statWorkers   = "listener_manager.workers_started"
@@ -158,7 +156,7 @@ const (
 
 // waiting says what Envoy has not got yet; nil when it has everything.
 func (s *readiness) waiting(ctx context.Context) error {
-	stats, err := s.admin.stats(ctx, `^(control_plane\.connected_state|cluster_manager\.cds\.update_success|listener_manager\.(lds\.update_success|workers_started))$`)
+	stats, err := s.admin.stats(ctx, `^(cluster_manager\.cds\.update_success|listener_manager\.(lds\.update_success|workers_started))$`)
 	if err != nil {
 		return fmt.Errorf("Envoy is starting: %w", err)
 	}
@@ -169,9 +167,7 @@ func (s *readiness) waiting(ctx context.Context) error {
 		}
 	}
 	switch {
-	case len(missing) > 0 && stats[statConnected] == 0:
-		return fmt.Errorf("Envoy has no %s: the control plane at %s does not answer", strings.Join(missing, " and no "), strings.Join(s.replicas, ", "))
-	case len(missing) > 0 && s.trouble != nil && s.trouble() != "":
+	case len(missing) > 0 && s.trouble() != "":
 		return fmt.Errorf("Envoy has no %s: %s", strings.Join(missing, " and no "), s.trouble())
 	case len(missing) > 0:
 		return fmt.Errorf("Envoy has accepted no %s from the control plane yet", strings.Join(missing, " and no "))

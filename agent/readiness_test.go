@@ -28,7 +28,7 @@ func TestStartingEnvoyIsLeftAlone(t *testing.T) {
 	})
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
-		body := `{"stats": [{"name": "control_plane.connected_state", "value": 1}]}`
+		body := `{"stats": [{"name": "cluster_manager.cds.update_success", "value": 0}]}`
 		if configured.Load() {
 			body = `{"stats": [{"name": "cluster_manager.cds.update_success", "value": 1},
 				{"name": "listener_manager.lds.update_success", "value": 1}, {"name": "listener_manager.workers_started", "value": 1}]}`
@@ -48,11 +48,11 @@ func TestStartingEnvoyIsLeftAlone(t *testing.T) {
 	})
 
 	super := &supervisor{pid: func() int { return 0 }, runs: 1}
-	r := newReadiness(newAdmin(&s), super, []string{"a:1"}, testlog.New(t))
+	r := newReadiness(newAdmin(&s), super, func() string { return "" }, testlog.New(t))
 	want := func(what string, times int64) {
 		t.Helper()
 		for range missingEvery {
-			if err := r.check(t.Context()); err == nil || !strings.Contains(err.Error(), "no clusters and no listeners") {
+			if err := r.check(t.Context()); err == nil || !strings.Contains(err.Error(), "accepted no clusters and no listeners") {
 				t.Fatalf("%s: %v, want what is missing", what, err)
 			}
 		}

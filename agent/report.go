@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/build"
 )
 
@@ -32,7 +33,7 @@ type Report struct {
 	Serial   string    `json:"serial,omitempty"`
 	Ends     time.Time `json:"ends,omitzero"`
 	// Link is the connection with the control planes.
-	Link *LinkState `json:"link,omitempty"`
+	Link *relay.Status `json:"link,omitempty"`
 }
 
 // Line is one subject.
@@ -102,10 +103,13 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// Report looks at everything.
-func (a *Agent) Report(ctx context.Context) *Report {
+// Report returns the status of everything.
+func (a *Agent) Report(ctx context.Context) *Report { return a.report(ctx, a.relay.Status()) }
+
+// report is Report with this connection to the control planes.
+func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 	now := time.Now()
-	r := &Report{PID: os.Getpid()}
+	r := &Report{PID: os.Getpid(), Link: &link}
 	a.reportIdentity(r, now)
 	r.Version = build.Read().String()
 	r.line("agent", stateOK, "", "process %d, version %s", r.PID, r.Version)

@@ -14,14 +14,9 @@ import (
 )
 
 func (a *Agent) reportLink(r *Report, now time.Time) {
-	if a.link == nil {
-		r.line(linkLine, stateOK, "", "%s, asked by Envoy itself", strings.Join(a.settings.XDS.Addresses, ", "))
-		return
-	}
-	s := a.link.LinkState()
-	r.Link = &s
-	if s.Address != "" {
-		r.line(linkLine, stateOK, "", "%s since %s ago", s.Address, span(now.Sub(s.Since)))
+	s := r.Link
+	if s.Connected != "" {
+		r.line(linkLine, stateOK, "", "%s since %s ago", s.Connected, span(now.Sub(s.Since)))
 		return
 	}
 	r.line(linkLine, stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses), "none since %s: %s", span(now.Sub(s.Since)), s.Trouble)
@@ -65,7 +60,7 @@ func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
 		r.line("envoy", stateBad, "wait, and look again: Envoy starts", "does not answer yet: %v", infoErr)
 	case readyErr != nil:
 		todo := ""
-		if l := r.Link; l == nil || l.Rejected == "" && (l.Trouble == "" || !strings.Contains(readyErr.Error(), l.Trouble)) { // else that is what to mend
+		if l := r.Link; len(l.Rejected) == 0 && (l.Trouble == "" || !strings.Contains(readyErr.Error(), l.Trouble)) { // else that is what to mend
 			todo = "see why Envoy is not ready"
 		}
 		r.line("envoy", stateBad, todo, "process %d, version %s, restarts %d, not ready: %v", envoy.PID, info.version(), restarts, readyErr)
@@ -78,26 +73,23 @@ func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
 }
 
 func (a *Agent) reportConfiguration(r *Report, now time.Time) {
-	if a.link == nil {
-		r.line("configuration", stateOK, "", "live")
-		return
-	}
-	switch s := a.link.LinkState(); {
-	case s.Rejected != "":
-		r.line("configuration", stateBad, cmp.Or(portTodo(s.Rejected), "see \"ashorectl status\": the control plane sends what this Envoy cannot use"), "Envoy refuses a part: %s", s.Rejected)
+	switch s := r.Link; {
+	case len(s.Rejected) > 0:
+		rejected := strings.Join(s.Rejected, "; ")
+		r.line("configuration", stateBad, cmp.Or(portTodo(rejected), "see \"ashorectl status\": the control plane sends what this Envoy cannot use"), "Envoy refuses a part: %s", rejected)
 	case s.Old:
 		r.line("configuration", stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses),
 			"no control plane confirmed it since %s, %s ago: revocations and policies are not known here",
 			s.Confirmed.UTC().Format(time.RFC3339), span(now.Sub(s.Confirmed)))
-	case s.CopyRefused != "" && s.Address == "":
-		r.line("configuration", stateBad, "", "none: the copy on disk is not used: %s", s.CopyRefused)
-	case s.CopyError != "":
-		r.line("configuration", stateWarn, "make the state folder writable", "its copy cannot be written: %s", s.CopyError)
-	case !s.CopyFrom.IsZero():
-		r.line("configuration", stateWarn, "", "running on a copy from %s, %s ago", s.CopyFrom.UTC().Format(time.RFC3339), span(now.Sub(s.CopyFrom)))
-	case s.Address == "" && s.Confirmed.IsZero():
+	case s.CacheRefused != "" && s.Connected == "":
+		r.line("configuration", stateBad, "", "none: the copy on disk is not used: %s", s.CacheRefused)
+	case s.CacheError != "":
+		r.line("configuration", stateWarn, "make the state folder writable", "its copy cannot be written: %s", s.CacheError)
+	case !s.CachedAt.IsZero():
+		r.line("configuration", stateWarn, "", "running on a copy from %s, %s ago", s.CachedAt.UTC().Format(time.RFC3339), span(now.Sub(s.CachedAt)))
+	case s.Connected == "" && s.Confirmed.IsZero():
 		r.line("configuration", stateBad, "", "none: no control plane has sent any since this agent started, and there is no copy on disk")
-	case s.Address == "":
+	case s.Connected == "":
 		r.line("configuration", stateWarn, "", "as it was %s ago, when the stream to the control plane ended", span(now.Sub(s.Since)))
 	default:
 		r.line("configuration", stateOK, "", "live")
@@ -106,7 +98,7 @@ func (a *Agent) reportConfiguration(r *Report, now time.Time) {
 
 func (a *Agent) reportRegistration(r *Report) {
 	w := &a.settings.Workload
-	if w.Group == "" || a.keeper == nil {
+	if w.Group == "" {
 		r.line("registration", stateOK, "", "none: %s", strings.Join(w.Addresses, ", "))
 		return
 	}
@@ -128,7 +120,7 @@ func (a *Agent) reportRegistration(r *Report) {
 		r.line("registration", stateBad, "", "%s, not among the endpoints: %s", where, h.Reason)
 	case !h.Healthy:
 		r.line("registration", stateBad, "see why the workload is not well", "%s, not among the endpoints: %s%s", where, h.Reason, how)
-	case a.link.LinkState().Address == "":
+	case r.Link.Connected == "":
 		r.line("registration", stateWarn, "", "%s, well, but no control plane hears of it: if it was registered, it counts until its lease ends", where)
 	case probed.refused != nil:
 		r.line("registration", stateWarn, probed.refused.todo, "%s, healthy by the former probe: %s%s%s", where, probeRefused, probed.refused.why, cmp.Or(how, "; not probed"))

@@ -137,8 +137,7 @@ type Ports struct {
 	Health int `yaml:"health"`
 	// Metrics is Envoy's: GET /stats/prometheus. Zero: closed.
 	Metrics int `yaml:"metrics"`
-	// DNS is the agent's: queries for names of the mesh, over UDP and TCP, on a loopback address. Zero: closed. With Dev
-	// it is closed.
+	// DNS is the agent's: queries for names of the mesh, over UDP and TCP, on a loopback address. Zero: closed.
 	DNS int `yaml:"dns"`
 }
 
@@ -197,9 +196,6 @@ func (s *Settings) complete() error {
 	}
 	if s.Envoy.Concurrency == 0 {
 		s.Envoy.Concurrency = min(2, runtime.NumCPU())
-	}
-	if s.Dev {
-		s.Ports.DNS = 0 // the agent gets no name table
 	}
 	if s.State != "" {
 		return nil

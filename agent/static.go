@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"net/netip"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -36,10 +35,6 @@ func staticClusters(s *Settings) ([]*clusterv3.Cluster, error) {
 
 // configurationClusters are where Envoy's configuration comes from: the control plane itself, or the agent.
 func configurationClusters(s *Settings) ([]*clusterv3.Cluster, error) {
-	if s.Dev {
-		xds, err := xdsCluster(s.XDS.Addresses)
-		return []*clusterv3.Cluster{xds}, err
-	}
 	options, err := grpcOptions(nil)
 	if err != nil {
 		return nil, err
@@ -88,38 +83,6 @@ func assignment(name string, addresses []*corev3.Address) *endpointv3.ClusterLoa
 			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: a}}})
 	}
 	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{group}}
-}
-
-// xdsCluster is the control plane: any replica will do. A replica whose machine has died is noticed by
-// HTTP/2 pings within 40 s; without them the stream would look alive for hours.
-func xdsCluster(replicas []string) (*clusterv3.Cluster, error) {
-	addresses := make([]*corev3.Address, 0, len(replicas))
-	discovery := clusterv3.Cluster_STATIC
-	for _, r := range replicas {
-		host, port, err := hostPort(r)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := netip.ParseAddr(host); err != nil {
-			discovery = clusterv3.Cluster_STRICT_DNS // takes addresses as well as names
-		}
-		addresses = append(addresses, tcpAddress(host, port))
-	}
-	options, err := grpcOptions(&corev3.KeepaliveSettings{Interval: durationpb.New(30 * time.Second), Timeout: durationpb.New(10 * time.Second)})
-	if err != nil {
-		return nil, err
-	}
-	return &clusterv3.Cluster{
-		Name:                 clusterXDS,
-		ConnectTimeout:       durationpb.New(time.Second),
-		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: discovery},
-		DnsLookupFamily:      clusterv3.Cluster_ALL,
-		LoadAssignment:       assignment(clusterXDS, addresses),
-		CircuitBreakers:      noBreaker(),
-		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{
-			TcpKeepalive: &corev3.TcpKeepalive{KeepaliveTime: wrapperspb.UInt32(30), KeepaliveInterval: wrapperspb.UInt32(10)}},
-		TypedExtensionProtocolOptions: options,
-	}, nil
 }
 
 // staticListeners are the ports that answer before the control plane has: health and metrics.

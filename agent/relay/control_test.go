@@ -303,7 +303,7 @@ func TestRefused(t *testing.T) {
 			c.Refused = func() { calls <- struct{}{} }
 			r := startRelay(t, c, "")
 			eventually(t, func() string {
-				if s := r.Status(); !strings.Contains(s.LastError, bad.address+": "+tc.want) {
+				if s := r.Status(); !strings.Contains(s.Trouble, bad.address+": "+tc.want) {
 					return fmt.Sprintf("status %+v, want %q", s, tc.want)
 				}
 				return ""

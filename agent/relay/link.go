@@ -128,6 +128,9 @@ func (r *Relay) connect(ctx context.Context, address string) (*link, error) {
 		defer close(l.ended)
 		l.fail(r.control(l))
 	}()
+	if r.cfg.Plaintext {
+		return l, nil
+	}
 	timeout := time.NewTimer(answerTimeout)
 	defer timeout.Stop()
 	select {

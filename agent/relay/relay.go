@@ -31,6 +31,9 @@ type Config struct {
 	// Dial opens a connection to one of them and verifies the server. It presents the certificate
 	// of that moment. Its errors are shown to the operator.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Plaintext says that Dial verifies nobody. A connection is then in use at once: a control plane
+	// without an authority has no roots to send, and may answer nothing on the control stream.
+	Plaintext bool
 	// Renewed signals that Dial would present another certificate. The relay connects again, and
 	// closes the old connection when the new one is in use.
 	Renewed <-chan struct{}
@@ -285,33 +288,38 @@ func (r *Relay) save() (ok bool) {
 // Status is the state of a relay.
 type Status struct {
 	// Connected is the address of the control plane in use; empty: none. Since is since when.
-	Connected string
-	Since     time.Time
-	// LastError is why there is no connection, or why the last one ended.
-	LastError string
-	// Confirmed is when a control plane last confirmed the configuration; zero: never. Old says
-	// that this is longer ago than MaxAge.
-	Confirmed time.Time
-	Old       bool
+	Connected string    `json:"address,omitempty"`
+	Since     time.Time `json:"since"`
+	// Trouble is why there is no connection; empty when there is one.
+	Trouble string `json:"trouble,omitempty"`
 	// CachedAt is when the configuration was confirmed, while it is that of the cache file; zero:
 	// it is not.
-	CachedAt time.Time
+	CachedAt time.Time `json:"copyFrom,omitzero"`
+	// Confirmed is when a control plane last confirmed the configuration; zero: never. Old says
+	// that this is longer ago than MaxAge.
+	Confirmed time.Time `json:"confirmed,omitzero"`
+	Old       bool      `json:"old,omitempty"`
 	// CacheRefused is why the cache file was not used, and CacheError why it cannot be written.
-	CacheRefused, CacheError string
-	// Rejected are the resources that Envoy rejected, with its words: "Listener web: …".
-	Rejected []string
+	CacheRefused string `json:"copyRefused,omitempty"`
+	CacheError   string `json:"copyError,omitempty"`
+	// Rejected are the resources that Envoy rejected, with its messages: "Listener web: …". At most
+	// maxRejected are listed, and maxRejectedText bytes of each message.
+	Rejected []string `json:"rejected,omitempty"`
 	// Bypassed are the workload's ports, "80, 81", at which connections reach it past Envoy.
-	Bypassed string
+	Bypassed string `json:"bypassed,omitempty"`
 }
+
+// Envoy may reject everything.
+const maxRejected, maxRejectedText = 10, 1 << 10
 
 // Status returns the current state.
 func (r *Relay) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Since: r.since, LastError: r.lastErr, Confirmed: r.lastConfirmed(), CachedAt: r.fromFile,
+	s := Status{Since: r.since, Trouble: r.lastErr, Confirmed: r.lastConfirmed(), CachedAt: r.fromFile,
 		CacheRefused: r.fileRefused, CacheError: r.fileErr, Bypassed: r.bypassed}
 	if r.link != nil {
-		s.Connected = r.link.address
+		s.Connected, s.Trouble = r.link.address, ""
 	}
 	_, s.Old = r.age()
 	if n := len(r.sessions); n > 0 {
