@@ -177,9 +177,6 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	a.health.resumed = resumed
-	if err := forgetFailure(a.settings.State); err != nil {
-		return errors.Join(diskError("start", err), ls.close())
-	}
 	a.log.Info("starting", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace, "address", a.settings.Workload.Addresses[0],
 		"control_plane", a.settings.XDS.Addresses, "envoy", a.path)
 	if a.keeper != nil {

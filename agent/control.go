@@ -144,7 +144,7 @@ func Leave(ctx context.Context, state string, wait time.Duration) error {
 // forget removes what joining left. The caller holds the lock.
 func forget(state string) error {
 	// The copy of the configuration and the bootstrap are of this identity too.
-	if err := errors.Join(store{state}.remove(), removeMissing(OwnSettings(state)), removeMissing(cacheFile(state)), forgetFailure(state), removeMissing(filepath.Join(state, bootstrapFile))); err != nil {
+	if err := errors.Join(store{state}.remove(), removeMissing(OwnSettings(state)), removeMissing(cacheFile(state)), removeMissing(filepath.Join(state, bootstrapFile))); err != nil {
 		return diskError("remove the identity", err)
 	}
 	return nil

@@ -179,15 +179,9 @@ func OfflineReport(state string) *Report {
 	default:
 		reportKept(r, id, j, Renewal{}, now)
 	}
-	const away = "the agent does not run"
-	if f := lastFailure(state); f != nil {
-		todo = "mend what ended the agent, and " + todo
-		r.line("agent", stateBad, todo, "it ended %s ago: %s", span(now.Sub(f.At)), f.Text)
-	} else {
-		r.line("agent", stateBad, todo, "%s", away)
-	}
+	r.line("agent", stateBad, todo, "the agent does not run; its log says why (journalctl -u 'ashore-agent*')")
 	for _, name := range []string{linkLine, "envoy", "configuration", "registration", "clock"} {
-		r.line(name, stateBad, "", "%s", away)
+		r.line(name, stateBad, "", "the agent does not run")
 	}
 	if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
 		r.line("disk", stateOK, "", "%s is not there yet", state)
