@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,9 +52,9 @@ const (
 	stateBad  = "bad"
 )
 
-// line adds a line and, unless it is well, what to do. What an earlier line says to do is not said twice.
+// line adds a line and, unless it is well, what to do.
 func (r *Report) line(name, state, todo, format string, args ...any) {
-	if state == stateOK || slices.Contains(r.Todo, todo) {
+	if state == stateOK {
 		todo = ""
 	}
 	r.Lines = append(r.Lines, Line{name, state, oneLine(fmt.Sprintf(format, args...)), todo})

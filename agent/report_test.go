@@ -209,19 +209,6 @@ func TestReportCertificate(t *testing.T) {
 	}
 }
 
-// What is to be done about a workload that is not accepted is said once, whether its streams or its renewals are refused.
-func TestOneTodoForARefusal(t *testing.T) {
-	t.Parallel()
-	m := newMesh(t, "cluster.local")
-	r := &Report{}
-	n := Renewal{Trouble: &RefusedError{Address: "a:1", Code: codes.Unauthenticated, Text: "revoked"}, Tries: 1}
-	reportKept(r, m.identity(t, web(), time.Hour), Joined{At: time.Now(), Renewed: time.Now()}, n, time.Now())
-	r.line(linkLine, stateBad, linkTodo("control plane a:1: Unauthenticated: authentication required", []string{"a:1"}), "none")
-	if len(r.Todo) != 1 {
-		t.Errorf("to do: %q, want one thing", r.Todo)
-	}
-}
-
 // A disk that takes nothing is named, with what to do.
 func TestDiskError(t *testing.T) {
 	t.Parallel()
