@@ -46,7 +46,7 @@ type probeState struct {
 	// by is empty when nothing is checked, or not known yet.
 	by string
 	// refused is why the latest probe of the group is not used; nil: it is used.
-	refused *probeRefusal
+	refused error
 }
 
 // newProber makes one for a workload with a group. updates delivers its checks. listens says where Envoy listens.
@@ -146,7 +146,7 @@ func (p *prober) next(ctx context.Context) (c appCheck, ok bool) {
 			switch {
 			case c.refused == nil && (p.check == nil || c.key != p.check.key):
 				return c, true
-			case c.refused != nil && p.check == nil: // there is no former one to go on with
+			case c.refused != nil && p.check == nil: // there is no previous one to go on with
 				p.report(Health{Reason: c.refused.Error()})
 			}
 		}

@@ -75,10 +75,7 @@ func dialPlaintext(ctx context.Context, address string) (net.Conn, error) {
 func (a *Agent) setProbe(p *networking.ReadinessProbe) error {
 	c := newAppCheck(p, &a.settings)
 	replace(a.checks, c)
-	if c.refused != nil {
-		return c.refused
-	}
-	return nil
+	return c.refused
 }
 
 // setNames passes a name table to the DNS server.

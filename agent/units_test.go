@@ -401,7 +401,7 @@ func TestTakeoverFails(t *testing.T) {
 		if err := r.agent.Report(t.Context()).Write(&text); err != nil {
 			return err
 		}
-		if want := "runs with its former program or settings: start ashore-envoy@web-1.service: it does not start"; !strings.Contains(text.String(), want) {
+		if want := "runs with its previous program or settings: start ashore-envoy@web-1.service: it does not start"; !strings.Contains(text.String(), want) {
 			return fmt.Errorf("want %q in\n%s", want, &text)
 		}
 		return nil

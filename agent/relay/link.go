@@ -226,6 +226,10 @@ func StreamError(address string, err error) error {
 	switch s.Code() {
 	case codes.Unauthenticated:
 		todo = "; see \"ashore-agent status\" for the state of its certificate, or join again"
+	case codes.FailedPrecondition, codes.InvalidArgument:
+		todo = "; correct this in the agent's settings or in the mesh's configuration"
+	case codes.ResourceExhausted:
+		todo = "; see whether another program uses a copy of this workload's identity"
 	case codes.Unimplemented:
 		todo = "; this is not a control plane's xDS port"
 	}

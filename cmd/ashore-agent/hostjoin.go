@@ -210,7 +210,7 @@ func (w *hostJoin) install(ctx context.Context) error {
 // withStatus adds what the agent's status says to err.
 func (w *hostJoin) withStatus(ctx context.Context, err error) error {
 	if r, statusErr := agent.Status(context.WithoutCancel(ctx), w.settings.State); statusErr == nil {
-		if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.Todo != "" }); i >= 0 {
+		if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.State != "ok" }); i >= 0 {
 			l := r.Lines[i]
 			err = fmt.Errorf("%w\n%s: %s; %s", err, l.Name, l.Text, l.Todo)
 		}
