@@ -124,7 +124,7 @@ func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 }
 
 // clockTolerance is how far a clock may be off without a warning.
-const clockTolerance = time.Minute
+const clockTolerance = backdate
 
 // todoClock is what to do about a clock that is wrong.
 const todoClock = "set the clock (timedatectl, chrony)"

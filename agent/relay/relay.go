@@ -154,7 +154,6 @@ func (r *Relay) restore() {
 func (r *Relay) Run(ctx context.Context) error {
 	parts := []task.Part{
 		{Name: "connection to the control plane", Run: r.connectLoop},
-		{Name: "age of the configuration", Run: r.watchAge},
 	}
 	if r.cfg.CacheFile != "" {
 		parts = append(parts, task.Part{Name: "cache of the configuration", Run: r.saveLoop})
@@ -184,31 +183,6 @@ func (r *Relay) broadcast() {
 	r.changed = make(chan struct{})
 }
 
-// watchAge reports when the configuration is too old.
-func (r *Relay) watchAge(ctx context.Context) error {
-	tick := time.NewTicker(max(10*time.Millisecond, min(time.Minute, r.cfg.MaxAge/8)))
-	defer tick.Stop()
-	for reported := false; ; {
-		r.mu.Lock()
-		age, old := r.age()
-		r.mu.Unlock()
-		switch {
-		case old && !reported:
-			r.log.Error("no control plane confirmed the configuration for too long: "+
-				"revocations and policies since then are not known here; traffic goes on",
-				"age", age, "bound", r.cfg.MaxAge)
-		case reported && !old:
-			r.log.Info("the control plane confirms the configuration again")
-		}
-		reported = old
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
 // lastConfirmed is when a control plane last confirmed the configuration; zero: never. r.mu is
 // held.
 func (r *Relay) lastConfirmed() time.Time {
@@ -219,15 +193,10 @@ func (r *Relay) lastConfirmed() time.Time {
 	return r.confirmed
 }
 
-// age is how long ago a control plane confirmed the configuration, and whether that is too long.
-// r.mu is held.
-func (r *Relay) age() (age time.Duration, old bool) {
+// old says that no control plane confirmed the configuration for longer than MaxAge. r.mu is held.
+func (r *Relay) old() bool {
 	at := r.lastConfirmed()
-	if at.IsZero() {
-		return 0, false
-	}
-	age = r.cfg.Now().Round(0).Sub(at).Round(time.Second)
-	return age, age > r.cfg.MaxAge
+	return !at.IsZero() && r.cfg.Now().Round(0).Sub(at) > r.cfg.MaxAge
 }
 
 // saveLoop writes the cache file after changes, from time to time while a control plane confirms
@@ -321,7 +290,7 @@ func (r *Relay) Status() Status {
 	if r.link != nil {
 		s.Connected, s.Trouble = r.link.address, ""
 	}
-	_, s.Old = r.age()
+	s.Old = r.old()
 	if n := len(r.sessions); n > 0 {
 		s.Rejected = r.sessions[n-1].rejected()
 	}
