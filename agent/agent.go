@@ -30,9 +30,9 @@ type Config struct {
 	Stdout io.Writer
 	// Sockets are those that the service manager opened for DNS.
 	Sockets []*os.File
-	// Notify tells the service manager how the agent is, in the words of sd_notify(3). Nil: there is none.
+	// Notify reports the state to the service manager, in the form of sd_notify(3). Nil: there is none.
 	Notify func(state string)
-	// Watchdog is how often Notify is to say WATCHDOG=1. Zero: never.
+	// Watchdog is how often WATCHDOG=1 is sent. Zero: never.
 	Watchdog time.Duration
 
 	manager unitManager // nil: systemd; tests have others

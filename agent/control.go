@@ -20,7 +20,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/httpserver"
 )
 
-// control answers the operator's commands on the agent's unix socket.
+// control serves the operator's commands on the agent's unix socket.
 type control struct {
 	report func(context.Context) *Report
 	leave  func() // makes the agent leave the mesh; returns at once
@@ -41,7 +41,7 @@ func (c *control) Run(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("POST /leave", func(w http.ResponseWriter, _ *http.Request) {
 		c.log.Info("leaving the mesh: an operator asks for it")
 		w.WriteHeader(http.StatusAccepted)
-		c.leave() // who asked has the answer all the same: the server lets it finish
+		c.leave() // the server finishes this response
 	})
 	return serveHTTP(ctx, l, mux, c.log)
 }

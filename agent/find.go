@@ -46,7 +46,7 @@ func runnable(path string) (string, error) {
 	switch {
 	case err != nil:
 		if p, ok := errors.AsType[*fs.PathError](err); ok {
-			err = p.Err // the path is said
+			err = p.Err // the path is in the text
 		}
 		return "", envoyError("there is no program %s (%v)", abs, err)
 	case info.IsDir() || info.Mode().Perm()&0o111 == 0:

@@ -97,7 +97,7 @@ func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.", time.Until(id.Leaf().NotAfter).Seconds())
 		add("certificate_not_after_seconds", "When the certificate ends, in seconds since 1970.", float64(id.Leaf().NotAfter.Unix()))
 		add("certificate_renewals", "Certificates that came since the agent started.", float64(n.Count))
-		add("certificate_renewal_failures", "Tries to renew in vain since the last certificate came.", float64(n.Tries))
+		add("certificate_renewal_failures", "Failed renewals since the last certificate came.", float64(n.Tries))
 		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots)))
 	}
 	link := a.relay.Status()

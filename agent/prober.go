@@ -113,7 +113,7 @@ func (p *prober) State() probeState {
 	return p.state
 }
 
-// Run checks until ctx ends. Nothing is reported before the control plane, or the cache file, said what to check.
+// Run checks until ctx ends. Nothing is reported before the control plane, or the cache file, has a check.
 func (p *prober) Run(ctx context.Context) error {
 	start := time.Now()
 	for {

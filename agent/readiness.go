@@ -30,7 +30,7 @@ type readiness struct {
 	// The following fields belong to the goroutine that calls check.
 	configured int   // the run of Envoy that is known to have its configuration
 	failures   int   // checks in a row that failed
-	missing    error // what Envoy's statistics said last
+	missing    error // the last result of Envoy's statistics
 
 	mu       sync.Mutex
 	draining bool  // guarded by mu
@@ -100,7 +100,7 @@ const unreadyAfter = 3
 // check asks Envoy and keeps the result. It returns what it found, also when that does not count
 // yet.
 func (s *readiness) check(ctx context.Context) error {
-	if s.envoy.State().Replacing { // the former Envoy serves until the next one does
+	if s.envoy.State().Replacing { // the previous Envoy serves until the next one does
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.result

@@ -211,7 +211,7 @@ func TestDiskError(t *testing.T) {
 	}
 }
 
-// A workload that is told to end reports that first, and waits for others to hear of it.
+// A workload that ends reports that first, and waits until others know.
 func TestLeaveEndpoints(t *testing.T) {
 	t.Parallel()
 	var got []Health

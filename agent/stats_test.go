@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Envoy tries an expression without a literal first part on each metric of each cluster, in vain mostly, which made its start
+// Envoy tries an expression without a literal first part on each metric of each cluster, mostly without a match, which made its start
 // with a thousand services last seconds; so did a second one for clusters.
 func TestExpressionsOfLabels(t *testing.T) {
 	t.Parallel()

@@ -113,7 +113,7 @@ func (m *systemd) job(ctx context.Context, name string, start func(*dbus.Conn, c
 	select {
 	case result := <-done:
 		if result != "done" {
-			return errors.New("systemd says " + result)
+			return errors.New("systemd reports " + result)
 		}
 		return nil
 	case <-ctx.Done():

@@ -28,7 +28,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// launcher stands in for systemd: it starts the programs of units from their environment files, and again when they fail.
+// launcher takes the place of systemd: it starts the programs of units from their environment files, and again when they fail.
 // Which ones run is in files, so that an agent in another process finds them.
 type launcher struct {
 	folder, program string
@@ -383,7 +383,7 @@ func TestSystemdSilent(t *testing.T) {
 	})
 }
 
-// When the next Envoy does not start, the former one goes on, and the status says so.
+// When the next Envoy does not start, the previous one goes on, and the status says so.
 func TestTakeoverFails(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.42.3"

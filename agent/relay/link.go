@@ -236,7 +236,7 @@ func StreamError(address string, err error) error {
 	return &refusedError{fmt.Sprintf("control plane %s: %s: %s%s", address, s.Code(), s.Message(), todo), s}
 }
 
-// refusedError is an error of gRPC in our words.
+// refusedError is an error of gRPC with a remedy.
 type refusedError struct {
 	text   string
 	status *status.Status

@@ -91,7 +91,7 @@ type Relay struct {
 	applying sync.Mutex // held while a Set function of cfg is called
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed, and made anew, when one of the next three fields changes
+	changed  chan struct{} // closed and replaced when one of the next three fields changes
 	link     *link         // in use; nil: none
 	health   *health       // nil: not reported yet
 	sessions []*session    // oldest first; only the newest writes to the cache
