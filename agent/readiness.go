@@ -13,10 +13,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// missingEvery is in which of the checks that fail Envoy's statistics are read: Envoy looks through all of them on the
-// thread that takes in its configuration.
-const missingEvery = 5
-
 // readiness answers whether the workload's proxy is ready. watchReadiness asks Envoy; a probe gets
 // the latest result at once, so that nothing can make it wait.
 type readiness struct {
@@ -28,9 +24,8 @@ type readiness struct {
 	trouble func() string    // why no control plane is connected; empty: one is
 
 	// The following fields belong to the goroutine that calls check.
-	configured int   // the run of Envoy that is known to have its configuration
-	failures   int   // checks in a row that failed
-	missing    error // the last result of Envoy's statistics
+	configured int // the run of Envoy that is known to have its configuration
+	failures   int // checks in a row that failed
 
 	mu       sync.Mutex
 	draining bool  // guarded by mu
@@ -128,13 +123,15 @@ func (s *readiness) examine(ctx context.Context) error {
 	envoy := s.envoy.State()
 	run := envoy.Runs
 	if _, err := s.admin.do(ctx, http.MethodGet, "/ready"); err != nil {
-		if envoy.Trouble != "" {
+		// Its statistics would say more, but Envoy looks through all of them on the thread that takes in its configuration.
+		trouble := s.trouble()
+		switch {
+		case envoy.Trouble != "":
 			return fmt.Errorf("Envoy does not run: %s", envoy.Trouble)
+		case trouble != "":
+			return fmt.Errorf("Envoy waits for its configuration: %s", trouble)
 		}
-		if s.missing == nil || s.failures%missingEvery == 0 {
-			s.missing = s.waiting(ctx)
-		}
-		return s.missing
+		return errors.New("Envoy is starting: it has not accepted its configuration yet")
 	}
 	if s.configured == run {
 		return nil
@@ -167,8 +164,6 @@ func (s *readiness) waiting(ctx context.Context) error {
 		}
 	}
 	switch {
-	case len(missing) > 0 && s.trouble() != "":
-		return fmt.Errorf("Envoy has no %s: %s", strings.Join(missing, " and no "), s.trouble())
 	case len(missing) > 0:
 		return fmt.Errorf("Envoy has accepted no %s from the control plane yet", strings.Join(missing, " and no "))
 	case stats[statWorkers] == 0:
