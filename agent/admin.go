@@ -14,37 +14,48 @@ import (
 )
 
 const (
-	// adminTimeout bounds one question to Envoy's admin interface.
+	// adminTimeout bounds a request to Envoy's admin interface whose answer is read at once.
 	adminTimeout = 2 * time.Second
 	// maxAdminAnswer bounds what is read of an answer. The certificates of every cluster of 10,000 services are 16 MB.
 	maxAdminAnswer = 64 << 20
+	// maxAdminError bounds what is read of an error.
+	maxAdminError = 4 << 10
 )
 
 // admin asks Envoy's admin interface.
-type admin struct {
-	client *http.Client
-	base   string
-}
+type admin struct{ client *http.Client }
 
 // newAdmin reaches the interface of an Envoy with these settings.
 func newAdmin(s *Settings) *admin {
-	network, address := "unix", s.adminSocket()
-	if s.Ports.Admin != Socket {
-		network, address = "tcp", s.at(s.Ports.Admin)
-	}
+	return &admin{unixClient(s.adminSocket(), 0)}
+}
+
+// unixClient returns a client of the HTTP server at a unix socket; the host of its URLs is ignored. Zero: no timeout.
+func unixClient(path string, timeout time.Duration) *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, address)
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}
-	return &admin{
-		client: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: adminTimeout},
-		base:   "http://envoy",
-	}
+	return &http.Client{Timeout: timeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 }
 
 // do sends one request and returns its answer. An answer other than 200 is an error.
 func (a *admin) do(ctx context.Context, method, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, a.base+path, nil)
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	answer, err := a.open(ctx, method, path)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(answer, maxAdminAnswer))
+	if err = errors.Join(err, answer.Close()); err != nil {
+		return nil, fmt.Errorf("read Envoy's answer to %s: %w", path, err)
+	}
+	return body, nil
+}
+
+// open sends one request and returns its answer, for the caller to close. An answer other than 200 is an error.
+func (a *admin) open(ctx context.Context, method, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -52,14 +63,12 @@ func (a *admin) do(ctx context.Context, method, path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask Envoy: %w", err)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminAnswer))
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, fmt.Errorf("read Envoy's answer to %s: %w", path, err)
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
 	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("Envoy answers %d to %s: %s", resp.StatusCode, path, strings.TrimSpace(string(body)))
-	}
-	return body, nil
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminError))
+	err = errors.Join(err, resp.Body.Close())
+	return nil, errors.Join(fmt.Errorf("Envoy answers %d to %s: %s", resp.StatusCode, path, strings.TrimSpace(string(body))), err)
 }
 
 // stats are the counters and gauges whose names match the regular expression filter.

@@ -6,14 +6,17 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 )
 
@@ -81,7 +84,7 @@ func (c *controlPlane) DeltaAggregatedResources(stream grpc.BidiStreamingServer[
 			c.mu.Unlock()
 		}
 		if req.GetResponseNonce() != "" || c.resources[req.GetTypeUrl()] == nil && !slices.Contains([]string{typeCluster, typeListener, "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"}, req.GetTypeUrl()) {
-			continue // there is nothing to say to a report, or of the roots
+			continue // nothing to answer to a report, nor of the roots
 		}
 		if err := stream.Send(&discoveryv3.DeltaDiscoveryResponse{
 			TypeUrl: req.GetTypeUrl(), Nonce: fmt.Sprint(n + 1), Resources: c.resources[req.GetTypeUrl()]}); err != nil {
@@ -95,4 +98,20 @@ func (c *controlPlane) introduced() *corev3.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.node
+}
+
+// localCluster has one host.
+func localCluster(name string, a *corev3.Address) *clusterv3.Cluster {
+	return &clusterv3.Cluster{
+		Name:                 name,
+		ConnectTimeout:       durationpb.New(time.Second),
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
+			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: a}}}}}}},
+	}
+}
+
+func tcpAddress(host string, port uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: host, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port}}}}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/agent/dns"
+	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/machine"
 	"github.com/ashore-mesh/ashore/internal/task"
 )
@@ -29,13 +30,12 @@ type Config struct {
 	Stdout io.Writer
 	// Sockets are those that the service manager opened for DNS.
 	Sockets []*os.File
-	// Notify tells the service manager how the agent is, in the words of sd_notify(3). Nil: there is none.
+	// Notify reports the state to the service manager, in the form of sd_notify(3). Nil: there is none.
 	Notify func(state string)
-	// Watchdog is how often Notify is to say WATCHDOG=1. Zero: never.
+	// Watchdog is how often WATCHDOG=1 is sent. Zero: never.
 	Watchdog time.Duration
 
-	makeLink linkMaker   // nil: newLink; tests have others
-	manager  unitManager // nil: systemd; tests have others
+	manager unitManager // nil: systemd; tests have others
 }
 
 // Agent runs one Envoy. Its Run may be called once.
@@ -51,11 +51,13 @@ type Agent struct {
 	scrapes   chan struct{} // capacity maxScrapes
 	notifier  notifier
 
-	// What a workload with an identity has more; nil with Dev.
+	// Set for workloads with an identity; nil with Dev.
 	keeper  *Keeper
-	link    link
 	secrets *secrets
 
+	relay  *relay.Relay
+	checks chan appCheck   // capacity 1; how the application is checked, from the control plane
+	names  chan *dns.Table // capacity 1; the name table of the mesh
 	health *healthReporter
 	prober *prober
 	dns    *dns.Server // nil: closed; set by open
@@ -67,7 +69,7 @@ type Agent struct {
 // New finds Envoy, reads the identity and makes Envoy's bootstrap. Nothing is written or started yet. Without Dev the
 // workload must have joined.
 func New(c Config) (*Agent, error) {
-	path, err := FindEnvoy(c.Settings.Envoy.Path)
+	path, err := c.Settings.Envoy.find()
 	if err != nil {
 		return nil, err
 	}
@@ -77,25 +79,25 @@ func New(c Config) (*Agent, error) {
 	if c.Stdout == nil {
 		c.Stdout = io.Discard
 	}
-	if c.makeLink == nil {
-		c.makeLink = newLink
-	}
 	a := &Agent{settings: c.Settings, sockets: c.Sockets, path: path, log: c.Log.Named("agent"), admin: newAdmin(&c.Settings),
-		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog}}
-	if err := a.identify(c.Log, c.makeLink); err != nil {
+		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog},
+		checks: make(chan appCheck, 1), names: make(chan *dns.Table, 1)}
+	if err := a.identify(c.Log); err != nil {
 		return nil, err
 	}
+	if err := a.connect(c.Log); err != nil {
+		return nil, err
+	}
+	a.health = &healthReporter{report: a.reportHealth}
+	a.prober = newProber(&a.settings, a.checks, a.listens, a.health.setApp, a.log)
 	if a.bootstrap, err = BootstrapJSON(&a.settings); err != nil {
 		return nil, err
 	}
 	if a.envoy, err = a.newRunner(c); err != nil {
 		return nil, err
 	}
-	a.ready = newReadiness(a.admin, a.envoy, c.Settings.XDS.Addresses, a.log)
+	a.ready = newReadiness(a.admin, a.envoy, func() string { return a.relay.Status().Trouble }, a.log)
 	a.ready.metrics = a.serveMetrics
-	if a.link != nil {
-		a.ready.trouble = func() string { return a.link.LinkState().Trouble }
-	}
 	return a, nil
 }
 
@@ -116,7 +118,7 @@ func (a *Agent) newRunner(c Config) (envoyRunner, error) {
 }
 
 // identify reads the identity, unless there is to be none.
-func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
+func (a *Agent) identify(log hclog.Logger) error {
 	s := &a.settings
 	if s.Dev {
 		return nil
@@ -130,11 +132,6 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 	}
 	a.keeper = k
 	a.secrets = newSecrets(k, log)
-	if a.link, err = makeLink(s, k, log); err != nil {
-		return err
-	}
-	a.health = &healthReporter{report: a.link.ReportHealth}
-	a.prober = newProber(s, a.link.Checks(), a.listens, a.health.setApp, a.log)
 	return nil
 }
 
@@ -168,9 +165,6 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := raiseFileLimit(); err != nil {
-		a.log.Warn("Envoy may run out of files", "error", err)
-	}
 	resumed, err := a.envoy.Resume(ctx)
 	if err != nil {
 		return err
@@ -182,12 +176,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if a.health != nil {
-		a.health.resumed = resumed
-	}
-	if err := forgetFailure(a.settings.State); err != nil {
-		return errors.Join(diskError("start", err), ls.close())
-	}
+	a.health.resumed = resumed
 	a.log.Info("starting", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace, "address", a.settings.Workload.Addresses[0],
 		"control_plane", a.settings.XDS.Addresses, "envoy", a.path)
 	if a.keeper != nil {
@@ -249,11 +238,10 @@ func (a *Agent) open(ctx context.Context, resumed bool) (*listeners, error) {
 	if ls.control, err = listenUnix(a.settings.agentSocket(), 0o600); err != nil {
 		return nil, errors.Join(diskError("start", err), ls.close())
 	}
-	if a.keeper == nil {
-		return ls, nil
-	}
-	if err := a.keeper.Reload(); err != nil { // it was read before the lock was held
-		return nil, errors.Join(err, ls.close())
+	if a.keeper != nil {
+		if err := a.keeper.Reload(); err != nil { // it was read before the lock was held
+			return nil, errors.Join(err, ls.close())
+		}
 	}
 	if ls.xds, err = listenUnix(a.settings.xdsSocket(), a.settings.socketMode()); err != nil {
 		return nil, errors.Join(diskError("start", err), ls.close())
@@ -298,31 +286,26 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 		a.leaving.Store(a.keeper != nil)
 		a.ready.quit()
 	}}
-	parts = append(parts, task.Part{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }})
-	return task.Run(alive, append(parts, a.identityParts(ls)...)...)
-}
-
-// identityParts are those of a workload with an identity.
-func (a *Agent) identityParts(ls *listeners) []task.Part {
-	if a.keeper == nil {
-		return nil
-	}
-	server := newLocalServer(a.secrets, a.link)
-	parts := []task.Part{
-		{Name: "identity", Run: a.keeper.Run},
-		{Name: "control plane", Run: a.link.Run},
-		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
-		{Name: "probe", Run: a.prober.Run},
+	server := newLocalServer()
+	a.relay.Register(server)
+	parts = append(parts,
+		task.Part{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }},
+		task.Part{Name: "control plane", Run: a.relay.Run},
+		task.Part{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
+		task.Part{Name: "probe", Run: a.prober.Run})
+	if a.keeper != nil {
+		a.secrets.Register(server)
+		parts = append(parts, task.Part{Name: "identity", Run: a.keeper.Run})
 	}
 	if ls.dns != nil {
 		parts = append(parts, task.Part{Name: "DNS", Run: ls.dns.Run}, task.Part{Name: "name table", Run: a.followNames})
 	}
-	return parts
+	return task.Run(alive, parts...)
 }
 
 // finish ends Envoy, or leaves it to the next agent.
 func (a *Agent) finish(ctx context.Context) {
-	a.notifier.tell(stopping)
+	a.notifier.stopping(a.settings.Drain.Leave + a.settings.Drain.Maximum + stopMargin)
 	if !a.ending.Load() && a.envoy.Stays(ctx) {
 		a.log.Info("envoy goes on without this agent", "unit", a.envoy.State().Unit)
 		return
@@ -336,12 +319,13 @@ func (a *Agent) finish(ctx context.Context) {
 	}
 }
 
+// stopMargin is what the end takes beyond the drain: Envoy's own end, which killAfter bounds, and requests under way.
+const stopMargin = killAfter + 5*time.Second
+
 // leaveEndpoints withdraws the workload and waits until its callers and load balancers have learned of it.
 func (a *Agent) leaveEndpoints(ctx context.Context) {
 	a.ready.drain()
-	if a.health != nil {
-		a.health.end()
-	}
+	a.health.end()
 	a.log.Info("leaving the endpoints", "wait", a.settings.Drain.Leave)
 	sleep(ctx, a.settings.Drain.Leave)
 }

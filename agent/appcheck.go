@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -54,16 +55,8 @@ type appCheck struct {
 	ports   []checkedPort              // that have to be served
 	unit    string                     // of systemd that has to be active; empty: none
 	key     string                     // equal for equal checks
-	refused *probeRefusal              // why the probe is not used; nil: it is
+	refused error                      // why the probe is not used; nil: it is
 }
-
-// probeRefused begins the reason why a workload is unhealthy when its group's probe is refused.
-const probeRefused = "the probe of the WorkloadGroup is not used: "
-
-// probeRefusal is why a group's probe is not used.
-type probeRefusal struct{ why, todo string }
-
-func (r *probeRefusal) Error() string { return probeRefused + r.why + "; " + r.todo }
 
 // newAppCheck reads what the control plane sent; nil is nothing. A probe is refused when it would do what the settings do
 // not let the mesh's configuration do on this machine, or when the agent does not know its method.
@@ -110,8 +103,8 @@ func (c *appCheck) extensions(p *networking.ReadinessProbe) *networking.Readines
 	return p
 }
 
-// allows says why a group's probe is refused; nil when it is allowed.
-func (s *Settings) allows(p *networking.ReadinessProbe) *probeRefusal {
+// allows returns why a group's probe is not used, and what to do; nil when it is.
+func (s *Settings) allows(p *networking.ReadinessProbe) error {
 	switch p.GetHealthCheckMethod().(type) {
 	case *networking.ReadinessProbe_HttpGet:
 		return s.allowsHost(p.GetHttpGet().GetHost())
@@ -123,21 +116,25 @@ func (s *Settings) allows(p *networking.ReadinessProbe) *probeRefusal {
 		if s.Probe.AllowGroupExec && len(p.GetExec().GetCommand()) > 0 {
 			return nil
 		}
-		return &probeRefusal{"it runs a command, and this agent's settings do not let a group run commands on this machine",
-			"set probe.allowGroupExec here if whoever writes the group may, or use httpGet, tcpSocket or grpc in the group"}
+		return probeRefused("it runs a command, and this agent's settings do not let a group run commands on this machine; " +
+			"set probe.allowGroupExec here if whoever writes the group may, or use httpGet, tcpSocket or grpc in the group")
 	}
-	return &probeRefusal{"this agent does not know its method", "use httpGet, tcpSocket or grpc in the group, or a newer agent"}
+	return probeRefused("this agent does not know its method; use httpGet, tcpSocket or grpc in the group, or a newer agent")
 }
 
-// allowsHost says why a group's probe may not connect to a host; nil when it may. Empty is the workload's own address.
-func (s *Settings) allowsHost(host string) *probeRefusal {
+func probeRefused(why string) error {
+	return errors.New("the probe of the WorkloadGroup is not used: " + why)
+}
+
+// allowsHost returns why a group's probe may not connect to a host; nil when it may. Empty is the workload's own address.
+func (s *Settings) allowsHost(host string) error {
 	same := func(other string) bool { return sameHost(host, other) }
 	if host == "" || slices.ContainsFunc([]string{"127.0.0.1", "::1", "localhost"}, same) ||
 		slices.ContainsFunc(s.Workload.Addresses, same) || slices.ContainsFunc(s.Probe.AllowGroupHosts, same) {
 		return nil
 	}
-	return &probeRefusal{fmt.Sprintf("it connects to the host %q, which is not this workload", host),
-		"leave host out in the group (a Host header may go into httpHeaders), or add it to probe.allowGroupHosts here"}
+	return probeRefused(fmt.Sprintf("it connects to the host %q, which is not this workload; "+
+		"leave host out in the group (a Host header may go into httpHeaders), or add it to probe.allowGroupHosts here", host))
 }
 
 // sameHost compares two hosts. Letters beyond ASCII are never equal: "ſ" is no "s" in DNS.

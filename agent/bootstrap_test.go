@@ -26,7 +26,7 @@ func TestNode(t *testing.T) {
 	if err := s.Complete(); err != nil {
 		t.Fatal(err)
 	}
-	n, err := node(&s, streamBoth)
+	n, err := node(&s, streamConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestNode(t *testing.T) {
 		"metadata": {
 			"NAME": "web-1", "NAMESPACE": "shop", "WORKLOAD_NAME": "web", "INSTANCE_IPS": "10.0.0.7,fd00::7",
 			"ISTIO_VERSION": "1.31.1", "LABELS": {"app": "web", "version": "v1"}, "INTERCEPTION_MODE": "NONE",
-			"SERVICE_ACCOUNT": "web", "NETWORK": "net-1", "CLUSTER_ID": "c1", "HTTP_PROXY_PORT": "15007",
+			"SERVICE_ACCOUNT": "web", "NETWORK": "net-1", "CLUSTER_ID": "c1", "HTTP_PROXY_PORT": "15007", "ASHORE_STREAM": "config",
 			"ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": 15090,
 			"PROXY_CONFIG": {"discoveryAddress": "127.0.0.1:15010", "concurrency": 2, "drainDuration": "90s", "statusPort": 15020}
 		}
@@ -79,7 +79,6 @@ func TestEnvoyTakesBootstrap(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]func(*Settings){
 		"plain":          nil,
-		"admin socket":   func(s *Settings) { s.Ports.Admin = Socket },
 		"no other ports": func(s *Settings) { s.Ports.Health, s.Ports.Metrics = 0, 0 },
 		"replicas":       func(s *Settings) { s.XDS.Addresses = []string{"127.0.0.1:15010", "127.0.0.9:15010"} },
 		"names":          func(s *Settings) { s.XDS.Addresses = []string{"localhost:15010", "[::1]:15010"} },

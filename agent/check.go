@@ -144,7 +144,6 @@ func (c *checker) ports(s *Settings) {
 	c.between("ports.status", p.Status, 1, 65535)
 	c.between("ports.health", p.Health, 0, 65535)
 	c.between("ports.metrics", p.Metrics, 0, 65535)
-	c.between("ports.admin", p.Admin, Socket, 65535)
 	c.between("ports.dns", p.DNS, 0, 65535)
 	taken := map[int]string{}
 	if s.Workload.Interception != "none" {
@@ -175,6 +174,9 @@ const (
 func (c *checker) envoy(e *Envoy) {
 	if !regexp.MustCompile(`^([A-Za-z0-9:_.-]+(@[A-Za-z0-9:_.-]+)?)?$`).MatchString(e.Unit) {
 		c.fail("envoy.unit", "%q is not the name of a template of systemd units; want ashore-envoy, or ashore-envoy@WORKLOAD", e.Unit)
+	}
+	if e.Unit != "" && e.Path != "" {
+		c.fail("envoy.path", "units run %s; leave it out, or leave envoy.unit out", PackagedEnvoy)
 	}
 	if e.ParentShutdown < time.Second {
 		c.fail("envoy.parentShutdown", "%v is too short; want 1s or more, and more than the longest request", e.ParentShutdown)

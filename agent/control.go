@@ -20,7 +20,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/httpserver"
 )
 
-// control answers the operator's commands on the agent's unix socket.
+// control serves the operator's commands on the agent's unix socket.
 type control struct {
 	report func(context.Context) *Report
 	leave  func() // makes the agent leave the mesh; returns at once
@@ -41,7 +41,7 @@ func (c *control) Run(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("POST /leave", func(w http.ResponseWriter, _ *http.Request) {
 		c.log.Info("leaving the mesh: an operator asks for it")
 		w.WriteHeader(http.StatusAccepted)
-		c.leave() // who asked has the answer all the same: the server lets it finish
+		c.leave() // the server finishes this response
 	})
 	return serveHTTP(ctx, l, mux, c.log)
 }
@@ -73,16 +73,11 @@ var errNotRunning = errors.New("no agent runs with this state folder")
 // askAgent asks the agent of a state folder. Errors: errNotRunning.
 func askAgent(ctx context.Context, state, method, path string) ([]byte, error) {
 	socket := filepath.Join(state, "agent.sock")
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", socket)
-		}}}
 	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := client.Do(req)
+	resp, err := unixClient(socket, 10*time.Second).Do(req)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, errNotRunning
@@ -149,7 +144,7 @@ func Leave(ctx context.Context, state string, wait time.Duration) error {
 // forget removes what joining left. The caller holds the lock.
 func forget(state string) error {
 	// The copy of the configuration and the bootstrap are of this identity too.
-	if err := errors.Join(store{state}.remove(), removeMissing(OwnSettings(state)), removeMissing(cacheFile(state)), forgetFailure(state), removeMissing(filepath.Join(state, bootstrapFile))); err != nil {
+	if err := errors.Join(store{state}.remove(), removeMissing(OwnSettings(state)), removeMissing(cacheFile(state)), removeMissing(filepath.Join(state, bootstrapFile))); err != nil {
 		return diskError("remove the identity", err)
 	}
 	return nil

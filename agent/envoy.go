@@ -30,7 +30,7 @@ type envoyState struct {
 	Replacing bool
 	// Trouble is why Envoy does not run; empty otherwise.
 	Trouble string
-	// Outdated is why Envoy runs with former settings for good, and Waiting why it does so for now; empty otherwise.
+	// Outdated is why Envoy runs with previous settings for good, and Waiting why it does so for now; empty otherwise.
 	Outdated, Waiting string
 	// Unit is the systemd unit that it runs as; empty: it is a child.
 	Unit string

@@ -9,15 +9,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Envoy's lines come out with their level and part, however they are cut, and the worst one is kept.
+// Envoy's lines come out with their level, however they are cut, and the worst one is kept.
 func TestLogWriter(t *testing.T) {
 	t.Parallel()
-	const text = "info\tmain\tstarting\nwarning\tconfig\tgRPC closed: 14,\tx\ncritical\tmain\terror: bad\nsecond line\n\ninfo\tupstream\tok"
-	const want = `[INFO]  starting: part=main
-[WARN]  gRPC closed: 14,	x: part=config
-[ERROR] error: bad: part=main
-[ERROR] second line: part=main
-[INFO]  ok: part=upstream
+	const text = "info\tstarting\nwarning\tgRPC closed: 14,\tx\ncritical\terror: bad\nsecond line\n\ninfo\tok"
+	const want = `[INFO]  starting
+[WARN]  gRPC closed: 14,	x
+[ERROR] error: bad
+[ERROR] second line
+[INFO]  ok
 `
 	for _, size := range []int{1, 7, len(text)} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,14 @@ import (
 
 // PackagedEnvoy is where the package ashore-envoy puts it.
 const PackagedEnvoy = "/usr/lib/ashore/envoy"
+
+// find returns the program that is run: that of the units, or what FindEnvoy returns.
+func (e *Envoy) find() (string, error) {
+	if e.Unit != "" {
+		return cmp.Or(e.program, PackagedEnvoy), nil
+	}
+	return FindEnvoy(e.Path)
+}
 
 // FindEnvoy returns the program that is run: path when it is set, else "envoy" in PATH, else the one of the package
 // ashore-envoy. The error is a UsageError that says what to do.
@@ -37,7 +46,7 @@ func runnable(path string) (string, error) {
 	switch {
 	case err != nil:
 		if p, ok := errors.AsType[*fs.PathError](err); ok {
-			err = p.Err // the path is said
+			err = p.Err // the path is in the text
 		}
 		return "", envoyError("there is no program %s (%v)", abs, err)
 	case info.IsDir() || info.Mode().Perm()&0o111 == 0:

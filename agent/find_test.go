@@ -43,6 +43,19 @@ func TestFindEnvoy(t *testing.T) {
 	find("", "", "\"make tools\" fetches .tools/envoy")
 }
 
+// Units run the packaged Envoy, whatever is in PATH: that one is checked and watched.
+func TestEnvoyOfUnits(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "envoy"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	e := Envoy{Unit: "ashore-envoy"}
+	if got, err := e.find(); err != nil || got != PackagedEnvoy {
+		t.Errorf("find() = %q, %v; want %s", got, err, PackagedEnvoy)
+	}
+}
+
 // A state folder that others can write to is not used, nor is a link in the place of its lock.
 func TestStateFolderOfOthers(t *testing.T) {
 	t.Parallel()

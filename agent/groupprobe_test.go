@@ -124,16 +124,15 @@ func FuzzGroupProbe(f *testing.F) {
 		f.Add(b[:len(b)/2])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		s := grouped()
-		checks := make(chan appCheck, 1)
+		a := &Agent{settings: grouped(), checks: make(chan appCheck, 1)}
 		var probe networking.ReadinessProbe
 		if err := proto.Unmarshal(body, &probe); err != nil {
 			return
 		}
-		if err := setProbe(&s, checks)(&probe); err != nil {
+		if err := a.setProbe(&probe); err != nil {
 			return
 		}
-		n := <-checks
+		n := <-a.checks
 		if n.refused != nil || n.probe.GetExec() != nil {
 			t.Fatalf("accepted: %+v", n)
 		}
@@ -192,7 +191,7 @@ func (x *following) answer(context.Context) error {
 	return nil
 }
 
-// tells has a probe told, and waits until it was taken in.
+// tells sends a probe, and waits until it was used.
 func (x *following) tells(p *networking.ReadinessProbe) {
 	s := grouped()
 	x.updates <- newAppCheck(p, &s)
@@ -210,8 +209,8 @@ func (x *following) wants(what string, d time.Duration, want ...Health) {
 	x.reports = nil
 }
 
-// The group's probe holds as it is told. Nothing is reported before it is known whether there is one; an edit takes nobody out of
-// the endpoints by itself; a probe that vanishes leaves the workload well; what is told again changes nothing.
+// The group's probe holds. Nothing is reported before it is known whether there is one; an edit takes nobody out of
+// the endpoints by itself; a probe that vanishes leaves the workload well; an equal probe changes nothing.
 func TestProberFollowsGroup(t *testing.T) {
 	t.Parallel()
 	well, no := Health{Healthy: true}, "no"
@@ -240,9 +239,9 @@ func TestProberFollowsGroup(t *testing.T) {
 		x.wants("it is asked", 2*time.Second, well)
 		x.tells(slow)
 		x.tells(slow)
-		x.wants("told again", 58*time.Minute)
+		x.wants("the same again", 58*time.Minute)
 		if n := x.asked.Load(); n != 1 {
-			t.Errorf("asked %d times, want once: the same probe began anew", n)
+			t.Errorf("asked %d times, want once: the same probe began again", n)
 		}
 		x.trouble.Store(&no)
 		once := httpProbe("", "/b")
@@ -280,7 +279,7 @@ func TestProberRefusesGroup(t *testing.T) {
 		x.wants("back to that", time.Second)
 		state(x, false, by)
 		if n := x.asked.Load(); n != before {
-			t.Errorf("asked %d times more: it began anew", n-before)
+			t.Errorf("asked %d times more: it began again", n-before)
 		}
 	})
 	follow(t, func(x *following) {

@@ -11,7 +11,7 @@ type healthReporter struct {
 	report func(Health) // immutable; called in the order of the changes
 
 	mu      sync.Mutex
-	resumed bool    // guarded by mu: a former agent has reported, and that holds until both states are known
+	resumed bool    // guarded by mu: a previous agent has reported, and that holds until both states are known
 	app     *Health // guarded by mu; nil: not checked yet
 	proxy   *string // guarded by mu: why Envoy is not ready, empty when it is; nil: not known yet
 	ending  bool    // guarded by mu

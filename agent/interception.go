@@ -80,10 +80,7 @@ func (a *Agent) reportInterception(r *Report) {
 		r.line("interception", stateBad, "run \"ashore-agent intercept install\" as root", notIntercepted+": callers would bypass Envoy")
 		return
 	}
-	if a.link == nil {
-		return
-	}
-	if ports := a.link.LinkState().Bypassed; ports != "" {
+	if ports := r.Link.Bypassed; ports != "" {
 		name := "port "
 		if strings.Contains(ports, ",") {
 			name = "ports "

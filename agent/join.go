@@ -106,7 +106,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err := disk.save(id, Joined{Version: 1, Group: c.Group, Workload: s.Workload.Name, At: now, Renewed: now, Token: tokenHash(c.Token)}); err != nil {
 		return nil, err
 	}
-	if skew := clockSkew(id, now); skew.Abs() > time.Minute {
+	if skew := clockSkew(id, now); skew.Abs() > clockTolerance {
 		c.Log.Warn("this machine's clock differs from the control plane's", "by", skew.Round(time.Second))
 	}
 	return &JoinResult{Settings: s, Identity: id}, disk.forgetKey()

@@ -13,28 +13,21 @@ import (
 	"github.com/ashore-mesh/ashore/agent/relay"
 )
 
-// localService is a gRPC service for Envoy on the agent's socket.
-type localService interface{ Register(*grpc.Server) }
-
 // xdsSocket is the path of the unix socket where the agent serves xDS and SDS to Envoy.
 func (s *Settings) xdsSocket() string { return filepath.Join(s.runtime(), "xds.sock") }
 
 // agentSocket is the path of the unix socket where the agent serves status and leave to the operator's commands.
 func (s *Settings) agentSocket() string { return filepath.Join(s.State, "agent.sock") }
 
-// newLocalServer makes the gRPC server for Envoy with these services.
-func newLocalServer(services ...localService) *grpc.Server {
-	g := grpc.NewServer(
+// newLocalServer makes the gRPC server for Envoy, without services.
+func newLocalServer() *grpc.Server {
+	return grpc.NewServer(
 		grpc.ForceServerCodecV2(relay.Codec()),
 		grpc.MaxRecvMsgSize(maxLocalRequest),
 		grpc.MaxHeaderListSize(64<<10),
 		grpc.MaxConcurrentStreams(64),
 		grpc.ConnectionTimeout(localHandshake),
 	)
-	for _, s := range services {
-		s.Register(g)
-	}
-	return g
 }
 
 // localHandshake bounds the HTTP/2 handshake: a silent connection delays the agent's end for that long.

@@ -16,6 +16,9 @@ import (
 // timeout ends one whose reader is slow.
 const maxScrapes = 4
 
+// scrapeTimeout bounds a scrape, below the server's write timeout.
+const scrapeTimeout = 4 * adminTimeout
+
 // serveMetrics answers with the agent's own metrics and, after them, Envoy's and the application's.
 func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	select {
@@ -25,7 +28,7 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many scrapes at one time", http.StatusTooManyRequests)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), 2*adminTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), scrapeTimeout)
 	defer cancel()
 	application, appErr := a.applicationMetrics(ctx)
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
@@ -33,15 +36,16 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		a.log.Debug("write metrics", "error", err)
 		return
 	}
-	body, err := a.admin.do(ctx, http.MethodGet, "/stats/prometheus")
-	if err != nil {
-		body = nil // that Envoy does not answer is one of the agent's own metrics
-	}
-	for _, part := range [][]byte{body, application} {
-		if _, err := w.Write(part); err != nil {
-			a.log.Debug("write metrics", "error", err)
-			return
+	// That Envoy does not answer is one of the agent's own metrics.
+	if body, err := a.admin.open(ctx, http.MethodGet, "/stats/prometheus"); err == nil {
+		_, err := io.Copy(w, body) // not read as a whole first: any host can ask, and it may be 64 MiB
+		if err = errors.Join(err, body.Close()); err != nil {
+			a.log.Debug("pass on Envoy's metrics", "error", err)
+			panic(http.ErrAbortHandler) // the reader must not take a part for the whole
 		}
+	}
+	if _, err := w.Write(application); err != nil {
+		a.log.Debug("write metrics", "error", err)
 	}
 }
 
@@ -93,14 +97,12 @@ func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.", time.Until(id.Leaf().NotAfter).Seconds())
 		add("certificate_not_after_seconds", "When the certificate ends, in seconds since 1970.", float64(id.Leaf().NotAfter.Unix()))
 		add("certificate_renewals", "Certificates that came since the agent started.", float64(n.Count))
-		add("certificate_renewal_failures", "Tries to renew in vain since the last certificate came.", float64(n.Tries))
+		add("certificate_renewal_failures", "Failed renewals since the last certificate came.", float64(n.Tries))
 		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots)))
 	}
-	if a.link != nil {
-		s := a.link.LinkState()
-		add("xds_connected", "1 while a control plane is connected.", boolean(s.Address != ""))
-		add("xds_copy", "1 while Envoy runs on a copy of its configuration from disk.", boolean(!s.CopyFrom.IsZero()))
-	}
+	link := a.relay.Status()
+	add("xds_connected", "1 while a control plane is connected.", boolean(link.Connected != ""))
+	add("xds_copy", "1 while Envoy runs on a copy of its configuration from disk.", boolean(!link.CachedAt.IsZero()))
 	if a.dns != nil {
 		s := a.dns.State()
 		add("dns_names", "Names of the mesh that the agent resolves.", float64(s.Names))

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"net/http"
@@ -36,6 +37,9 @@ func TestApplicationMetrics(t *testing.T) {
 			s := example(t, "127.0.42.9", func(s *Settings) { s.Metrics.Application = app.URL })
 			a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1),
 				envoy: &supervisor{pid: func() int { return 0 }}}
+			if err := a.connect(testlog.New(t)); err != nil {
+				t.Fatal(err)
+			}
 			w := httptest.NewRecorder()
 			a.serveMetrics(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 			for _, want := range tc.want {
@@ -47,6 +51,48 @@ func TestApplicationMetrics(t *testing.T) {
 				t.Errorf("%q is in the answer", tc.not)
 			}
 		})
+	}
+}
+
+// Envoy's metrics are passed on while Envoy writes them, and an answer that is cut short is not taken for the whole.
+func TestMetricsStream(t *testing.T) {
+	t.Parallel()
+	s := example(t, "127.0.42.10", nil)
+	l, err := net.Listen("unix", s.adminSocket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan struct{})
+	envoy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("envoy_metric 1\n" + strings.Repeat("#", 64<<10)))
+		w.(http.Flusher).Flush()
+		<-next
+		panic(http.ErrAbortHandler)
+	})}
+	go func() { _ = envoy.Serve(l) }()
+	t.Cleanup(func() { _ = envoy.Close() })
+	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1), envoy: &supervisor{pid: func() int { return 0 }}}
+	if err := a.connect(testlog.New(t)); err != nil {
+		t.Fatal(err)
+	}
+	status := httptest.NewServer(http.HandlerFunc(a.serveMetrics))
+	t.Cleanup(status.Close)
+	resp, err := status.Client().Get(status.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	read := bufio.NewScanner(resp.Body)
+	for read.Scan() && read.Text() != "envoy_metric 1" {
+	}
+	if read.Err() != nil || read.Text() != "envoy_metric 1" {
+		t.Fatalf("%q, %v: not there while Envoy writes", read.Text(), read.Err())
+	}
+	close(next)
+	for read.Scan() {
+	}
+	if read.Err() == nil {
+		t.Error("an answer that was cut short looks complete")
 	}
 }
 
@@ -73,14 +119,31 @@ func TestQuit(t *testing.T) {
 // The agent reports READY when Envoy is ready, or after a bound, and WATCHDOG at the interval that was asked for.
 func TestNotify(t *testing.T) {
 	t.Parallel()
-	var told []string
-	a := &Agent{notifier: notifier{notify: func(s string) { told = append(told, s) }, watchdog: time.Hour}}
+	var sent []string
+	a := &Agent{settings: good(), notifier: notifier{notify: func(s string) { sent = append(sent, s) }, watchdog: time.Hour}}
+	if err := a.connect(testlog.New(t)); err != nil {
+		t.Fatal(err)
+	}
 	for _, at := range []time.Duration{0, time.Second, startupWait, 2 * startupWait} {
 		a.notify(errNotRunning, at)
 	}
 	a.notify(nil, time.Hour)
 	want := "STATUS=" + errNotRunning.Error() + " WATCHDOG=1 READY=1 STATUS=Envoy is ready"
-	if got := strings.Join(told, " "); got != want {
-		t.Errorf("told %q, want %q", got, want)
+	if got := strings.Join(sent, " "); got != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+// The service manager waits for a drain that is longer than its own bound.
+func TestDrainExtendsStop(t *testing.T) {
+	t.Parallel()
+	s := example(t, "127.0.42.11", func(s *Settings) { s.Drain.Maximum = 3 * time.Minute })
+	var sent []string
+	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), envoy: &supervisor{}, ready: newReadiness(nil, nil, nil, testlog.New(t)),
+		health:   &healthReporter{report: func(Health) {}},
+		notifier: notifier{notify: func(s string) { sent = append(sent, s) }}}
+	a.finish(t.Context())
+	if got, want := strings.Join(sent, " "), "STOPPING=1 EXTEND_TIMEOUT_USEC=190000000"; got != want {
+		t.Errorf("sent %q, want %q", got, want)
 	}
 }

@@ -61,7 +61,7 @@ func (a *Agent) followNames(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case t := <-a.link.Names():
+		case t := <-a.names:
 			a.dns.SetTable(t)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Where DNS is answered, and whether the control plane and the rules are told that queries are captured.
+// Where DNS is answered, and whether the control plane and the rules know that queries are captured.
 func TestDNSSettings(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

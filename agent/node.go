@@ -20,7 +20,6 @@ const apiVersion = "1.31.1"
 const (
 	streamConfig  = "config"  // Envoy's: it registers no workload
 	streamControl = "control" // the agent's own: it reads nothing for Envoy
-	streamBoth    = ""
 )
 
 // node is how Envoy, or the agent, introduces itself on a stream. The form of the ID and the names and types of the metadata are Istio's:
@@ -108,7 +107,7 @@ func nodeProxyConfig(s *Settings) map[string]any {
 		"drainDuration":    strconv.FormatFloat(s.Envoy.DrainTime.Seconds(), 'f', -1, 64) + "s", // as protobuf's JSON wants it
 		"statusPort":       s.Ports.Status,
 	}
-	if s.Workload.Group != "" && !s.Dev { // with one, the control plane waits for the first report before it sends traffic
+	if s.Workload.Group != "" { // with one, the control plane waits for the first report before it sends traffic
 		c["readinessProbe"] = map[string]any{"httpGet": map[string]any{"path": "/healthz/ready", "port": s.Ports.Status}}
 	}
 	return c

@@ -1,19 +1,17 @@
 package agent
 
-import "time"
+import (
+	"strconv"
+	"time"
 
-// Notifications for the service manager. Source: sd_notify(3).
-const (
-	started  = "READY=1"
-	stopping = "STOPPING=1"
-	alive    = "WATCHDOG=1"
+	"github.com/ashore-mesh/ashore/internal/sdnotify"
 )
 
 // startupWait is how long the service manager waits for Envoy. After that the agent counts as started all the same: an
-// Envoy that waits for a control plane is no reason to start the agent anew.
+// Envoy that waits for a control plane is no reason to restart the agent.
 const startupWait = 20 * time.Second
 
-// notifier tells the service manager how the agent is. All but tell belongs to one goroutine.
+// notifier reports the agent's state to the service manager. All but send belongs to one goroutine.
 type notifier struct {
 	notify   func(string)  // nil: there is no service manager
 	watchdog time.Duration // zero: no WATCHDOG=1
@@ -23,14 +21,20 @@ type notifier struct {
 	pinged  time.Time // the latest sign of life
 }
 
-func (n *notifier) tell(state string) {
+func (n *notifier) send(state string) {
 	if n.notify != nil {
 		n.notify(state)
 	}
 }
 
-// notify tells what a look at Envoy found, and that the agent is alive: its loop runs, and the link with the control
-// plane answers.
+// stopping reports that the agent ends, and how long that may take. The service manager's own bound holds where it is
+// longer. Source: sd_notify(3).
+func (n *notifier) stopping(most time.Duration) {
+	n.send(sdnotify.Stopping)
+	n.send("EXTEND_TIMEOUT_USEC=" + strconv.FormatInt(most.Microseconds(), 10))
+}
+
+// notify reports the result of a check of Envoy, and that the agent is alive: its loop runs, and the relay answers.
 func (a *Agent) notify(trouble error, since time.Duration) {
 	n := &a.notifier
 	text := "STATUS=Envoy is ready"
@@ -39,17 +43,15 @@ func (a *Agent) notify(trouble error, since time.Duration) {
 	}
 	if text != n.last {
 		n.last = text
-		n.tell(text)
+		n.send(text)
 	}
 	if !n.started && (trouble == nil || since >= startupWait) {
 		n.started = true
-		n.tell(started)
+		n.send(sdnotify.Ready)
 	}
-	if a.link != nil {
-		a.link.LinkState() // a deadlock ends the signs of life
-	}
+	a.relay.Status() // a deadlock ends the signs of life
 	if n.watchdog > 0 && time.Since(n.pinged) >= n.watchdog {
 		n.pinged = time.Now()
-		n.tell(alive)
+		n.send(sdnotify.Alive)
 	}
 }

@@ -131,16 +131,22 @@ func TestChecksOfGroup(t *testing.T) {
 func TestUnitIsChecked(t *testing.T) {
 	t.Parallel()
 	follow(t, func(x *following) {
-		var active atomic.Bool
+		var active, silent atomic.Bool
 		active.Store(true)
-		x.prober.unit = func(_ context.Context, unit string) error {
-			if active.Load() {
-				return nil
+		x.prober.unit = func(_ context.Context, unit string) (error, bool) {
+			if silent.Load() {
+				return errors.New("systemd does not answer"), false
 			}
-			return errors.New("the unit " + unit + " is failed")
+			if active.Load() {
+				return nil, true
+			}
+			return errors.New("the unit " + unit + " is failed"), true
 		}
 		x.updates <- appCheck{unit: "app.service", key: "1"}
 		x.wants("active", 100*time.Millisecond, Health{Healthy: true})
+		silent.Store(true)
+		x.wants("systemd does not answer", 3*time.Second)
+		silent.Store(false)
 		active.Store(false)
 		x.wants("stopped", time.Second, Health{Reason: "the unit app.service is failed"})
 		active.Store(true)

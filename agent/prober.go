@@ -22,7 +22,7 @@ const portsWait = time.Second
 type prober struct {
 	own     string                                                                               // the workload's address; immutable
 	method  func(p *networking.ReadinessProbe, own string) (func(context.Context) error, string) // immutable; tests replace it
-	unit    func(context.Context, string) error                                                  // immutable; why a unit is not active
+	unit    func(context.Context, string) (why error, known bool)                                // immutable; why a unit is not active
 	ports   *portChecker                                                                         // immutable; nil: ports are not checked
 	updates <-chan appCheck                                                                      // immutable
 	report  func(Health)                                                                         // immutable
@@ -46,7 +46,7 @@ type probeState struct {
 	// by is empty when nothing is checked, or not known yet.
 	by string
 	// refused is why the latest probe of the group is not used; nil: it is used.
-	refused *probeRefusal
+	refused error
 }
 
 // newProber makes one for a workload with a group. updates delivers its checks. listens says where Envoy listens.
@@ -81,6 +81,8 @@ func (p *prober) use(c appCheck) {
 	if p.once = nil; len(by) == 0 {
 		return
 	}
+	var inactive error // of the unit, as systemd answered last
+	answered := false
 	p.once = func(ctx context.Context) (states registry.PortStates, err error) {
 		if ports {
 			states, err = p.ports.check(ctx, c.ports)
@@ -89,7 +91,10 @@ func (p *prober) use(c appCheck) {
 			states, err = states.Without(registry.PortClosed), run(ctx) // the probe decides about the health
 		}
 		if c.unit != "" {
-			err = errors.Join(p.unit(ctx, c.unit), err)
+			if now, known := p.unit(ctx, c.unit); known || !answered {
+				inactive, answered = now, known
+			}
+			err = errors.Join(inactive, err)
 		}
 		return states, err
 	}
@@ -108,7 +113,7 @@ func (p *prober) State() probeState {
 	return p.state
 }
 
-// Run checks until ctx ends. Nothing is reported before the control plane, or the cache file, said what to check.
+// Run checks until ctx ends. Nothing is reported before the control plane, or the cache file, has a check.
 func (p *prober) Run(ctx context.Context) error {
 	start := time.Now()
 	for {
@@ -141,7 +146,7 @@ func (p *prober) next(ctx context.Context) (c appCheck, ok bool) {
 			switch {
 			case c.refused == nil && (p.check == nil || c.key != p.check.key):
 				return c, true
-			case c.refused != nil && p.check == nil: // there is no former one to go on with
+			case c.refused != nil && p.check == nil: // there is no previous one to go on with
 				p.report(Health{Reason: c.refused.Error()})
 			}
 		}

@@ -79,6 +79,9 @@ func (p *process) run(ctx context.Context) exit {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
+	if err := raiseFileLimit(); err != nil {
+		p.log.Warn("Envoy may run out of files", "error", err)
+	}
 	w := &logWriter{log: p.log}
 	cmd := exec.CommandContext(ctx, p.path, p.args...)
 	// Not files: Envoy opens /dev/stdout for access logs, which fails on systemd's sockets and works on our pipes.

@@ -13,33 +13,27 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// missingEvery is in which of the checks that fail Envoy's statistics are read: Envoy looks through all of them on the
-// thread that takes in its configuration.
-const missingEvery = 5
-
 // readiness answers whether the workload's proxy is ready. watchReadiness asks Envoy; a probe gets
 // the latest result at once, so that nothing can make it wait.
 type readiness struct {
-	admin    *admin
-	envoy    envoyRunner
-	replicas []string         // of the control plane, for messages
-	log      hclog.Logger     // set once
-	metrics  http.HandlerFunc // set once, before Run; nil: none
-	quit     func()           // set once, before Run: ends Envoy and this agent
-	trouble  func() string    // set once, before Run: why no control plane is connected to the agent; nil: Envoy asks it itself
+	admin   *admin
+	envoy   envoyRunner
+	log     hclog.Logger     // set once
+	metrics http.HandlerFunc // set once, before Run; nil: none
+	quit    func()           // set once, before Run: ends Envoy and this agent
+	trouble func() string    // why no control plane is connected; empty: one is
 
 	// The following fields belong to the goroutine that calls check.
-	configured int   // the run of Envoy that is known to have its configuration
-	failures   int   // checks in a row that failed
-	missing    error // what Envoy's statistics said last
+	configured int // the run of Envoy that is known to have its configuration
+	failures   int // checks in a row that failed
 
 	mu       sync.Mutex
 	draining bool  // guarded by mu
 	result   error // guarded by mu: why Envoy is not ready; nil: it is
 }
 
-func newReadiness(a *admin, e envoyRunner, replicas []string, log hclog.Logger) *readiness {
-	return &readiness{admin: a, envoy: e, replicas: replicas, log: log,
+func newReadiness(a *admin, e envoyRunner, trouble func() string, log hclog.Logger) *readiness {
+	return &readiness{admin: a, envoy: e, trouble: trouble, log: log,
 		result: errors.New("Envoy is starting")}
 }
 
@@ -101,7 +95,7 @@ const unreadyAfter = 3
 // check asks Envoy and keeps the result. It returns what it found, also when that does not count
 // yet.
 func (s *readiness) check(ctx context.Context) error {
-	if s.envoy.State().Replacing { // the former Envoy serves until the next one does
+	if s.envoy.State().Replacing { // the previous Envoy serves until the next one does
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.result
@@ -129,13 +123,15 @@ func (s *readiness) examine(ctx context.Context) error {
 	envoy := s.envoy.State()
 	run := envoy.Runs
 	if _, err := s.admin.do(ctx, http.MethodGet, "/ready"); err != nil {
-		if envoy.Trouble != "" {
+		// Its statistics would say more, but Envoy looks through all of them on the thread that takes in its configuration.
+		trouble := s.trouble()
+		switch {
+		case envoy.Trouble != "":
 			return fmt.Errorf("Envoy does not run: %s", envoy.Trouble)
+		case trouble != "":
+			return fmt.Errorf("Envoy waits for its configuration: %s", trouble)
 		}
-		if s.missing == nil || s.failures%missingEvery == 0 {
-			s.missing = s.waiting(ctx)
-		}
-		return s.missing
+		return errors.New("Envoy is starting: it has not accepted its configuration yet")
 	}
 	if s.configured == run {
 		return nil
@@ -150,7 +146,6 @@ func (s *readiness) examine(ctx context.Context) error {
 
 // The counters of accepted and refused configurations.
 const (
-	statConnected = "control_plane.connected_state"
 	statClusters  = "cluster_manager.cds.update_success"
 	statListeners = "listener_manager.lds.update_success"
 	statWorkers   = "listener_manager.workers_started"
@@ -158,7 +153,7 @@ const (
 
 // waiting says what Envoy has not got yet; nil when it has everything.
 func (s *readiness) waiting(ctx context.Context) error {
-	stats, err := s.admin.stats(ctx, `^(control_plane\.connected_state|cluster_manager\.cds\.update_success|listener_manager\.(lds\.update_success|workers_started))$`)
+	stats, err := s.admin.stats(ctx, `^(cluster_manager\.cds\.update_success|listener_manager\.(lds\.update_success|workers_started))$`)
 	if err != nil {
 		return fmt.Errorf("Envoy is starting: %w", err)
 	}
@@ -169,10 +164,6 @@ func (s *readiness) waiting(ctx context.Context) error {
 		}
 	}
 	switch {
-	case len(missing) > 0 && stats[statConnected] == 0:
-		return fmt.Errorf("Envoy has no %s: the control plane at %s does not answer", strings.Join(missing, " and no "), strings.Join(s.replicas, ", "))
-	case len(missing) > 0 && s.trouble != nil && s.trouble() != "":
-		return fmt.Errorf("Envoy has no %s: %s", strings.Join(missing, " and no "), s.trouble())
 	case len(missing) > 0:
 		return fmt.Errorf("Envoy has accepted no %s from the control plane yet", strings.Join(missing, " and no "))
 	case stats[statWorkers] == 0:

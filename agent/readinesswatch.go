@@ -44,7 +44,6 @@ const proxyUnready = "the proxy is not ready: "
 // reportReadiness updates the workload's health with the result of the latest check.
 func (a *Agent) reportReadiness(err error) {
 	switch {
-	case a.health == nil:
 	case err == nil && !a.settings.intercepted():
 		a.health.setProxy(notIntercepted)
 	case err == nil:

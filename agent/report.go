@@ -8,10 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/build"
 )
 
@@ -32,7 +32,7 @@ type Report struct {
 	Serial   string    `json:"serial,omitempty"`
 	Ends     time.Time `json:"ends,omitzero"`
 	// Link is the connection with the control planes.
-	Link *LinkState `json:"link,omitempty"`
+	Link *relay.Status `json:"link,omitempty"`
 }
 
 // Line is one subject.
@@ -52,9 +52,9 @@ const (
 	stateBad  = "bad"
 )
 
-// line adds a line and, unless it is well, what to do. What an earlier line says to do is not said twice.
+// line adds a line and, unless it is well, what to do.
 func (r *Report) line(name, state, todo, format string, args ...any) {
-	if state == stateOK || slices.Contains(r.Todo, todo) {
+	if state == stateOK {
 		todo = ""
 	}
 	r.Lines = append(r.Lines, Line{name, state, oneLine(fmt.Sprintf(format, args...)), todo})
@@ -102,10 +102,13 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// Report looks at everything.
-func (a *Agent) Report(ctx context.Context) *Report {
+// Report returns the status of everything.
+func (a *Agent) Report(ctx context.Context) *Report { return a.report(ctx, a.relay.Status()) }
+
+// report is Report with this connection to the control planes.
+func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 	now := time.Now()
-	r := &Report{PID: os.Getpid()}
+	r := &Report{PID: os.Getpid(), Link: &link}
 	a.reportIdentity(r, now)
 	r.Version = build.Read().String()
 	r.line("agent", stateOK, "", "process %d, version %s", r.PID, r.Version)
@@ -121,7 +124,7 @@ func (a *Agent) Report(ctx context.Context) *Report {
 }
 
 // clockTolerance is how far a clock may be off without a warning.
-const clockTolerance = time.Minute
+const clockTolerance = backdate
 
 // todoClock is what to do about a clock that is wrong.
 const todoClock = "set the clock (timedatectl, chrony)"
@@ -175,15 +178,9 @@ func OfflineReport(state string) *Report {
 	default:
 		reportKept(r, id, j, Renewal{}, now)
 	}
-	const away = "the agent does not run"
-	if f := lastFailure(state); f != nil {
-		todo = "mend what ended the agent, and " + todo
-		r.line("agent", stateBad, todo, "it ended %s ago: %s", span(now.Sub(f.At)), f.Text)
-	} else {
-		r.line("agent", stateBad, todo, "%s", away)
-	}
+	r.line("agent", stateBad, todo, "the agent does not run; its log says why (journalctl -u 'ashore-agent*')")
 	for _, name := range []string{linkLine, "envoy", "configuration", "registration", "clock"} {
-		r.line(name, stateBad, "", "%s", away)
+		r.line(name, stateBad, "", "the agent does not run")
 	}
 	if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
 		r.line("disk", stateOK, "", "%s is not there yet", state)

@@ -1,44 +1,25 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/hashicorp/go-hclog"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ashore-mesh/ashore/agent/dns"
 	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
-
-// fakeLink stands as a test says.
-type fakeLink struct {
-	state  LinkState
-	health []Health
-}
-
-func (*fakeLink) Register(*grpc.Server)         {}
-func (*fakeLink) Run(ctx context.Context) error { <-ctx.Done(); return nil }
-func (l *fakeLink) ReportHealth(h Health)       { l.health = append(l.health, h) }
-func (l *fakeLink) LinkState() LinkState        { return l.state }
-func (*fakeLink) Checks() <-chan appCheck       { return nil }
-func (*fakeLink) Names() <-chan *dns.Table      { return nil }
 
 // What is not well shows in its line, and with what to do.
 func TestReport(t *testing.T) {
@@ -48,129 +29,118 @@ func TestReport(t *testing.T) {
 	long := now.Add(-3 * time.Hour)
 	for _, tc := range []struct {
 		name  string
-		state func(a *Agent, l *fakeLink)
+		state func(a *Agent, l *relay.Status)
 		line  string
 		want  string // state and text
 		todo  string
 	}{
-		{"the control plane is away", func(_ *Agent, l *fakeLink) {
-			l.state = LinkState{Since: long, Trouble: "control plane a:1: nothing listens there"}
-		}, "control plane", "bad none since 3h0m0s: control plane a:1: nothing listens there", "make a control plane reachable: a:1"},
-		{"not accepted", func(_ *Agent, l *fakeLink) {
-			l.state = LinkState{Since: now, Trouble: "control plane a:1: Unauthenticated: authentication required"}
-		}, "control plane", "bad none since ", "does not accept this workload: see \"ashorectl workload list\""},
-		{"replaced", func(_ *Agent, l *fakeLink) {
-			l.state = LinkState{Since: now, Trouble: "control plane a:1: PermissionDenied: another machine joined under the name shop/web-1 at noon from 10.0.0.9 and took its place"}
-		}, "control plane", "bad none since ", "stop the agent, and paste here a new line of \"ashorectl join-token create\" with --name NAME, or with --replace"},
-		{"joined elsewhere", func(_ *Agent, l *fakeLink) {
-			l.state = LinkState{Since: now, Trouble: "control plane a:1: PermissionDenied: the certificate's key is in no record here: this control plane does not share its records with the one where the workload joined"}
-		}, "control plane", "bad none since ", "join again: stop the agent, where it runs, and then paste here a new line"},
-		{"an address in use", func(_ *Agent, l *fakeLink) {
+		{"the control plane is away", func(_ *Agent, l *relay.Status) {
+			*l = relay.Status{Since: long, Trouble: "control plane a:1: nothing listens there"}
+		}, "control plane", "bad none since 3h0m0s: control plane a:1: nothing listens there", ""},
+		{"not accepted", func(_ *Agent, l *relay.Status) {
+			err := status.Error(codes.Unauthenticated, "authentication required")
+			*l = relay.Status{Since: now, Trouble: relay.StreamError("a:1", err).Error()}
+		}, "control plane", "bad none since ", "or join again"},
+		{"an address in use", func(_ *Agent, l *relay.Status) {
 			err := status.Error(codes.FailedPrecondition, "WorkloadEntry shop/db uses the address")
-			l.state = LinkState{Since: long, Trouble: relay.StreamError("a:1", err).Error()}
+			*l = relay.Status{Since: long, Trouble: relay.StreamError("a:1", err).Error()}
 		}, "control plane", "bad none since 3h0m0s: control plane a:1: FailedPrecondition: WorkloadEntry shop/db uses the address",
-			"correct what the control plane's answer names"},
-		{"an address that is not allowed", func(_ *Agent, l *fakeLink) {
-			err := status.Error(codes.PermissionDenied, "set the workload's address")
-			l.state = LinkState{Since: long, Trouble: relay.StreamError("a:1", err).Error()}
-		}, "control plane", "bad none since 3h0m0s: control plane a:1: PermissionDenied: set the workload's address",
-			"correct what the control plane's answer names"},
-		{"another key", func(_ *Agent, l *fakeLink) {
-			err := status.Error(codes.PermissionDenied, "the certificate registers nobody: it was replaced")
-			l.state = LinkState{Since: now, Trouble: relay.StreamError("a:1", err).Error()}
-		}, "control plane", "bad none since ", "restore it or join again"},
-		{"a wrong clock", func(_ *Agent, l *fakeLink) {
-			l.state = LinkState{Since: now, Trouble: dialError("a:1", serverError("its certificate begins at noon: set the clock")).Error()}
-		}, "control plane", "bad none since ", "set the clock (timedatectl, chrony)"},
-		{"a stranger", func(_ *Agent, l *fakeLink) {
-			l.state = LinkState{Since: now, Trouble: dialError("a:1", serverError("another root")).Error()}
-		}, "control plane", "bad none since ", "see who answers at a:1"},
-		{"nobody hears", func(a *Agent, _ *fakeLink) {
+			"correct this in the agent's settings or in the mesh's configuration"},
+		{"a wrong clock", func(_ *Agent, l *relay.Status) {
+			*l = relay.Status{Since: now, Trouble: dialError("a:1", serverError("its certificate begins at noon: set the clock")).Error()}
+		}, "control plane", "bad none since ", "set the clock"},
+		{"a stranger", func(_ *Agent, l *relay.Status) {
+			*l = relay.Status{Since: now, Trouble: dialError("a:1", serverError("another root")).Error()}
+		}, "control plane", "bad none since ", "is not trusted: another root"},
+		{"not connected", func(a *Agent, _ *relay.Status) {
 			a.health.setApp(Health{Healthy: true})
 			a.health.setProxy("")
-		}, "registration", "warn shop/web at 127.0.15.40, well, but no control plane hears of it", ""},
-		{"nothing ever came", func(_ *Agent, l *fakeLink) {
-			l.state = LinkState{Since: now, Trouble: "control plane a:1: nothing listens there"}
-		}, "configuration", "bad none: no control plane has sent any since this agent started, and there is no copy on disk", "make a control plane reachable: a:1"},
-		{"the control plane went away", func(_ *Agent, l *fakeLink) {
-			l.state = LinkState{Since: long, Confirmed: long, Trouble: "control plane a:1: nothing listens there"}
-		}, "configuration", "warn as it was 3h0m0s ago, when the stream to the control plane ended", ""},
-		{"a port that another program has", func(_ *Agent, l *fakeLink) {
-			l.state = LinkState{Address: "a:1", Rejected: "Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use\n"}
+		}, "registration", "warn shop/web at 127.0.15.40, not reported: no control plane is connected; an existing registration ends with its lease", ""},
+		{"nothing ever came", func(_ *Agent, l *relay.Status) {
+			*l = relay.Status{Since: now, Trouble: "control plane a:1: nothing listens there"}
+		}, "configuration", "bad none: no control plane has sent any since this agent started, and there is no copy on disk", ""},
+		{"the control plane went away", func(_ *Agent, l *relay.Status) {
+			*l = relay.Status{Since: long, Confirmed: long, Trouble: "control plane a:1: nothing listens there"}
+		}, "configuration", "warn running on a copy from " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago", ""},
+		{"a port that another program has", func(_ *Agent, l *relay.Status) {
+			*l = relay.Status{Connected: "a:1", Rejected: []string{"Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use\n"}}
 		}, "configuration", "bad Envoy refuses a part: Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use",
-			"end the program that has 127.0.0.2:8080 (\"ss -ltnp\" shows it)"},
-		{"a copy", func(_ *Agent, l *fakeLink) { l.state = LinkState{Since: now, CopyFrom: long} }, "configuration",
+			"remove the cause"},
+		{"a copy", func(_ *Agent, l *relay.Status) { *l = relay.Status{Since: now, Confirmed: long, CachedAt: long} }, "configuration",
 			"warn running on a copy from " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago", ""},
-		{"too old", func(_ *Agent, l *fakeLink) {
-			l.state = LinkState{Since: now, Confirmed: long, Old: true, CopyFrom: long}
+		{"too old", func(_ *Agent, l *relay.Status) {
+			*l = relay.Status{Since: now, Confirmed: long, Old: true, CachedAt: long}
 		}, "configuration",
-			"bad no control plane confirmed it since " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago: revocations and policies are not known here", "make a control plane reachable: a:1"},
-		{"a copy that is not used", func(_ *Agent, l *fakeLink) { l.state = LinkState{CopyRefused: "it is of another machine"} }, "configuration",
+			"bad no control plane confirmed it since " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago: revocations and policies are not known here", ""},
+		{"a copy that is not used", func(_ *Agent, l *relay.Status) { *l = relay.Status{CacheRefused: "it is of another machine"} }, "configuration",
 			"bad none: the copy on disk is not used: it is of another machine", ""},
-		{"too many of its connections", func(_ *Agent, l *fakeLink) {
-			l.state = LinkState{Since: long, Trouble: "control plane a:1: ResourceExhausted: this workload has 64 connections, no more are served (setting xds.workloadConnections of the control plane)"}
+		{"too many of its connections", func(_ *Agent, l *relay.Status) {
+			err := status.Error(codes.ResourceExhausted, "this workload has 64 connections")
+			*l = relay.Status{Since: long, Trouble: relay.StreamError("a:1", err).Error()}
 		}, "control plane", "bad none since 3h0m0s: control plane a:1: ResourceExhausted: this workload has 64 connections", "another program uses a copy of this workload's identity"},
-		{"a refused part", func(_ *Agent, l *fakeLink) { l.state = LinkState{Address: "a:1", Rejected: "bad listener"} }, "configuration",
+		{"a refused part", func(_ *Agent, l *relay.Status) {
+			*l = relay.Status{Connected: "a:1", Rejected: []string{"bad listener"}}
+		}, "configuration",
 			"bad Envoy refuses a part: bad listener", "ashorectl status"},
-		{"connected", func(_ *Agent, l *fakeLink) { l.state = LinkState{Address: "a:1", Since: long} }, "control plane", "ok a:1 since 3h0m0s ago", ""},
-		{"live", func(_ *Agent, l *fakeLink) { l.state = LinkState{Address: "a:1"} }, "configuration", "ok live", ""},
-		{"renewal fails", func(a *Agent, _ *fakeLink) { a.keeper.note(errors.New("no answer")) }, "certificate",
-			"warn SERIAL ends in ", "the agent retries"},
-		{"a clock that is early", func(a *Agent, _ *fakeLink) { a.keeper.skew = 5 * time.Minute }, "clock", "warn 5m0s ahead of the control plane's", "set the clock"},
-		{"a clock that was set back", func(a *Agent, _ *fakeLink) { a.keeper.early = time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC) }, "clock",
+		{"connected", func(_ *Agent, l *relay.Status) { *l = relay.Status{Connected: "a:1", Since: long} }, "control plane", "ok a:1 since 3h0m0s ago", ""},
+		{"live", func(_ *Agent, l *relay.Status) { *l = relay.Status{Connected: "a:1"} }, "configuration", "ok live", ""},
+		{"renewal fails", func(a *Agent, _ *relay.Status) { a.keeper.note(errors.New("no answer")) }, "certificate",
+			"warn SERIAL ends in ", ""},
+		{"a clock that is early", func(a *Agent, _ *relay.Status) { a.keeper.skew = 5 * time.Minute }, "clock", "warn 5m0s ahead of the control plane's", "set the clock"},
+		{"a clock that was set back", func(a *Agent, _ *relay.Status) { a.keeper.early = time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC) }, "clock",
 			"warn was set back: the last certificate begins at 2026-11-24T00:00:00Z, and the one before is used", "set the clock"},
-		{"a clock that is late", func(a *Agent, _ *fakeLink) { a.keeper.skew = -5 * time.Minute }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
-		{"a port past Envoy", func(_ *Agent, l *fakeLink) { l.state = LinkState{Bypassed: "8080"} }, "interception",
+		{"a clock that is late", func(a *Agent, _ *relay.Status) { a.keeper.skew = -5 * time.Minute }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
+		{"a port past Envoy", func(_ *Agent, l *relay.Status) { *l = relay.Status{Bypassed: "8080"} }, "interception",
 			"warn connections to port 8080 reach the application past Envoy: no mutual TLS and no policies there", "let the application listen on 127.0.0.1 alone"},
-		{"an application that is not well", func(a *Agent, _ *fakeLink) { a.health.setApp(Health{Reason: "connection refused"}) }, "registration",
-			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", "see why the workload is not well"},
-		{"an Envoy that is not ready", func(a *Agent, _ *fakeLink) {
+		{"an application that is not well", func(a *Agent, _ *relay.Status) { a.health.setApp(Health{Reason: "connection refused"}) }, "registration",
+			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", ""},
+		{"an Envoy that is not ready", func(a *Agent, _ *relay.Status) {
 			a.health.setApp(Health{Healthy: true})
 			a.health.setProxy(proxyUnready + "it starts")
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the proxy is not ready: it starts", ""},
-		{"a group's probe that is not used", func(a *Agent, _ *fakeLink) {
+		{"a group's probe that is not used", func(a *Agent, _ *relay.Status) {
 			refused := newAppCheck(execProbe("id"), &a.settings).refused
 			a.prober.setState(probeState{refused: refused})
 			a.health.setApp(Health{Reason: refused.Error()})
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the probe of the WorkloadGroup is not used: it runs a command", "set probe.allowGroupExec"},
-		{"a group's probe that is not used beside one that was", func(a *Agent, l *fakeLink) {
-			l.state = LinkState{Address: "a:1"}
+		{"a group's probe that is not used beside one that was", func(a *Agent, l *relay.Status) {
+			*l = relay.Status{Connected: "a:1"}
 			a.prober.setState(probeState{by: "probed as its group says, by x", refused: newAppCheck(tcpProbe("db.test"), &a.settings).refused})
 			a.health.setApp(Health{Healthy: true})
 			a.health.setProxy("")
-		}, "registration", "warn shop/web at 127.0.15.40, healthy by the former probe: the probe of the WorkloadGroup is not used: it connects to the host \"db.test\", which is not this workload; probed as its group says, by x",
+		}, "registration", "warn shop/web at 127.0.15.40, healthy by the previous probe: the probe of the WorkloadGroup is not used: it connects to the host \"db.test\", which is not this workload; ",
 			"add it to probe.allowGroupHosts"},
-		{"probed by its group", func(a *Agent, l *fakeLink) {
-			l.state = LinkState{Address: "a:1"}
+		{"probed by its group", func(a *Agent, l *relay.Status) {
+			*l = relay.Status{Connected: "a:1"}
 			a.prober.use(newAppCheck(httpProbe("", "/ready"), &a.settings))
 			a.health.setApp(Health{Healthy: true})
 			a.health.setProxy("")
 		}, "registration", "ok shop/web at 127.0.15.40, healthy; probed as its group says, by GET http://127.0.15.40:8080/ready", ""},
-		{"not well by its group", func(a *Agent, _ *fakeLink) {
+		{"not well by its group", func(a *Agent, _ *relay.Status) {
 			a.prober.use(newAppCheck(tcpProbe(""), &a.settings))
 			a.health.setApp(Health{Reason: "connection refused"})
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: connection refused; probed as its group says, by a TCP connection to 127.0.15.40:8080", ""},
-		{"not probed", func(*Agent, *fakeLink) {}, "registration", "ok shop/web at 127.0.15.40, not among the endpoints yet: its first check is not done", ""},
-		{"Envoy is away", func(*Agent, *fakeLink) {}, "envoy", "bad does not answer yet: ask Envoy: ", "Envoy starts"},
-		{"a certificate that Envoy refuses", func(a *Agent, _ *fakeLink) { a.secrets.rejected["default"] = "bad key" },
+		{"not probed", func(*Agent, *relay.Status) {}, "registration", "ok shop/web at 127.0.15.40, not among the endpoints yet: its first check is not done", ""},
+		{"Envoy is away", func(*Agent, *relay.Status) {}, "envoy", "bad does not answer, restarts 0: ask Envoy: ", "see its log"},
+		{"a certificate that Envoy refuses", func(a *Agent, _ *relay.Status) { a.secrets.rejected["default"] = "bad key" },
 			"presented", "bad Envoy rejects its certificate or the roots: bad key", "restart this agent"},
-		{"the disk", func(*Agent, *fakeLink) {}, "disk", "ok ", ""},
+		{"the disk", func(*Agent, *relay.Status) {}, "disk", "ok ", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) { // at once: what is hours old is not to grow older while it waits its turn
 			k := kept(t, m, time.Hour)
-			l := &fakeLink{}
+			var l relay.Status
 			s := Default()
 			s.State, s.Workload.Name, s.Workload.Namespace, s.Workload.Group = k.store.dir, "web-1", "shop", "web"
 			s.Workload.Addresses, s.XDS.Addresses, s.Envoy.Path = []string{"127.0.15.40"}, []string{"a:1"}, testenvoy.Path(t)
 			if err := s.Complete(); err != nil {
 				t.Fatal(err)
 			}
-			a, err := New(Config{Settings: s, Log: testlog.New(t), makeLink: func(*Settings, *Keeper, hclog.Logger) (link, error) { return l, nil }})
+			a, err := New(Config{Settings: s, Log: testlog.New(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			tc.state(a, l)
-			r := a.Report(t.Context())
+			tc.state(a, &l)
+			r := a.report(t.Context(), l)
 			var text strings.Builder
 			if err := r.Write(&text); err != nil {
 				t.Fatal(err)
@@ -183,7 +153,7 @@ func TestReport(t *testing.T) {
 			if strings.Contains(text.String(), "\n\n") || strings.Count(text.String(), "\n") != len(r.Lines)+len(r.Todo) {
 				t.Errorf("a line is not one:\n%s", text.String())
 			}
-			if !found || r.Well || tc.todo != "" && !strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) {
+			if !found || r.Well || tc.todo != "" && !strings.Contains(text.String(), tc.todo) {
 				t.Errorf("want %q %q, to do %q; got:\n%s", tc.line, want, tc.todo, text.String())
 			}
 		})
@@ -208,13 +178,13 @@ func TestReportCertificate(t *testing.T) {
 	}{
 		{"new", time.Hour, Renewal{Due: time.Now().Add(10 * time.Hour)}, stateOK, " ends in 23h0m0s, renewed 1h0m0s ago, the next time in 9h0m0s", ""},
 		{"from disk", time.Hour, Renewal{}, stateOK, " ends in 23h0m0s, renewed 1h0m0s ago", ""},
-		{"renewal fails", 15 * time.Hour, away, stateWarn, " ends in 9h0m0s, not renewed, tries 3: away", "the agent retries"},
+		{"renewal fails", 15 * time.Hour, away, stateWarn, " ends in 9h0m0s, not renewed, tries 3: away", ""},
 		{"soon over", 20 * time.Hour, away, stateBad, " ends in 4h0m0s, not renewed, tries 3: away", "make the control plane reachable"},
 		{"over", 72 * time.Hour, away, stateBad, " ended 2 days ago, not renewed, tries 3: away", "make a control plane reachable: it renews a certificate up to 7 days"},
-		{"over and refused", 72 * time.Hour, refused, stateBad, " ended 2 days ago, not renewed, tries 3: control plane a:1 refuses: expired", "join again: stop the agent, where it runs, and then paste"},
-		{"refused", time.Hour, refused, stateBad, " ends in 23h0m0s, not renewed, tries 3: control plane a:1 refuses: expired", "does not accept this workload"},
-		{"replaced", time.Hour, replaced, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: another machine joined under the name x", "with --name NAME, or with --replace"},
-		{"its group has gone", time.Hour, Renewal{Trouble: refusal("a:1", status.Error(codes.FailedPrecondition, "no group")), Tries: 1}, stateBad, " ends in 23h0m0s, not renewed", "make sure that the WorkloadGroup exists"},
+		{"over and refused", 72 * time.Hour, refused, stateBad, " ended 2 days ago, not renewed, tries 3: control plane a:1 refuses: expired", "join again"},
+		{"refused", time.Hour, refused, stateBad, " ends in 23h0m0s, not renewed, tries 3: control plane a:1 refuses: expired", "join again"},
+		{"replaced", time.Hour, replaced, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: another machine joined under the name x", "join again"},
+		{"its group has gone", time.Hour, Renewal{Trouble: refusal("a:1", status.Error(codes.FailedPrecondition, "no group")), Tries: 1}, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: no group; make sure that the WorkloadGroup exists", ""},
 		{"over while no agent ran", 72 * time.Hour, Renewal{}, stateBad, " ended 2 days ago", "let the agent run"},
 		{"before its time", -72 * time.Hour, Renewal{}, stateBad, " begins in 2 days by this machine's clock", "set the clock"},
 	} {
@@ -223,19 +193,6 @@ func TestReportCertificate(t *testing.T) {
 		if l := r.Lines[1]; l.State != tc.state || !strings.Contains(l.Text, id.Serial()+tc.text) || !strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) {
 			t.Errorf("%s: %+v, to do %q; want %s %q, %q", tc.name, l, r.Todo, tc.state, tc.text, tc.todo)
 		}
-	}
-}
-
-// What is to be done about a workload that is not accepted is said once, whether its streams or its renewals are refused.
-func TestOneTodoForARefusal(t *testing.T) {
-	t.Parallel()
-	m := newMesh(t, "cluster.local")
-	r := &Report{}
-	n := Renewal{Trouble: &RefusedError{Address: "a:1", Code: codes.Unauthenticated, Text: "revoked"}, Tries: 1}
-	reportKept(r, m.identity(t, web(), time.Hour), Joined{At: time.Now(), Renewed: time.Now()}, n, time.Now())
-	r.line(linkLine, stateBad, linkTodo("control plane a:1: Unauthenticated: authentication required", []string{"a:1"}), "none")
-	if len(r.Todo) != 1 {
-		t.Errorf("to do: %q, want one thing", r.Todo)
 	}
 }
 
@@ -254,14 +211,14 @@ func TestDiskError(t *testing.T) {
 	}
 }
 
-// A workload that is told to end reports that first, and waits for others to hear of it.
+// A workload that ends reports that first, and waits until others know.
 func TestLeaveEndpoints(t *testing.T) {
 	t.Parallel()
-	l := &fakeLink{}
-	a := &Agent{link: l, log: testlog.New(t), health: &healthReporter{report: l.ReportHealth}, ready: &readiness{}}
+	var got []Health
+	a := &Agent{log: testlog.New(t), health: &healthReporter{report: func(h Health) { got = append(got, h) }}, ready: &readiness{}}
 	a.settings.Workload.Group = "web"
 	a.leaveEndpoints(t.Context())
-	if d := cmp.Diff([]Health{{Reason: "this proxy is about to end"}}, l.health); d != "" {
+	if d := cmp.Diff([]Health{{Reason: "this proxy is about to end"}}, got); d != "" {
 		t.Errorf("reports (-want +got):\n%s", d)
 	}
 }
@@ -269,8 +226,8 @@ func TestLeaveEndpoints(t *testing.T) {
 // A workload is an endpoint when its proxy is ready and its application is well, and never again once it is about to end.
 func TestHealthReporter(t *testing.T) {
 	t.Parallel()
-	l := &fakeLink{}
-	v := &healthReporter{report: l.ReportHealth}
+	var got []Health
+	v := &healthReporter{report: func(h Health) { got = append(got, h) }}
 	v.setApp(Health{Healthy: true})
 	v.setProxy("")
 	v.setProxy("")
@@ -281,7 +238,7 @@ func TestHealthReporter(t *testing.T) {
 	v.end()
 	v.setApp(Health{Healthy: true})
 	want := []Health{{Reason: "the proxy is starting"}, {Healthy: true}, {Reason: "503"}, {Reason: "the proxy is not ready: away"}, {Healthy: true}, {Reason: "this proxy is about to end"}}
-	if d := cmp.Diff(want, l.health); d != "" {
+	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("reports (-want +got):\n%s", d)
 	}
 }
@@ -397,20 +354,6 @@ func TestSockets(t *testing.T) {
 	}
 	if _, err := listenUnix(path, 0o600); err == nil || !strings.Contains(err.Error(), "there is something else at that path: remove it") {
 		t.Errorf("in place of a file: %v", err)
-	}
-}
-
-// However much Envoy refuses, it can be told.
-func TestRefusedText(t *testing.T) {
-	t.Parallel()
-	many := slices.Repeat([]string{"Cluster x: " + strings.Repeat("é", maxRefusedWords)}, 5000)
-	if got := refusedText(many); len(got) > 2*maxRefused*maxRefusedWords || !strings.HasSuffix(got, "; and 4990 more") || !utf8.ValidString(got) {
-		t.Errorf("%d bytes: …%q", len(got), got[len(got)-20:])
-	}
-	for want, words := range map[string][]string{"": nil, "a": {"a"}, "a; b": {"a", "b"}} {
-		if got := refusedText(words); got != want {
-			t.Errorf("%q: got %q", words, got)
-		}
 	}
 }
 

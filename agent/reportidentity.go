@@ -21,7 +21,7 @@ func (a *Agent) reportIdentity(r *Report, now time.Time) {
 	}
 }
 
-// reportKept tells of an identity: three lines.
+// reportKept adds three lines about an identity.
 func reportKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	leaf := id.Leaf()
 	r.Identity, r.Serial, r.Ends = id.ID.String(), id.Serial(), leaf.NotAfter
@@ -37,21 +37,19 @@ func reportKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 		renewal += ", the next time in " + span(max(n.Due.Sub(now), 0))
 	}
 	state, todo := stateBad, ""
-	switch refused := n.refused(); {
+	switch {
 	case id.rooted() != nil:
-		renewal, todo = "its root is not one of the mesh any more; "+renewal, todoJoin
+		renewal, todo = "its root is not one of the mesh any more; "+renewal, "join again"
 	case now.Before(leaf.NotBefore):
 		ends, todo = "begins in "+span(leaf.NotBefore.Sub(now))+" by this machine's clock", todoClock
-	case left <= 0 && refused:
-		todo = todoJoin
-	case refused:
-		todo = refusedTodo(n.Trouble)
+	case n.refused():
+		todo = "do what the answer says; or join again, by a new line of \"ashorectl join-token create\""
 	case left <= 0:
 		todo = "let the agent run and make a control plane reachable: it renews a certificate up to 7 days after its end, unless ca.grace there says otherwise; else join again"
 	case n.Trouble != nil && left < id.Life()/4:
 		todo = "make the control plane reachable before the certificate ends; or join again"
 	case n.Trouble != nil:
-		state, todo = stateWarn, "nothing yet: the agent retries"
+		state = stateWarn
 	default:
 		state = stateOK
 	}
@@ -77,7 +75,7 @@ func (n Renewal) refused() bool {
 	return ok
 }
 
-// reportNoIdentity tells in three lines that there is none, and why.
+// reportNoIdentity adds three lines: there is none, and why.
 func (r *Report) reportNoIdentity(why string) {
 	r.line("identity", stateBad, "", "%s", why)
 	r.line("certificate", stateBad, "", "none")

@@ -4,50 +4,19 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
-
-	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/registry"
 )
 
 func (a *Agent) reportLink(r *Report, now time.Time) {
-	if a.link == nil {
-		r.line(linkLine, stateOK, "", "%s, asked by Envoy itself", strings.Join(a.settings.XDS.Addresses, ", "))
+	s := r.Link
+	if s.Connected != "" {
+		r.line(linkLine, stateOK, "", "%s since %s ago", s.Connected, span(now.Sub(s.Since)))
 		return
 	}
-	s := a.link.LinkState()
-	r.Link = &s
-	if s.Address != "" {
-		r.line(linkLine, stateOK, "", "%s since %s ago", s.Address, span(now.Sub(s.Since)))
-		return
-	}
-	r.line(linkLine, stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses), "none since %s: %s", span(now.Sub(s.Since)), s.Trouble)
-}
-
-// linkTodo is what helps against what is in the way to the control planes.
-func linkTodo(trouble string, addresses []string) string {
-	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(trouble, w) })
-	}
-	switch {
-	case has(codes.Unauthenticated.String(), "registers nobody"):
-		return acceptTodo(trouble)
-	case has(codes.PermissionDenied.String(), codes.FailedPrecondition.String(), codes.InvalidArgument.String()):
-		if todo := acceptTodo(trouble); todo != todoNotAccepted {
-			return todo
-		}
-		return todoRefused
-	case has(codes.ResourceExhausted.String()):
-		return "see whether another program uses a copy of this workload's identity; if all is as it should be, raise the bound that is named at the control plane"
-	case has("set the clock"):
-		return "set the clock (timedatectl, chrony) of the machine whose clock is wrong"
-	case has("is not trusted"):
-		return "see who answers at " + strings.Join(addresses, ", ") + "; when the mesh has a new root, join again"
-	}
-	return "make a control plane reachable: " + strings.Join(addresses, ", ")
+	r.line(linkLine, stateBad, "", "none since %s: %s", span(now.Sub(s.Since)), s.Trouble)
 }
 
 func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
@@ -59,46 +28,36 @@ func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
 		waiting = "; " + envoy.Waiting
 	}
 	switch {
-	case infoErr != nil && envoy.Trouble != "":
-		r.line("envoy", stateBad, cmp.Or(portTodo(envoy.Trouble), "see Envoy's last error: "+a.path+" has to be Envoy for this machine, and its ports free"), "does not run, restarts %d: %s", restarts, envoy.Trouble)
 	case infoErr != nil:
-		r.line("envoy", stateBad, "wait, and look again: Envoy starts", "does not answer yet: %v", infoErr)
+		r.line("envoy", stateBad, "see its log: "+a.path+" has to be Envoy for this machine, and its ports free",
+			"does not answer, restarts %d: %s", restarts, cmp.Or(envoy.Trouble, infoErr.Error()))
 	case readyErr != nil:
-		todo := ""
-		if l := r.Link; l == nil || l.Rejected == "" && (l.Trouble == "" || !strings.Contains(readyErr.Error(), l.Trouble)) { // else that is what to mend
-			todo = "see why Envoy is not ready"
-		}
-		r.line("envoy", stateBad, todo, "process %d, version %s, restarts %d, not ready: %v", envoy.PID, info.version(), restarts, readyErr)
+		r.line("envoy", stateBad, "", "process %d, version %s, restarts %d, not ready: %v", envoy.PID, info.version(), restarts, readyErr)
 	case envoy.Outdated != "":
-		r.line("envoy", stateWarn, "mend what is in the way and restart the agent; if that does not help, stop the unit "+envoy.Unit+", which cuts its connections",
-			"process %d, version %s, runs with its former program or settings: %s", envoy.PID, info.version(), envoy.Outdated)
+		r.line("envoy", stateWarn, "remove what is in the way and restart the agent; if that does not help, stop the unit "+envoy.Unit+", which cuts its connections",
+			"process %d, version %s, runs with its previous program or settings: %s", envoy.PID, info.version(), envoy.Outdated)
 	default:
 		r.line("envoy", stateOK, "", "process %d, version %s, restarts %d, ready%s", envoy.PID, info.version(), restarts, waiting)
 	}
 }
 
 func (a *Agent) reportConfiguration(r *Report, now time.Time) {
-	if a.link == nil {
-		r.line("configuration", stateOK, "", "live")
-		return
-	}
-	switch s := a.link.LinkState(); {
-	case s.Rejected != "":
-		r.line("configuration", stateBad, cmp.Or(portTodo(s.Rejected), "see \"ashorectl status\": the control plane sends what this Envoy cannot use"), "Envoy refuses a part: %s", s.Rejected)
+	s := r.Link
+	at := s.Confirmed.UTC().Format(time.RFC3339) + ", " + span(now.Sub(s.Confirmed)) + " ago"
+	switch {
+	case len(s.Rejected) > 0:
+		r.line("configuration", stateBad, "remove the cause, or correct the configuration (ashorectl status)",
+			"Envoy refuses a part: %s", strings.Join(s.Rejected, "; "))
 	case s.Old:
-		r.line("configuration", stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses),
-			"no control plane confirmed it since %s, %s ago: revocations and policies are not known here",
-			s.Confirmed.UTC().Format(time.RFC3339), span(now.Sub(s.Confirmed)))
-	case s.CopyRefused != "" && s.Address == "":
-		r.line("configuration", stateBad, "", "none: the copy on disk is not used: %s", s.CopyRefused)
-	case s.CopyError != "":
-		r.line("configuration", stateWarn, "make the state folder writable", "its copy cannot be written: %s", s.CopyError)
-	case !s.CopyFrom.IsZero():
-		r.line("configuration", stateWarn, "", "running on a copy from %s, %s ago", s.CopyFrom.UTC().Format(time.RFC3339), span(now.Sub(s.CopyFrom)))
-	case s.Address == "" && s.Confirmed.IsZero():
+		r.line("configuration", stateBad, "", "no control plane confirmed it since %s: revocations and policies are not known here", at)
+	case s.Connected == "" && s.CacheRefused != "" && s.Confirmed.IsZero():
+		r.line("configuration", stateBad, "", "none: the copy on disk is not used: %s", s.CacheRefused)
+	case s.Connected == "" && s.Confirmed.IsZero():
 		r.line("configuration", stateBad, "", "none: no control plane has sent any since this agent started, and there is no copy on disk")
-	case s.Address == "":
-		r.line("configuration", stateWarn, "", "as it was %s ago, when the stream to the control plane ended", span(now.Sub(s.Since)))
+	case s.Connected == "":
+		r.line("configuration", stateWarn, "", "running on a copy from %s", at)
+	case s.CacheError != "":
+		r.line("configuration", stateWarn, "make the state folder writable", "live; its copy cannot be written: %s", s.CacheError)
 	default:
 		r.line("configuration", stateOK, "", "live")
 	}
@@ -106,7 +65,7 @@ func (a *Agent) reportConfiguration(r *Report, now time.Time) {
 
 func (a *Agent) reportRegistration(r *Report) {
 	w := &a.settings.Workload
-	if w.Group == "" || a.keeper == nil {
+	if w.Group == "" {
 		r.line("registration", stateOK, "", "none: %s", strings.Join(w.Addresses, ", "))
 		return
 	}
@@ -122,16 +81,13 @@ func (a *Agent) reportRegistration(r *Report) {
 	switch {
 	case !known, h.Reason == notChecked, h.Reason == notIntercepted && a.settings.intercepted():
 		r.line("registration", stateOK, "", "%s, not among the endpoints yet: its first check is not done", where)
-	case probed.refused != nil && h.Reason == probed.refused.Error():
-		r.line("registration", stateBad, probed.refused.todo, "%s, not among the endpoints: %s%s", where, probeRefused, probed.refused.why)
-	case strings.HasPrefix(h.Reason, proxyUnready), h.Reason == notIntercepted: // their own lines say what to do
-		r.line("registration", stateBad, "", "%s, not among the endpoints: %s", where, h.Reason)
 	case !h.Healthy:
-		r.line("registration", stateBad, "see why the workload is not well", "%s, not among the endpoints: %s%s", where, h.Reason, how)
-	case a.link.LinkState().Address == "":
-		r.line("registration", stateWarn, "", "%s, well, but no control plane hears of it: if it was registered, it counts until its lease ends", where)
+		r.line("registration", stateBad, "", "%s, not among the endpoints: %s%s", where, h.Reason, how)
+	case r.Link.Connected == "":
+		r.line("registration", stateWarn, "",
+			"%s, not reported: no control plane is connected; an existing registration ends with its lease", where)
 	case probed.refused != nil:
-		r.line("registration", stateWarn, probed.refused.todo, "%s, healthy by the former probe: %s%s%s", where, probeRefused, probed.refused.why, cmp.Or(how, "; not probed"))
+		r.line("registration", stateWarn, "", "%s, healthy by the previous probe: %v%s", where, probed.refused, cmp.Or(how, "; not probed"))
 	default:
 		r.line("registration", stateOK, "", "%s, healthy%s", where, how)
 	}

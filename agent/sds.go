@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -163,4 +165,13 @@ func secretsOf(id *Identity, names []string) (*discoveryv3.DiscoveryResponse, er
 
 func inline(b []byte) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
+}
+
+// pack puts a message into an Any.
+func pack(m proto.Message) (*anypb.Any, error) {
+	a, err := anypb.New(m)
+	if err != nil {
+		return nil, fmt.Errorf("pack %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
+	}
+	return a, nil
 }

@@ -34,7 +34,9 @@ func secretClient(t *testing.T, k *Keeper) (secretv3.SecretDiscoveryServiceClien
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- serveLocal(ctx, newLocalServer(s), l) }()
+	server := newLocalServer()
+	s.Register(server)
+	go func() { done <- serveLocal(ctx, server, l) }()
 	conn, err := grpc.NewClient("passthrough:///agent", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)

@@ -79,7 +79,7 @@ type XDS struct {
 
 // Envoy is the program that is run.
 type Envoy struct {
-	// Path is the program. Empty: "envoy" in PATH, else PackagedEnvoy.
+	// Path is the program. Empty: "envoy" in PATH, else PackagedEnvoy. Units run PackagedEnvoy alone.
 	Path string `yaml:"path"`
 	// Unit is the template of systemd units that run Envoy, "ashore-envoy"; for one of several workloads of a machine
 	// "ashore-envoy@WORKLOAD". Envoy outlives the agent then. Empty: Envoy is a child of the agent, and ends with it.
@@ -96,7 +96,8 @@ type Envoy struct {
 	// Source: istio.io ProxyConfig.parentShutdownDuration.
 	ParentShutdown time.Duration `yaml:"parentShutdown"`
 
-	folder string // of the files of units; empty: unitFolder. Tests have another one
+	folder  string // of the files of units; empty: unitFolder. Tests have another one
+	program string // of units; empty: PackagedEnvoy. Tests have another one
 }
 
 // unitFolder is where systemd's units of Envoy find their files.
@@ -136,11 +137,7 @@ type Ports struct {
 	Health int `yaml:"health"`
 	// Metrics is Envoy's: GET /stats/prometheus. Zero: closed.
 	Metrics int `yaml:"metrics"`
-	// Admin opens Envoy's whole admin interface to every user of this machine. Socket: it is a unix socket in the
-	// state folder, for the agent's user alone. Zero: Socket, with Dev 15000.
-	Admin int `yaml:"admin"`
-	// DNS is the agent's: queries for names of the mesh, over UDP and TCP, on a loopback address. Zero: closed. With Dev
-	// it is closed.
+	// DNS is the agent's: queries for names of the mesh, over UDP and TCP, on a loopback address. Zero: closed.
 	DNS int `yaml:"dns"`
 }
 
@@ -149,12 +146,6 @@ type DNS struct {
 	// Servers are asked for all names that are not of the mesh, "10.0.0.2" or "10.0.0.2:5353". Empty: those of /etc/resolv.conf.
 	Servers []string `yaml:"servers"`
 }
-
-// Socket as a port means a unix socket instead.
-const Socket = -1
-
-// devAdmin is the port of Envoy's admin interface on trial machines.
-const devAdmin = 15000
 
 // Metrics are those of the application.
 type Metrics struct {
@@ -205,15 +196,6 @@ func (s *Settings) complete() error {
 	}
 	if s.Envoy.Concurrency == 0 {
 		s.Envoy.Concurrency = min(2, runtime.NumCPU())
-	}
-	if s.Ports.Admin == 0 {
-		s.Ports.Admin = Socket
-		if s.Dev {
-			s.Ports.Admin = devAdmin
-		}
-	}
-	if s.Dev {
-		s.Ports.DNS = 0 // the agent gets no name table
 	}
 	if s.State != "" {
 		return nil
@@ -274,7 +256,7 @@ type openPort struct {
 // openPorts are those that are set.
 func (p Ports) openPorts() []openPort {
 	var out []openPort
-	for _, o := range []openPort{{"ports.status", p.Status}, {"ports.health", p.Health}, {"ports.metrics", p.Metrics}, {"ports.admin", p.Admin}} {
+	for _, o := range []openPort{{"ports.status", p.Status}, {"ports.health", p.Health}, {"ports.metrics", p.Metrics}} {
 		if o.port > 0 {
 			out = append(out, o)
 		}

@@ -33,7 +33,7 @@ func TestCheck(t *testing.T) {
 		{"everything good", func(s *Settings) {
 			s.Workload.Locality, s.Workload.Addresses = "eu/a/1", []string{"127.0.0.2", "::1"}
 			s.XDS.Addresses = []string{"cp.example.org:15010", "[::1]:15010"}
-			s.Ports.Health, s.Ports.Metrics, s.Ports.Admin = 0, 0, Socket
+			s.Ports.Health, s.Ports.Metrics = 0, 0
 		}, nil},
 		{"not dev", func(s *Settings) { s.Dev = false }, nil},
 		{"nothing", func(s *Settings) { s.Workload.Addresses, s.XDS.Addresses = nil, nil },
@@ -68,9 +68,11 @@ func TestCheck(t *testing.T) {
 		{"domain", func(s *Settings) { s.Workload.Domain = "x y" }, []string{`workload.domain: "x y" is not the suffix of host names`}},
 		{"envoy", func(s *Settings) { s.Envoy.Concurrency, s.Envoy.LogLevel, s.Envoy.MaxConnections = -1, "warn", 0 },
 			[]string{"envoy.concurrency: -1", `envoy.logLevel: "warn" is not known; want trace or debug`, "envoy.maxConnections: 0"}},
+		{"program of a unit", func(s *Settings) { s.Envoy.Unit, s.Envoy.Path = "ashore-envoy", "/opt/envoy" },
+			[]string{"envoy.path: units run /usr/lib/ashore/envoy"}},
 		{"no drain", func(s *Settings) { s.Drain.Maximum = -1 }, []string{"drain.maximum: -1ns is less than no time"}},
 		{"log", func(s *Settings) { s.Log.Level, s.Log.Format = "warning", "xml" }, []string{`log.level: "warning"`, `log.format: "xml"`}},
-		{"long state", func(s *Settings) { s.State, s.Ports.Admin = "/"+strings.Repeat("x", 100), Socket }, []string{"state: the socket"}},
+		{"long state", func(s *Settings) { s.State = "/" + strings.Repeat("x", 100) }, []string{"state: the socket"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -118,8 +120,8 @@ func TestDefaults(t *testing.T) {
 	if s.Workload.Name == "" || !strings.HasSuffix(s.State, "/ashore-agent/"+s.Workload.Name+".default") || strings.HasPrefix(s.State, "/var/lib") {
 		t.Errorf("name %q, state %q; want the host's name and a folder of the user", s.Workload.Name, s.State)
 	}
-	if s.Envoy.Concurrency != min(2, runtime.NumCPU()) || s.Ports.Admin != devAdmin {
-		t.Errorf("concurrency %d, admin %d", s.Envoy.Concurrency, s.Ports.Admin)
+	if s.Envoy.Concurrency != min(2, runtime.NumCPU()) {
+		t.Errorf("concurrency %d", s.Envoy.Concurrency)
 	}
 	again := s
 	if err := again.Complete(); err != nil {
@@ -130,7 +132,7 @@ func TestDefaults(t *testing.T) {
 	}
 	p := good()
 	p.Dev, p.State = false, ""
-	if err := p.Complete(); err != nil || p.State != "/var/lib/ashore-agent/web-1.default" || p.Ports.Admin != Socket {
-		t.Errorf("not for trials: %v, state %q, admin %d; want no port that other users reach", err, p.State, p.Ports.Admin)
+	if err := p.Complete(); err != nil || p.State != "/var/lib/ashore-agent/web-1.default" {
+		t.Errorf("not for trials: %v, state %q", err, p.State)
 	}
 }

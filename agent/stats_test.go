@@ -17,12 +17,17 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Envoy tries an expression without a literal first part on each metric of each cluster, in vain mostly, which made its start
+// Envoy tries an expression without a literal first part on each metric of each cluster, mostly without a match, which made its start
 // with a thousand services last seconds; so did a second one for clusters.
 func TestExpressionsOfLabels(t *testing.T) {
 	t.Parallel()
+	s := good()
+	b, err := Bootstrap(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
 	prefix, ofClusters := regexp.MustCompile(`^\^[a-z_]+\\\.`), 0
-	for _, tag := range statsConfig().StatsTags {
+	for _, tag := range b.StatsConfig.StatsTags {
 		regex := tag.GetRegex()
 		if regex == "" {
 			continue // Envoy's own
@@ -37,11 +42,6 @@ func TestExpressionsOfLabels(t *testing.T) {
 	if ofClusters != 1 {
 		t.Errorf("%d expressions are tried on the metrics of every cluster, want 1", ofClusters)
 	}
-	s := good()
-	b, err := Bootstrap(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if !b.DeferredStatOptions.GetEnableDeferredCreationStats() {
 		t.Error("metrics of traffic are made for clusters without traffic")
 	}
@@ -50,7 +50,12 @@ func TestExpressionsOfLabels(t *testing.T) {
 // What is left out is left out of destinations alone, and never what tells about their traffic or state.
 func TestUnneededStats(t *testing.T) {
 	t.Parallel()
-	list := statsConfig().StatsMatcher.GetExclusionList().GetPatterns()
+	s := good()
+	b, err := Bootstrap(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := b.StatsConfig.StatsMatcher.GetExclusionList().GetPatterns()
 	if len(list) != 1 {
 		t.Fatalf("%d patterns, want 1", len(list))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Envoy that ends is started again after a growing pause, which starts anew after a run that was steady.
+// Envoy that ends is started again after a growing pause, which starts again after a run that was steady.
 func TestSupervisor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestWaitClosed(t *testing.T) {
 	}
 }
 
-// An end that nobody asked for is told at once.
+// An end that nobody asked for is reported at once.
 func TestSupervisorEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestSupervisorEnded(t *testing.T) {
 		go func() { done <- s.Run(ctx, nil) }()
 		<-s.ended
 		if took := time.Since(begin); took != 0 {
-			t.Errorf("told after %v", took)
+			t.Errorf("reported after %v", took)
 		}
 		cancel()
 		if err := <-done; err != nil {

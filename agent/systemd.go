@@ -76,16 +76,17 @@ func (m *systemd) Look(ctx context.Context, name string) (unitState, error) {
 	return unitState{PID: int(pid), Active: active, Result: result}, nil
 }
 
-// unitActive says why a unit is not active. Units that reload their settings are. Source: systemctl(1), is-active.
-func (m *systemd) unitActive(ctx context.Context, name string) error {
+// unitActive returns why a unit is not active. Units that reload their settings are. Source: systemctl(1), is-active.
+// Not known: systemd does not answer.
+func (m *systemd) unitActive(ctx context.Context, name string) (why error, known bool) {
 	state, err := m.Look(ctx, name)
 	if err != nil {
-		return fmt.Errorf("look at the unit %s: %w", plain(name), err)
+		return fmt.Errorf("look at the unit %s: %w", plain(name), err), false
 	}
 	if state.Active != "active" && state.Active != "reloading" {
-		return fmt.Errorf("the unit %s is %s", plain(name), state.Active)
+		return fmt.Errorf("the unit %s is %s", plain(name), state.Active), true
 	}
-	return nil
+	return nil, true
 }
 
 // Start implements unitManager.
@@ -112,7 +113,7 @@ func (m *systemd) job(ctx context.Context, name string, start func(*dbus.Conn, c
 	select {
 	case result := <-done:
 		if result != "done" {
-			return errors.New("systemd says " + result)
+			return errors.New("systemd reports " + result)
 		}
 		return nil
 	case <-ctx.Done():

@@ -292,7 +292,7 @@ func (u *units) begin(ctx context.Context) error {
 		u.use(e, "")
 		return nil
 	}
-	if known && len(active) > 1 { // a former agent ended while this one was taking over
+	if known && len(active) > 1 { // a previous agent ended while this one was taking over
 		if err := u.waitServing(ctx, newest); err != nil {
 			u.log.Warn("envoy did not take over", "error", err)
 		}
@@ -300,7 +300,7 @@ func (u *units) begin(ctx context.Context) error {
 	if known && u.serves(ctx, newest) {
 		return u.replace(ctx, e)
 	}
-	u.log.Info("the envoy that runs does not serve, and is started anew with the present settings", "unit", u.launch.name(newest))
+	u.log.Info("the envoy that runs does not serve, and is restarted with the current settings", "unit", u.launch.name(newest))
 	if err := u.stop(ctx); err != nil {
 		return err
 	}
@@ -326,7 +326,7 @@ func (u *units) fresh(ctx context.Context) error {
 	return nil
 }
 
-// use makes an epoch the current one; outdated is why it runs with former settings.
+// use makes an epoch the current one; outdated is why it runs with previous settings.
 func (u *units) use(e epoch, outdated string) {
 	u.current = e
 	u.change(func(s *envoyState) {
@@ -335,13 +335,13 @@ func (u *units) use(e epoch, outdated string) {
 	})
 }
 
-// replace has the next epoch take over from one that serves. When the next one fails and the former still serves, that
+// replace has the next epoch take over from one that serves. When the next one fails and the previous one still serves, that
 // one stays.
-func (u *units) replace(ctx context.Context, former epoch) error {
-	next := epoch{former.number + 1, former.base}
+func (u *units) replace(ctx context.Context, previous epoch) error {
+	next := epoch{previous.number + 1, previous.base}
 	u.log.Info("envoy is replaced by hot restart: its program, arguments or bootstrap changed",
-		"from", u.launch.name(former.number), "to", u.launch.name(next.number))
-	if err := u.waitAlone(ctx, former); err != nil {
+		"from", u.launch.name(previous.number), "to", u.launch.name(next.number))
+	if err := u.waitAlone(ctx, previous); err != nil {
 		return err
 	}
 	u.change(func(s *envoyState) { s.Replacing = true })
@@ -350,18 +350,18 @@ func (u *units) replace(ctx context.Context, former epoch) error {
 	if failed == nil {
 		u.log.Info("envoy was replaced", "unit", u.launch.name(next.number))
 		u.use(next, "")
-		return u.launch.clean([]int{former.number, next.number})
+		return u.launch.clean([]int{previous.number, next.number})
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() // the next agent finds what there is
 	}
 	u.log.Error("the next envoy did not take over", "unit", u.launch.name(next.number), "error", failed)
-	// Not by SIGTERM: an Envoy that is taking over would have the former one end too.
+	// Not by SIGTERM: an Envoy that is taking over would end the previous one too.
 	if err := errors.Join(u.manager.Kill(ctx, u.launch.name(next.number)), u.manager.Stop(ctx, u.launch.name(next.number))); err != nil {
 		return err
 	}
-	if u.serves(ctx, former.number) {
-		u.use(former, failed.Error())
+	if u.serves(ctx, previous.number) {
+		u.use(previous, failed.Error())
 		return nil
 	}
 	if err := u.stop(ctx); err != nil {
@@ -386,14 +386,14 @@ func (u *units) waitAlone(ctx context.Context, e epoch) error {
 		}
 		info, err := u.info(ctx)
 		age, parseErr := time.ParseDuration(info.Uptime)
-		// Its uptime includes its start, which takes long on a busy machine: the former one may still run.
+		// Its uptime includes its start, which takes long on a busy machine: the previous one may still run.
 		ended := !slices.Contains(active, e.number-1)
 		if err = errors.Join(err, parseErr); err == nil && ended && age > u.launch.shutdown+parentMargin {
 			return nil
 		}
 		if !logged {
 			why := fmt.Sprintf("its successor starts when %s has run for %s and ended the one before it", name, u.launch.shutdown)
-			u.log.Info("envoy runs on with its former program or settings", "reason", why)
+			u.log.Info("envoy runs on with its previous program or settings", "reason", why)
 			u.use(e, "")
 			u.change(func(s *envoyState) { s.Waiting = why })
 		}
@@ -447,10 +447,14 @@ func (u *units) watch(ctx context.Context) error {
 	name, pid := u.launch.name(u.current.number), 0
 	for {
 		now, err := u.manager.Look(ctx, name)
-		switch {
-		case err != nil:
-			return fmt.Errorf("look at %s: %w", name, err)
-		case !now.running():
+		if err != nil { // Envoy may run all the same
+			u.log.Warn("systemd does not answer", "unit", name, "error", err)
+			if !sleep(ctx, unitPoll) {
+				return ctx.Err()
+			}
+			continue
+		}
+		if !now.running() {
 			return fmt.Errorf("%s is %s (%s); see \"journalctl -u %s\"", name, now.Active, now.Result, name)
 		}
 		u.change(func(s *envoyState) {

@@ -16,17 +16,19 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ashore-mesh/ashore/internal/sdnotify"
 	"github.com/ashore-mesh/ashore/internal/testchild"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// launcher stands in for systemd: it starts the programs of units from their environment files, and again when they fail.
+// launcher takes the place of systemd: it starts the programs of units from their environment files, and again when they fail.
 // Which ones run is in files, so that an agent in another process finds them.
 type launcher struct {
 	folder, program string
@@ -170,7 +172,7 @@ func newHost(t *testing.T, address string) *host {
 		t.Fatal(err)
 	}
 	s := ownSettings(t, joined.Settings.State, func(s *Settings) {
-		s.Envoy.Path, s.Envoy.Unit, s.Envoy.folder = testenvoy.Path(t), "ashore-envoy@web", stateFolder(t)
+		s.Envoy.program, s.Envoy.Unit, s.Envoy.folder = testenvoy.Path(t), "ashore-envoy@web", stateFolder(t)
 		s.Envoy.ParentShutdown = time.Second
 	})
 	return &host{t, s, newLauncher(t, s.Envoy.folder)}
@@ -181,7 +183,7 @@ func (m *host) start() *running {
 	m.t.Helper()
 	begun := make(chan struct{}, 1)
 	a, err := New(Config{Settings: m.settings, Log: testlog.New(m.t), manager: m.systemd, Notify: func(state string) {
-		if state == started {
+		if state == sdnotify.Ready {
 			begun <- struct{}{}
 		}
 	}})
@@ -355,7 +357,33 @@ func TestUnitCrash(t *testing.T) {
 	}
 }
 
-// When the next Envoy does not start, the former one goes on, and the status says so.
+// silentSystemd answers every other call.
+type silentSystemd struct {
+	unitManager
+	calls int
+}
+
+func (m *silentSystemd) Look(context.Context, string) (unitState, error) {
+	if m.calls++; m.calls%2 == 0 {
+		return unitState{}, errors.New("no answer")
+	}
+	return unitState{PID: 7, Active: "active"}, nil
+}
+
+// An Envoy counts as running while systemd does not answer.
+func TestSystemdSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := newUnits(&silentSystemd{}, &launch{}, nil, hclog.NewNullLogger())
+		ctx, cancel := context.WithTimeout(t.Context(), 10*unitPoll)
+		defer cancel()
+		if err := u.watch(ctx); !errors.Is(err, context.DeadlineExceeded) || u.State().PID != 7 {
+			t.Errorf("watch: %v, state %+v", err, u.State())
+		}
+	})
+}
+
+// When the next Envoy does not start, the previous one goes on, and the status says so.
 func TestTakeoverFails(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.42.3"
@@ -373,7 +401,7 @@ func TestTakeoverFails(t *testing.T) {
 		if err := r.agent.Report(t.Context()).Write(&text); err != nil {
 			return err
 		}
-		if want := "runs with its former program or settings: start ashore-envoy@web-1.service: it does not start"; !strings.Contains(text.String(), want) {
+		if want := "runs with its previous program or settings: start ashore-envoy@web-1.service: it does not start"; !strings.Contains(text.String(), want) {
 			return fmt.Errorf("want %q in\n%s", want, &text)
 		}
 		return nil
@@ -388,6 +416,9 @@ func TestTakeoverFails(t *testing.T) {
 // agentOf names the file with the settings of an agent that runs in a process of its own.
 const agentOf = "ASHORE_TEST_AGENT"
 
+// envoyOf names the program of its Envoy.
+const envoyOf = "ASHORE_TEST_ENVOY"
+
 // runAgentProcess is the process of TestAgentKilled.
 func runAgentProcess(file string) error {
 	text, err := os.ReadFile(file)
@@ -398,7 +429,7 @@ func runAgentProcess(file string) error {
 	if err := yaml.Unmarshal(text, &s); err != nil {
 		return err
 	}
-	s.Envoy.folder = filepath.Dir(file)
+	s.Envoy.folder, s.Envoy.program = filepath.Dir(file), os.Getenv(envoyOf)
 	if err := s.Complete(); err != nil {
 		return err
 	}
@@ -429,7 +460,7 @@ func TestAgentKilled(t *testing.T) {
 	}
 	calls := startLoad(t, address+":9000")
 	cmd := exec.Command(os.Args[0])
-	cmd.Env, cmd.Stderr = append(os.Environ(), agentOf+"="+file), os.Stderr
+	cmd.Env, cmd.Stderr = append(os.Environ(), agentOf+"="+file, envoyOf+"="+testenvoy.Path(t)), os.Stderr
 	wait, err := testchild.Start(cmd)
 	if err != nil {
 		t.Fatal(err)

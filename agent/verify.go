@@ -87,7 +87,7 @@ func (c *serverCheck) pinned(certs []*x509.Certificate) (*x509.Certificate, erro
 		return nil, serverError("the hash %s is not that of a root but of a certificate that is no authority's; use the line that \"ashorectl join-token create\" prints", c.hash)
 	}
 	return nil, serverError("its root certificate has the hash %s, and the join line says %s: this is not the control plane that made the token, "+
-		"or its root was changed since, or somebody stands between; make a new line there with \"ashorectl join-token create\", and do not go on if the hashes still differ", hashOf(last), c.hash)
+		"or its root was changed since, or another server answers at this address; make a new line there with \"ashorectl join-token create\", and do not go on if the hashes still differ", hashOf(last), c.hash)
 }
 
 // named checks that a certificate is the control plane's. Workloads have certificates from the same roots.

@@ -39,10 +39,10 @@ type replaced struct {
 // nothing is known.
 const reasonReplaced, reasonUnknown = "replaced", "key unknown"
 
-// text says it to who has the key. Agents know it by its first words.
+// text is the answer to the holder of the key.
 func (r *replaced) text(workload string) string {
-	return fmt.Sprintf("another machine joined under the name %s at %s from %s and took its place", workload,
-		r.At.UTC().Format(time.RFC3339), r.From)
+	return fmt.Sprintf("another machine joined under the name %s at %s from %s and took its place; "+
+		"join again with --name NAME, or with --replace to take the place back", workload, r.At.UTC().Format(time.RFC3339), r.From)
 }
 
 // refuse refuses who has the key.

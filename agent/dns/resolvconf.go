@@ -17,7 +17,7 @@ import (
 const rereadAfter = time.Second
 
 // resolvConf is what resolv.conf says. The file is read again as queries come. When it cannot be
-// read, what it said before stays. Safe for concurrent use.
+// read, its previous content stays. Safe for concurrent use.
 type resolvConf struct {
 	// The following fields are set once.
 	path     string           // /etc/resolv.conf

@@ -20,15 +20,15 @@ type cache struct {
 
 // cachedType is one type of resources.
 type cachedType struct {
-	// all says that everything was subscribed, and that resources are everything there is.
-	all       bool
-	resources map[string]cached
+	// All says that everything was subscribed, and that Resources are everything there is.
+	All       bool
+	Resources map[string]cached
 }
 
 // cached is one resource.
 type cached struct {
-	version string
-	raw     []byte // an encoded Resource of a discovery response; nil: there is none of this name
+	Version string
+	Raw     []byte // an encoded Resource of a discovery response; nil: there is none of this name
 }
 
 func newCache() *cache {
@@ -42,20 +42,20 @@ func (c *cache) put(r *ads.Reply, all bool, wanted func(name string) bool) {
 	defer c.mu.Unlock()
 	t := c.types[r.TypeURL]
 	if t == nil {
-		t = &cachedType{resources: map[string]cached{}}
+		t = &cachedType{Resources: map[string]cached{}}
 		c.types[r.TypeURL] = t
 	}
-	t.all = all
+	t.All = all
 	for _, it := range r.Items {
 		if wanted(it.Name) {
-			t.resources[it.Name] = cached{it.Version, bytes.Clone(it.Raw)} // do not keep the whole response in memory
+			t.Resources[it.Name] = cached{it.Version, bytes.Clone(it.Raw)} // do not keep the whole response in memory
 		}
 	}
 	for _, name := range r.Removed {
 		if all {
-			delete(t.resources, name)
+			delete(t.Resources, name)
 		} else if wanted(name) {
-			t.resources[name] = cached{}
+			t.Resources[name] = cached{}
 		}
 	}
 	poke(c.changed)
@@ -66,9 +66,9 @@ func (c *cache) retain(keep func(typeURL, name string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for typeURL, t := range c.types {
-		before := len(t.resources)
-		maps.DeleteFunc(t.resources, func(name string, _ cached) bool { return !keep(typeURL, name) })
-		if len(t.resources) != before {
+		before := len(t.Resources)
+		maps.DeleteFunc(t.Resources, func(name string, _ cached) bool { return !keep(typeURL, name) })
+		if len(t.Resources) != before {
 			poke(c.changed)
 		}
 	}
@@ -84,18 +84,18 @@ func (c *cache) reply(typeURL string, wanted func(name string) bool) (r *ads.Rep
 	if t == nil {
 		return r, false
 	}
-	for name, res := range t.resources {
+	for name, res := range t.Resources {
 		switch {
 		case !wanted(name):
-		case res.raw == nil:
+		case res.Raw == nil:
 			r.Removed = append(r.Removed, name)
 		default:
-			r.Items = append(r.Items, ads.Item{Name: name, Version: res.version, Raw: res.raw})
+			r.Items = append(r.Items, ads.Item{Name: name, Version: res.Version, Raw: res.Raw})
 		}
 	}
 	slices.Sort(r.Removed)
 	slices.SortFunc(r.Items, func(a, b ads.Item) int { return strings.Compare(a.Name, b.Name) })
-	return r, t.all
+	return r, t.All
 }
 
 // read returns everything there is of a type, with bodies.
@@ -105,21 +105,15 @@ func (c *cache) read(typeURL string) (*ads.Reply, error) {
 	return ads.ReadReply(r.Encode(), limits())
 }
 
-// replies are responses with everything there is, by type, without bodies. whole are the types of
-// which the cache has everything there is.
-func (c *cache) replies() (all []*ads.Reply, whole []string) {
+// snapshot returns a copy of all types. It shares the resources' bytes, which never change.
+func (c *cache) snapshot() map[string]*cachedType {
 	c.mu.Lock()
-	typeURLs := slices.Sorted(maps.Keys(c.types))
-	c.mu.Unlock()
-	for _, typeURL := range typeURLs {
-		r, complete := c.reply(typeURL, everything)
-		r.Nonce = "cache"
-		all = append(all, r)
-		if complete {
-			whole = append(whole, typeURL)
-		}
+	defer c.mu.Unlock()
+	out := make(map[string]*cachedType, len(c.types))
+	for typeURL, t := range c.types {
+		out[typeURL] = &cachedType{t.All, maps.Clone(t.Resources)}
 	}
-	return all, whole
+	return out
 }
 
 // everything wants every name.

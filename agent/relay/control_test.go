@@ -65,8 +65,8 @@ func (p *fakePlane) set(typeURL string, m proto.Message) {
 	}
 }
 
-// said says which requests came that contain a text.
-func (p *fakePlane) said(text string) []string {
+// received returns the requests that contain a text.
+func (p *fakePlane) received(text string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(p.requests), func(s string) bool { return !strings.Contains(s, text) })
@@ -139,22 +139,22 @@ func (p *fakePlane) DeltaAggregatedResources(g grpc.BidiStreamingServer[discover
 
 // user is who uses the control stream's resources.
 type user struct {
-	mu    sync.Mutex
-	heard []string
-	err   error // the answer to everything
+	mu      sync.Mutex
+	updates []string
+	err     error // the answer to everything
 }
 
 func (u *user) hear(what string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.heard = append(u.heard, what)
+	u.updates = append(u.updates, what)
 	return u.err
 }
 
 func (u *user) latest() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return strings.Join(u.heard, "; ")
+	return strings.Join(u.updates, "; ")
 }
 
 // use makes a relay's user of a config.
@@ -194,8 +194,8 @@ func TestControlStream(t *testing.T) {
 	c.CacheFile = filepath.Join(t.TempDir(), "cache")
 	c.retryRejected = 10 * time.Millisecond
 	r := startRelay(t, c, "")
-	wants(t, "told", u.latest, "roots [a]; probe 3; names 2")
-	wants(t, "acknowledged", func() string { return fmt.Sprint(len(p.said("acknowledges"))) }, "3")
+	wants(t, "sent", u.latest, "roots [a]; probe 3; names 2")
+	wants(t, "acknowledged", func() string { return fmt.Sprint(len(p.received("acknowledges"))) }, "3")
 	if s := r.Status(); s.Bypassed != "80" || s.Connected != p.address {
 		t.Errorf("status %+v", s)
 	}
@@ -204,17 +204,17 @@ func TestControlStream(t *testing.T) {
 	u.mu.Unlock()
 	p.set(rootsType, &meshv1alpha1.ProxyConfig{CaCertificatesPem: []string{"b"}})
 	eventually(t, func() string {
-		if got := p.said("rejects"); len(got) < 2 || got[1] != "1 ProxyConfig: rejects: disk full" {
-			return fmt.Sprintf("requests %q, want that roots are rejected, requested, and rejected again", p.said(""))
+		if got := p.received("rejects"); len(got) < 2 || got[1] != "1 ProxyConfig: rejects: disk full" {
+			return fmt.Sprintf("requests %q, want that roots are rejected, requested, and rejected again", p.received(""))
 		}
 		return ""
 	})
 	u.mu.Lock()
 	u.err = nil
 	u.mu.Unlock()
-	wants(t, "the roots in the end", func() string { return fmt.Sprint(len(p.said("ProxyConfig: acknowledges"))) }, "2")
+	wants(t, "the roots in the end", func() string { return fmt.Sprint(len(p.received("ProxyConfig: acknowledges"))) }, "2")
 	p.set(probeType, nil)
-	wants(t, "the last probe stays", func() string { return fmt.Sprint(len(p.said("ReadinessProbe: acknowledges"))) }, "2")
+	wants(t, "the last probe stays", func() string { return fmt.Sprint(len(p.received("ReadinessProbe: acknowledges"))) }, "2")
 	r.stop()
 
 	again := &user{}
@@ -229,12 +229,12 @@ func TestControlStream(t *testing.T) {
 	c.Addresses = []string{p.address}
 	startRelay(t, c, "")
 	eventually(t, func() string {
-		if len(p.said("NameTable: claims map[it:v")) != 1 {
-			return fmt.Sprintf("requests %q", p.said(""))
+		if len(p.received("NameTable: claims map[it:v")) != 1 {
+			return fmt.Sprintf("requests %q", p.received(""))
 		}
 		return ""
 	})
-	wants(t, "no probe", func() string { return fmt.Sprint(len(p.said("2 ReadinessProbe: acknowledges"))) }, "1")
+	wants(t, "no probe", func() string { return fmt.Sprint(len(p.received("2 ReadinessProbe: acknowledges"))) }, "1")
 }
 
 // A control plane that has no probe says so once.
@@ -244,7 +244,7 @@ func TestNoProbe(t *testing.T) {
 	c := testConfig(t, p.address)
 	u.use(&c)
 	startRelay(t, c, "")
-	wants(t, "told", u.latest, "no probe")
+	wants(t, "sent", u.latest, "no probe")
 }
 
 // Health is reported at once, when it changes, and again on each connection. A renewed
@@ -264,12 +264,12 @@ func TestHealthAndRenewal(t *testing.T) {
 	r := startRelay(t, c, "")
 	r.ReportHealth(errors.New("503"))
 	r.ReportHealth(errors.New("503"))
-	wants(t, "reported", func() string { return fmt.Sprint(p.said("Health")) }, "[1 HealthInformation: rejects: 503]")
+	wants(t, "reported", func() string { return fmt.Sprint(p.received("Health")) }, "[1 HealthInformation: rejects: 503]")
 	r.ReportHealth(nil)
-	wants(t, "well", func() string { return fmt.Sprint(len(p.said("Health"))) }, "2")
+	wants(t, "well", func() string { return fmt.Sprint(len(p.received("Health"))) }, "2")
 	since := r.Status().Since
 	renewed <- struct{}{}
-	wants(t, "reported again", func() string { return fmt.Sprint(p.said("2 Health")) }, "[2 HealthInformation: asks]")
+	wants(t, "reported again", func() string { return fmt.Sprint(p.received("2 Health")) }, "[2 HealthInformation: asks]")
 	first := <-open
 	eventually(t, func() string {
 		if _, err := first.Write(nil); err == nil {
@@ -303,7 +303,7 @@ func TestRefused(t *testing.T) {
 			c.Refused = func() { calls <- struct{}{} }
 			r := startRelay(t, c, "")
 			eventually(t, func() string {
-				if s := r.Status(); !strings.Contains(s.LastError, bad.address+": "+tc.want) {
+				if s := r.Status(); !strings.Contains(s.Trouble, bad.address+": "+tc.want) {
 					return fmt.Sprintf("status %+v, want %q", s, tc.want)
 				}
 				return ""

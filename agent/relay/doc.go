@@ -1,4 +1,4 @@
-// Package relay stands between Envoy and the control plane. It passes the frames of incremental ADS
+// Package relay connects Envoy to the control plane. It passes the frames of incremental ADS
 // on as bytes, and reads only their envelopes.
 //
 // A Relay has at most one link: a verified connection to one control plane. Two kinds of streams

@@ -172,7 +172,7 @@ func TestRealEnvoy(t *testing.T) {
 	}
 	t.Logf("%d requests", sent)
 
-	// Envoy and agent start anew while there is no control plane.
+	// Envoy and agent start again while there is no control plane.
 	third.stop()
 	kill()
 	restarted(t, r, c)

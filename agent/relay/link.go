@@ -128,6 +128,9 @@ func (r *Relay) connect(ctx context.Context, address string) (*link, error) {
 		defer close(l.ended)
 		l.fail(r.control(l))
 	}()
+	if r.cfg.Plaintext {
+		return l, nil
+	}
 	timeout := time.NewTimer(answerTimeout)
 	defer timeout.Stop()
 	select {
@@ -223,13 +226,17 @@ func StreamError(address string, err error) error {
 	switch s.Code() {
 	case codes.Unauthenticated:
 		todo = "; see \"ashore-agent status\" for the state of its certificate, or join again"
+	case codes.FailedPrecondition, codes.InvalidArgument:
+		todo = "; correct this in the agent's settings or in the mesh's configuration"
+	case codes.ResourceExhausted:
+		todo = "; see whether another program uses a copy of this workload's identity"
 	case codes.Unimplemented:
 		todo = "; this is not a control plane's xDS port"
 	}
 	return &refusedError{fmt.Sprintf("control plane %s: %s: %s%s", address, s.Code(), s.Message(), todo), s}
 }
 
-// refusedError is an error of gRPC in our words.
+// refusedError is an error of gRPC with a remedy.
 type refusedError struct {
 	text   string
 	status *status.Status

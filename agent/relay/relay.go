@@ -31,6 +31,9 @@ type Config struct {
 	// Dial opens a connection to one of them and verifies the server. It presents the certificate
 	// of that moment. Its errors are shown to the operator.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Plaintext says that Dial verifies nobody. A connection is then in use at once: a control plane
+	// without an authority has no roots to send, and may answer nothing on the control stream.
+	Plaintext bool
 	// Renewed signals that Dial would present another certificate. The relay connects again, and
 	// closes the old connection when the new one is in use.
 	Renewed <-chan struct{}
@@ -67,7 +70,9 @@ const (
 	defaultMaxAge = 24 * time.Hour
 	// saveDelay is how long the file waits for further changes, and saveGap the least time
 	// between two writes.
-	saveDelay, saveGap = time.Second, 10 * time.Second
+	saveDelay, saveGap = time.Second, time.Minute
+	// freeDelay is how long after a write unused memory is returned.
+	freeDelay = 10 * time.Second
 	// saveRetry is when a file that could not be written is tried again.
 	saveRetry = 30 * time.Second
 	// maxNames bounds the names in a request or response.
@@ -86,7 +91,7 @@ type Relay struct {
 	applying sync.Mutex // held while a Set function of cfg is called
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed, and made anew, when one of the next three fields changes
+	changed  chan struct{} // closed and replaced when one of the next three fields changes
 	link     *link         // in use; nil: none
 	health   *health       // nil: not reported yet
 	sessions []*session    // oldest first; only the newest writes to the cache
@@ -149,7 +154,6 @@ func (r *Relay) restore() {
 func (r *Relay) Run(ctx context.Context) error {
 	parts := []task.Part{
 		{Name: "connection to the control plane", Run: r.connectLoop},
-		{Name: "age of the configuration", Run: r.watchAge},
 	}
 	if r.cfg.CacheFile != "" {
 		parts = append(parts, task.Part{Name: "cache of the configuration", Run: r.saveLoop})
@@ -179,31 +183,6 @@ func (r *Relay) broadcast() {
 	r.changed = make(chan struct{})
 }
 
-// watchAge reports when the configuration is too old.
-func (r *Relay) watchAge(ctx context.Context) error {
-	tick := time.NewTicker(max(10*time.Millisecond, min(time.Minute, r.cfg.MaxAge/8)))
-	defer tick.Stop()
-	for reported := false; ; {
-		r.mu.Lock()
-		age, old := r.age()
-		r.mu.Unlock()
-		switch {
-		case old && !reported:
-			r.log.Error("no control plane confirmed the configuration for too long: "+
-				"revocations and policies since then are not known here; traffic goes on",
-				"age", age, "bound", r.cfg.MaxAge)
-		case reported && !old:
-			r.log.Info("the control plane confirms the configuration again")
-		}
-		reported = old
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
 // lastConfirmed is when a control plane last confirmed the configuration; zero: never. r.mu is
 // held.
 func (r *Relay) lastConfirmed() time.Time {
@@ -214,15 +193,10 @@ func (r *Relay) lastConfirmed() time.Time {
 	return r.confirmed
 }
 
-// age is how long ago a control plane confirmed the configuration, and whether that is too long.
-// r.mu is held.
-func (r *Relay) age() (age time.Duration, old bool) {
+// old says that no control plane confirmed the configuration for longer than MaxAge. r.mu is held.
+func (r *Relay) old() bool {
 	at := r.lastConfirmed()
-	if at.IsZero() {
-		return 0, false
-	}
-	age = r.cfg.Now().Round(0).Sub(at).Round(time.Second)
-	return age, age > r.cfg.MaxAge
+	return !at.IsZero() && r.cfg.Now().Round(0).Sub(at) > r.cfg.MaxAge
 }
 
 // saveLoop writes the cache file after changes, from time to time while a control plane confirms
@@ -232,7 +206,7 @@ func (r *Relay) saveLoop(ctx context.Context) error {
 	defer confirm.Stop()
 	var due <-chan time.Time
 	var last time.Time
-	rest := time.After(saveGap)
+	free := time.After(freeDelay)
 	for {
 		select {
 		case <-ctx.Done():
@@ -251,8 +225,8 @@ func (r *Relay) saveLoop(ctx context.Context) error {
 			if !r.save() {
 				due = time.After(saveRetry)
 			}
-			rest = time.After(saveGap)
-		case <-rest:
+			free = time.After(freeDelay)
+		case <-free:
 			debug.FreeOSMemory() // an idle program returns what it used at its peak only after minutes
 		}
 	}
@@ -283,35 +257,40 @@ func (r *Relay) save() (ok bool) {
 // Status is the state of a relay.
 type Status struct {
 	// Connected is the address of the control plane in use; empty: none. Since is since when.
-	Connected string
-	Since     time.Time
-	// LastError is why there is no connection, or why the last one ended.
-	LastError string
-	// Confirmed is when a control plane last confirmed the configuration; zero: never. Old says
-	// that this is longer ago than MaxAge.
-	Confirmed time.Time
-	Old       bool
+	Connected string    `json:"address,omitempty"`
+	Since     time.Time `json:"since"`
+	// Trouble is why there is no connection; empty when there is one.
+	Trouble string `json:"trouble,omitempty"`
 	// CachedAt is when the configuration was confirmed, while it is that of the cache file; zero:
 	// it is not.
-	CachedAt time.Time
+	CachedAt time.Time `json:"copyFrom,omitzero"`
+	// Confirmed is when a control plane last confirmed the configuration; zero: never. Old says
+	// that this is longer ago than MaxAge.
+	Confirmed time.Time `json:"confirmed,omitzero"`
+	Old       bool      `json:"old,omitempty"`
 	// CacheRefused is why the cache file was not used, and CacheError why it cannot be written.
-	CacheRefused, CacheError string
-	// Rejected are the resources that Envoy rejected, with its words: "Listener web: …".
-	Rejected []string
+	CacheRefused string `json:"copyRefused,omitempty"`
+	CacheError   string `json:"copyError,omitempty"`
+	// Rejected are the resources that Envoy rejected, with its messages: "Listener web: …". At most
+	// maxRejected are listed, and maxRejectedText bytes of each message.
+	Rejected []string `json:"rejected,omitempty"`
 	// Bypassed are the workload's ports, "80, 81", at which connections reach it past Envoy.
-	Bypassed string
+	Bypassed string `json:"bypassed,omitempty"`
 }
+
+// Envoy may reject everything.
+const maxRejected, maxRejectedText = 10, 1 << 10
 
 // Status returns the current state.
 func (r *Relay) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Since: r.since, LastError: r.lastErr, Confirmed: r.lastConfirmed(), CachedAt: r.fromFile,
+	s := Status{Since: r.since, Trouble: r.lastErr, Confirmed: r.lastConfirmed(), CachedAt: r.fromFile,
 		CacheRefused: r.fileRefused, CacheError: r.fileErr, Bypassed: r.bypassed}
 	if r.link != nil {
-		s.Connected = r.link.address
+		s.Connected, s.Trouble = r.link.address, ""
 	}
-	_, s.Old = r.age()
+	s.Old = r.old()
 	if n := len(r.sessions); n > 0 {
 		s.Rejected = r.sessions[n-1].rejected()
 	}

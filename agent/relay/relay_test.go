@@ -201,7 +201,7 @@ func TestCacheServes(t *testing.T) {
 	connect(t, e)
 	eventually(t, func() string { return leads(e, "r1", "c0") })
 	eventually(t, func() string {
-		if s := r.Status(); s.CachedAt.IsZero() || s.Connected != "" || s.Old || s.LastError == "" {
+		if s := r.Status(); s.CachedAt.IsZero() || s.Connected != "" || s.Old || s.Trouble == "" {
 			return fmt.Sprintf("status %+v", s)
 		}
 		return ""

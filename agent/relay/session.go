@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -332,10 +333,19 @@ func (s *session) prune() {
 // rejected are the resources that Envoy rejected, with its messages. relay.mu is held.
 func (s *session) rejected() []string {
 	var out []string
+	more := 0
 	for _, sub := range s.subs {
 		for _, name := range slices.Sorted(maps.Keys(sub.refused)) {
-			out = append(out, fmt.Sprintf("%s %s: %s", shortType(sub.typeURL), name, sub.refused[name]))
+			if len(out) == maxRejected {
+				more++
+				continue
+			}
+			text := fmt.Sprintf("%s %s: %s", shortType(sub.typeURL), name, sub.refused[name])
+			out = append(out, strings.ToValidUTF8(text[:min(len(text), maxRejectedText)], ""))
 		}
+	}
+	if more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
 	}
 	return out
 }

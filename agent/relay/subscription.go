@@ -25,7 +25,7 @@ type subscription struct {
 	// there is none.
 	claims  map[string]string
 	pending []*response       // sent and not answered, oldest first
-	refused map[string]string // by name: Envoy's words about the version that it rejected last
+	refused map[string]string // by name: Envoy's message about the version that it rejected last
 
 	// live says that the current stream to the control plane subscribes to the type. Otherwise the
 	// cache answers.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -114,7 +113,7 @@ func runAgent(ctx context.Context, logging func(hclog.Logger), f *flags, stdout,
 		err = a.Run(ctx)
 	}
 	if err != nil {
-		err = errors.Join(f.explain(err), agent.KeepFailure(s.State, err))
+		err = f.explain(err)
 	}
 	if s.Log.Format == "json" {
 		err = ending.Log(log, err)

@@ -114,6 +114,9 @@ func (w *hostJoin) chooseUnit() error {
 func (w *hostJoin) check(ctx context.Context) error {
 	s := w.settings
 	errs := []error{machine.CheckEnvoy(ctx, w.envoy), machine.CheckResolver(w.resolver), agent.CheckAddress(ctx, &s)}
+	if s.Envoy.Path != "" {
+		errs = append(errs, &agent.UsageError{Setting: "envoy.path", Text: "units run " + agent.PackagedEnvoy + "; leave it out"})
+	}
 	if s.Workload.Interception == "tproxy" {
 		if _, err := exec.LookPath(w.nft); err != nil {
 			errs = append(errs, errors.New("interception needs the program nft, which is not there: install the package nftables, or join with --interception none"))
@@ -211,7 +214,7 @@ func (w *hostJoin) install(ctx context.Context) error {
 // withStatus adds what the agent's status says to err.
 func (w *hostJoin) withStatus(ctx context.Context, err error) error {
 	if r, statusErr := agent.Status(context.WithoutCancel(ctx), w.settings.State); statusErr == nil {
-		if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.Todo != "" }); i >= 0 {
+		if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.State != "ok" }); i >= 0 {
 			l := r.Lines[i]
 			err = fmt.Errorf("%w\n%s: %s; %s", err, l.Name, l.Text, l.Todo)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -52,13 +53,12 @@ func program(t *testing.T, address string, flags ...string) *running {
 		_ = p.wait()             // how it ended is for the test to say
 	})
 	eventually(t, "Envoy runs", func() error {
-		resp, err := http.Get("http://" + address + ":15000/server_info")
+		conn, err := net.Dial("unix", filepath.Join(dir, "admin.sock"))
 		if err != nil {
 			return err
 		}
-		return resp.Body.Close()
+		return conn.Close()
 	})
-	http.DefaultClient.CloseIdleConnections()
 	return p
 }
 

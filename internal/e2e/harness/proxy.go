@@ -57,8 +57,6 @@ type Proxy struct {
 	// State is the agent's state folder.
 	State string
 	ns    *Namespace
-	// socket is that of Envoy's admin interface; empty: a port.
-	socket string
 }
 
 // Proxy starts one and waits until it is ready: it has listeners and clusters.
@@ -173,14 +171,11 @@ func (p *Proxy) ConfigDump() string {
 
 // admin asks Envoy's admin interface.
 func (p *Proxy) admin(path string) (string, error) {
-	dial := p.ns.Dial
-	if p.socket != "" {
-		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", p.socket)
-		}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(p.State, "admin.sock"))
 	}
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
-	resp, err := client.Get("http://" + p.IP + ":15000" + path)
+	resp, err := client.Get("http://envoy" + path)
 	if err != nil {
 		return "", err
 	}

@@ -129,7 +129,7 @@ func (m *Mesh) prepare(w *Workload) *Proxy {
 		w.IP = m.IP()
 	}
 	state := m.T.TempDir()
-	return &Proxy{mesh: m, IP: w.IP, State: state, socket: filepath.Join(state, "admin.sock")}
+	return &Proxy{mesh: m, IP: w.IP, State: state}
 }
 
 // flags are what a user adds to the line on a machine with several workloads, and brief drains.
@@ -239,7 +239,7 @@ func (m *Mesh) Paste(line []string, name, ip, state string, flags ...string) (st
 // Agent starts the agent of a workload that was enrolled, and does not wait.
 func (m *Mesh) Agent(id *Identity, flags ...string) *Proxy {
 	m.T.Helper()
-	p := &Proxy{Process: &Process{name: "agent " + id.IP}, mesh: m, IP: id.IP, State: id.State, socket: filepath.Join(id.State, "admin.sock")}
+	p := &Proxy{Process: &Process{name: "agent " + id.IP}, mesh: m, IP: id.IP, State: id.State}
 	p.Run(flags...)
 	return p
 }

@@ -175,8 +175,8 @@ func TestGroupProbeNotAllowed(t *testing.T) {
 	s.WantLine("registration", "bad ", "not among the endpoints: the probe of the WorkloadGroup is not used: it runs a command")
 	unwell(t, m, "shop/web-1", setting)
 	refuses(t, client, "a workload whose group's probe is refused")
-	if r, err := s.Report(); err != nil || !strings.Contains(strings.Join(r.Todo, "\n"), setting) || r.Well {
-		t.Errorf("to do: %q, well %v, error %v; want %s in it", r.Todo, r.Well, err, setting)
+	if r, err := s.Report(); err != nil || !strings.Contains(r.Line("registration"), setting) || r.Well {
+		t.Errorf("registration: %q, well %v, error %v; want %s in it", r.Line("registration"), r.Well, err, setting)
 	}
 	if !strings.Contains(s.Log(), setting) {
 		t.Errorf("the log says nothing of %s:\n%s", setting, s.Log())

@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/types/known/structpb"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/agent/dns"
+	"github.com/ashore-mesh/ashore/agent/relay"
+	"github.com/ashore-mesh/ashore/internal/build"
+)
+
+// cacheFile is the path of the cache of the configuration in a state folder.
+func cacheFile(state string) string { return filepath.Join(state, "configuration.cache") }
+
+// connect makes the relay between Envoy and the control planes. Its connections present the workload's certificate;
+// with Dev they are plaintext.
+func (a *Agent) connect(log hclog.Logger) error {
+	s := &a.settings
+	n, err := node(s, streamControl)
+	if err != nil {
+		return err
+	}
+	// Not in Envoy's bootstrap: an agent that is upgraded is no reason to replace Envoy.
+	n.Metadata.Fields["ASHORE_VERSION"] = structpb.NewStringValue(build.Read().Version)
+	c := relay.Config{
+		Node:      n,
+		Addresses: s.XDS.Addresses,
+		Dial:      dialPlaintext,
+		Plaintext: s.Dev,
+		SetRoots:  func([]string) error { return nil },
+		CacheFile: cacheFile(s.State),
+		Owner:     fmt.Sprintf("%s, group %s", n.GetId(), s.Workload.Group),
+		MaxAge:    s.XDS.MaxAge,
+		Log:       log,
+	}
+	if k := a.keeper; k != nil {
+		c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := dial(ctx, address, s.own(), k.ClientTLS())
+			if err != nil {
+				return nil, err // not a nil connection in an interface
+			}
+			return conn, nil
+		}
+		c.Renewed, c.Refused, c.SetRoots = k.Renewed(), k.Refused, k.SetRoots
+		c.Owner = fmt.Sprintf("%s, %s, group %s", n.GetId(), k.Identity().ID, s.Workload.Group)
+	}
+	if s.Workload.Group != "" {
+		c.SetProbe = a.setProbe
+	}
+	if s.Ports.DNS != 0 {
+		c.SetNames = a.setNames
+	}
+	a.relay, err = relay.New(c)
+	return err
+}
+
+// dialPlaintext opens a connection to a control plane on this machine, without an identity.
+func dialPlaintext(ctx context.Context, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("control plane %s does not answer: %w", address, err)
+	}
+	return conn, nil
+}
+
+// setProbe passes the group's probe to the prober, and returns why it is refused.
+func (a *Agent) setProbe(p *networking.ReadinessProbe) error {
+	c := newAppCheck(p, &a.settings)
+	replace(a.checks, c)
+	return c.refused
+}
+
+// setNames passes a name table to the DNS server.
+func (a *Agent) setNames(body []byte) error {
+	t, err := dns.ReadTable(body)
+	if err == nil {
+		replace(a.names, t)
+	}
+	return err
+}
+
+// replace puts v into a channel of capacity 1, in place of a value that was not read yet. There is one writer.
+func replace[T any](c chan T, v T) {
+	select {
+	case <-c:
+	default:
+	}
+	c <- v
+}
+
+// reportHealth reports the workload's health to the control plane, now and after each reconnect.
+func (a *Agent) reportHealth(h Health) {
+	var err error
+	if !h.Healthy {
+		err = errors.New(h.Reason)
+	}
+	a.relay.ReportHealth(err, h.Ports.List()...)
+}
