@@ -17,8 +17,6 @@ endif
 
 # One suite of internal/e2e alone: make e2e SUITE=traffic
 SUITE ?=
-# make run SMOKE=1 performs the experiments itself and ends.
-SMOKE ?=
 # Flags of the yardstick: make bench ARGS="-proxies 200 -sotw", make bench ARGS="-write docs/performance.md"; and of the
 # demonstration: make run ARGS="--network 127.0.9" moves its workloads; ashored stays, unless --xds-address and --metrics-address
 # move it too.
@@ -56,10 +54,10 @@ consul-tool:
 		$(GO) build -C tools/consul -trimpath -ldflags '-s -w' -o '$(CURDIR)/.tools/consul.new' github.com/hashicorp/consul && mv .tools/consul.new .tools/consul; \
 	fi
 
-run: build tools ## a working mesh on this machine, without root; SMOKE=1 tries it out and ends
+run: build tools ## a working mesh on this machine, without root
 	@$(GO) build -o .tools/quickstart ./examples/quickstart
 	@$(GO) build -o .tools/echo ./examples/echo
-	@exec .tools/quickstart $(if $(SMOKE),--smoke) $(ARGS)
+	@exec .tools/quickstart $(ARGS)
 
 net-tools: # programs and a Debian tree that only root's tests need, and only root can install
 	@[ "$$(id -u)" != 0 ] || tools/machine.sh .tools/machine

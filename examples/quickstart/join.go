@@ -67,16 +67,6 @@ func (m *mesh) ask(ctx context.Context, tool string, args ...string) (string, in
 	return string(out), cmd.ProcessState.ExitCode(), nil
 }
 
-// order is ask of what has to succeed; it shows the command.
-func (m *mesh) order(ctx context.Context, args ...string) (string, error) {
-	m.say("  ashorectl %s", strings.Join(args, " "))
-	out, code, err := m.ask(ctx, "ashorectl", args...)
-	if err == nil && code != 0 {
-		err = fmt.Errorf("ashorectl %s ends with %d: %s", strings.Join(args, " "), code, out)
-	}
-	return out, err
-}
-
 // show prints what a tool said, further to the right.
 func (m *mesh) show(text string) {
 	m.say("    %s", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    "))

@@ -5,9 +5,8 @@
 // an identity, and speaks mutual TLS with the others.
 //
 // It works on a copy of its configuration in the folder .run, prints what runs where and what to try, starts
-// ashored again when somebody kills it, and ends everything at Ctrl-C. Each run begins anew: with an authority,
-// identities and a configuration of its own. With --smoke it makes the experiments itself, prints what it saw, and
-// ends with 0 when all was as it should be.
+// ashored again when somebody kills it, and ends everything at Ctrl-C. Each run has a new authority, new identities
+// and a new copy of the configuration.
 package main
 
 import (
@@ -63,7 +62,6 @@ type options struct {
 	extras string
 	// xds and metrics are ashored's addresses.
 	xds, metrics string
-	smoke        bool
 }
 
 func parse(args []string, help io.Writer) (options, error) {
@@ -79,7 +77,6 @@ func parse(args []string, help io.Writer) (options, error) {
 	fs.StringVar(&o.network, "network", "127.0.0", "front of the workloads' `addresses`; ashored has --xds-address and --metrics-address")
 	fs.StringVar(&o.xds, "xds-address", "127.0.0.1:15012", "`address` of ashored's xDS and certificate authority")
 	fs.StringVar(&o.metrics, "metrics-address", "127.0.0.1:15014", "`address` of ashored's metrics and readiness")
-	fs.BoolVar(&o.smoke, "smoke", false, "make the experiments and end")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}

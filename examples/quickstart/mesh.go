@@ -26,6 +26,8 @@ type mesh struct {
 	o      options
 	out    io.Writer
 	client *http.Client
+	// try replaces the invitation to try the mesh, in tests. When it returns, the run ends.
+	try func(ctx context.Context) error
 }
 
 func newMesh(o options, out io.Writer) *mesh {
@@ -35,7 +37,7 @@ func newMesh(o options, out io.Writer) *mesh {
 // say prints a line.
 func (m *mesh) say(format string, args ...any) { fmt.Fprintf(m.out, format+"\n", args...) }
 
-// errDone ends everything when the experiments are over.
+// errDone ends everything when try has returned.
 var errDone = errors.New("done")
 
 // Run starts everything and returns when it has ended. The error is what went wrong; the end of ctx is none.
@@ -58,10 +60,10 @@ func (m *mesh) Run(ctx context.Context) (err error) {
 	}
 	parts = append(parts, task.Part{Name: "quickstart", Run: func(ctx context.Context) error { return ended(ctx, m.guide(ctx, began)) }})
 	switch err := task.Run(ctx, parts...); {
-	case errors.Is(err, errDone), err == nil && !m.o.smoke:
+	case errors.Is(err, errDone), err == nil && m.try == nil:
 		return m.clean()
 	case err == nil:
-		return errors.New("ended before the experiments were over")
+		return errors.New("ended before the test was over")
 	default:
 		return fmt.Errorf("%w\nlogs are in %s", err, filepath.Join(m.o.dir, "logs"))
 	}
@@ -87,7 +89,7 @@ func (m *mesh) clean() error {
 	return errors.Join(err, os.Remove(m.o.dir))
 }
 
-// guide waits until traffic flows, and then tells what to try, or tries it.
+// guide waits until traffic flows, and then prints what to try.
 func (m *mesh) guide(ctx context.Context, began time.Time) error {
 	if err := m.wait(ctx); err != nil {
 		return err
@@ -96,16 +98,15 @@ func (m *mesh) guide(ctx context.Context, began time.Time) error {
 	if err := m.describe(ctx); err != nil {
 		return err
 	}
-	if !m.o.smoke {
+	if m.try == nil {
 		m.invite()
 		<-ctx.Done()
 		m.say("\nending")
 		return nil
 	}
-	if err := m.experiments(ctx); err != nil {
+	if err := m.try(ctx); err != nil {
 		return err
 	}
-	m.say("\nAll as it should be.")
 	return errDone
 }
 

@@ -165,6 +165,7 @@ func (m *mesh) address(w workload) string         { return m.o.network + "." + w
 func (m *mesh) at(w workload, port string) string { return m.address(w) + ":" + port }
 func (m *mesh) config() string                    { return filepath.Join(m.o.dir, "config") }
 func (m *mesh) state() string                     { return filepath.Join(m.o.dir, "state") }
+func (m *mesh) splitFile() string                 { return filepath.Join(m.config(), "split.yaml") }
 func (m *mesh) extras() string                    { return filepath.Join(m.o.dir, "experiments") }
 func (m *mesh) tool(name string) string           { return filepath.Join(m.o.programs, name) }
 func (m *mesh) settings() string                  { return filepath.Join(m.o.dir, "ashored.yaml") }

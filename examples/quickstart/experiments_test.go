@@ -36,9 +36,6 @@ func (m *mesh) experiments(ctx context.Context) error {
 	return nil
 }
 
-// splitFile is the file that experiments edit.
-func (m *mesh) splitFile() string { return filepath.Join(m.config(), "split.yaml") }
-
 // edit replaces text in the file, as editors do.
 func (m *mesh) edit(from, to string) error {
 	path := m.splitFile()
@@ -195,4 +192,14 @@ func (m *mesh) killAndReturn(ctx context.Context) error {
 	}
 	m.say("  ashored is back")
 	return nil
+}
+
+// order is ask of what has to succeed; it shows the command.
+func (m *mesh) order(ctx context.Context, args ...string) (string, error) {
+	m.say("  ashorectl %s", strings.Join(args, " "))
+	out, code, err := m.ask(ctx, "ashorectl", args...)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("ashorectl %s ends with %d: %s", strings.Join(args, " "), code, out)
+	}
+	return out, err
 }
