@@ -23,7 +23,7 @@ const (
 	defaultTimeout     = 10 * time.Second
 	defaultRate        = 500
 	defaultRequests    = 1024
-	defaultConnections = 256
+	defaultConnections = 512
 
 	// headerTime is how long TLS and the head of a request may take.
 	headerTime = 5 * time.Second
@@ -54,7 +54,7 @@ type Config struct {
 	// Requests is how many there may be at once, half of them from one address. Zero: 1024.
 	Requests int
 	// Connections is how many there may be at once, half of them from one address. More are
-	// refused. Zero means 256.
+	// refused. Zero means 512.
 	Connections int
 	// Log; nil logs nothing.
 	Log hclog.Logger

@@ -21,13 +21,13 @@ type webhookSettings struct {
 	Rate int `yaml:"rate"`
 	// Requests is how many there may be at once. Default 1024.
 	Requests int `yaml:"requests"`
-	// Connections is how many there may be at once. Default 256.
+	// Connections is how many there may be at once. Default 512.
 	Connections int `yaml:"connections"`
 }
 
 // defaultWebhook are the settings of an empty file.
 func defaultWebhook() webhookSettings {
-	return webhookSettings{MaxBytes: "1MiB", Timeout: 10 * time.Second, Rate: 500, Requests: 1024, Connections: 256}
+	return webhookSettings{MaxBytes: "1MiB", Timeout: 10 * time.Second, Rate: 500, Requests: 1024, Connections: 512}
 }
 
 // mostWebhookBytes is the highest webhook.maxBytes: API servers send no more, and the parser takes 200 times that.

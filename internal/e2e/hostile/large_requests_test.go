@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -76,6 +77,9 @@ func TestLargeCertificateRequests(t *testing.T) {
 // requestCertificate calls the certificate authority with a body, and returns what it answers.
 func requestCertificate(ctx context.Context, via http.RoundTripper, address string, body io.Reader) (codes.Code, string) {
 	url := "https://" + address + "/istio.v1.auth.IstioCertificateService/CreateCertificate"
+	// net/http sometimes misses an answer that comes before the request was sent in full.
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, io.NopCloser(body))
 	if err != nil {
 		return codes.Unknown, err.Error()

@@ -42,6 +42,7 @@ func TestMaxAge(t *testing.T) {
 			}
 			w.Ashored.Kill()
 			w.Start()
+			time.Sleep(30 * time.Second) // the age counts from the start: another minute
 			w.problem("mcp:echo", "older than maxAge (1m0s)")
 			if kept {
 				client.Want(t, "too old, kept, over a start", s.call(), harness.From("echo"))

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -48,6 +49,12 @@ func TestReachesEnvoy(t *testing.T) {
 	client.Want(t, "the service after a restart", call, harness.From("one"))
 	b.want(0, "history", "rollback to 3", "rollback to 1", "created ServiceEntry default/web", "changed ServiceEntry default/web")
 	b.want(0, "history se default/web --diff --limit 1", "revision 5", "+    - address: "+ip(one))
+	harness.Eventually(t, "the store replaces what was saved before the restart", func() error {
+		if out, _ := b.ctl("get", "se"); !strings.Contains(out, "revision 5") {
+			return errors.New(out)
+		}
+		return nil
+	})
 	b.want(0, "get se", "seed.yaml:", "store:", "revision 5")
 	for _, words := range [][]string{{"store revision 1", "apply", "created:1: ServiceEntry default/web"}, {"store revision 4", "delete"}, {"store revision 5", "rollback to 3"}} {
 		if e := b.Audited("config.write", words...); !strings.Contains(e.Actor, fmt.Sprintf("uid %d", os.Getuid())) {
