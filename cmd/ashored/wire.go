@@ -242,7 +242,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	})
 	back.assembler, back.proxies, back.entries, back.setting, back.file = assembler, fleet{server}, deriver.Entries, maker.setting, maker.file
 	back.more = append(back.more, d.auditProblems, state.problems, vips.Problems, server.RefusedRegistrations)
-	if err := p.guard(d, back, maker.active); err != nil {
+	if err := p.watchHome(d, back, maker.active); err != nil {
 		return p, err
 	}
 	if err := back.watch(id, keys, d.registry); err != nil {
