@@ -30,6 +30,7 @@ func TestTrimHistory(t *testing.T) {
 			{names: "a", since: "0"}, {names: "b", since: "0"}, {names: "c", since: "0"},
 			{names: "a b", since: "2"}, // the first revision has no content, the second was too much
 			{names: "a b c d e f g", since: "5"}, {names: "a", since: "6"}, {names: "b", since: "6"},
+			{names: "a b c d e f g", since: "8"}, // larger than the bound
 		}},
 		"age": {Config{HistoryAge: time.Hour}, []step{
 			{names: "a b", since: "0"}, {wait: 50 * time.Minute, names: "a", since: "0"},
