@@ -250,7 +250,6 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	}
 
 	site := &web{listener: d.metrics, gatherer: d.registry, waiting: back.waiting, log: log.Named("metrics")}
-	p.run("audit log", d.audit.Run)
 	p.run("xds", server.Run)
 	p.run("analysis", back.analysis.Run)
 	if err := p.serve(s.XDS, d, id, server, exported, log.Named("xds")); err != nil {
