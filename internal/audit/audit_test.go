@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -286,32 +287,36 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// Follow sends the latest events and every later one, once and in order, across rotations.
+// Follow sends the latest events and every later one, once and in order, while events are written and
+// files are renamed.
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	l := open(t, Config{MaxSize: 300, Keep: 3, Log: hclog.NewNullLogger()})
+	const events = 1000
+	l := open(t, Config{MaxSize: 3000, Keep: 100, Log: hclog.NewNullLogger()})
 	record(l, 0, 5)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done, next := make(chan error, 1), 3
-	go func() {
-		done <- l.Tail(ctx, 2, true, func(e Event) error {
-			if e.Target != fmt.Sprint(next) {
-				return fmt.Errorf("got %s, want %d", e.Target, next)
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			next := ""
+			err := l.Tail(ctx, 2, true, func(e Event) error {
+				if next != "" && e.Target != next {
+					return fmt.Errorf("got %s, want %s", e.Target, next)
+				}
+				n, err := strconv.Atoi(e.Target)
+				if next = fmt.Sprint(n + 1); n == events-1 {
+					cancel()
+				}
+				return err
+			})
+			if err != nil || next != fmt.Sprint(events) {
+				t.Errorf("%v before event %s", err, next)
 			}
-			if next++; next == 300 {
-				cancel()
-			}
-			return nil
 		})
-	}()
-	for followers(l) == 0 {
-		time.Sleep(time.Millisecond)
 	}
-	record(l, 5, 300)
-	if err := <-done; err != nil || next != 300 {
-		t.Errorf("%v after %d events", err, next)
-	}
+	record(l, 5, events)
+	wg.Wait()
 	if n := followers(l); n > 0 {
 		t.Errorf("%d followers are left", n)
 	}
