@@ -7,8 +7,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// watchHome reports what is wrong with the stores, and watches the file of the one in the state folder.
-// active reports whether a source of that name is used: the store in Consul then reports its outage itself.
+// watchHome reports what is wrong with the stores, and watches the file of the one in the state
+// folder. active reports whether a source of that name is used: the store in Consul then reports its
+// outage itself.
 // Errors: the metric is registered already.
 func (p *program) watchHome(d doors, back *backend, active func(source string) bool) error {
 	p.run("file of the store", d.home.Watch)
@@ -21,7 +22,8 @@ func (p *program) watchHome(d doors, back *backend, active func(source string) b
 	})
 	unwritable := prometheus.GaugeOpts{
 		Name: "ashore_store_file_unwritable",
-		Help: "1 while the store in the state folder cannot be written: its disk is full or read-only, or its file is missing.",
+		Help: "1 while the store in the state folder cannot be written: " +
+			"its disk is full or read-only, or its file is missing.",
 	}
 	return d.registry.Register(prometheus.NewGaugeFunc(unwritable, func() float64 {
 		return truth(d.home.Outage().Error != "")

@@ -38,7 +38,8 @@ func (f *subscriber) notify() {
 // Name implements config.Source: "store:" and the path.
 func (s *Store) Name() string { return "store:" + s.path }
 
-// Run implements config.Source. Each object is a group. Run returns when ctx ends or the store is closed.
+// Run implements config.Source. Each object is a group. Run returns when ctx ends or the store is
+// closed.
 func (s *Store) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	f := &subscriber{wake: make(chan struct{}, 1), changed: map[config.Key]bool{}}
 	batch := s.subscribe(f)

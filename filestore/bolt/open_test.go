@@ -22,6 +22,11 @@ func edit(f func(*bbolt.Tx) error) func(string) error {
 	}
 }
 
+// cut truncates the file.
+func cut(size int64) func(string) error {
+	return func(path string) error { return os.Truncate(path, size) }
+}
+
 // overwrite zeroes the file from an offset on.
 func overwrite(from int) func(string) error {
 	return func(path string) error {
@@ -37,18 +42,23 @@ func overwrite(from int) func(string) error {
 // A file that cannot be used is one clear error with the path, and is not changed.
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()
+	layout := func(version string) func(*bbolt.Tx) error {
+		return func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keySchema, []byte(version)) }
+	}
 	for name, tt := range map[string]struct {
 		do   func(path string) error
 		want error
 		text string
 	}{
-		"cut off":         {func(path string) error { return os.Truncate(path, 8192) }, ErrDamaged, "are lost"},
-		"cut off early":   {func(path string) error { return os.Truncate(path, 5000) }, ErrDamaged, "are lost"},
-		"not a store":     {func(path string) error { return os.WriteFile(path, make([]byte, 1<<16), 0o600) }, ErrDamaged, "put a backup in its place"},
-		"zeroes":          {overwrite(8192), ErrDamaged, "Move the file away"},
-		"another layout":  {edit(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keySchema, []byte("4")) }), ErrSchema, `layout "4"`},
-		"another program": {edit(func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketMeta) }), ErrSchema, `layout ""`},
-		"a folder":        {func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, nil, "is a directory"},
+		"cut off":       {cut(8192), ErrDamaged, "are lost"},
+		"cut off early": {cut(5000), ErrDamaged, "are lost"},
+		"not a store":   {overwrite(0), ErrDamaged, "put a backup in its place"},
+		"zeroes":        {overwrite(8192), ErrDamaged, "Move the file away"},
+		"other layout":  {edit(layout("4")), ErrSchema, `layout "4"`},
+		"other program": {edit(func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketMeta) }), ErrSchema, `layout ""`},
+		"a folder": {func(path string) error {
+			return errors.Join(os.Remove(path), os.Mkdir(path, 0o700))
+		}, nil, "is a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,7 +70,8 @@ func TestOpenErrors(t *testing.T) {
 			before, _ := os.ReadFile(s.path)
 			for range 2 {
 				_, err := New(s.cfg)
-				if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) || !strings.Contains(err.Error(), s.path) {
+				if err == nil || tt.want != nil && !errors.Is(err, tt.want) ||
+					!strings.Contains(err.Error(), tt.text) || !strings.Contains(err.Error(), s.path) {
 					t.Errorf("got %v, want %v with %q and the path", err, tt.want, tt.text)
 				}
 			}
@@ -135,7 +146,8 @@ func TestSecondProcess(t *testing.T) {
 	dir := t.TempDir()
 	open(t, Config{Dir: dir})
 	_, err := New(Config{Dir: dir})
-	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) || !strings.Contains(err.Error(), dir) {
+	process := fmt.Sprintf("process %d", os.Getpid())
+	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), process) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v, want ErrInUse with process %d", err, os.Getpid())
 	}
 }

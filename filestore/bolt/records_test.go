@@ -33,7 +33,8 @@ func TestRecordsReopen(t *testing.T) {
 	versions := map[string]bool{}
 	for _, value := range [][]byte{[]byte("x"), nil} {
 		s = reopen(t, s)
-		if err := s.Records().Commit(t.Context(), record.Write{Key: token("b"), Value: value, Version: record.Any}); err != nil {
+		write := record.Write{Key: token("b"), Value: value, Version: record.Any}
+		if err := s.Records().Commit(t.Context(), write); err != nil {
 			t.Fatal(err)
 		}
 		list, err := s.AllRecords(t.Context())

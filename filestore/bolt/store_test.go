@@ -130,7 +130,8 @@ func TestUnusable(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Get(ctx, configtest.Key("text")); err == nil || !strings.Contains(err.Error(), "write it again or delete it") {
+	_, err := s.Get(ctx, configtest.Key("text"))
+	if err == nil || !strings.Contains(err.Error(), "write it again or delete it") {
 		t.Errorf("get: %v", err)
 	}
 	put(t, s, "text")

@@ -114,7 +114,8 @@ func TestConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	seen := map[string]bool{}
-	if err := l.Tail(t.Context(), 2000, false, func(e Event) error { seen[e.Target] = true; return nil }); err != nil || len(seen) != 800 {
+	err := l.Tail(t.Context(), 2000, false, func(e Event) error { seen[e.Target] = true; return nil })
+	if err != nil || len(seen) != 800 {
 		t.Errorf("%d of 800 events are there, %v", len(seen), err)
 	}
 	if got := counted(t, registry, "ashore_audit_events_total"); got != 800 {
@@ -228,7 +229,9 @@ func TestLost(t *testing.T) {
 				if p := l.Problems(); len(p) != 1 || !strings.Contains(p[0], "3 events could not be written to "+l.path) {
 					t.Errorf("problems %q", p)
 				}
-				if got := counted(t, registry, "ashore_audit_lost_total"); got != 3 || strings.Count(log.String(), "audit event not written") != 3 {
+				got := counted(t, registry, "ashore_audit_lost_total")
+				logged := strings.Count(log.String(), "audit event not written")
+				if got != 3 || logged != 3 {
 					t.Errorf("%v are counted, the program's log has:\n%s", got, log.String())
 				}
 				mend()

@@ -58,7 +58,6 @@ type Log struct {
 // entry is a queued event.
 type entry struct {
 	event   Event
-	line    []byte
 	written chan struct{} // closed when it is written or lost
 }
 
@@ -99,19 +98,15 @@ func Open(c Config) (*Log, error) {
 
 // Record writes an event. It returns when the line survives the end of the process, or after 100 ms.
 func (l *Log) Record(e Event) {
-	e = l.scrubber.clean(e, time.Now())
-	line, err := json.Marshal(e)
-	if err == nil {
-		en := &entry{event: e, line: append(line, '\n'), written: make(chan struct{})}
-		if err = l.enqueue(en); err == nil {
-			select {
-			case <-en.written:
-			case <-time.After(maxWait):
-			}
-			return
-		}
+	en := &entry{event: l.scrubber.clean(e, time.Now()), written: make(chan struct{})}
+	if err := l.enqueue(en); err != nil {
+		l.lose(en.event, err)
+		return
 	}
-	l.lose(e, err)
+	select {
+	case <-en.written:
+	case <-time.After(maxWait):
+	}
 }
 
 func (l *Log) enqueue(en *entry) error {
@@ -180,7 +175,7 @@ func (l *Log) run() {
 				l.writeGap()
 				return
 			}
-			if err := l.write(en.event, en.line); err != nil {
+			if err := l.write(en.event); err != nil {
 				l.lose(en.event, err)
 			}
 			close(en.written)
@@ -192,7 +187,12 @@ func (l *Log) run() {
 }
 
 // write writes one event, after a line about lost ones.
-func (l *Log) write(e Event, line []byte) error {
+func (l *Log) write(e Event) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
 	if e.Action != Gap {
 		l.writeGap()
 	}
@@ -234,12 +234,11 @@ func (l *Log) writeGap() {
 	if missing == 0 {
 		return
 	}
-	e := Event{
-		Time: time.Now().UTC(), Action: Gap, Outcome: Failed, Reason: "events could not be written; the log of ashored has them",
+	if l.write(Event{
+		Time: time.Now().UTC(), Action: Gap, Outcome: Failed,
+		Reason:  "events could not be written; the log of ashored has them",
 		Details: map[string]string{"missing": strconv.Itoa(missing)},
-	}
-	line, err := json.Marshal(e)
-	if err != nil || l.write(e, append(line, '\n')) != nil {
+	}) != nil {
 		return // tried again
 	}
 	l.mu.Lock()
