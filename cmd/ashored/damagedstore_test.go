@@ -15,7 +15,7 @@ import (
 func TestDamagedStoreFile(t *testing.T) {
 	t.Parallel()
 	for kind, tc := range map[string]struct{ says, not string }{
-		storeBolt:   {"objects written to the store, their history", "Consul"},
+		storeBolt:   {"objects written to the store and their history", "Consul"},
 		storeConsul: {"the ledger of workloads, join tokens and revocations are in Consul", "Lost with it"},
 	} {
 		t.Run(kind, func(t *testing.T) {

@@ -242,7 +242,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	})
 	back.assembler, back.proxies, back.entries, back.setting, back.file = assembler, fleet{server}, deriver.Entries, maker.setting, maker.file
 	back.more = append(back.more, d.auditProblems, state.problems, vips.Problems, server.RefusedRegistrations)
-	if err := p.guard(d, back, maker.active); err != nil {
+	if err := p.watchHome(d, back, maker.active); err != nil {
 		return p, err
 	}
 	if err := back.watch(id, keys, d.registry); err != nil {
@@ -250,7 +250,6 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	}
 
 	site := &web{listener: d.metrics, gatherer: d.registry, waiting: back.waiting, log: log.Named("metrics")}
-	p.run("audit log", d.audit.Run)
 	p.run("xds", server.Run)
 	p.run("analysis", back.analysis.Run)
 	if err := p.serve(s.XDS, d, id, server, exported, log.Named("xds")); err != nil {

@@ -1,14 +1,12 @@
-// Package bolt keeps what ashored has to remember in one bbolt file, "ashore.db" in the state folder:
-// objects with the history of their writes, the last good content of sources, and the records of what
-// replicas share besides configuration.
+// Package bolt stores what ashored must remember in one bbolt file, "ashore.db" in the state folder.
 //
-// Store is the whole of it: a config.Store, a feed.Store, and by Records a record.Store. What it
-// acknowledged survives the end of the process and of power. Every record carries a checksum, and the
-// file one over all records, because bbolt itself guards only its first two pages.
+// Store is the open file. It is a config.Store (objects, with the history of their writes) and a
+// feed.Store (the last known good content of sources). Records returns it as a record.Store.
 //
-// bbolt may take a process down, or keep it busy for ever, when a file is damaged. So New has the file
-// checked in a child process first (Check runs there), and never writes to one that it does not trust.
-// One process at a time holds a state folder.
+// A write is on the disk when it returns: it survives the end of the process and a loss of power.
+// One process at a time uses a state folder. After an unclean stop New has bbolt check the structure
+// of the file before it is used. While the disk is full or read-only, or the file is missing, writes
+// are refused and reads continue; see Watch.
 //
-// The package keeps nothing that can be found out anew: no health, no endpoints, no registrations.
+// bbolt has no checksums over content: a flipped bit inside a value may go unnoticed.
 package bolt

@@ -5,63 +5,67 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// lockName is the name of the file that the process in charge of a state folder locks; it holds the
-// process's number. The file itself always stays: removing a locked file lets two in.
-const lockName = "ashore.pid"
+const (
+	// lockName is the name of the file that the process using a state folder locks. It holds a state
+	// and a process ID. It is never removed: removing a locked file lets a second process in.
+	lockName = "ashore.pid"
+	// lockTimeout is how long to wait for the former process to end.
+	lockTimeout = time.Second
+)
 
-// lock is a held state folder.
+// The states have the same length, so that a full disk takes one in place of the other.
+const (
+	running = "running"
+	stopped = "stopped"
+)
+
+// lock is a locked state folder.
 type lock struct{ f *os.File }
 
-// acquire takes the folder for this process, waiting at most for timeout.
-func acquire(dir string, timeout time.Duration) (*lock, error) {
+// acquire locks a state folder. unclean means that the process before did not close its store.
+func acquire(dir string) (l *lock, unclean bool, err error) {
 	path := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock the state folder: %w", err)
+		return nil, false, fmt.Errorf("lock the state folder: %w", err)
 	}
-	deadline := time.Now().Add(timeout)
+	deadline := time.Now().Add(lockTimeout)
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || time.Now().After(deadline) {
 			break
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-		}
-		if time.Now().After(deadline) {
-			return nil, errors.Join(inUse(dir, path), f.Close())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	// The number is for people alone, so a full disk does not keep the store closed.
-	if f.Truncate(0) == nil {
-		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	state, readErr := os.ReadFile(path)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("state folder %s is %w (%s): stop that process, or set another state folder",
+			dir, ErrInUse, strings.TrimSpace(string(state)))
+		return nil, false, errors.Join(err, f.Close())
 	}
-	return &lock{f}, nil
+	if err := errors.Join(err, readErr); err != nil {
+		return nil, false, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return &lock{f}, strings.HasPrefix(string(state), running), nil
 }
 
-// inUse names the process that holds the folder.
-func inUse(dir, path string) error {
-	holder := "another process"
-	if text, err := os.ReadFile(path); err == nil {
-		if pid := strings.TrimSpace(string(text)); pid != "" {
-			holder = "process " + pid
-			if name, err := os.ReadFile("/proc/" + pid + "/comm"); err == nil {
-				holder += " (" + strings.TrimSpace(string(name)) + ")"
-			}
-		}
+// mark writes a state, which is on the disk when mark returns.
+func (l *lock) mark(state string) error {
+	text := fmt.Appendf(nil, "%s as process %d\n", state, os.Getpid())
+	_, err := l.f.WriteAt(text, 0)
+	if err == nil {
+		err = l.f.Truncate(int64(len(text)))
 	}
-	return fmt.Errorf("state folder %s is %w: %s has it; stop that one, or set another state folder", dir, ErrInUse, holder)
+	if err == nil {
+		err = l.f.Sync()
+	}
+	return err
 }
 
-func (l *lock) release() error {
-	_ = l.f.Truncate(0)
-	return l.f.Close()
-}
+func (l *lock) release() error { return l.f.Close() }

@@ -12,24 +12,24 @@ import (
 	"github.com/ashore-mesh/ashore/config/storage"
 )
 
-// objectRecord is how an object is kept; its key is the record's key.
+// objectRecord is a stored object; its key is the key of the record.
 type objectRecord struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Created     time.Time         `json:"created,omitzero"`
 	Revision    uint64            `json:"revision"`
-	// Spec is the protobuf of the kind, encoded.
+	// Spec is the encoded protobuf of the kind.
 	Spec []byte `json:"spec"`
 }
 
-// objectKey is the key of an object's record. NUL sorts before everything that a name may contain, so
-// records are in the order of config.Key.Compare.
+// objectKey is the key of a stored object. NUL sorts before everything that a name may contain, so
+// objects are in the order of config.Key.Compare.
 func objectKey(k config.Key) []byte {
 	return []byte(string(k.Kind) + "\x00" + k.Namespace + "\x00" + k.Name)
 }
 
-// parseKey is the inverse of objectKey.
-func parseKey(b []byte) (config.Key, error) {
+// parseObjectKey parses an objectKey.
+func parseObjectKey(b []byte) (config.Key, error) {
 	parts := strings.Split(string(b), "\x00")
 	if len(parts) != 3 {
 		return config.Key{}, fmt.Errorf("%q is not the key of an object", b)
@@ -42,14 +42,15 @@ func encodeObject(o *config.Object, revision uint64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", o.Key, err)
 	}
-	b, err := json.Marshal(objectRecord{Labels: o.Labels, Annotations: o.Annotations, Created: o.Created, Revision: revision, Spec: spec})
+	r := objectRecord{Labels: o.Labels, Annotations: o.Annotations, Created: o.Created, Revision: revision, Spec: spec}
+	b, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", o.Key, err)
 	}
 	return b, nil
 }
 
-// decodeObject reads a record. source is the name of the store.
+// decodeObject decodes an objectRecord. source is the name of the store.
 func decodeObject(source string, key config.Key, value []byte) (*config.Object, error) {
 	var r objectRecord
 	if err := json.Unmarshal(value, &r); err != nil {
@@ -59,8 +60,10 @@ func decodeObject(source string, key config.Key, value []byte) (*config.Object, 
 	if !ok {
 		return nil, fmt.Errorf("read %s: unknown kind %q", key, key.Kind)
 	}
-	o := &config.Object{Key: key, Labels: r.Labels, Annotations: r.Annotations, Created: r.Created, Spec: info.NewSpec(),
-		Origin: config.Origin{Source: source}, Revision: storage.Revision(r.Revision)}
+	o := &config.Object{
+		Key: key, Labels: r.Labels, Annotations: r.Annotations, Created: r.Created, Spec: info.NewSpec(),
+		Origin: config.Origin{Source: source}, Revision: storage.Revision(r.Revision),
+	}
 	if err := proto.Unmarshal(r.Spec, o.Spec); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
@@ -68,8 +71,8 @@ func decodeObject(source string, key config.Key, value []byte) (*config.Object, 
 	return o, nil
 }
 
-// bareObject is what a record says of an object besides its content.
-func bareObject(key config.Key, value []byte) (*config.Object, error) {
+// decodeBare decodes the key and the revision only.
+func decodeBare(key config.Key, value []byte) (*config.Object, error) {
 	var r struct {
 		Revision uint64 `json:"revision"`
 	}

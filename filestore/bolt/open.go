@@ -1,167 +1,186 @@
 package bolt
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
 
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// open makes the file when it is missing, makes sure that it can be trusted, and loads it.
-func (s *Store) open() error {
-	info, err := os.Stat(s.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := s.create(); err != nil {
-			return err
-		}
-	case err != nil:
-		return fmt.Errorf("look at the store: %w", err)
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file: move it away", s.path)
-	default:
-		if err := s.trust(info); err != nil {
+// schema is the version of the layout. A file with another version is refused.
+const schema = "5"
+
+// The buckets.
+var (
+	bucketMeta    = []byte("meta")
+	bucketObjects = []byte("objects") // objectKey: objectRecord; the sequence is the latest revision
+	bucketHistory = []byte("history") // historyKey: writeRecord; the sequence is the size in bytes
+	bucketGroups  = []byte("groups")  // set, NUL, name: content
+	bucketRecords = []byte("records") // recordKey: version, value; the sequence is the latest version
+
+	keySchema = []byte("schema")
+)
+
+// checkTimeout bounds the check of a file, which a damaged one may keep busy for ever.
+const checkTimeout = time.Minute
+
+// open opens the file, creates it if it is missing, and loads the objects.
+func (s *Store) open(unclean bool) (err error) {
+	_, err = os.Stat(s.path)
+	if unclean && err == nil && len(s.cfg.CheckCommand) > 0 {
+		if err := s.checkFile(); err != nil {
 			return err
 		}
 	}
-	if err := mark(s.path); err != nil {
-		return fmt.Errorf("mark the store as open: %w", err)
-	}
-	if s.db, s.file, err = s.bbolt(s.path); err != nil {
+	if err := s.openFile(); err != nil {
 		return err
 	}
-	err = s.db.View(checkSchema)
-	if err == nil {
-		err = s.db.View(s.load)
+	if err := s.lock.mark(running); err != nil {
+		return errors.Join(explain(fmt.Errorf("mark the store as open: %w", err)), s.db.Close())
 	}
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, ErrSchema) { // nothing was written; the file is as it was
-		return errors.Join(fmt.Errorf("%s: %w", s.path, err), s.db.Close(), unmark(s.path))
-	}
-	return errors.Join(s.damaged(err), s.db.Close())
+	return nil
 }
 
-// trust returns nil when the file may be opened in this process.
-func (s *Store) trust(info fs.FileInfo) error {
-	if err := allowed(s.path); err != nil {
-		return err
-	}
-	if err := checkMetas(s.path); err != nil {
+// openFile opens the file with bbolt.
+func (s *Store) openFile() (err error) {
+	// A damaged file makes bbolt panic, or read memory beyond the end of the file.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if v := recover(); v != nil {
+			err = s.damaged(fmt.Errorf("%v", v))
+		}
+		if err != nil && s.db != nil {
+			err = errors.Join(err, s.db.Close())
+		} else if err != nil && s.file != nil {
+			// Often closed already. After a panic bbolt's mapping still holds its lock.
+			_ = unix.Flock(int(s.file.Fd()), unix.LOCK_UN)
+			_ = s.file.Close()
+		}
+	}()
+	s.db, err = bbolt.Open(s.path, 0o600, &bbolt.Options{
+		Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType,
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			f, err := os.OpenFile(name, flag, mode)
+			s.file = f
+			return f, err
+		},
+	})
+	var errno unix.Errno
+	switch {
+	case errors.As(err, &errno):
+		return explain(fmt.Errorf("open the store: %w", err))
+	case errors.Is(err, bbolterrors.ErrTimeout):
+		return fmt.Errorf("%s is %w: stop the program that reads it", s.path, ErrInUse)
+	case err != nil:
 		return s.damaged(err)
 	}
-	unclean, err := marked(s.path)
-	if err != nil {
-		return err
-	}
-	switch {
-	case len(s.cfg.CheckCommand) > 0:
-		start := time.Now()
-		if err := s.checkApart(); err != nil {
-			return err
-		}
-		s.cfg.Log.Debug("store checked", "path", s.path, "took", time.Since(start), "closed_cleanly", !unclean)
-	case unclean:
-		return fmt.Errorf("%s was %w: its process was killed or the machine lost power; start it with ashored, which checks it, or remove %s after a check of your own",
-			s.path, ErrUnchecked, markOf(s.path))
-	}
-	if info.Mode().Perm()&0o077 == 0 {
-		return nil
-	}
-	s.cfg.Log.Warn("store was open to other users, closing it to them", "path", s.path, "mode", info.Mode().Perm())
-	if err := os.Chmod(s.path, 0o600); err != nil {
+	if err := s.file.Chmod(0o600); err != nil { // a backup may have another mode
 		return fmt.Errorf("close the store to other users: %w", err)
 	}
-	return nil
-}
-
-// allowed returns nil when this process may read and write a file: what it may not read is not damaged.
-func allowed(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("the store cannot be used: %w", err)
-	}
-	return f.Close()
-}
-
-// create makes an empty store beside its place and then moves it there, so that there is never half a
-// file under the store's name.
-func (s *Store) create() error {
-	// a leftover of a creation that did not come to its end
-	fresh := s.path + ".new"
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("make the store: %w", err)
-	}
-	db, _, err := s.bbolt(fresh)
-	if err != nil {
-		return fmt.Errorf("make the store: %w", err)
-	}
-	err = db.Update(initialise)
-	if err := errors.Join(err, db.Close()); err != nil {
-		return fmt.Errorf("make the store %s: %w", fresh, err)
-	}
-	if err := os.Rename(fresh, s.path); err != nil {
-		return fmt.Errorf("make the store: %w", err)
-	}
-	if err := wholefile.SyncFolder(filepath.Dir(s.path)); err != nil {
-		return fmt.Errorf("make the store: %w", err)
-	}
-	s.cfg.Log.Info("store made", "path", s.path)
-	return nil
-}
-
-// bbolt opens a file, which belongs to the database.
-func (s *Store) bbolt(path string) (db *bbolt.DB, f *os.File, err error) {
-	open := func(name string, flag int, mode os.FileMode) (*os.File, error) {
-		f, err = os.OpenFile(name, flag, mode)
-		return f, err
-	}
-	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: s.cfg.LockTimeout, FreelistType: bbolt.FreelistMapType, OpenFile: open})
-	if err != nil {
-		return nil, nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	return db, f, nil
-}
-
-// damaged is the error for a file that cannot be trusted.
-func (s *Store) damaged(why error) error {
-	return fmt.Errorf("%s is %w (%w). It was left as it is. Move the file away, put a backup in its place and start ashored again; without a backup it starts with a new file: %s", s.path, ErrDamaged, why, s.cfg.Lost)
-}
-
-// markOf is the path of the mark that says that a store is open, or was not closed cleanly.
-func markOf(path string) string { return path + ".open" }
-
-// mark sets the mark, on the disk too.
-func mark(path string) error {
-	f, err := os.OpenFile(markOf(path), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
+	if err := s.prepare(); err != nil {
 		return err
 	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return wholefile.SyncFolder(filepath.Dir(path))
-}
-
-func unmark(path string) error {
-	if err := os.Remove(markOf(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if err := s.db.View(s.load); err != nil {
+		return s.damaged(err)
 	}
 	return nil
 }
 
-// marked says whether the mark is set.
-func marked(path string) (bool, error) {
-	_, err := os.Stat(markOf(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+// prepare creates the buckets of a new file, and checks the layout of another.
+func (s *Store) prepare() error {
+	isNew := false
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		first, _ := tx.Cursor().First()
+		isNew = first == nil
+		return nil
+	})
+	if err == nil && isNew {
+		if err = s.db.Update(createBuckets); err == nil {
+			err = wholefile.SyncFolder(filepath.Dir(s.path))
+		}
 	}
-	return err == nil, err
+	if err != nil {
+		return explain(fmt.Errorf("create the store %s: %w", s.path, err))
+	}
+	return s.db.View(s.checkLayout)
+}
+
+func createBuckets(tx *bbolt.Tx) error {
+	for _, name := range [][]byte{bucketMeta, bucketObjects, bucketHistory, bucketGroups, bucketRecords} {
+		if _, err := tx.CreateBucket(name); err != nil {
+			return err
+		}
+	}
+	return tx.Bucket(bucketMeta).Put(keySchema, []byte(schema))
+}
+
+// checkLayout returns an error unless this release wrote the file. Errors: ErrSchema.
+func (s *Store) checkLayout(tx *bbolt.Tx) error {
+	var version []byte
+	if meta := tx.Bucket(bucketMeta); meta != nil {
+		version = meta.Get(keySchema)
+	}
+	if string(version) != schema {
+		return fmt.Errorf("%s has layout %q and this release reads %q: %w; run that release, or move the file away: %s",
+			s.path, version, schema, ErrSchema, s.cfg.Lost)
+	}
+	return nil
+}
+
+// damaged returns the error for a file that cannot be read.
+func (s *Store) damaged(cause error) error {
+	return fmt.Errorf("%s is %w (%w). Nothing was written to it. Move the file away, put a backup in its place "+
+		"and start ashored again. Without a backup ashored creates a new file: %s", s.path, ErrDamaged, cause, s.cfg.Lost)
+}
+
+// checkFile runs CheckCommand.
+func (s *Store) checkFile() error {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	argv := append(slices.Clone(s.cfg.CheckCommand), s.path)
+	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return s.damaged(fmt.Errorf("its check took longer than %s", checkTimeout))
+	case errors.As(err, &exit):
+		first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return s.damaged(fmt.Errorf("its check: %s: %s", exit, first))
+	case err != nil:
+		return fmt.Errorf("check %s: %w", s.path, err)
+	}
+	s.cfg.Log.Info("store checked after an unclean stop", "path", s.path, "took", time.Since(start))
+	return nil
+}
+
+// Check reads the structure of a file and returns the first defect. It writes nothing. A damaged file
+// may crash the process.
+func Check(path string) error {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	if err != nil {
+		return err
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		var first error
+		for err := range tx.Check() {
+			if first == nil {
+				first = err
+			}
+		}
+		return first
+	})
+	return errors.Join(err, db.Close())
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,54 +18,45 @@ import (
 const FileName = "ashore.db"
 
 var (
-	// ErrInUse says that another process holds the state folder.
+	// ErrInUse means that another process uses the state folder.
 	ErrInUse = errors.New("in use by another process")
-	// ErrDamaged says that the file cannot be trusted; nothing was written to it.
+	// ErrDamaged means that the file cannot be read; nothing was written to it.
 	ErrDamaged = errors.New("damaged")
-	// ErrSchema means that a release with another layout wrote the file; nothing was written to it.
+	// ErrSchema means that the file has another layout; nothing was written to it.
 	ErrSchema = errors.New("written by another release")
-	// ErrUnchecked says that the file was not closed cleanly and there is no CheckCommand to check it.
-	ErrUnchecked = errors.New("not closed cleanly, and not checked")
-	// ErrClosed says that the store was closed.
+	// ErrClosed means that the store was closed.
 	ErrClosed = errors.New("the store is closed")
 )
 
-// Config says where a Store is kept.
+// Config configures a Store.
 type Config struct {
-	// Dir is the state folder; required. It is made (0700) when it is missing.
+	// Dir is the state folder; required. New creates it (0700) if it is missing.
 	Dir string
-	// CheckCommand is the command line, without the path, that runs Check on the path that is
-	// appended to it and exits with 0 when that returns nil; its standard error says why not. New runs
-	// it before every opening. Empty: a file that was closed cleanly is opened unchecked, and one
-	// that was not is refused with ErrUnchecked.
+	// CheckCommand is the command line that runs Check, without the path. New runs it after an unclean
+	// stop. Empty: New does not check the file.
 	CheckCommand []string
-	// CheckTimeout is how long a check may take. Default 1m.
-	CheckTimeout time.Duration
-	// LockTimeout is how long to wait for another process to let go of the folder. Default 1s.
-	LockTimeout time.Duration
-	// HistoryTotal bounds how many writes of objects are remembered. The latest revision is, however many it has.
-	// Default 50000.
-	HistoryTotal int
-	// Lost says what is lost with a file that is damaged where there is no backup of it. Empty: what is kept for a mesh that has no
-	// other store.
+	// HistoryBytes bounds the size of the history. Default 256 MiB.
+	HistoryBytes uint64
+	// HistoryAge bounds the age of the history. Default 365 days.
+	HistoryAge time.Duration
+	// Lost says what is lost with a damaged file without a backup. Default: what a mesh without another
+	// store loses.
 	Lost string
 	// Log receives life cycle events; nil discards them.
 	Log hclog.Logger
 }
 
 func (c *Config) defaults() {
-	if c.CheckTimeout == 0 {
-		c.CheckTimeout = time.Minute
+	if c.HistoryBytes == 0 {
+		c.HistoryBytes = 256 << 20
 	}
-	if c.LockTimeout == 0 {
-		c.LockTimeout = time.Second
-	}
-	if c.HistoryTotal == 0 {
-		c.HistoryTotal = 50_000
+	if c.HistoryAge == 0 {
+		c.HistoryAge = 365 * 24 * time.Hour
 	}
 	if c.Lost == "" {
-		c.Lost = "objects written to the store, their history, allocated virtual IPs and the last good content of files that are broken now are lost; other files of configuration are read again. " +
-			"Lost with it are the ledger of workloads (each has to join again), join tokens and how far a rotation of the root was; revocations are read from ca/revocations.json beside it, where that is"
+		c.Lost = "objects written to the store and their history, virtual IPs, the ledger of workloads " +
+			"(each has to join again), join tokens and the state of a root rotation are lost, and the last " +
+			"known good content of files that are broken now. Revocations are read from ca/revocations.json"
 	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
@@ -75,75 +65,83 @@ func (c *Config) defaults() {
 
 // Store is an open file. Safe for concurrent use.
 type Store struct {
-	cfg  Config    // set once
-	path string    // set once
-	lock *lock     // set once
-	db   *bbolt.DB // set once
-	file *os.File  // that of db; set once
-	recs *records  // set once
+	cfg  Config    // immutable
+	path string    // immutable
+	lock *lock     // immutable
+	db   *bbolt.DB // immutable
+	file *os.File  // immutable; the file of db
+	recs *records  // immutable
 
-	trouble trouble                       // with the disk; safe for concurrent use
-	missing atomic.Pointer[config.Outage] // what Guard saw last of the file; nil: it is there
+	writing sync.Mutex // held during a write, until the fields below show it
 
-	writing sync.Mutex // held by a writer, from reading what it compares with until memory is up to date
-	writes  int        // how many writes the history has; guarded by writing
-
-	mu       sync.RWMutex // guards what follows; a writer holds writing too
+	mu       sync.RWMutex // guards the fields below
 	closed   bool
 	revision uint64
 	objects  map[config.Key]*config.Object
-	broken   map[string]config.Problem // records of objects that this release cannot read, by Problem.Object
-	unread   map[string]config.Key     // their keys, by the same
+	unusable map[config.Key]string // why stored objects cannot be read
+	outage   config.Outage
 	feeds    map[*subscriber]bool
 }
 
 var _ config.Store = (*Store)(nil)
 
-// New opens the store of a state folder, and makes it when there is none. Close it when done.
-// Errors: ErrInUse, ErrDamaged, ErrSchema, ErrUnchecked, and those of the file system; each says what
-// to do.
+// New opens the store of a state folder, and creates it if there is none. Close it when done.
+// Errors: ErrInUse, ErrDamaged, ErrSchema, and those of the file system, with what to do.
 func New(cfg Config) (*Store, error) {
 	cfg.defaults()
 	if cfg.Dir == "" {
-		return nil, errors.New("the state folder is not set: name one")
+		return nil, errors.New("the state folder is not set")
 	}
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("state folder %s: %w", cfg.Dir, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, remedy(fmt.Errorf("make the state folder: %w", err))
+		return nil, explain(err)
 	}
-	l, err := acquire(dir, cfg.LockTimeout)
+	l, unclean, err := acquire(dir)
 	if err != nil {
-		return nil, remedy(err)
+		return nil, explain(err)
 	}
-	s := &Store{cfg: cfg, path: filepath.Join(dir, FileName), lock: l, feeds: map[*subscriber]bool{}}
-	s.recs = newRecords(s)
-	if err := s.open(); err != nil {
-		return nil, errors.Join(remedy(err), l.release())
+	s := &Store{
+		cfg: cfg, path: filepath.Join(dir, FileName), lock: l, feeds: map[*subscriber]bool{},
+		objects: map[config.Key]*config.Object{}, unusable: map[config.Key]string{},
+	}
+	s.recs = &records{store: s}
+	if err := s.open(unclean); err != nil {
+		return nil, errors.Join(err, l.release())
 	}
 	cfg.Log.Info("store opened", "path", s.path, "objects", len(s.objects), "revision", s.revision)
 	return s, nil
 }
 
-// Close closes the file and lets go of the folder. Run ends; every later call returns ErrClosed.
+// Close closes the file and releases the state folder. Run returns; later calls return ErrClosed.
 func (s *Store) Close() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	if !s.close() {
 		return nil
 	}
+	if err := s.db.Close(); err != nil {
+		return errors.Join(fmt.Errorf("close %s: %w", s.path, err), s.lock.release())
+	}
+	return errors.Join(s.lock.mark(stopped), s.lock.release())
+}
+
+// close marks the store as closed and reports whether it was open.
+func (s *Store) close() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wasOpen := !s.closed
 	s.closed = true
 	for f := range s.feeds {
 		f.notify()
 	}
-	s.mu.Unlock()
-	if err := s.db.Close(); err != nil {
-		// the mark stays: the file is checked before it is opened again
-		return errors.Join(fmt.Errorf("close %s: %w", s.path, err), s.lock.release())
-	}
-	return errors.Join(unmark(s.path), s.lock.release())
+	return wasOpen
+}
+
+func (s *Store) isClosed() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.closed
 }

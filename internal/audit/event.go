@@ -29,46 +29,46 @@ const (
 	ConfigRead         = "config.read" // by another control plane
 	SettingsReload     = "settings.reload"
 	VIPRelease         = "vip.release"     // unused virtual IPs were released
-	RemovalsAccept     = "removals.accept" // what was retained of a source was removed
+	RemovalsAccept     = "removals.accept" // retained objects of a source were removed
 	DumpRead           = "dump.read"
 	AdminRefuse        = "admin.refuse"
-	// Gap is the log's own: how many events before it were not written, or why the file begins anew.
+	// Gap counts events before it that were not written.
 	Gap = "audit.gap"
 )
 
 // The outcomes of an action.
 const (
 	OK      = "ok"
-	Refused = "refused" // who asked may not
-	Failed  = "failed"  // it was allowed and did not work
+	Refused = "refused" // the actor may not do it
+	Failed  = "failed"  // the actor may do it, and it did not work
 )
 
 // Event is one line of the log.
 type Event struct {
-	// Time is when; zero stands for now.
+	// Time is when it happened. Zero means now.
 	Time time.Time `json:"time"`
-	// Action is one of above.
+	// Action is one of the actions above.
 	Action string `json:"action"`
-	// Actor is who did it: "user root (uid 0)", "spiffe://…", "10.0.0.9"; as far as it is proven.
+	// Actor is who did it, as far as that is proven: "user root (uid 0)", "spiffe://…", "10.0.0.9".
 	Actor string `json:"actor,omitempty"`
 	// Target is what it was done to: a token's ID, a workload, an identity, a proxy.
 	Target string `json:"target,omitempty"`
-	// Outcome is OK, Refused or Failed; empty stands for OK.
+	// Outcome is OK, Refused or Failed. Empty means OK.
 	Outcome string `json:"outcome"`
-	// Reason says why: an operator's words, or why it was refused, in full, where the caller was told less.
+	// Reason is the operator's reason, or why it was refused. Callers may get a shorter one.
 	Reason string `json:"reason,omitempty"`
-	// Details are what else there is to know: serial, not after, key, group. Never a secret.
+	// Details are other facts: serial, not after, key, group. Never a secret.
 	Details map[string]string `json:"details,omitempty"`
 }
 
-// The bounds of what callers, some of them unknown, may have written into one line.
+// The bounds of one line, whose texts may come from unknown callers.
 const (
 	maxText    = 2048 // bytes of a text
 	maxDetails = 32
 )
 
-// clean is e as it is written: with a time and an outcome, without secrets, bounded.
-func (e Event) clean(now time.Time) Event {
+// clean returns an event as it is written: with a time and an outcome, without secrets, bounded.
+func (s scrubber) clean(e Event, now time.Time) Event {
 	if e.Time.IsZero() {
 		e.Time = now
 	}
@@ -76,20 +76,18 @@ func (e Event) clean(now time.Time) Event {
 	if e.Outcome == "" {
 		e.Outcome = OK
 	}
-	e.Action, e.Actor, e.Target, e.Outcome, e.Reason = tidy(e.Action), tidy(e.Actor), tidy(e.Target), tidy(e.Outcome), tidy(e.Reason)
-	if e.Details == nil {
-		return e
+	for _, text := range []*string{&e.Action, &e.Actor, &e.Target, &e.Outcome, &e.Reason} {
+		*text = s.tidy(*text)
 	}
 	details := make(map[string]string, len(e.Details))
 	for i, k := range slices.Sorted(maps.Keys(e.Details)) {
-		if i == maxDetails {
-			break
+		if i < maxDetails {
+			details[s.tidy(k)] = s.tidy(e.Details[k])
 		}
-		details[tidy(k)] = tidy(e.Details[k])
 	}
 	e.Details = details
 	return e
 }
 
-// tidy is text without secrets, cut at maxText.
-func tidy(text string) string { return excerpt.Of(scrub(text), maxText) }
+// tidy returns a text cut at maxText, as valid UTF-8, without secrets. JSON escapes control characters.
+func (s scrubber) tidy(text string) string { return s.scrub(excerpt.Of(text, maxText)) }

@@ -8,32 +8,38 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
+	"slices"
 )
 
-// maxLine bounds a line that is read, in bytes. No event's is longer.
-const maxLine = 1 << 20
+// maxBehind is how many events a follower may be behind.
+const maxBehind = 1024
 
-// Tail hands emit the latest n events, the oldest of them first, and with follow every later one until ctx ends.
-// A line that is no event is passed over. Errors: those of the file system and of emit; that of ctx is none.
+// Tail calls emit with the latest n events, the oldest first, and with follow with each later one until
+// ctx ends. Errors: those of the file system, those of emit, and that emit is too slow.
 func (l *Log) Tail(ctx context.Context, n int, follow bool, emit func(Event) error) error {
-	woken, stop := l.watchers.add()
-	defer stop()
-	f, err := l.file.at(0)
+	later := make(chan Event, maxBehind)
+	files, err := l.openAll(later)
+	defer l.unfollow(later)
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // it was read only
+		}
+	}()
 	if err != nil {
 		return fmt.Errorf("read the audit log: %w", err)
 	}
-	r := &reader{file: l.file, f: f}
-	defer func() { _ = r.f.Close() }() // it was read only
-	latest, err := r.latest(n)
-	if err != nil {
-		return err
+	var latest []Event
+	for _, f := range files {
+		if len(latest) >= n {
+			break
+		}
+		events, err := lastEvents(f, n-len(latest))
+		if err != nil {
+			return fmt.Errorf("read the audit log: %w", err)
+		}
+		latest = append(events, latest...)
 	}
-	older, err := l.older(n-len(latest), f)
-	if err != nil {
-		return err
-	}
-	for _, e := range append(older, latest...) {
+	for _, e := range latest {
 		if err := emit(e); err != nil {
 			return err
 		}
@@ -42,136 +48,71 @@ func (l *Log) Tail(ctx context.Context, n int, follow bool, emit func(Event) err
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-woken:
-		}
-		if err := r.rest(emit); err != nil {
-			return err
+		case e, open := <-later:
+			if !open {
+				return errors.New("events came faster than they were read: follow the audit log again")
+			}
+			if err := emit(e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// older are the latest n events of the files before one.
-func (l *Log) older(n int, f *os.File) ([]Event, error) {
-	var out []Event
-	for len(out) < n {
-		earlier, err := l.file.earlier(f)
+// reader reads a file up to a size.
+type reader struct {
+	io.Reader
+	io.Closer
+}
+
+// openAll opens the files as they are now, the latest first. later receives the events after that.
+func (l *Log) openAll(later chan Event) ([]reader, error) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.followers[later] = struct{}{}
+	var out []reader
+	for n := range l.file.keep + 1 {
+		f, err := os.Open(l.file.numbered(n))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
 		if err != nil {
-			return nil, fmt.Errorf("read the audit log: %w", err)
+			return out, err
 		}
-		if earlier == nil {
-			break
-		}
-		defer func() { _ = earlier.Close() }() // it was read only
-		events, err := (&reader{file: l.file, f: earlier}).latest(n - len(out))
+		info, err := f.Stat()
 		if err != nil {
-			return nil, err
+			return out, errors.Join(err, f.Close())
 		}
-		out, f = append(events, out...), earlier
+		out = append(out, reader{io.LimitReader(f, info.Size()), f})
 	}
 	return out, nil
 }
 
-// reader reads a file that grows, and those that take its place.
-type reader struct {
-	file *file
-	f    *os.File
-	at   int64 // what was read of f, in whole lines
+func (l *Log) unfollow(c chan Event) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	delete(l.followers, c)
 }
 
-// latest reads the file to its end and returns its last n events.
-func (r *reader) latest(n int) ([]Event, error) {
+// lastEvents returns the last n events of a file. It skips lines that are no events.
+func lastEvents(r io.Reader, n int) ([]Event, error) {
 	var out []Event
-	err := r.lines(func(e Event) error {
-		if n <= 0 {
-			return nil
-		}
-		if out = append(out, e); len(out) == 2*n { // one copy for n events
-			out = out[:copy(out, out[n:])]
-		}
-		return nil
-	})
-	return out[max(0, len(out)-n):], err
-}
-
-// rest hands over what came since, also of the files that took this one's place.
-func (r *reader) rest(emit func(Event) error) error {
+	lines := bufio.NewReader(r)
 	for {
-		next, err := r.file.later(r.f)
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return out[max(0, len(out)-n):], nil // a line without an end is not complete
+		}
 		if err != nil {
-			return fmt.Errorf("read the audit log: %w", err)
+			return nil, err
 		}
-		if err := r.lines(emit); err != nil { // after the look at what is there now: a full file gets no more
-			if next != nil {
-				err = errors.Join(err, next.Close())
-			}
-			return err
-		}
-		if next == nil {
-			return nil
-		}
-		_ = r.f.Close() // it was read only
-		r.f, r.at = next, 0
-	}
-}
-
-// lines hands over the events from r.at to the end of the file.
-func (r *reader) lines(emit func(Event) error) error {
-	if _, err := r.f.Seek(r.at, io.SeekStart); err != nil {
-		return fmt.Errorf("read the audit log: %w", err)
-	}
-	in := bufio.NewReaderSize(r.f, maxLine)
-	for {
-		line, err := in.ReadSlice('\n')
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil // a line without end is not whole yet
-		case errors.Is(err, bufio.ErrBufferFull):
-			r.at += int64(len(line))
-			continue
-		case err != nil:
-			return fmt.Errorf("read the audit log: %w", err)
-		}
-		r.at += int64(len(line))
 		var e Event
 		if json.Unmarshal(line, &e) != nil || e.Action == "" {
 			continue
 		}
-		if err := emit(e); err != nil {
-			return err
-		}
-	}
-}
-
-// watchers are those who follow. Safe for concurrent use.
-type watchers struct {
-	mu  sync.Mutex
-	all map[chan struct{}]struct{} // guarded by mu
-}
-
-// add returns a channel that tell tells, and what ends that.
-func (w *watchers) add() (<-chan struct{}, func()) {
-	c := make(chan struct{}, 1)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.all == nil {
-		w.all = map[chan struct{}]struct{}{}
-	}
-	w.all[c] = struct{}{}
-	return c, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.all, c)
-	}
-}
-
-func (w *watchers) tell() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for c := range w.all {
-		select {
-		case c <- struct{}{}:
-		default: // it has word already
+		if out = append(out, e); len(out) == 2*n { // one copy for n events
+			out = slices.Delete(out, 0, n)
 		}
 	}
 }
