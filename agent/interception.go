@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -63,15 +65,16 @@ func InterceptConfig(s *Settings) (intercept.Config, intercept.Checks, error) {
 }
 
 // notIntercepted is why a workload with interception "tproxy" is not an endpoint yet.
-const notIntercepted = "the interception rules are not installed"
+const notIntercepted = "the interception rules are not confirmed"
 
-// intercepted says whether the workload's traffic reaches Envoy, as far as the agent is responsible for that: the confirmed
-// rules of "tproxy" are installed. Others manage the rules of "redirect".
+// intercepted says whether the workload's traffic reaches Envoy, as far as the agent is responsible for that: the rules of
+// "tproxy" have been confirmed. Others manage the rules of "redirect".
 func (s *Settings) intercepted() bool {
 	if s.Workload.Interception != "tproxy" || s.Workload.Group == "" {
 		return true
 	}
-	return intercept.Machine{}.Installed()
+	_, err := os.Stat(filepath.Join(intercept.StateFolder, intercept.RecordFile))
+	return err == nil
 }
 
 // reportInterception adds a line for a workload whose callers bypass Envoy.

@@ -25,17 +25,13 @@ import (
 // decides which rules are installed at boot.
 const StateFolder = "/var/lib/ashore-intercept"
 
-// RuntimeFolder holds markFile, which says that rules were installed since the machine started.
-const RuntimeFolder = "/run/ashore-intercept"
-
-const recordFile, markFile = "confirmed.json", "installed"
+// RecordFile is the record in it.
+const RecordFile = "confirmed.json"
 
 // Machine is where rules are installed. The zero value is this machine.
 type Machine struct {
 	// Folder is that of the record. Empty: StateFolder.
 	Folder string
-	// Runtime is the folder of the mark. Empty: RuntimeFolder.
-	Runtime string
 	// Timeout is how long Install waits for all checks to succeed. Zero: 30s.
 	Timeout time.Duration
 }
@@ -63,15 +59,12 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if c.ControlPlane, err = resolve(ctx, checks.ControlPlane); err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
-	if id, err := userID("ashore"); err == nil { // a control plane on this machine; its package may be removed later
-		c.Settings.ExcludeUsers = append(slices.Clip(c.Settings.ExcludeUsers), strconv.FormatUint(id, 10))
+	if _, err := userID("ashore"); err == nil { // a control plane on this machine
+		c.Settings.ExcludeUsers = append(slices.Clip(c.Settings.ExcludeUsers), "ashore")
 	}
 	before, err := m.Record()
 	if err != nil {
 		return err
-	}
-	if err := m.setMark(); err != nil {
-		return fmt.Errorf("no rules were installed: %w", err)
 	}
 	if err := apply(context.WithoutCancel(ctx), c); err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
@@ -128,27 +121,16 @@ func (m Machine) Boot(ctx context.Context) (bool, error) {
 	if r == nil || err != nil {
 		return false, err
 	}
-	if err = preflight(ctx, r.Config); err == nil {
-		err = apply(ctx, r.Config)
+	if err := preflight(ctx, r.Config); err != nil {
+		return false, fmt.Errorf("no rules were installed: %w", err)
 	}
-	if err != nil {
-		return false, errors.Join(fmt.Errorf("no rules were installed: %w", err), removeFile(m.mark()))
-	}
-	return true, m.setMark()
-}
-
-// Installed reports whether confirmed rules were installed since the machine started. It needs no
-// rights.
-func (m Machine) Installed() bool {
-	_, recordErr := os.Stat(m.record())
-	_, markErr := os.Stat(m.mark())
-	return recordErr == nil && markErr == nil
+	return true, apply(ctx, r.Config)
 }
 
 // Remove ends interception. Connections that go through Envoy stay; for their sake the table
 // remains, without effect on others, until Delete or the next boot.
 func (m Machine) Remove(ctx context.Context) error {
-	if any, err := m.forget(); err != nil || !any {
+	if err := m.forget(); err != nil {
 		return err
 	}
 	tables, err := nft(ctx, "", "list", "tables")
@@ -161,14 +143,11 @@ func (m Machine) Remove(ctx context.Context) error {
 
 // Delete ends interception and leaves nothing behind. Connections through Envoy are cut.
 func (m Machine) Delete(ctx context.Context) error {
-	if any, err := m.forget(); err != nil || !any {
+	if err := m.forget(); err != nil {
 		return err
 	}
 	_, err := nft(ctx, replace, "-f", "-")
-	if err = errors.Join(err, setAddress6(ctx, false)); err != nil {
-		return err
-	}
-	return removeFile(m.mark())
+	return errors.Join(err, setAddress6(ctx, false))
 }
 
 // apply replaces the table in one transaction.
@@ -230,21 +209,7 @@ func (m Machine) record() string {
 	if m.Folder == "" {
 		m.Folder = StateFolder
 	}
-	return filepath.Join(m.Folder, recordFile)
-}
-
-func (m Machine) mark() string {
-	if m.Runtime == "" {
-		m.Runtime = RuntimeFolder
-	}
-	return filepath.Join(m.Runtime, markFile)
-}
-
-func (m Machine) setMark() error {
-	if err := os.MkdirAll(filepath.Dir(m.mark()), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(m.mark(), nil, 0o644)
+	return filepath.Join(m.Folder, RecordFile)
 }
 
 // Record is that of the confirmed rules; nil when there are none.
@@ -274,19 +239,8 @@ func (m Machine) write(r Record) error {
 	return wholefile.Write(m.record(), data)
 }
 
-// forget removes the record, and reports whether rules may be installed: on a machine without any no
-// command of nft is needed, which may not work there.
-func (m Machine) forget() (any bool, err error) {
-	_, recordErr := os.Stat(m.record())
-	_, markErr := os.Stat(m.mark())
-	if errors.Is(recordErr, fs.ErrNotExist) && errors.Is(markErr, fs.ErrNotExist) {
-		return false, nil
-	}
-	return true, removeFile(m.record())
-}
-
-func removeFile(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+func (m Machine) forget() error {
+	if err := os.Remove(m.record()); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -246,37 +246,3 @@ func TestDocker(t *testing.T) {
 		r.check(m)
 	}
 }
-
-// On a machine without rules nothing is removed, so nft need not work there.
-func TestRemoveWithoutRules(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	m := Machine{Folder: t.TempDir(), Runtime: t.TempDir()}
-	if err := errors.Join(m.Remove(t.Context()), m.Delete(t.Context())); err != nil {
-		t.Error(err)
-	}
-	if err := m.setMark(); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Delete(t.Context()); err == nil {
-		t.Error("nft is missing, and rules may be installed: got no error")
-	}
-}
-
-// Rules that cannot be installed at boot are not installed, although they were confirmed.
-func TestBootFails(t *testing.T) {
-	t.Parallel()
-	m := Machine{Folder: t.TempDir(), Runtime: t.TempDir()}
-	c := Config{Settings: Settings{ExcludeUsers: []string{"nosuch"}}, User: "root", Group: "root"}
-	if err := errors.Join(m.write(Record{time.Now(), c}), m.setMark()); err != nil {
-		t.Fatal(err)
-	}
-	if !m.Installed() {
-		t.Error("confirmed and installed rules: got false")
-	}
-	if installed, err := m.Boot(t.Context()); installed || err == nil || !strings.Contains(err.Error(), "nosuch") {
-		t.Errorf("boot: %v, %v", installed, err)
-	}
-	if m.Installed() {
-		t.Error("after a failed boot: got true")
-	}
-}

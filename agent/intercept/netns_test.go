@@ -102,7 +102,7 @@ func pair(t *testing.T) (here *lab, there *harness.Namespace) {
 	s.ExcludeOutboundIPRanges = append(s.ExcludeOutboundIPRanges, "10.99.0.3")
 	s.ExcludeOutboundPorts, s.ExcludeInboundPorts = []string{"9000-9099"}, []string{"22"}
 	return &lab{t, a, order{
-		Machine: Machine{Folder: filepath.Join(t.TempDir(), "record"), Runtime: filepath.Join(t.TempDir(), "run"), Timeout: time.Second},
+		Machine: Machine{Folder: filepath.Join(t.TempDir(), "record"), Timeout: time.Second},
 		Config:  Config{Settings: s, User: testUser, Group: testUser},
 	}}, there
 }

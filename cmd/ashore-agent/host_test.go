@@ -129,7 +129,7 @@ func TestHost(t *testing.T) {
 	f, next := newFakeHost(t), authority(t, "127.0.15.60")
 	args := f.joinArgs(next(), "127.0.15.61")
 	stdout, stderr, steps, err := f.start(t.Context(), args...)
-	want := []string{"enable --quiet --now ashore-agent.service ashore-agent.socket", "install rules", "enable --quiet --now ashore-intercept.service"}
+	want := []string{"enable --quiet --now ashore-agent.service", "install rules", "enable --quiet --now ashore-intercept.service"}
 	if err != nil || !slices.Equal(steps, want) || !strings.HasPrefix(stdout, "web-1.shop has joined the mesh\n") || !strings.Contains(stdout, "address        127.0.15.61\n") {
 		t.Fatalf("%v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
@@ -166,7 +166,7 @@ func TestHost(t *testing.T) {
 
 	f.on[mainUnit] = true
 	stdout, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", main)
-	want = []string{"remove rules", "disable --quiet --now ashore-agent.service ashore-agent.socket", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service", "delete rules", "disable --quiet --now ashore-intercept.service"}
+	want = []string{"remove rules", "disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service", "delete rules", "disable --quiet --now ashore-intercept.service"}
 	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps, want) {
 		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
@@ -204,7 +204,7 @@ func TestHostUndo(t *testing.T) {
 		fails string
 		undo  []string
 	}{
-		"the agent does not start":   {"enable --quiet --now ashore-agent.service ashore-agent.socket", nil},
+		"the agent does not start":   {"enable --quiet --now ashore-agent.service", nil},
 		"the workload is not ready":  {"ready", nil},
 		"the rules fail their check": {"install rules", nil},
 		"the unit of the rules":      {"enable --quiet --now ashore-intercept.service", []string{"delete rules", "disable --quiet --now ashore-intercept.service"}},
@@ -218,7 +218,7 @@ func TestHostUndo(t *testing.T) {
 			if !errors.Is(err, cause) || !strings.Contains(err.Error(), "the machine works as before") || stdout != "" {
 				t.Errorf("%v, %q", err, stdout)
 			}
-			if want := append(tc.undo, "disable --quiet --now ashore-agent.service ashore-agent.socket", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service"); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
+			if want := append(tc.undo, "disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service"); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
 				t.Errorf("steps %q, want %q at the end", steps, want)
 			}
 			delete(f.fails, tc.fails)
@@ -239,7 +239,7 @@ func TestHostInterrupted(t *testing.T) {
 		return ctx.Err()
 	}
 	_, _, steps, err := f.start(ctx, f.joinArgs(next(), "127.0.15.67")...)
-	if err == nil || !strings.Contains(err.Error(), "interrupted") || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent.service ashore-agent.socket", "disable --quiet --now ashore-agent.service ashore-agent.socket", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service"}) {
+	if err == nil || !strings.Contains(err.Error(), "interrupted") || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent.service", "disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service"}) {
 		t.Errorf("%v, steps %q", err, steps)
 	}
 }

@@ -170,11 +170,7 @@ func (w *hostJoin) start(ctx context.Context) (changed bool, err error) {
 	if w.before.Active != "active" || w.before.File != "enabled" {
 		changed = true
 		w.undo = append(w.undo, func(ctx context.Context) error { return w.stop(ctx, w.settings.State) })
-		args := []string{"enable", "--quiet", "--now", w.unit}
-		if w.unit == mainUnit { // at boot, DNS queries wait for the agent
-			args = append(args, dnsSocket)
-		}
-		if err := w.systemd.Run(ctx, args...); err != nil {
+		if err := w.systemd.Run(ctx, "enable", "--quiet", "--now", w.unit); err != nil {
 			return true, fmt.Errorf("start the agent: %w", w.withStatus(ctx, err))
 		}
 	}
@@ -281,11 +277,10 @@ func (h *host) removeRules(ctx context.Context) error {
 // stop stops the agent of a workload and its Envoy.
 func (h *host) stop(ctx context.Context, state string) error {
 	unit := h.unit(state)
-	args := []string{"disable", "--quiet", "--now", unit}
+	err := h.systemd.Run(ctx, "disable", "--quiet", "--now", unit)
 	if unit == mainUnit { // else a DNS query would start the agent again
-		args = append(args, dnsSocket)
+		err = errors.Join(err, h.systemd.Run(ctx, "stop", dnsSocket, unit))
 	}
-	err := h.systemd.Run(ctx, args...)
 	envoys, showErr := h.envoys(ctx, state)
 	if err = errors.Join(err, showErr); err != nil || len(envoys) == 0 {
 		return err

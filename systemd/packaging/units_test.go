@@ -16,8 +16,8 @@ func TestUnits(t *testing.T) {
 		run(t, "dpkg-deb", "-x", built(t, name+"_*_amd64.deb"), root)
 	}
 	units, err := filepath.Glob(root + "/usr/lib/systemd/system/*")
-	if err != nil || len(units) != 7 {
-		t.Errorf("%d units, want 7: %v", len(units), err)
+	if err != nil || len(units) != 6 {
+		t.Errorf("%d units, want 6: %v", len(units), err)
 	}
 	ours := regexp.MustCompile(`/usr/(bin|lib)/ashore`)
 	for _, unit := range units {
@@ -33,24 +33,6 @@ func TestUnits(t *testing.T) {
 		out := run(t, "sh", "-c", "systemd-analyze verify --man=no "+path+" 2>&1") // warnings are on standard error
 		if out != "" {
 			t.Errorf("%s: %s", filepath.Base(unit), out)
-		}
-	}
-}
-
-// At shutdown systemd stops units in the reverse order of their start: every agent before its Envoy.
-func TestAgentsStopBeforeEnvoys(t *testing.T) {
-	t.Parallel()
-	for unit, line := range map[string]string{
-		"ashore-envoy@.service": `(?m)^Before=.*\bashore-envoys\.target\b`,
-		"ashore-agent.service":  `(?m)^After=.*\bashore-envoys\.target\b`,
-		"ashore-agent@.service": `(?m)^After=.*\bashore-envoys\.target\b`,
-	} {
-		text, err := os.ReadFile("../" + unit)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !regexp.MustCompile(line).Match(text) {
-			t.Errorf("%s has no line %s", unit, line)
 		}
 	}
 }
