@@ -262,13 +262,9 @@ func (w *hostJoin) summary(ctx context.Context, out io.Writer, how string) error
 	return err
 }
 
-// removeRules removes the rules, also from the next boot. Without nft there are none.
+// removeRules removes the rules, also from the next boot.
 func (h *host) removeRules(ctx context.Context) error {
-	var err error
-	if _, missing := exec.LookPath(h.nft); missing == nil {
-		err = h.rules.Delete(ctx)
-	}
-	return errors.Join(err, h.systemd.Run(ctx, "disable", "--quiet", "--now", interceptUnit))
+	return errors.Join(h.rules.Delete(ctx), h.systemd.Run(ctx, "disable", "--quiet", "--now", interceptUnit))
 }
 
 // stop stops the agent of a workload and its Envoy.
