@@ -79,6 +79,7 @@ func contents() map[string]map[string]string {
 			"/usr/lib/systemd/system/ashore-agent.socket":      file,
 			"/usr/lib/systemd/system/ashore-agent@.service":    file,
 			"/usr/lib/systemd/system/ashore-envoy@.service":    file,
+			"/usr/lib/systemd/system/ashore-envoys.target":     file,
 			"/usr/lib/systemd/system/ashore-intercept.service": file,
 			"/usr/lib/sysusers.d/ashore-agent.conf":            file,
 			"/usr/lib/tmpfiles.d/ashore-agent.conf":            file,
