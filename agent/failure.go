@@ -30,7 +30,7 @@ func KeepFailure(state string, why error) error {
 	if _, busy := errors.AsType[*BusyError](why); busy {
 		return nil
 	}
-	if _, err := os.Lstat(filepath.Join(state, identityLink)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(state, identityFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	text := why.Error()

@@ -34,7 +34,7 @@ func TestFailure(t *testing.T) {
 	if got := text(); strings.Contains(got, "15020") {
 		t.Errorf("status once an agent ran:\n%s", got)
 	}
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, failureFile), []byte("{"), 0o600), os.Remove(filepath.Join(dir, identityLink))); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, failureFile), []byte("{"), 0o600), os.Remove(filepath.Join(dir, identityFile))); err != nil {
 		t.Fatal(err)
 	}
 	if got := text(); strings.Contains(got, "it ended") || !strings.Contains(got, "has not joined the mesh") || !strings.Contains(got, "it starts the agent too") {

@@ -74,9 +74,6 @@ func (k *Keeper) Reload() error {
 	if err != nil {
 		return err
 	}
-	if err := k.store.clean(); err != nil {
-		return diskError("remove earlier identities", err)
-	}
 	if id.ID != k.Identity().ID {
 		return fmt.Errorf("the identity changed to %s while this agent started; start it again", id.ID)
 	}
