@@ -117,8 +117,6 @@ func TestReport(t *testing.T) {
 		{"renewal fails", func(a *Agent, _ *fakeLink) { a.keeper.note(errors.New("no answer")) }, "certificate",
 			"warn SERIAL ends in ", "the agent retries"},
 		{"a clock that is early", func(a *Agent, _ *fakeLink) { a.keeper.skew = 5 * time.Minute }, "clock", "warn 5m0s ahead of the control plane's", "set the clock"},
-		{"a clock that was set back", func(a *Agent, _ *fakeLink) { a.keeper.early = time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC) }, "clock",
-			"warn was set back: the last certificate begins at 2026-11-24T00:00:00Z, and the one before is used", "set the clock"},
 		{"a clock that is late", func(a *Agent, _ *fakeLink) { a.keeper.skew = -5 * time.Minute }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
 		{"a port past Envoy", func(_ *Agent, l *fakeLink) { l.state = LinkState{Bypassed: "8080"} }, "interception",
 			"warn connections to port 8080 reach the application past Envoy: no mutual TLS and no policies there", "let the application listen on 127.0.0.1 alone"},
