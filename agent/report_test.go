@@ -371,7 +371,7 @@ func TestSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.(ownListener).SetUnlinkOnClose(false) // as after a kill
+	first.(*net.UnixListener).SetUnlinkOnClose(false) // as after a kill
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
