@@ -194,7 +194,6 @@ func (c *checker) rest(s *Settings) {
 	if u, err := url.Parse(s.Metrics.Application); s.Metrics.Application != "" && (err != nil || u.Scheme != "http" || u.Host == "") {
 		c.fail("metrics.application", "%q is not the URL of the application's metrics; want one such as http://127.0.0.1:9100/metrics", s.Metrics.Application)
 	}
-	c.probe(&s.Probe)
 	s.Interception.Validate(func(field, format string, args ...any) { c.fail("interception."+field, format, args...) })
 	for _, one := range s.DNS.Servers {
 		if _, err := dnsServer(one); err != nil {

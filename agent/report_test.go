@@ -137,7 +137,7 @@ func TestReport(t *testing.T) {
 			a.health.setApp(Health{Healthy: true})
 			a.health.setProxy("")
 		}, "registration", "warn shop/web at 127.0.15.40, healthy by the former probe: the probe of the WorkloadGroup is not used: it connects to the host \"db.test\", which is not this workload; probed as its group says, by x",
-			"add it to probe.allowGroupHosts"},
+			"leave host out in the group"},
 		{"probed by its group", func(a *Agent, l *fakeLink) {
 			l.state = LinkState{Address: "a:1"}
 			a.prober.use(newAppCheck(httpProbe("", "/ready"), &a.settings))
@@ -338,7 +338,7 @@ func TestOwnSettings(t *testing.T) {
 	s := Default()
 	s.State, s.Workload.Name, s.Ports.Status, s.Drain.Maximum = stateFolder(t), "web-1", 15120, 90*time.Second
 	s.Workload.Labels, s.XDS.Addresses = map[string]string{"app": "web"}, []string{"a:1"}
-	s.Probe.AllowGroupHosts = []string{"db.test"}
+	s.Probe.AllowGroupExec = true
 	if err := saveOwn(&s, nil); err != nil {
 		t.Fatal(err)
 	}
