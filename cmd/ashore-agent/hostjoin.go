@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,30 +124,10 @@ func (w *hostJoin) check(ctx context.Context) error {
 		}
 		s.Workload.Addresses = []string{address}
 	}
-	if _, err := netip.ParseAddr(s.Workload.Addresses[0]); err == nil {
-		errs = append(errs, w.ports(&s)...)
+	if _, _, err := agent.JoinedAs(s.State); err != nil { // else an Envoy of this workload may still run
+		errs = append(errs, agent.PortsFree(&s, w.owner))
 	}
 	return errors.Join(errs...)
-}
-
-// ports are errors for those that other programs have. An Envoy of this workload that still runs is none.
-func (w *hostJoin) ports(s *agent.Settings) []error {
-	if _, _, err := agent.JoinedAs(s.State); err == nil {
-		return nil
-	}
-	var errs []error
-	listens := s.Listens()
-	for _, name := range slices.Sorted(maps.Keys(listens)) {
-		socket := listens[name]
-		owner, err := w.owner(socket)
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("look for the owner of port %d: %w", socket.Address.Port(), err))
-		case owner != nil:
-			errs = append(errs, fmt.Errorf("%s is in use by %s (%s): end that program, or choose another port or address", socket.Address, owner, name))
-		}
-	}
-	return errs
 }
 
 // start starts what does not run yet. changed says that something did not.
