@@ -366,10 +366,10 @@ func TestStartErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name, address, want string
 	}{
-		{"status port in use", "127.0.41.6", "127.0.41.6:15020 is in use (setting ports.status)"},
-		{"health port in use", "127.0.41.14", "127.0.41.14:15021 is in use (setting ports.health)"},
-		{"metrics port in use", "127.0.41.15", "127.0.41.15:15090 is in use (setting ports.metrics)"},
-		{"not of this machine", "192.0.2.1", "192.0.2.1 is not an address of this machine (setting workload.addresses, or --address)"},
+		{"status port in use", "127.0.41.6", "127.0.41.6:15020 is in use by"},
+		{"health port in use", "127.0.41.14", "127.0.41.14:15021 is in use by"},
+		{"metrics port in use", "127.0.41.15", "127.0.41.15:15090 is in use by"},
+		{"not of this machine", "192.0.2.1", "workload.addresses: 192.0.2.1 is not an address of this machine"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if err := start(t, example(t, tc.address, nil)).fails(); err == nil || !strings.Contains(err.Error(), tc.want) {

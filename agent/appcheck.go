@@ -3,17 +3,13 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -23,21 +19,9 @@ type Probe struct {
 	// AllowGroupExec lets the group's probe run a command on this machine, as the agent's user: whoever may write the group
 	// can then do here what that user can.
 	AllowGroupExec bool `yaml:"allowGroupExec"`
-	// AllowGroupHosts are the hosts that the group's probe may connect to beside the workload's own addresses, 127.0.0.1,
-	// ::1 and localhost. IP addresses and names, as the group writes them.
-	AllowGroupHosts []string `yaml:"allowGroupHosts"`
 	// CheckPorts has the agent check each second whether the workload's ports are served. Where the group has no probe, that
 	// is the application's health.
 	CheckPorts bool `yaml:"checkPorts"`
-}
-
-// probe checks the settings.
-func (c *checker) probe(p *Probe) {
-	for _, h := range p.AllowGroupHosts {
-		if _, err := netip.ParseAddr(h); err != nil && !dnsname.Valid(strings.ToLower(h)) {
-			c.fail("probe.allowGroupHosts", "%q is neither an IP address nor the name of a host", h)
-		}
-	}
 }
 
 // Health is the state of the workload.
@@ -126,26 +110,14 @@ func probeRefused(why string) error {
 	return errors.New("the probe of the WorkloadGroup is not used: " + why)
 }
 
-// allowsHost returns why a group's probe may not connect to a host; nil when it may. Empty is the workload's own address.
+// allowsHost returns why a group's probe may not connect to a host; nil when it may. An empty host is the workload's own
+// address.
 func (s *Settings) allowsHost(host string) error {
-	same := func(other string) bool { return sameHost(host, other) }
-	if host == "" || slices.ContainsFunc([]string{"127.0.0.1", "::1", "localhost"}, same) ||
-		slices.ContainsFunc(s.Workload.Addresses, same) || slices.ContainsFunc(s.Probe.AllowGroupHosts, same) {
+	if slices.Contains([]string{"", "127.0.0.1", "::1", "localhost"}, host) || slices.Contains(s.Workload.Addresses, host) {
 		return nil
 	}
 	return probeRefused(fmt.Sprintf("it connects to the host %q, which is not this workload; "+
-		"leave host out in the group (a Host header may go into httpHeaders), or add it to probe.allowGroupHosts here", host))
-}
-
-// sameHost compares two hosts. Letters beyond ASCII are never equal: "ſ" is no "s" in DNS.
-func sameHost(a, b string) bool {
-	x, errX := netip.ParseAddr(a)
-	y, errY := netip.ParseAddr(b)
-	if errX != nil || errY != nil {
-		beyond := func(r rune) bool { return r >= utf8.RuneSelf }
-		return errX != nil && errY != nil && strings.EqualFold(a, b) && !strings.ContainsFunc(a+b, beyond)
-	}
-	return x.Unmap() == y.Unmap()
+		"leave host out in the group (a Host header may go into httpHeaders)", host))
 }
 
 // schedule is when a check runs and how many results in a row change the health.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -61,20 +60,17 @@ type authority struct {
 	own netip.Addr
 	// config makes the TLS client's settings for each connection.
 	config func() *tls.Config
-
-	last atomic.Pointer[string] // the address that answered last
 }
 
-// ask returns the identity that a control plane gave, what was parsed and nothing else checked. The addresses are tried
-// one after another, the one that answered last first; a refusal ends that, unless it is by one that does not know the workload
-// at all. local is this machine's address on the
-// connection. Errors: RefusedError, or all that was in the way.
+// ask returns the identity that a control plane gave; it was parsed, and nothing else was checked. It tries the
+// addresses one after another, until one gives a certificate or refuses. A refusal because of records that are not shared
+// is no reason to stop. local is this machine's address on the connection. Errors: RefusedError, or each address with what
+// went wrong.
 func (a *authority) ask(ctx context.Context, q certificateRequest) (id *Identity, local net.Addr, err error) {
 	var errs []error
-	for _, address := range a.order() {
+	for _, address := range a.addresses {
 		id, local, err = a.askOne(ctx, address, q)
 		if err == nil {
-			a.last.Store(&address)
 			return id, local, nil
 		}
 		errs = append(errs, err)
@@ -84,21 +80,6 @@ func (a *authority) ask(ctx context.Context, q certificateRequest) (id *Identity
 		}
 	}
 	return nil, nil, errors.Join(errs...)
-}
-
-// order is in which order the control planes are asked.
-func (a *authority) order() []string {
-	last := a.last.Load()
-	if last == nil {
-		return a.addresses
-	}
-	out := []string{*last}
-	for _, address := range a.addresses {
-		if address != *last {
-			out = append(out, address)
-		}
-	}
-	return out
 }
 
 func (a *authority) askOne(ctx context.Context, address string, q certificateRequest) (*Identity, net.Addr, error) {

@@ -34,7 +34,7 @@ func (s *Settings) Complete() error {
 	c := &checker{}
 	c.workload(&s.Workload)
 	c.controlPlane(s)
-	c.ports(s)
+	c.ports(&s.Ports)
 	c.envoy(&s.Envoy)
 	c.rest(s)
 	return errors.Join(c.errs...)
@@ -50,15 +50,6 @@ func (c *checker) fail(setting, format string, args ...any) {
 func (c *checker) oneOf(setting, value string, known ...string) {
 	if !slices.Contains(known, value) {
 		c.fail(setting, "%q is not known; want %s", value, strings.Join(known, " or "))
-	}
-}
-
-// once tells of values that are given twice.
-func (c *checker) once(setting string, values []string) {
-	for i, v := range values {
-		if slices.Index(values, v) == i && slices.Contains(values[i+1:], v) {
-			c.fail(setting, "%q is given twice; give it once", v)
-		}
 	}
 }
 
@@ -86,7 +77,6 @@ func (c *checker) workload(w *Workload) {
 	if len(w.Addresses) == 0 {
 		c.fail("workload.addresses", "not set; give the workload's own IP address, for a trial one of 127.0.0.2 to 127.0.0.254")
 	}
-	c.once("workload.addresses", w.Addresses)
 	for _, a := range w.Addresses {
 		ip, err := netip.ParseAddr(a)
 		if err != nil || ip.IsUnspecified() || ip.Zone() != "" {
@@ -115,7 +105,6 @@ func (c *checker) controlPlane(s *Settings) {
 	if len(s.XDS.Addresses) == 0 {
 		c.fail("xds.addresses", "not set; give host:port of the control plane, such as 127.0.0.1:15010 for an \"ashored --dev\" on this machine; \"ashore-agent join\" sets it")
 	}
-	c.once("xds.addresses", s.XDS.Addresses)
 	if s.XDS.MaxAge < 0 {
 		c.fail("xds.maxAge", "%v is less than no time; want 0 (24h) or more", s.XDS.MaxAge)
 	}
@@ -139,30 +128,11 @@ func hostPort(address string) (host string, port uint32, err error) {
 	return host, uint32(n), nil
 }
 
-func (c *checker) ports(s *Settings) {
-	p := &s.Ports
+func (c *checker) ports(p *Ports) {
 	c.between("ports.status", p.Status, 1, 65535)
 	c.between("ports.health", p.Health, 0, 65535)
 	c.between("ports.metrics", p.Metrics, 0, 65535)
 	c.between("ports.dns", p.DNS, 0, 65535)
-	taken := map[int]string{}
-	if s.Workload.Interception != "none" {
-		taken[outboundPort], taken[inboundPort] = "redirected outgoing connections", "redirected incoming connections"
-	}
-	all := p.openPorts()
-	if p.DNS > 0 {
-		all = append(all, openPort{"ports.dns", p.DNS})
-	}
-	if s.Workload.HTTPProxyPort > 0 {
-		all = append(all, openPort{"workload.httpProxyPort", s.Workload.HTTPProxyPort})
-	}
-	for _, o := range all {
-		if other, is := taken[o.port]; is {
-			c.fail(o.setting, "%d is the port of %s too; each needs its own", o.port, other)
-			continue
-		}
-		taken[o.port] = o.setting
-	}
 }
 
 // The ports that connections are redirected to.
@@ -196,7 +166,6 @@ func (c *checker) rest(s *Settings) {
 	if u, err := url.Parse(s.Metrics.Application); s.Metrics.Application != "" && (err != nil || u.Scheme != "http" || u.Host == "") {
 		c.fail("metrics.application", "%q is not the URL of the application's metrics; want one such as http://127.0.0.1:9100/metrics", s.Metrics.Application)
 	}
-	c.probe(&s.Probe)
 	s.Interception.Validate(func(field, format string, args ...any) { c.fail("interception."+field, format, args...) })
 	for _, one := range s.DNS.Servers {
 		if _, err := dnsServer(one); err != nil {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -65,15 +64,15 @@ func InterceptConfig(s *Settings) (intercept.Config, intercept.Checks, error) {
 }
 
 // notIntercepted is why a workload with interception "tproxy" is not an endpoint yet.
-const notIntercepted = "the interception rules are not confirmed"
+const notIntercepted = "the interception rules are not installed"
 
-// intercepted says whether the workload's traffic reaches Envoy, as far as the agent is responsible for that: the rules of
-// "tproxy" have been confirmed. Others manage the rules of "redirect".
+// intercepted says whether the workload's traffic reaches Envoy, as far as the agent is responsible for that: the
+// confirmed rules of "tproxy" are installed. Others manage the rules of "redirect".
 func (s *Settings) intercepted() bool {
 	if s.Workload.Interception != "tproxy" || s.Workload.Group == "" {
 		return true
 	}
-	_, err := os.Stat(filepath.Join(intercept.StateFolder, intercept.RecordFile))
+	_, err := os.Stat(intercept.InstalledFile)
 	return err == nil
 }
 

@@ -38,9 +38,6 @@ type Keeper struct {
 	mu       sync.Mutex
 	id       *Identity                  // guarded by mu
 	joined   Joined                     // guarded by mu
-	former   *Identity                  // guarded by mu: the one with the certificate before; nil: none since the start
-	before   Joined                     // guarded by mu: how former came
-	early    time.Time                  // guarded by mu: see Renewal.Early
 	due      time.Time                  // guarded by mu: of the next try
 	trouble  error                      // guarded by mu: of the last try
 	tries    int                        // guarded by mu: in vain since the last certificate
@@ -73,9 +70,6 @@ func (k *Keeper) Reload() error {
 	id, joined, err := k.store.load()
 	if err != nil {
 		return err
-	}
-	if err := k.store.clean(); err != nil {
-		return diskError("remove earlier identities", err)
 	}
 	if id.ID != k.Identity().ID {
 		return fmt.Errorf("the identity changed to %s while this agent started; start it again", id.ID)
@@ -194,7 +188,6 @@ func (k *Keeper) replace(id *Identity, j Joined) {
 		case k.renewed <- struct{}{}:
 		default: // not read yet
 		}
-		k.former, k.before = k.id, k.joined
 	}
 	k.id, k.joined = id, j
 	k.tell()

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -21,7 +22,6 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
-	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // web is the identity of most tests.
@@ -410,25 +410,22 @@ func TestTakeRefused(t *testing.T) {
 	}
 }
 
-// At whatever step a save stops, what is read is the old identity or the new one, whole; and the next save works and
-// leaves no key behind.
+// At whatever step a save stops, what is read is the old key with its chain or the new one with its
+// own, and the next save works.
 func TestKillPoints(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "cluster.local")
 	joined := Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: time.Now(), Renewed: time.Now()}
 	old, next := m.identity(t, web(), time.Hour), m.identity(t, web(), time.Hour)
 	for name, stop := range map[string]func(s store) error{
-		"the folder is made": func(s store) error { return os.Mkdir(filepath.Join(s.dir, "identity.2"), 0o700) },
-		"half of the files":  func(s store) error { return half(s.dir, next) },
-		"all files, no link": func(s store) error {
-			return errors.Join(os.Mkdir(filepath.Join(s.dir, "identity.2"), 0o700), fill(filepath.Join(s.dir, "identity.2"), next, joined))
+		"half of the roots": func(s store) error {
+			return os.WriteFile(filepath.Join(s.dir, ".roots.pem.new-1"), []byte("half"), 0o600)
 		},
-		"the link, not yet renamed": func(s store) error { return os.Symlink("identity.2", filepath.Join(s.dir, identityLink+".new")) },
-		"renamed, not yet cleaned": func(s store) error {
-			dir := filepath.Join(s.dir, "identity.2")
-			link := filepath.Join(s.dir, identityLink+".new")
-			return errors.Join(os.Mkdir(dir, 0o700), fill(dir, next, joined), os.Symlink("identity.2", link), os.Rename(link, filepath.Join(s.dir, identityLink)))
+		"the roots, no more": func(s store) error { return s.write(rootsFile, ca.EncodeCertificates(next.Roots...)) },
+		"half of the identity": func(s store) error {
+			return os.WriteFile(filepath.Join(s.dir, ".identity.pem.new-1"), []byte("half"), 0o600)
 		},
+		"all": func(s store) error { return s.save(next, joined) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := store{stateFolder(t)}
@@ -436,7 +433,7 @@ func TestKillPoints(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := old.Serial()
-			if name == "renamed, not yet cleaned" {
+			if name == "all" {
 				want = next.Serial()
 			}
 			if id, _, err := s.load(); err != nil || id.Serial() != want {
@@ -449,18 +446,8 @@ func TestKillPoints(t *testing.T) {
 			if id, _, err := s.load(); err != nil || id.Serial() != last.Serial() {
 				t.Errorf("after another save: %v, %v", id, err)
 			}
-			if left, err := filepath.Glob(filepath.Join(s.dir, identityPrefix+"*")); err != nil || len(left) != 1 {
-				t.Errorf("folders %v, %v; want one", left, err)
-			}
 		})
 	}
-}
-
-// half writes an identity of which the chain is missing.
-func half(dir string, id *Identity) error {
-	sub := filepath.Join(dir, "identity.2")
-	key, err := ca.EncodeKey(id.Key)
-	return errors.Join(err, os.Mkdir(sub, 0o700), wholefile.Write(filepath.Join(sub, keyFile), key))
 }
 
 // What is wrong with the files is named; a reader never gets a key with another's certificate.
@@ -469,20 +456,26 @@ func TestLoadBroken(t *testing.T) {
 	m := newMesh(t, "cluster.local")
 	joined := Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: time.Now(), Renewed: time.Now()}
 	id, other := m.identity(t, web(), time.Hour), newMesh(t, "cluster.local").identity(t, web(), time.Hour)
+	text := string(must(encodeIdentity(id, joined)))
+	key, theirs := string(must(ca.EncodeKey(id.Key))), string(must(ca.EncodeKey(other.Key)))
+	joinedAs := func(json string) string {
+		return key + string(pem.EncodeToMemory(&pem.Block{Type: joinedBlock, Bytes: []byte(json)}))
+	}
 	for _, tc := range []struct {
 		name, file, content, want string
 	}{
-		{"no key", keyFile, "", "key.pem: it holds no PEM block of a private key"},
-		{"another key", keyFile, string(must(ca.EncodeKey(other.Key))), "the certificate is for another key"},
-		{"half a chain", chainFile, string(ca.EncodeCertificates(id.Leaf()))[:300], "chain.pem: it holds no PEM block"},
+		{"no key", identityFile, "", "identity.pem: it holds no PEM block of a private key"},
+		{"another key", identityFile, strings.Replace(text, key, theirs, 1), "the certificate is for another key"},
+		{"only a key", identityFile, key, `identity.pem: the block "ASHORE JOINED" does not follow the key`},
+		{"half a chain", identityFile, strings.TrimSuffix(text, string(ca.EncodeCertificates(id.Chain...))), "identity.pem: it holds no PEM block"},
 		{"no roots", rootsFile, "", "roots.pem: there is no root certificate in it"},
-		{"no group", joinedFile, "{", "joined.json: "},
-		{"a form to come", joinedFile, `{"v":2}`, "joined.json: its form is 2, this agent knows 1"},
+		{"no group", identityFile, joinedAs("{"), `identity.pem: "ASHORE JOINED": `},
+		{"a form to come", identityFile, joinedAs(`{"v":2}`), "identity.pem: its form is 2, this agent knows 1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := store{stateFolder(t)}
-			if err := errors.Join(s.save(id, joined), os.WriteFile(filepath.Join(s.dir, identityLink, tc.file), []byte(tc.content), 0o600)); err != nil {
+			if err := errors.Join(s.save(id, joined), os.WriteFile(filepath.Join(s.dir, tc.file), []byte(tc.content), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			_, _, err := s.load()

@@ -28,9 +28,6 @@ const clockLook = 5 * time.Second
 // awaitDue waits until the certificate is to be renewed. False: ctx ended.
 func (k *Keeper) awaitDue(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		if k.restoreFormer() {
-			return true
-		}
 		k.mu.Lock()
 		now := k.clock()
 		left := k.due.Sub(now)
@@ -47,34 +44,6 @@ func (k *Keeper) awaitDue(ctx context.Context) bool {
 		}
 	}
 	return false
-}
-
-// restoreFormer replaces a certificate that is not valid yet, after the clock was set back, by the former one if that is
-// valid. It reports whether it did; then a new one has to be requested.
-func (k *Keeper) restoreFormer() bool {
-	k.saving.Lock()
-	defer k.saving.Unlock()
-	k.mu.Lock()
-	now, early, former, j := k.clock(), k.id, k.former, k.before
-	k.mu.Unlock()
-	begins := early.Leaf().NotBefore
-	if !now.Before(begins) || former == nil {
-		return false
-	}
-	if leaf := former.Leaf(); now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter) {
-		return false
-	}
-	former = former.withRoots(early.Roots)
-	k.log.Warn("the clock was set back: the certificate is not valid yet, and the former one is used",
-		"begins", begins, "serial", former.Serial())
-	if err := k.store.save(former, j); err != nil {
-		k.log.Error("the former certificate is used until this agent restarts", "error", err)
-	}
-	k.replace(former, j)
-	k.mu.Lock()
-	k.early = begins
-	k.mu.Unlock()
-	return true
 }
 
 // plan says when the certificate is renewed next. start says that the agent has just begun.
@@ -154,7 +123,6 @@ func (k *Keeper) take(next *Identity, now time.Time) error {
 	}
 	k.mu.Lock()
 	k.renewals++
-	k.early = time.Time{}
 	k.skew = clockSkew(next, now)
 	k.mu.Unlock()
 	k.replace(next, joined)
@@ -210,14 +178,11 @@ type Renewal struct {
 	Count uint64
 	// Skew is how far this machine's clock was ahead of the authority's when the last certificate came.
 	Skew time.Duration
-	// Early is when the last certificate begins, while the one before is used because the clock was
-	// set back; else zero.
-	Early time.Time
 }
 
 // Renewal tells how it goes.
 func (k *Keeper) Renewal() Renewal {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Renewal{k.due, k.trouble, k.tries, k.renewals, k.skew, k.early}
+	return Renewal{k.due, k.trouble, k.tries, k.renewals, k.skew}
 }

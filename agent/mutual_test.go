@@ -256,13 +256,10 @@ func leaves(t *testing.T, r *running) {
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{identityLink, ownFile, nextKeyFile, "configuration.cache", bootstrapFile} {
+	for _, name := range []string{identityFile, rootsFile, ownFile, nextKeyFile, "configuration.cache", bootstrapFile} {
 		if _, err := os.Lstat(filepath.Join(r.s.State, name)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", name, err)
 		}
-	}
-	if left, err := filepath.Glob(filepath.Join(r.s.State, identityPrefix+"*")); err != nil || len(left) > 0 {
-		t.Errorf("keys are left: %v, %v", left, err)
 	}
 	if _, err := New(Config{Settings: r.s, Log: testlog.New(t)}); !errors.Is(err, ErrNoIdentity) {
 		t.Errorf("started again: %v; want that it has not joined", err)

@@ -127,13 +127,13 @@ func AllJoined(name, namespace string) ([]string, error) {
 }
 
 func allJoined(base, name, namespace string) ([]string, error) {
-	found, err := filepath.Glob(filepath.Join(base, "*", identityLink))
+	found, err := filepath.Glob(filepath.Join(base, "*", identityFile))
 	if err != nil {
 		return nil, err
 	}
 	var dirs []string
-	for _, link := range found {
-		dir := filepath.Dir(link)
+	for _, path := range found {
+		dir := filepath.Dir(path)
 		base := filepath.Base(dir)
 		if base != MainLink && (name == "" || strings.HasPrefix(base, name+".")) && (namespace == "" || strings.HasSuffix(base, "."+namespace)) {
 			dirs = append(dirs, dir)

@@ -4,66 +4,65 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
-	"os"
-	"syscall"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
+// portRetryTime is how long ports in use are waited for: the Envoy of an agent that was killed ends a moment after it.
+const portRetryTime = 2 * time.Second
+
 // claimPorts opens the status port and, unless Envoy runs already, makes sure that the ports that it will open are free:
 // Envoy's own message would name neither the setting nor what to do.
 func (a *Agent) claimPorts(ctx context.Context, resumed bool) (net.Listener, error) {
-	var status net.Listener
-	for _, o := range a.settings.Ports.openPorts() {
-		if resumed && o.port != a.settings.Ports.Status {
-			continue
+	s := a.settings
+	if err := CheckAddress(ctx, &s); err != nil {
+		return nil, err
+	}
+	s.Ports.DNS = 0 // the service manager may have opened it for this agent
+	for end := time.Now().Add(portRetryTime); !resumed; {
+		err := PortsFree(&s, machine.PortOwner)
+		if err == nil {
+			break
 		}
-		l, err := listenRetry(ctx, a.settings.at(o.port))
-		if err != nil {
-			if status != nil {
-				err = errors.Join(err, status.Close())
-			}
-			return nil, a.portError(o, err)
-		}
-		if o.port == a.settings.Ports.Status {
-			status = l
-			continue
-		}
-		if err := l.Close(); err != nil {
-			if status != nil {
-				err = errors.Join(err, status.Close())
-			}
+		if time.Now().After(end) || !sleep(ctx, 50*time.Millisecond) {
 			return nil, err
 		}
 	}
-	return status, nil
-}
-
-// portRetryTime is how long an address that is in use is waited for: the Envoy of an agent that was killed ends a moment after it.
-const portRetryTime = 2 * time.Second
-
-// listenRetry listens at an address as soon as it is free, within portRetryTime.
-func listenRetry(ctx context.Context, address string) (net.Listener, error) {
 	var c net.ListenConfig
-	for end := time.Now().Add(portRetryTime); ; {
-		l, err := c.Listen(ctx, "tcp", address)
-		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
-			return l, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(50 * time.Millisecond):
-		}
+	l, err := c.Listen(ctx, "tcp", s.at(s.Ports.Status))
+	if err != nil {
+		return nil, fmt.Errorf("open the status port (setting ports.status): %w", err)
 	}
+	return l, nil
 }
 
-// Listens are the addresses that the agent and Envoy open on this machine, with the settings that they are from. The
+// PortsFree returns an error for each address of s.listens that a program has. owner finds that program, as
+// machine.PortOwner does.
+func PortsFree(s *Settings, owner func(machine.Socket) (*machine.Owner, error)) error {
+	var errs []error
+	listens := s.listens()
+	for _, name := range slices.Sorted(maps.Keys(listens)) {
+		socket := listens[name]
+		by, err := owner(socket)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("look for the owner of port %d: %w", socket.Address.Port(), err))
+		case by != nil:
+			const remedy = "end that program, or choose another port or address"
+			errs = append(errs, fmt.Errorf("%s is in use by %s (%s): %s", socket.Address, by, name, remedy))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// listens are the addresses that the agent and Envoy open on this machine, with the settings that they are from. The
 // settings have an address.
-func (s *Settings) Listens() map[string]machine.Socket {
+func (s *Settings) listens() map[string]machine.Socket {
 	out := map[string]machine.Socket{}
 	for _, o := range s.Ports.openPorts() {
 		out[o.names()] = machine.Socket{Address: netip.AddrPortFrom(s.own(), uint16(o.port))}
@@ -76,31 +75,4 @@ func (s *Settings) Listens() map[string]machine.Socket {
 		out["incoming connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.IPv4Unspecified(), inboundPort)}
 	}
 	return out
-}
-
-// portOwner names the program that has a TCP address.
-func portOwner(address string) string {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return machine.Owner{}.String()
-	}
-	owner, err := machine.PortOwner(machine.Socket{Address: at})
-	if err != nil || owner == nil {
-		owner = &machine.Owner{} // it has ended since, or /proc cannot be read
-	}
-	return owner.String()
-}
-
-func (a *Agent) portError(o openPort, err error) error {
-	at := a.settings.at(o.port)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s is in use (%s): %s has it; end it, set another port, or give each workload its own address",
-			at, o.names(), portOwner(at))
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s is not an address of this machine (setting workload.addresses, or --address): %w", a.settings.Workload.Addresses[0], err)
-	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("%s may not be opened by this user (%s): set a port above 1023: %w", at, o.names(), err)
-	}
-	return fmt.Errorf("open %s (%s): %w", at, o.names(), err)
 }

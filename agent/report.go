@@ -136,9 +136,6 @@ func (a *Agent) reportClock(r *Report) {
 	}
 	n := a.keeper.Renewal()
 	switch {
-	case !n.Early.IsZero():
-		r.line("clock", stateWarn, todoClock, "was set back: the last certificate begins at %s, and the one before is used",
-			n.Early.UTC().Format(time.RFC3339))
 	case n.Skew.Abs() > clockTolerance:
 		way := "ahead of"
 		if n.Skew < 0 {

@@ -57,14 +57,6 @@ func TestCheck(t *testing.T) {
 			[]string{`xds.addresses: "127.0.0.1" is not host:port`, `xds.addresses: ":15010" is not host:port`, `xds.addresses: "a:0" has no port`, `xds.addresses: "a:99999" has no port`}},
 		{"ports", func(s *Settings) { s.Ports.Status, s.Ports.Health, s.Ports.Metrics = 0, -1, 70000 },
 			[]string{"ports.status: 0 is out of range; want 1 to 65535", "ports.health: -1 is", "ports.metrics: 70000 is"}},
-		{"one port twice", func(s *Settings) { s.Ports.Metrics = 15020 }, []string{"ports.metrics: 15020 is the port of ports.status too"}},
-		{"proxy port", func(s *Settings) { s.Workload.HTTPProxyPort = 15020 }, []string{"workload.httpProxyPort: 15020 is the port of ports.status too"}},
-		{"redirected ports", func(s *Settings) {
-			s.Workload.Interception, s.Workload.HTTPProxyPort, s.Ports.Metrics = "redirect", 15001, 15006
-		}, []string{"ports.metrics: 15006 is the port of redirected incoming connections too", "workload.httpProxyPort: 15001 is the port of redirected outgoing"}},
-		{"addresses twice", func(s *Settings) {
-			s.Workload.Addresses, s.XDS.Addresses = []string{"127.0.0.2", "::1", "127.0.0.2"}, []string{"a:1", "a:1", "a:1"}
-		}, []string{`workload.addresses: "127.0.0.2" is given twice`, `xds.addresses: "a:1" is given twice`}},
 		{"domain", func(s *Settings) { s.Workload.Domain = "x y" }, []string{`workload.domain: "x y" is not the suffix of host names`}},
 		{"envoy", func(s *Settings) { s.Envoy.Concurrency, s.Envoy.LogLevel, s.Envoy.MaxConnections = -1, "warn", 0 },
 			[]string{"envoy.concurrency: -1", `envoy.logLevel: "warn" is not known; want trace or debug`, "envoy.maxConnections: 0"}},

@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // socketMode is that of sockets between the agent and Envoy, which has another user of the same group as a unit.
@@ -18,8 +16,8 @@ func (s *Settings) socketMode() fs.FileMode {
 	return 0o660
 }
 
-// listenUnix opens the unix socket path for processes of this user and of root, with mode 0660 also for those of this
-// process' group. A socket that an earlier agent left is replaced: the caller holds the lock of the state folder.
+// listenUnix opens a unix socket with a mode. A socket that an earlier agent left is replaced: the caller holds the lock
+// of the state folder.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -37,44 +35,9 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	// Between the two calls the folder's mode and the peer's credentials protect it.
+	// Until then the modes of its folder and the umask protect it.
 	if err := os.Chmod(path, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("socket: %w", err), l.Close())
 	}
-	return ownListener{l, mode == 0o660}, nil
-}
-
-// ownListener accepts connections of this process' user, of root and, with group, of this process' group; others are closed.
-type ownListener struct {
-	*net.UnixListener
-	group bool
-}
-
-// Accept implements net.Listener.
-func (l ownListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.AcceptUnix()
-		if err != nil {
-			return nil, err
-		}
-		if l.trusts(c) {
-			return c, nil
-		}
-		_ = c.Close() // it is not served either way
-	}
-}
-
-// trusts says whether the process at the other end runs as a user or group that is accepted.
-func (l ownListener) trusts(c *net.UnixConn) bool {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false
-	}
-	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err != nil || credErr != nil {
-		return false
-	}
-	return cred.Uid == 0 || int(cred.Uid) == os.Geteuid() || l.group && int(cred.Gid) == os.Getegid()
+	return l, nil
 }

@@ -3,13 +3,13 @@ package agent
 import (
 	"crypto"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/ca"
@@ -17,21 +17,21 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// store keeps the identity on disk: the folder "identity" is a symbolic link to a folder that is never changed once it
-// has that name, so that a reader sees one key with its own chain and roots, whenever the machine stops. Everything in
-// it has mode 0600. Not safe for concurrent use: the holder of the state folder's lock writes.
+// store keeps the identity on disk in two files of mode 0600, each replaced whole: identity.pem has
+// the key, a Joined and the chain, roots.pem the trust bundle. The roots are written first. Whenever
+// the machine stops, a key has its own chain; an older chain with newer roots can be renewed.
+// Not safe for concurrent use: the holder of the state folder's lock writes.
 type store struct{ dir string }
 
 // Names below the state folder.
 const (
-	identityLink   = "identity"    // points to a folder identity.N
-	identityPrefix = "identity."   // the folders
-	keyFile        = "key.pem"     // in one of them
-	chainFile      = "chain.pem"   // in one of them
-	rootsFile      = "roots.pem"   // in one of them
-	joinedFile     = "joined.json" // in one of them
-	nextKeyFile    = "next-key.pem"
+	identityFile = "identity.pem"
+	rootsFile    = "roots.pem"
+	nextKeyFile  = "next-key.pem"
 )
+
+// joinedBlock is the type of the PEM block that holds a Joined as JSON.
+const joinedBlock = "ASHORE JOINED"
 
 // Joined is what is remembered of how the identity came.
 type Joined struct {
@@ -53,56 +53,50 @@ type Joined struct {
 var ErrNoIdentity = errors.New("this workload has not joined the mesh: on the control plane run \"ashorectl join-token create\", and here the line that it prints; for a trial without identities there is --dev")
 
 // load returns the identity. Errors: ErrNoIdentity, or what is wrong with the files and what to do.
-func (s store) load() (*Identity, Joined, error) {
-	var id *Identity
-	var j Joined
-	var err error
-	for range 3 { // the folder that the link points to may be replaced and removed while it is read
-		var name string
-		if name, err = os.Readlink(filepath.Join(s.dir, identityLink)); errors.Is(err, fs.ErrNotExist) {
-			return nil, Joined{}, ErrNoIdentity
-		}
-		if err == nil {
-			id, j, err = s.read(filepath.Join(s.dir, filepath.Base(name)))
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
+func (s store) load() (id *Identity, j Joined, err error) {
+	text, err := readSmall(filepath.Join(s.dir, identityFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, Joined{}, ErrNoIdentity
+	}
+	var roots []byte
+	if err == nil {
+		roots, err = readSmall(filepath.Join(s.dir, rootsFile))
+	}
+	if err == nil {
+		id, j, err = decodeIdentity(text, roots)
 	}
 	if err != nil {
-		return nil, Joined{}, fmt.Errorf("the identity on disk is not usable: %w; join again, with a new line of \"ashorectl join-token create\"", err)
+		const remedy = "join again, with a new line of \"ashorectl join-token create\""
+		return nil, Joined{}, fmt.Errorf("the identity on disk is not usable: %w; %s", err, remedy)
 	}
 	return id, j, nil
 }
 
-// read reads one folder.
-func (s store) read(dir string) (*Identity, Joined, error) {
-	files := map[string][]byte{}
-	for _, name := range []string{keyFile, chainFile, rootsFile, joinedFile} {
-		data, err := readSmall(filepath.Join(dir, name))
-		if err != nil {
-			return nil, Joined{}, err
-		}
-		files[name] = data
-	}
-	key, err := ca.DecodeKey(files[keyFile])
-	if err != nil {
-		return nil, Joined{}, fmt.Errorf("%s: %w", keyFile, err)
-	}
-	chain, err := ca.DecodeCertificates(files[chainFile])
-	if err != nil {
-		return nil, Joined{}, fmt.Errorf("%s: %w", chainFile, err)
-	}
-	roots, err := parseRoots([]string{string(files[rootsFile])})
-	if err != nil {
-		return nil, Joined{}, fmt.Errorf("%s: %w", rootsFile, err)
-	}
+// decodeIdentity reads the two files of an identity.
+func decodeIdentity(text, bundle []byte) (*Identity, Joined, error) {
 	var j Joined
-	if err := json.Unmarshal(files[joinedFile], &j); err != nil {
-		return nil, Joined{}, fmt.Errorf("%s: %w", joinedFile, err)
+	key, err := ca.DecodeKey(text)
+	if err != nil {
+		return nil, j, fmt.Errorf("%s: %w", identityFile, err)
+	}
+	_, rest := pem.Decode(text) // the key
+	block, rest := pem.Decode(rest)
+	if block == nil || block.Type != joinedBlock {
+		return nil, j, fmt.Errorf("%s: the block %q does not follow the key", identityFile, joinedBlock)
+	}
+	if err := json.Unmarshal(block.Bytes, &j); err != nil {
+		return nil, j, fmt.Errorf("%s: %q: %w", identityFile, joinedBlock, err)
 	}
 	if j.Version != 1 {
-		return nil, Joined{}, fmt.Errorf("%s: its form is %d, this agent knows 1", joinedFile, j.Version)
+		return nil, j, fmt.Errorf("%s: its form is %d, this agent knows 1", identityFile, j.Version)
+	}
+	chain, err := ca.DecodeCertificates(rest)
+	if err != nil {
+		return nil, j, fmt.Errorf("%s: %w", identityFile, err)
+	}
+	roots, err := parseRoots([]string{string(bundle)})
+	if err != nil {
+		return nil, j, fmt.Errorf("%s: %w", rootsFile, err)
 	}
 	id, err := newIdentity(key, chain, roots)
 	return id, j, err
@@ -116,101 +110,49 @@ func readSmall(path string) ([]byte, error) {
 	return data, err
 }
 
-// save replaces the identity: all of it or nothing. Afterwards it survives a power failure.
+// save replaces the identity. Afterwards it survives a power failure.
 func (s store) save(id *Identity, j Joined) error {
-	if err := s.swap(id, j); err != nil {
+	text, err := encodeIdentity(id, j)
+	if err == nil {
+		err = s.write(rootsFile, ca.EncodeCertificates(id.Roots...))
+	}
+	if err == nil {
+		err = s.write(identityFile, text)
+	}
+	if err != nil {
 		return diskError("keep the identity", err)
 	}
 	return nil
 }
 
-func (s store) swap(id *Identity, j Joined) (err error) {
-	old, err := os.Readlink(filepath.Join(s.dir, identityLink))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	name, err := s.freeName(old)
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(s.dir, name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	if err := fill(dir, id, j); err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
-	}
-	link := filepath.Join(s.dir, identityLink+".new")
-	if err := errors.Join(removeMissing(link), os.Symlink(name, link)); err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
-	}
-	if err := os.Rename(link, filepath.Join(s.dir, identityLink)); err != nil {
-		return errors.Join(err, os.RemoveAll(dir), os.Remove(link))
-	}
-	return errors.Join(wholefile.SyncFolder(s.dir), s.clean())
-}
-
-// freeName is that of a folder that is not there, after old.
-func (s store) freeName(old string) (string, error) {
-	n, err := strconv.Atoi(strings.TrimPrefix(old, identityPrefix))
-	if err != nil {
-		n = 0 // there is no old one, or it has a name that somebody else gave it
-	}
-	for {
-		n++
-		name := identityPrefix + strconv.Itoa(n)
-		_, err := os.Lstat(filepath.Join(s.dir, name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return name, nil
-		case err != nil:
-			return "", err
-		}
-	}
-}
-
-// fill writes the files of an identity and makes them durable.
-func fill(dir string, id *Identity, j Joined) error {
+func encodeIdentity(id *Identity, j Joined) ([]byte, error) {
 	key, err := ca.EncodeKey(id.Key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	joined, err := json.Marshal(j)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for name, data := range map[string][]byte{
-		keyFile: key, chainFile: ca.EncodeCertificates(id.Chain...), rootsFile: ca.EncodeCertificates(id.Roots...), joinedFile: append(joined, '\n'),
-	} {
-		if err := wholefile.Write(filepath.Join(dir, name), data); err != nil {
-			return err
-		}
-	}
-	return wholefile.SyncFolder(dir)
+	block := pem.EncodeToMemory(&pem.Block{Type: joinedBlock, Bytes: joined})
+	return slices.Concat(key, block, ca.EncodeCertificates(id.Chain...)), nil
 }
 
-// clean removes folders that nothing points to: of earlier identities, and of saves that were cut short.
-func (s store) clean() error {
-	current, err := os.Readlink(filepath.Join(s.dir, identityLink))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+// write replaces a file durably.
+func (s store) write(name string, data []byte) error {
+	if err := wholefile.Write(filepath.Join(s.dir, name), data); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		if _, err := strconv.Atoi(strings.TrimPrefix(e.Name(), identityPrefix)); err == nil && e.IsDir() && e.Name() != current && strings.HasPrefix(e.Name(), identityPrefix) {
-			errs = append(errs, os.RemoveAll(filepath.Join(s.dir, e.Name())))
-		}
-	}
-	return errors.Join(errs...)
+	return wholefile.SyncFolder(s.dir)
 }
 
-// remove forgets the identity and the key of a request under way.
+// remove forgets the identity and the key of a pending request.
 func (s store) remove() error {
-	return errors.Join(removeMissing(filepath.Join(s.dir, identityLink)), s.forgetKey(), s.clean(), wholefile.SyncFolder(s.dir))
+	var errs []error
+	for _, name := range []string{identityFile, rootsFile, nextKeyFile} {
+		errs = append(errs, removeMissing(filepath.Join(s.dir, name)))
+	}
+	return errors.Join(append(errs, wholefile.SyncFolder(s.dir))...)
 }
 
 // nextKey is the key that a certificate is asked for with. It is on disk before anybody sees a request for it, so that
@@ -230,7 +172,7 @@ func (s store) nextKey() (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(wholefile.Write(path, text), wholefile.SyncFolder(s.dir)); err != nil {
+	if err := s.write(nextKeyFile, text); err != nil {
 		return nil, diskError("keep the new key", err)
 	}
 	return key, nil

@@ -3,17 +3,16 @@ package intercept
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/miekg/dns"
 
 	"github.com/ashore-mesh/ashore/internal/machine"
 )
@@ -134,56 +133,20 @@ func get(ctx context.Context, url string) error {
 	return err
 }
 
-// askDNS wants any answer to a query as an application would send it: for the name servers of the
-// root.
+// askDNS wants any answer from the name server that applications ask.
 func askDNS(ctx context.Context, network string) error {
-	return askServer(ctx, network, nameServer())
+	server := "127.0.0.1" // as resolvers do without the file
+	if c, err := dns.ClientConfigFromFile("/etc/resolv.conf"); err == nil && len(c.Servers) > 0 {
+		server = c.Servers[0]
+	}
+	return askServer(ctx, network, server)
 }
 
 func askServer(ctx context.Context, network, server string) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(server, "53"))
-	if err != nil {
-		return fmt.Errorf("%w: does the agent run, with ports.dns open?", err)
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(checkTimeout)); err != nil {
-		return err
-	}
-	id := make([]byte, 2)
-	if _, err := rand.Read(id); err != nil {
-		return err
-	}
-	query := append(id, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1) // recursion desired, one question: ". NS IN"
-	prefix := 0
-	if network == "tcp" {
-		query, prefix = append([]byte{0, byte(len(query))}, query...), 2
-	}
-	if _, err := conn.Write(query); err != nil {
-		return err
-	}
-	answer := make([]byte, 2048)
-	n, err := conn.Read(answer)
-	if err != nil {
-		return fmt.Errorf("no answer by %s: %w", network, err)
-	}
-	if n < prefix+3 || !bytes.Equal(answer[prefix:prefix+2], query[prefix:prefix+2]) || answer[prefix+2]&0x80 == 0 {
-		return fmt.Errorf("the answer by %s is not one", network)
+	client := dns.Client{Net: network, Timeout: checkTimeout}
+	query := new(dns.Msg).SetQuestion(".", dns.TypeNS)
+	if _, _, err := client.ExchangeContext(ctx, query, net.JoinHostPort(server, "53")); err != nil {
+		return fmt.Errorf("no answer by %s: %w: does the agent run, with ports.dns open?", network, err)
 	}
 	return nil
-}
-
-// nameServer is the first one that applications ask.
-func nameServer() string {
-	data, err := os.ReadFile("/etc/resolv.conf")
-	if err != nil {
-		return "127.0.0.1" // as resolvers do without the file
-	}
-	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
-			return f[1]
-		}
-	}
-	return "127.0.0.1"
 }

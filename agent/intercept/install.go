@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,13 +26,19 @@ import (
 // decides which rules are installed at boot.
 const StateFolder = "/var/lib/ashore-intercept"
 
-// RecordFile is the record in it.
-const RecordFile = "confirmed.json"
+// recordFile is the record in it.
+const recordFile = "confirmed.json"
+
+// InstalledFile exists while confirmed rules are installed. It does not survive a reboot, as the
+// rules do not.
+const InstalledFile = "/run/ashore-intercept/installed"
 
 // Machine is where rules are installed. The zero value is this machine.
 type Machine struct {
 	// Folder is that of the record. Empty: StateFolder.
 	Folder string
+	// Installed is the path of the marker. Empty: InstalledFile.
+	Installed string
 	// Timeout is how long Install waits for all checks to succeed. Zero: 30s.
 	Timeout time.Duration
 }
@@ -59,8 +66,9 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if c.ControlPlane, err = resolve(ctx, checks.ControlPlane); err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
-	if _, err := userID("ashore"); err == nil { // a control plane on this machine
-		c.Settings.ExcludeUsers = append(slices.Clip(c.Settings.ExcludeUsers), "ashore")
+	// A control plane on this machine. Its number is recorded, as Boot has to succeed without it.
+	if id, err := userID("ashore"); err == nil {
+		c.Settings.ExcludeUsers = append(slices.Clip(c.Settings.ExcludeUsers), strconv.FormatUint(id, 10))
 	}
 	before, err := m.Record()
 	if err != nil {
@@ -70,7 +78,7 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
 	if err = m.confirm(ctx, c, checks); err == nil {
-		err = m.write(Record{time.Now(), c})
+		err = errors.Join(m.mark(), m.write(Record{time.Now(), c}))
 	}
 	if err == nil {
 		return nil
@@ -115,39 +123,51 @@ func (m Machine) confirm(ctx context.Context, c Config, checks Checks) error {
 }
 
 // Boot installs the rules that were confirmed, without checks: control plane and Envoy may still be
-// starting. It returns false, and does nothing, when none were.
+// starting. It returns false, and does nothing, when none were. After an error the marker is gone.
 func (m Machine) Boot(ctx context.Context) (bool, error) {
 	r, err := m.Record()
-	if r == nil || err != nil {
-		return false, err
+	if err == nil && r == nil {
+		return false, nil
 	}
-	if err := preflight(ctx, r.Config); err != nil {
-		return false, fmt.Errorf("no rules were installed: %w", err)
+	if err == nil {
+		err = preflight(ctx, r.Config)
 	}
-	return true, apply(ctx, r.Config)
+	if err == nil {
+		err = apply(ctx, r.Config)
+	}
+	if err != nil {
+		return false, errors.Join(fmt.Errorf("no rules were installed: %w", err), remove(m.marker()))
+	}
+	return true, m.mark()
 }
 
 // Remove ends interception. Connections that go through Envoy stay; for their sake the table
 // remains, without effect on others, until Delete or the next boot.
 func (m Machine) Remove(ctx context.Context) error {
-	if err := m.forget(); err != nil {
-		return err
-	}
-	tables, err := nft(ctx, "", "list", "tables")
-	if err != nil || !hasTable(tables) {
-		return err
-	}
-	_, err = nft(ctx, drained(), "-f", "-")
-	return err
+	return m.end(ctx, drained())
 }
 
 // Delete ends interception and leaves nothing behind. Connections through Envoy are cut.
 func (m Machine) Delete(ctx context.Context) error {
-	if err := m.forget(); err != nil {
+	return errors.Join(m.end(ctx, replace), setAddress6(ctx, false))
+}
+
+// end replaces the rules by others that intercept nothing.
+func (m Machine) end(ctx context.Context, rules string) error {
+	if err := remove(m.record()); err != nil {
 		return err
 	}
-	_, err := nft(ctx, replace, "-f", "-")
-	return errors.Join(err, setAddress6(ctx, false))
+	tables, err := nft(ctx, "", "list", "tables")
+	if _, unmarked := os.Stat(m.marker()); err != nil && unmarked != nil {
+		return nil // no rules were installed; this machine may lack nft, or its kernel nf_tables
+	}
+	if err == nil && hasTable(tables) {
+		_, err = nft(ctx, rules, "-f", "-")
+	}
+	if err != nil {
+		return err
+	}
+	return remove(m.marker())
 }
 
 // apply replaces the table in one transaction.
@@ -205,12 +225,7 @@ func resolve(ctx context.Context, hostPorts []string) ([]netip.AddrPort, error) 
 	return slices.Compact(out), nil
 }
 
-func (m Machine) record() string {
-	if m.Folder == "" {
-		m.Folder = StateFolder
-	}
-	return filepath.Join(m.Folder, RecordFile)
-}
+func (m Machine) record() string { return filepath.Join(cmp.Or(m.Folder, StateFolder), recordFile) }
 
 // Record is that of the confirmed rules; nil when there are none.
 func (m Machine) Record() (*Record, error) {
@@ -239,8 +254,18 @@ func (m Machine) write(r Record) error {
 	return wholefile.Write(m.record(), data)
 }
 
-func (m Machine) forget() error {
-	if err := os.Remove(m.record()); !errors.Is(err, fs.ErrNotExist) {
+func (m Machine) marker() string { return cmp.Or(m.Installed, InstalledFile) }
+
+// mark records that confirmed rules are installed.
+func (m Machine) mark() error {
+	if err := os.MkdirAll(filepath.Dir(m.marker()), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(m.marker(), nil, 0o600)
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -89,7 +89,9 @@ func TestInstallUndone(t *testing.T) {
 	serve(t, m.Namespace, ":22", ":8080")
 	route{"what was excluded before", there, "10.99.0.1:22", "10.99.0.2", ""}.check(m)
 	route{"what was not", there, "10.99.0.1:8080", "127.0.0.6", "inbound"}.check(m)
+	m.marked("after the installation", true)
 	m.must("delete")
+	m.marked("after the removal", false)
 
 	m.Machine.Timeout = time.Minute
 	cmd, _, problem := m.start("install")
@@ -107,6 +109,64 @@ func TestInstallUndone(t *testing.T) {
 	}
 	if s := m.status(); s.Installed {
 		t.Error("the rules are there after a hangup")
+	}
+}
+
+// marked wants the marker of installed rules to exist, or not.
+func (m *lab) marked(when string, want bool) {
+	m.t.Helper()
+	if _, err := os.Stat(m.Machine.Installed); (err == nil) != want {
+		m.t.Errorf("%s: the marker: %v, want it: %t", when, err, want)
+	}
+}
+
+// Rules that cannot be installed at boot do not count as installed. A user that only a control plane
+// on this machine has may be gone.
+func TestBootFails(t *testing.T) {
+	t.Parallel()
+	m, there := pair(t)
+	m.Config.Settings.CaptureDNS = false
+	m.Checks.ControlPlane = []string{controlPlane(t, there)}
+	m.envoy()
+	m.must("install")
+	m.marked("after the installation", true)
+	record := filepath.Join(m.Machine.Folder, recordFile)
+	text, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), `"ashore"`) {
+		t.Errorf("the record names the user ashore:\n%s", text)
+	}
+	text = []byte(strings.ReplaceAll(string(text), `"`+testUser+`"`, `"nosuch"`))
+	if err := os.WriteFile(record, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.do("boot"); err == nil || !strings.Contains(err.Error(), "there is no user nosuch") {
+		t.Errorf("boot: %v", err)
+	}
+	m.marked("after a boot that failed", false)
+}
+
+// A machine whose kernel has no nf_tables has no rules to remove, unless some were installed.
+func TestRemoveWithoutKernel(t *testing.T) {
+	dir := t.TempDir()
+	const nft = "#!/bin/sh\necho 'Operation not supported' >&2\nexit 1\n"
+	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte(nft), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	m := Machine{Folder: dir, Installed: filepath.Join(dir, "installed")}
+	if err := errors.Join(m.Remove(t.Context()), m.Delete(t.Context())); err != nil {
+		t.Errorf("without rules: %v", err)
+	}
+	if err := m.mark(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := m.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "Operation not supported") {
+			t.Errorf("with rules: %v", err)
+		}
 	}
 }
 

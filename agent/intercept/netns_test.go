@@ -101,8 +101,9 @@ func pair(t *testing.T) (here *lab, there *harness.Namespace) {
 	s := Default()
 	s.ExcludeOutboundIPRanges = append(s.ExcludeOutboundIPRanges, "10.99.0.3")
 	s.ExcludeOutboundPorts, s.ExcludeInboundPorts = []string{"9000-9099"}, []string{"22"}
+	dir := t.TempDir()
 	return &lab{t, a, order{
-		Machine: Machine{Folder: filepath.Join(t.TempDir(), "record"), Timeout: time.Second},
+		Machine: Machine{Folder: filepath.Join(dir, "record"), Installed: filepath.Join(dir, "run", "installed"), Timeout: time.Second},
 		Config:  Config{Settings: s, User: testUser, Group: testUser},
 	}}, there
 }

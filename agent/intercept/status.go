@@ -12,13 +12,14 @@ import (
 type Status struct {
 	// Installed says that connections are intercepted; Draining that only those which were go on
 	// through Envoy.
-	Installed, Draining bool
+	Installed bool `yaml:"installed"`
+	Draining  bool `yaml:"draining"`
 	// Confirmed is when the checks had succeeded; zero: the rules are not installed at boot.
-	Confirmed time.Time
+	Confirmed time.Time `yaml:"confirmed"`
 	// Counters are packets since the rules were installed: outbound, inbound, refused, dns.
-	Counters map[string]uint64
+	Counters map[string]uint64 `yaml:"packets"`
 	// Settings are those that were confirmed.
-	Settings Settings
+	Settings Settings `yaml:"settings"`
 }
 
 // Status reads the rules and the record.

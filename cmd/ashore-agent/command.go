@@ -62,7 +62,7 @@ func command(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.Writ
 	})
 	h := thisHost()
 	root.AddCommand(joinCommand(logging, h, stdin, stdout, stderr), runCommand(logging, stdout, stderr), statusCommand(h, stdout), leaveCommand(h, stdin, stdout),
-		interceptCommand(stdout), bootstrapCommand(stdout), versionCommand(stdout))
+		interceptCommand(stdout), versionCommand(stdout))
 	completion.Refine(root, noArguments, func(_ *cobra.Command, err error) error { return usage(err) })
 	return root
 }
@@ -119,33 +119,6 @@ func runAgent(ctx context.Context, logging func(hclog.Logger), f *flags, stdout,
 		err = ending.Log(log, err)
 	}
 	return err
-}
-
-func bootstrapCommand(stdout io.Writer) *cobra.Command {
-	f := &flags{}
-	cmd := &cobra.Command{
-		Use:     "bootstrap",
-		Short:   "Print the bootstrap that Envoy would be started with",
-		Example: "  ashore-agent bootstrap --dev --xds 127.0.0.1:15010 --name web-1 --address 127.0.0.2 > bootstrap.json\n  envoy --mode validate -c bootstrap.json",
-		Args:    noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			if err := f.joined(); err != nil {
-				return err
-			}
-			s, err := f.settings()
-			if err != nil {
-				return err
-			}
-			b, err := agent.BootstrapJSON(&s)
-			if err != nil {
-				return err
-			}
-			_, err = stdout.Write(b)
-			return err
-		},
-	}
-	f.add(cmd.Flags())
-	return cmd
 }
 
 func versionCommand(stdout io.Writer) *cobra.Command {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -21,9 +20,10 @@ type flags struct {
 	config string
 	state  string   // where a workload joined whose settings come first; empty: not known
 	host   bool     // the settings are for a workload that units of this machine run
-	sets   []string // of --set
+	set    []string // of --set
 	labels map[string]string
 	given  *pflag.FlagSet
+	sets   map[string]bool    // the settings that the command line names
 	places *strictyaml.Places // of the settings that are from a file; nil without one
 }
 
@@ -40,7 +40,7 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	defaults := agent.Default()
 	fs.StringVar(&f.config, "config", "", "settings `file`; flags win over it")
-	fs.StringArrayVar(&f.sets, "set", nil, "a `setting=value` of docs/agent.md, such as envoy.concurrency=2; may be repeated")
+	fs.StringArrayVar(&f.set, "set", nil, "a `setting=value` of docs/agent.md, such as envoy.concurrency=2; may be repeated")
 	fs.Bool("dev", false, "plaintext to the control plane, without an identity, for trials on one machine")
 	if fs.Lookup("control-plane") == nil {
 		fs.StringSlice("xds", nil, "`host:port` of the control plane; several replicas with commas")
@@ -58,30 +58,32 @@ func (f *flags) add(fs *pflag.FlagSet) {
 // document is the given flags as a settings file.
 func (f *flags) document() ([]byte, error) {
 	doc := map[string]any{}
-	for _, text := range f.sets {
+	f.sets = map[string]bool{}
+	for _, text := range f.set {
 		name, value, ok := strings.Cut(text, "=")
 		var v any
 		if err := yaml.Unmarshal([]byte(value), &v); err != nil || !ok {
 			return nil, usage(fmt.Errorf("--set %q: want SETTING=VALUE, such as envoy.concurrency=2", text))
 		}
 		put(doc, name, v)
+		f.sets[name] = true
 	}
 	for flag, setting := range flagSettings() {
 		given := f.given.Lookup(flag)
 		if given == nil || !given.Changed {
 			continue
 		}
-		switch v := given.Value.(type) {
-		case pflag.SliceValue:
-			put(doc, setting, v.GetSlice())
+		f.sets[setting] = true
+		list, isList := given.Value.(pflag.SliceValue)
+		switch {
+		case isList:
+			put(doc, setting, list.GetSlice())
+		case flag == "labels":
+			put(doc, setting, f.labels)
+		case flag == "dev":
+			put(doc, setting, given.Value.String() == "true")
 		default:
 			put(doc, setting, given.Value.String())
-		}
-		switch flag {
-		case "labels":
-			put(doc, setting, f.labels)
-		case "dev":
-			put(doc, setting, given.Value.String() == "true")
 		}
 	}
 	return yaml.Marshal(doc)
@@ -202,40 +204,19 @@ func (f *flags) joined() error {
 	return err
 }
 
-// explain adds the flags to errors about settings, and makes them errors of usage.
+// explain adds the place in the settings file to errors about settings, and makes them errors of usage.
 func (f *flags) explain(err error) error {
 	if _, ok := errors.AsType[*agent.UsageError](err); !ok {
 		return err
 	}
 	var out []error
 	for _, e := range unjoin(err) {
-		if u, ok := errors.AsType[*agent.UsageError](e); ok {
-			e = f.withFlag(u)
+		if u, ok := errors.AsType[*agent.UsageError](e); ok && !f.sets[u.Setting] && f.places.Of(u.Setting) != "" {
+			e = fmt.Errorf("%s: %w", f.places.Of(u.Setting), u)
 		}
 		out = append(out, e)
 	}
 	return usage(errors.Join(out...))
-}
-
-// withFlag adds the flag and the place in the file to an error about a setting; a flag that was given has no place.
-func (f *flags) withFlag(u *agent.UsageError) error {
-	name, from := u.Setting, f.places.Of(u.Setting)
-	for flag, setting := range flagSettings() {
-		if setting != u.Setting || f.given == nil || f.given.Lookup(flag) == nil {
-			continue
-		}
-		name += " (--" + flag + ")"
-		if f.given.Changed(flag) {
-			from = ""
-		}
-	}
-	if slices.ContainsFunc(f.sets, func(text string) bool { return strings.HasPrefix(text, u.Setting+"=") }) {
-		from = "--set"
-	}
-	if from != "" {
-		name = from + ": " + name
-	}
-	return &agent.UsageError{Setting: name, Text: u.Text}
 }
 
 // unjoin are the errors that errors.Join put together.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,7 +23,6 @@ const (
 	mainUnit      = "ashore-agent.service"
 	dnsSocket     = "ashore-agent.socket"
 	interceptUnit = "ashore-intercept.service"
-	envoyUnits    = "ashore-envoy@*.service"
 )
 
 // interception installs and removes the rules that bring a machine's traffic to Envoy. It is an intercept.Machine.
@@ -53,8 +50,8 @@ type host struct {
 	owner    func(machine.Socket) (*machine.Owner, error)
 	// as calls f with the rights of the agent's user.
 	as func(f func() error) error
-	// ready waits until a workload is ready.
-	ready func(ctx context.Context, s *agent.Settings) error
+	// ready waits until the workload of a state folder is ready.
+	ready func(ctx context.Context, state string) error
 }
 
 // thisHost is this machine; nil without root, systemd or the package ashore-agent.
@@ -90,21 +87,17 @@ func (h *host) unit(state string) string {
 	return "ashore-agent@" + filepath.Base(state) + ".service"
 }
 
-// envoys are the units of a workload's Envoy that are loaded: one for each restart epoch.
-func (h *host) envoys(ctx context.Context, state string) ([]machine.Unit, error) {
+// envoys are patterns of the units of a workload's Envoy: one for each restart epoch, which has up to three digits.
+func (h *host) envoys(state string) []string {
 	prefix := "ashore-envoy@"
 	if h.main() != state {
 		prefix += filepath.Base(state) + "-"
 	}
-	all, err := h.systemd.Show(ctx, envoyUnits)
-	var out []machine.Unit
-	for _, u := range all {
-		epoch, of := strings.CutPrefix(strings.TrimSuffix(u.Name, ".service"), prefix)
-		if _, err := strconv.ParseUint(epoch, 10, 32); of && err == nil {
-			out = append(out, u)
-		}
+	var out []string
+	for n := range 3 {
+		out = append(out, prefix+strings.Repeat("[0-9]", n+1)+".service")
 	}
-	return out, err
+	return out
 }
 
 // asUser calls functions with the effective user and group of another user, in all threads of this process.
@@ -133,40 +126,24 @@ const undoTime = 30 * time.Second
 // readyTime is how long a workload may take to be ready.
 const readyTime = time.Minute
 
-// waitReady waits until the agent says on its status port that the workload is ready. The error is what it says last.
-func waitReady(ctx context.Context, s *agent.Settings) error {
+// waitReady waits until the agent of a state folder reports that Envoy is ready. The error has the whole report.
+func waitReady(ctx context.Context, state string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	url := "http://" + net.JoinHostPort(s.Workload.Addresses[0], strconv.Itoa(s.Ports.Status)) + "/healthz/ready"
 	for {
-		err := askReady(ctx, url)
-		if err == nil {
+		r, err := agent.Status(context.WithoutCancel(ctx), state)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(r.Lines, func(l agent.Line) bool { return l.Name == "envoy" && l.State == "ok" }) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			var text strings.Builder
+			err := r.Write(&text)
+			return errors.Join(errors.New(text.String()), err)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-}
-
-func askReady(ctx context.Context, url string) (err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // its own error would hide the last one
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = errors.New(strings.TrimSpace(string(text)))
-	}
-	return err
 }

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/ashore-mesh/ashore/agent"
@@ -24,11 +21,9 @@ type hostJoin struct {
 	group    string
 	unit     string
 	before   machine.Unit // the unit, as it was
-	undo     []undoing    // what to do when a later step fails, the latest last
+	started  bool         // the unit was started
+	ruled    bool         // the rules were installed
 }
-
-// undoing takes one step back.
-type undoing func(ctx context.Context) error
 
 // join checks the machine, joins with the rights of the agent's user, starts the unit and installs the rules. When a step
 // fails, the steps before it are undone, except for the identity: the same command continues with it.
@@ -60,7 +55,7 @@ func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader
 	case err != nil:
 		return f.explain(err)
 	}
-	changed, err := w.start(ctx)
+	err = w.start(ctx)
 	if ctx.Err() != nil {
 		err = errors.New("the join was interrupted")
 	}
@@ -68,7 +63,7 @@ func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader
 		return errors.Join(err, w.back(ctx))
 	}
 	how := "has joined the mesh"
-	if result.Already && !changed {
+	if result.Already && !w.started && !w.ruled {
 		how = "has joined before and runs; nothing was changed, and the token was not used. For other settings edit " +
 			agent.OwnSettings(w.settings.State) + " and restart the agent"
 	}
@@ -129,69 +124,48 @@ func (w *hostJoin) check(ctx context.Context) error {
 		}
 		s.Workload.Addresses = []string{address}
 	}
-	if _, err := netip.ParseAddr(s.Workload.Addresses[0]); err == nil {
-		errs = append(errs, w.ports(&s)...)
+	if _, _, err := agent.JoinedAs(s.State); err != nil { // else an Envoy of this workload may still run
+		errs = append(errs, agent.PortsFree(&s, w.owner))
 	}
 	return errors.Join(errs...)
 }
 
-// ports are errors for those that other programs have. An Envoy of this workload that still runs is none.
-func (w *hostJoin) ports(s *agent.Settings) []error {
-	if _, _, err := agent.JoinedAs(s.State); err == nil {
-		return nil
-	}
-	var errs []error
-	listens := s.Listens()
-	for _, name := range slices.Sorted(maps.Keys(listens)) {
-		socket := listens[name]
-		owner, err := w.owner(socket)
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("look for the owner of port %d: %w", socket.Address.Port(), err))
-		case owner != nil:
-			errs = append(errs, fmt.Errorf("%s is in use by %s (%s): end that program, or choose another port or address", socket.Address, owner, name))
-		}
-	}
-	return errs
-}
-
-// start starts what does not run yet. changed says that something did not.
-func (w *hostJoin) start(ctx context.Context) (changed bool, err error) {
+// start starts what does not run yet.
+func (w *hostJoin) start(ctx context.Context) error {
 	s, err := agent.KeptSettings(w.settings.State)
 	if err != nil {
-		return false, err
+		return err
 	}
 	w.settings.Workload, w.settings.XDS = s.Workload, s.XDS
 	if w.unit == mainUnit {
 		if err := w.link(); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if w.before.Active != "active" || w.before.File != "enabled" {
-		changed = true
-		w.undo = append(w.undo, func(ctx context.Context) error { return w.stop(ctx, w.settings.State) })
+		w.started = true
 		if err := w.systemd.Run(ctx, "enable", "--quiet", "--now", w.unit); err != nil {
-			return true, fmt.Errorf("start the agent: %w", w.withStatus(ctx, err))
+			return fmt.Errorf("start the agent: %w; journalctl -u %s says more", err, w.unit)
 		}
 	}
-	if err := w.ready(ctx, &w.settings); err != nil {
-		return changed, fmt.Errorf("the workload is not ready: %w", w.withStatus(ctx, err))
+	if err := w.ready(ctx, s.State); err != nil {
+		return fmt.Errorf("the workload is not ready; journalctl -u %s says more: %w", w.unit, err)
 	}
 	if w.settings.Workload.Interception != "tproxy" {
-		return changed, nil
+		return nil
 	}
 	units, err := w.systemd.Show(ctx, interceptUnit)
 	if err != nil || len(units) == 1 && units[0].Active == "active" && units[0].File == "enabled" {
-		return changed, err
+		return err
 	}
 	if err := w.install(ctx); err != nil {
-		return true, err
+		return err
 	}
-	w.undo = append(w.undo, w.removeRules)
+	w.ruled = true
 	if err := w.systemd.Run(ctx, "enable", "--quiet", "--now", interceptUnit); err != nil {
-		return true, fmt.Errorf("install the rules at boot: %w", err)
+		return fmt.Errorf("install the rules at boot: %w", err)
 	}
-	return true, nil
+	return nil
 }
 
 // install installs the rules, or leaves none.
@@ -205,17 +179,6 @@ func (w *hostJoin) install(ctx context.Context) error {
 		return err
 	}
 	return w.rules.Install(ctx, c, checks)
-}
-
-// withStatus adds what the agent's status says to err.
-func (w *hostJoin) withStatus(ctx context.Context, err error) error {
-	if r, statusErr := agent.Status(context.WithoutCancel(ctx), w.settings.State); statusErr == nil {
-		if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.State != "ok" }); i >= 0 {
-			l := r.Lines[i]
-			err = fmt.Errorf("%w\n%s: %s; %s", err, l.Name, l.Text, l.Todo)
-		}
-	}
-	return fmt.Errorf("%w\njournalctl -u %s says more", err, w.unit)
 }
 
 // link has mainUnit run this workload.
@@ -234,44 +197,36 @@ func (w *hostJoin) link() error {
 func (w *hostJoin) back(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	var errs []error
-	for i := len(w.undo) - 1; i >= 0; i-- {
-		errs = append(errs, w.undo[i](ctx))
+	var err error
+	if w.ruled {
+		err = w.removeRules(ctx)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if w.started {
+		err = errors.Join(err, w.stop(ctx, w.settings.State))
+	}
+	if err != nil {
 		return fmt.Errorf("and not everything could be undone, run \"ashore-agent leave\": %w", err)
 	}
-	if len(w.undo) == 0 {
+	if !w.started && !w.ruled {
 		return nil
 	}
 	return fmt.Errorf("%s is stopped and no rules are installed: the machine works as before. The identity is kept: paste the same command again when the cause is removed", w.unit)
 }
 
-// summary says how the workload stands.
+// summary prints the status.
 func (w *hostJoin) summary(ctx context.Context, out io.Writer, how string) error {
-	id, _, err := agent.JoinedAs(w.settings.State)
+	r, err := agent.Status(ctx, w.settings.State)
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%s %s\n  identity       %s\n  address        %s\n  control plane  %s\n  interception   %s\n  unit           %s\n  state          %s\n",
-		filepath.Base(w.settings.State), how, id.ID, strings.Join(w.settings.Workload.Addresses, ", "), strings.Join(w.settings.XDS.Addresses, ", "),
-		w.settings.Workload.Interception, w.unit, w.settings.State)
-	if r, err := agent.Status(ctx, w.settings.State); err == nil {
-		if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.Name == "registration" }); i >= 0 {
-			text += fmt.Sprintf("  registration   %s\n", r.Lines[i].Text)
-		}
-	}
-	_, err = io.WriteString(out, text+"next: ashore-agent status\n")
-	return err
+	_, err = fmt.Fprintf(out, "%s %s, at %s. Its status:\n",
+		filepath.Base(w.settings.State), how, strings.Join(w.settings.Workload.Addresses, ", "))
+	return errors.Join(err, r.Write(out))
 }
 
-// removeRules removes the rules, also from the next boot. Without nft there are none.
+// removeRules removes the rules, also from the next boot.
 func (h *host) removeRules(ctx context.Context) error {
-	var err error
-	if _, missing := exec.LookPath(h.nft); missing == nil {
-		err = h.rules.Delete(ctx)
-	}
-	return errors.Join(err, h.systemd.Run(ctx, "disable", "--quiet", "--now", interceptUnit))
+	return errors.Join(h.rules.Delete(ctx), h.systemd.Run(ctx, "disable", "--quiet", "--now", interceptUnit))
 }
 
 // stop stops the agent of a workload and its Envoy.
@@ -281,25 +236,8 @@ func (h *host) stop(ctx context.Context, state string) error {
 	if unit == mainUnit { // else a DNS query would start the agent again
 		err = errors.Join(err, h.systemd.Run(ctx, "stop", dnsSocket, unit))
 	}
-	envoys, showErr := h.envoys(ctx, state)
-	if err = errors.Join(err, showErr); err != nil || len(envoys) == 0 {
-		return err
-	}
-	var names, failed []string
-	for _, u := range envoys {
-		names = append(names, u.Name)
-	}
-	if err := h.systemd.Run(ctx, append([]string{"stop"}, names...)...); err != nil {
-		return err
-	}
-	left, err := h.envoys(ctx, state) // of several epochs the older ones end by a signal
-	for _, u := range left {
-		if u.Active == "failed" {
-			failed = append(failed, u.Name)
-		}
-	}
-	if len(failed) > 0 {
-		err = errors.Join(err, h.systemd.Run(ctx, append([]string{"reset-failed"}, failed...)...))
+	for _, verb := range []string{"stop", "reset-failed"} { // of several epochs the older ones end by a signal
+		err = errors.Join(err, h.systemd.Run(ctx, append([]string{verb}, h.envoys(state)...)...))
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 // leave takes a workload out of the mesh and leaves nothing of it on the machine. It can be repeated.
 func (h *host) leave(ctx context.Context, state string, wait time.Duration) error {
 	main := h.main() == state
-	if _, missing := exec.LookPath(h.nft); main && missing == nil { // connections that go through Envoy stay until it ends
+	if main { // connections that go through Envoy stay until it ends
 		if err := h.rules.Remove(ctx); err != nil {
 			return fmt.Errorf("remove the interception rules: %w", err)
 		}

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -145,42 +143,9 @@ func interceptStatus(stdout io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printInterception(stdout, s)
+			return yaml.NewEncoder(stdout).Encode(s)
 		},
 	}
-}
-
-func printInterception(w io.Writer, s intercept.Status) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(out, "%s\t%s\n", name, fmt.Sprintf(format, args...))
-	}
-	switch {
-	case s.Installed:
-		row("rules", "installed")
-	case s.Draining:
-		row("rules", "removed; connections that were intercepted go on")
-	default:
-		row("rules", "not installed")
-	}
-	if s.Installed {
-		n := s.Counters
-		row("connections", "%d outbound, %d inbound, %d refused because Envoy did not listen", n["outbound"], n["inbound"], n["refused"])
-		row("dns", "%d queries", s.Counters["dns"])
-	}
-	if s.Confirmed.IsZero() {
-		row("at boot", "nothing is installed: no rules were confirmed")
-		return out.Flush()
-	}
-	row("at boot", "installed, as confirmed %s", s.Confirmed.Format(time.RFC3339))
-	settings, err := yaml.Marshal(s.Settings)
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(settings)) {
-		row("", "%s", strings.TrimRight(line, "\n"))
-	}
-	return out.Flush()
 }
 
 func interceptCheck(stdout io.Writer) *cobra.Command {

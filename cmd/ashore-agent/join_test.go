@@ -180,16 +180,15 @@ func TestJoinOnly(t *testing.T) {
 			if code := run(context.Background(), func(hclog.Logger) {}, args, &stdin, &out, &errs); code != 0 {
 				t.Fatalf("exit code %d, %q", code, errs.String())
 			}
-			code, stdout, stderr := start(t, "bootstrap", "--state", state)
-			if code != 0 || !strings.Contains(stdout, "sidecar~127.0.0.1~web-"+from+".shop~shop.svc.cluster.local") && !strings.Contains(stdout, "sidecar~127.0.15.52~web-"+from+".shop~shop.svc.cluster.local") ||
-				!strings.Contains(stdout, `"version": "v2"`) || !strings.Contains(stdout, `"AUTO_REGISTER_GROUP": "web"`) || !strings.Contains(stdout, "sds-grpc") {
-				t.Errorf("bootstrap: exit code %d, %q\n%s", code, stderr, stdout)
+			w := settingsOf(t, "--state", state).Workload
+			if w.Name != "web-"+from || w.Namespace != "shop" || w.Group != "web" || w.Labels["version"] != "v2" || !strings.HasPrefix(w.Addresses[0], "127.0.") {
+				t.Errorf("settings to run with: %+v", w)
 			}
-			code, stdout, _ = start(t, "status", "--state", state)
+			code, stdout, _ := start(t, "status", "--state", state)
 			if code != 1 || !strings.Contains(stdout, "the agent does not run") || !strings.Contains(stdout, "start the agent: ashore-agent run --state "+state) {
 				t.Errorf("status: exit code %d\n%s", code, stdout)
 			}
-			if code, _, stderr := start(t, "run", "--state", state, "--name", "else", "--envoy", testenvoy.Path(t)); code != 2 || !strings.Contains(stderr, `workload.name (--name): "else" is not what the workload joined by, "web-`+from+`"`) {
+			if code, _, stderr := start(t, "run", "--state", state, "--name", "else", "--envoy", testenvoy.Path(t)); code != 2 || !strings.Contains(stderr, `workload.name: "else" is not what the workload joined by, "web-`+from+`"`) {
 				t.Errorf("run by another name: exit code %d, %q", code, stderr)
 			}
 			if code, _, stderr := start(t, "leave", "--yes", "--state", state); code != 0 {
@@ -209,10 +208,10 @@ func TestJoinLooksFirst(t *testing.T) {
 	l, state := authority(t, "127.0.15.54")(), filepath.Join(t.TempDir(), "s")
 	line := append(l.args(), "--name", "web-1", "--state", state)
 	none := filepath.Join(t.TempDir(), "envoy")
-	if code, _, stderr := start(t, append(line, "--address", "10.99.99.99", "--no-run")...); code != 2 || !strings.Contains(stderr, "workload.addresses (--address): 10.99.99.99 is not an address of this machine") {
+	if code, _, stderr := start(t, append(line, "--address", "10.99.99.99", "--no-run")...); code != 2 || !strings.Contains(stderr, "workload.addresses: 10.99.99.99 is not an address of this machine") {
 		t.Errorf("an address of another machine: exit code %d, %q", code, stderr)
 	}
-	if code, _, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none)...); code != 2 || !strings.Contains(stderr, "envoy.path (--envoy): there is no program "+none) {
+	if code, _, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none)...); code != 2 || !strings.Contains(stderr, "envoy.path: there is no program "+none) {
 		t.Errorf("without Envoy: exit code %d, %q", code, stderr)
 	}
 	// Another key would be refused, had one of them used the token.
@@ -248,7 +247,7 @@ func TestJoinErrors(t *testing.T) {
 		{"join", 2, "--token-file: the token is empty; paste the whole command"},
 		{"join", 2, "--ca-hash: \"\" is not the hash"},
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token, 2, "--control-plane: not set; give host:port"},
-		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a", 2, `xds.addresses (--control-plane): "a" is not host:port`},
+		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a", 2, `xds.addresses: "a" is not host:port`},
 		{"join --token-file " + state + "/none", 2, "none: no such file or directory (--token-file)"},
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a:1 --set log.level=loud", 2, `log.level: "loud" is not known`},
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane 127.0.15.53:1 --envoy " + testenvoy.Path(t) + " --state " + state, 1, "control plane 127.0.15.53:1: nothing listens there"},

@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 
+	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/internal/build"
 )
 
@@ -54,26 +58,25 @@ func TestErrors(t *testing.T) {
 		{"run --config " + ranges, 2, ranges + ":5: ports.status: 0 is out of range"},
 		{"run --config " + ranges, 2, ranges + `:6: log.level: "loud" is not known`},
 		{"run --config " + ranges, 2, ranges + ":8: envoy.maxConnections: 0 is out of range"},
-		{"run --config " + ranges, 2, ranges + ": xds.addresses (--xds): not set"},
-		{"run --set log.level=quiet --config " + ranges, 2, "\n--set: log.level: \"quiet\" is not known"},
+		{"run --config " + ranges, 2, ranges + ": xds.addresses: not set"},
+		{"run --set log.level=quiet --config " + ranges, 2, "\nlog.level: \"quiet\" is not known"},
 		{"run --labels a", 2, `invalid argument "a" for "--labels" flag: a must be formatted as key=value`},
 		{"run --dev --set envoy.concurency=1", 2, `command line: envoy.concurency: unknown setting; did you mean "concurrency"?`},
 		{"run --dev --set envoy.concurrency=x", 2, `command line: envoy.concurrency: want a whole number, got "x"`},
 		{"run --dev --set envoy.concurrency", 2, `--set "envoy.concurrency": want SETTING=VALUE, such as envoy.concurrency=2`},
-		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2,127.0.0.2", 2, `workload.addresses (--address): "127.0.0.2" is given twice`},
-		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --set workload.httpProxyPort=15020", 2, "--set: workload.httpProxyPort: 15020 is the port of ports.status too"},
+		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --set envoy.concurrency=-1", 2, "envoy.concurrency: -1 is out of range"},
 		{"completion foo", 2, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
 		{"completion bash foo", 2, `unexpected argument "foo"`},
 		{"strat", 2, `unknown command "strat"`},
 		{"run --nope", 2, "unknown flag: --nope; see ashore-agent run --help"},
 		{"run now", 2, `unexpected argument "now"`},
-		{"run --dev --xds 127.0.0.1:1", 2, "workload.addresses (--address): not set"},
-		{"run --address 127.0.0.2", 2, "xds.addresses (--xds): not set; give host:port of the control plane, such as 127.0.0.1:15010"},
+		{"run --dev --xds 127.0.0.1:1", 2, "workload.addresses: not set"},
+		{"run --address 127.0.0.2", 2, "xds.addresses: not set; give host:port of the control plane, such as 127.0.0.1:15010"},
 		{"run --config " + dir + "/none.yaml", 2, "none.yaml: no such file"},
 		{"run --config " + large, 2, "large.yaml has more than 1048576 bytes"},
 		{"run --config " + file, 2, file + `:3: workload.adresses: unknown setting; did you mean "addresses"?`},
-		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --envoy " + dir + "/none", 2, "envoy.path (--envoy): there is no program " + dir + "/none (no such file or directory): name Envoy's program"},
-		{"run --dev --xds localhost --address 127.0.0.2", 2, `xds.addresses (--xds): "localhost" is not host:port; want one such as ashore.example.com:15012, with --dev 127.0.0.1:15010`},
+		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --envoy " + dir + "/none", 2, "envoy.path: there is no program " + dir + "/none (no such file or directory): name Envoy's program"},
+		{"run --dev --xds localhost --address 127.0.0.2", 2, `xds.addresses: "localhost" is not host:port; want one such as ashore.example.com:15012, with --dev 127.0.0.1:15010`},
 	} {
 		if code, _, stderr := start(t, strings.Fields(tc.args)...); code != tc.code || !strings.Contains(stderr, tc.want) {
 			t.Errorf("%s: exit code %d, %q; want %d, %q", tc.args, code, stderr, tc.code, tc.want)
@@ -111,30 +114,28 @@ envoy: {drainTime: 7s}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := start(t, "bootstrap", "--config", file, "--name", "flag", "--labels", "app=flag", "--labels", "version=v2")
-	if code != 0 {
-		t.Fatalf("exit code %d: %s", code, stderr)
+	s := settingsOf(t, "--config", file, "--name", "flag", "--labels", "app=flag", "--labels", "version=v2")
+	if w := s.Workload; w.Name != "flag" || w.Namespace != "file" || w.Addresses[0] != "127.0.0.9" || w.Domain != "cluster.local" {
+		t.Errorf("workload %+v", w)
 	}
-	var got struct {
-		Node struct {
-			ID       string `json:"id"`
-			Metadata struct {
-				Labels map[string]string `json:"LABELS"`
-				Config struct {
-					Drain string `json:"drainDuration"`
-				} `json:"PROXY_CONFIG"`
-			} `json:"metadata"`
-		} `json:"node"`
+	if l := s.Workload.Labels; len(l) != 2 || l["app"] != "flag" || s.Envoy.DrainTime != 7*time.Second {
+		t.Errorf("labels %v, drain time %s; want the flag's labels alone and the file's 7s", l, s.Envoy.DrainTime)
 	}
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+}
+
+// settingsOf are those of a command line of run.
+func settingsOf(t *testing.T, args ...string) agent.Settings {
+	t.Helper()
+	f, fs := &flags{}, pflag.NewFlagSet("run", pflag.ContinueOnError)
+	f.add(fs)
+	if err := errors.Join(fs.Parse(args), f.joined()); err != nil {
 		t.Fatal(err)
 	}
-	if want := "sidecar~127.0.0.9~flag.file~file.svc.cluster.local"; got.Node.ID != want {
-		t.Errorf("node ID %q, want %q", got.Node.ID, want)
+	s, err := f.settings()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if l := got.Node.Metadata.Labels; len(l) != 2 || l["app"] != "flag" || got.Node.Metadata.Config.Drain != "7s" {
-		t.Errorf("labels %v, drain time %s; want the flag's labels alone and the file's 7s", l, got.Node.Metadata.Config.Drain)
-	}
+	return s
 }
 
 func TestVersion(t *testing.T) {

@@ -118,10 +118,6 @@ func (h *host) reportUnits(ctx context.Context, r *agent.Report, state string, i
 	if err != nil {
 		return err
 	}
-	envoys, err := h.envoys(ctx, state)
-	if err != nil {
-		return err
-	}
 	var texts, todos []string
 	if intercepted && h.rules != nil {
 		if rules, err := h.rules.Status(ctx); err != nil {
@@ -135,15 +131,6 @@ func (h *host) reportUnits(ctx context.Context, r *agent.Report, state string, i
 		if u.Active != "active" || u.File != "enabled" {
 			todos = append(todos, fmt.Sprintf("systemctl enable --now %s (journalctl -u %s says why it does not run)", u.Name, u.Name))
 		}
-	}
-	serves := false
-	for _, u := range envoys {
-		texts = append(texts, u.String())
-		serves = serves || u.Active == "active"
-	}
-	if !serves {
-		texts = append(texts, "no ashore-envoy@.service is active")
-		todos = append(todos, "journalctl -u 'ashore-envoy@*' says why Envoy does not run")
 	}
 	r.Add("units", len(todos) == 0, strings.Join(todos, "; "), strings.Join(texts, "; "))
 	return nil

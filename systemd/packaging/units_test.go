@@ -16,8 +16,8 @@ func TestUnits(t *testing.T) {
 		run(t, "dpkg-deb", "-x", built(t, name+"_*_amd64.deb"), root)
 	}
 	units, err := filepath.Glob(root + "/usr/lib/systemd/system/*")
-	if err != nil || len(units) != 6 {
-		t.Errorf("%d units, want 6: %v", len(units), err)
+	if err != nil || len(units) != 7 {
+		t.Errorf("%d units, want 7: %v", len(units), err)
 	}
 	ours := regexp.MustCompile(`/usr/(bin|lib)/ashore`)
 	for _, unit := range units {
@@ -48,6 +48,21 @@ func TestSandbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, "systemd-analyze", "security", "--no-pager", "--offline=yes", "--threshold=30", path)
+	}
+}
+
+// At shutdown systemd stops the agents before every Envoy, as agents drain them.
+func TestShutdownOrder(t *testing.T) {
+	t.Parallel()
+	for unit, want := range map[string]string{
+		"ashore-envoy@.service": `(?m)^Before=.*\bashore-envoys\.target\b`,
+		"ashore-agent.service":  `(?m)^Wants=.*\bashore-envoys\.target\nAfter=.*\bashore-envoys\.target\b`,
+		"ashore-agent@.service": `(?m)^Wants=.*\bashore-envoys\.target\nAfter=.*\bashore-envoys\.target\b`,
+	} {
+		text, err := os.ReadFile("../" + unit)
+		if err != nil || !regexp.MustCompile(want).Match(text) {
+			t.Errorf("%s: %v, want %s in\n%s", unit, err, want, text)
+		}
 	}
 }
 

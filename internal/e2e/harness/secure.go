@@ -271,18 +271,18 @@ func (m *Mesh) Enrol(w Workload) *Identity {
 
 // LoadIdentity reads that of a state folder.
 func LoadIdentity(state string) (*Identity, error) {
-	dir := filepath.Join(state, "identity")
-	c, err := tls.LoadX509KeyPair(filepath.Join(dir, "chain.pem"), filepath.Join(dir, "key.pem"))
+	file := filepath.Join(state, "identity.pem")
+	c, err := tls.LoadX509KeyPair(file, file)
 	if err != nil {
 		return nil, err
 	}
-	roots, err := os.ReadFile(filepath.Join(dir, "roots.pem"))
+	roots, err := os.ReadFile(filepath.Join(state, "roots.pem"))
 	if err != nil {
 		return nil, err
 	}
 	id := &Identity{State: state, Certificate: c, Roots: x509.NewCertPool()}
 	if !id.Roots.AppendCertsFromPEM(roots) {
-		return nil, fmt.Errorf("%s has no root certificates", dir)
+		return nil, fmt.Errorf("%s has no root certificates", state)
 	}
 	return id, nil
 }

@@ -107,7 +107,7 @@ func TestJoinMessages(t *testing.T) {
 			if strings.Contains(out, token.Token[len(token.Token)-20:]) {
 				t.Errorf("it tells the token:\n%s", out)
 			}
-			if _, err := os.Stat(filepath.Join(state, "identity")); !errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Stat(filepath.Join(state, "identity.pem")); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("an identity is kept: %v", err)
 			}
 			t.Logf("%s", strings.TrimSpace(out))

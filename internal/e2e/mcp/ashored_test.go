@@ -157,10 +157,11 @@ func TestAshored(t *testing.T) {
 func TestAshoredFromAshored(t *testing.T) {
 	t.Parallel()
 	one := harness.New(t, map[string]string{"peer.yaml": group("istio-system", "peer")}, harness.Secure("mcp: {readers: [rootNamespace]}"))
-	id := filepath.Join(one.Enrol(harness.Workload{Name: "peer-1", Group: "istio-system/peer"}).State, "identity")
+	state := one.Enrol(harness.Workload{Name: "peer-1", Group: "istio-system/peer"}).State
+	id := filepath.Join(state, "identity.pem")
 	two := harness.New(t, map[string]string{"a.yaml": group("shop", "a")}, harness.Secure(""), harness.Sources(fmt.Sprintf(
 		"{name: one, kind: mcp, address: %q, serverName: localhost, caFile: %s, certFile: %s, keyFile: %s}",
-		one.TLS(), filepath.Join(id, "roots.pem"), filepath.Join(id, "chain.pem"), filepath.Join(id, "key.pem"))))
+		one.TLS(), filepath.Join(state, "roots.pem"), id, id)))
 	wantSource(t, two, "mcp:one", "")
 	backend := harness.NewBackend(t, "echo", one.IP()+":18080")
 	one.Write("echo.yaml", strings.NewReplacer("ADDRESS", strings.TrimSuffix(backend.Address, ":18080")).Replace(`apiVersion: networking.istio.io/v1

@@ -3,7 +3,7 @@
 set -e
 if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 [ "$1" = purge ] || exit 0
-rm -rf /etc/ashore/agent.yaml /var/lib/ashore-agent /var/lib/ashore-intercept /run/ashore-agent
+rm -rf /etc/ashore/agent.yaml /var/lib/ashore-agent /var/lib/ashore-intercept /run/ashore-agent /run/ashore-intercept
 if [ -d /etc/ashore ]; then rmdir --ignore-fail-on-non-empty /etc/ashore; fi
 for user in ashore-agent ashore-envoy; do
 	if getent passwd "$user" >/dev/null; then userdel "$user"; fi

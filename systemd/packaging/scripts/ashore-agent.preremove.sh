@@ -5,6 +5,6 @@ case "$1" in remove | 0) ;; *) exit 0 ;; esac
 if [ -d /run/systemd/system ]; then
 	# The rules first: without Envoy they would cut the machine off.
 	ashore-agent intercept remove --cut
-	systemctl stop ashore-intercept.service ashore-agent.socket ashore-agent.service 'ashore-agent@*.service' 'ashore-envoy@*.service'
+	systemctl stop ashore-intercept.service ashore-agent.socket ashore-agent.service 'ashore-agent@*.service' 'ashore-envoy@*.service' ashore-envoys.target
 fi
 systemctl disable ashore-intercept.service ashore-agent.service ashore-agent@.service
