@@ -79,6 +79,7 @@ func workloadsOf(t *tables, l *registry.EndpointList) map[netip.Addr][]workload 
 		if !w.intercepted {
 			w.states = ep.States
 		}
+		a = a.Unmap() // as the addresses of a proxy
 		out[a] = append(out[a], w)
 	}
 	return out
