@@ -88,8 +88,15 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 		return out
 	}
 	for k := range m.shared {
-		used := m.items[k][0]
-		for _, i := range m.items[k][1:] {
+		var used *item[K, T]
+		for _, i := range m.items[k] {
+			if i.group.source.dropped() {
+				continue // the problem of its source says that it is not used
+			}
+			if used == nil {
+				used = i
+				continue
+			}
 			text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; "+
 				"remove one of them", describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
 			out = append(out, Problem{Severity: Error, Source: i.group.source.Name, Object: k.String(), Text: text})
