@@ -27,10 +27,11 @@ type MemoryConfig struct {
 	Log hclog.Logger
 }
 
-// Memory is a Runtime for one machine. A file keeps its registrations over a restart; it is written
-// once a second.
+// Memory is a Runtime for one machine. A file keeps its registrations over a restart. It is written
+// at most once a second, and a write that failed is repeated.
 type Memory struct {
-	cfg MemoryConfig // immutable
+	cfg     MemoryConfig // immutable
+	failing bool         // belongs to Run; the latest save failed
 
 	mu       sync.Mutex // guards the following
 	all      Registrations
@@ -68,9 +69,8 @@ func (m *Memory) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			m.expire(time.Now())
-			if now := m.Registrations(); now != written {
-				m.save(now)
-				written = now
+			if all := m.Registrations(); all != written && m.save(all) {
+				written = all
 			}
 		}
 	}

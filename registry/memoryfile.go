@@ -39,11 +39,11 @@ func (m *Memory) load() []Registration {
 	return list
 }
 
-// save writes the file. An error is logged: the registrations are active all the same, until a
-// restart.
-func (m *Memory) save(all Registrations) {
+// save writes the file and reports whether it succeeded. It logs the first failure and the end of
+// failures. Meanwhile the registrations are active, but would be lost at a restart.
+func (m *Memory) save(all Registrations) (saved bool) {
 	if m.cfg.File == "" {
-		return
+		return true
 	}
 	list := make([]*Registration, 0, all.Len())
 	for _, r := range all.All() {
@@ -53,10 +53,15 @@ func (m *Memory) save(all Registrations) {
 	if err == nil {
 		err = wholefile.Write(m.cfg.File, raw)
 	}
-	if err != nil {
+	switch failed := err != nil; {
+	case failed && !m.failing:
 		m.cfg.Log.Error("registrations would be lost at a restart: check the disk and the permissions of the folder",
 			"file", m.cfg.File, "error", err)
+	case !failed && m.failing:
+		m.cfg.Log.Info("registrations are saved again", "file", m.cfg.File)
 	}
+	m.failing = err != nil
+	return err == nil
 }
 
 // decodeRegistrations reads what save wrote. With an error nothing of it is used.
