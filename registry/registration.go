@@ -68,7 +68,8 @@ type Registration struct {
 	Lease time.Time `json:"-"`
 }
 
-// CheckSize checks the size against MaxRegistration. Errors: ErrTooLarge.
+// CheckSize returns ErrTooLarge if the registration without its health, in JSON, is larger than
+// MaxRegistration.
 func (r Registration) CheckSize() error {
 	r.Health = Report{}
 	text, err := json.Marshal(r)
@@ -76,7 +77,7 @@ func (r Registration) CheckSize() error {
 		return fmt.Errorf("workload %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	if len(text) > MaxRegistration {
-		return fmt.Errorf("workload %s/%s: %w: its labels and addresses have %d bytes, want %d or less",
+		return fmt.Errorf("workload %s/%s: %w: the registration is %d bytes, the limit is %d",
 			r.Namespace, r.Name, ErrTooLarge, len(text), MaxRegistration)
 	}
 	return nil
