@@ -89,13 +89,14 @@ func TestUnknownPrincipals(t *testing.T) {
 		{"exact", []string{workload, deny("principals: [cluster.local/ns/shop/sa/web], namespaces: [shop]")}, nil},
 		{"service accounts", []string{workload, deny("serviceAccounts: [web, shop/web]")}, nil},
 		{"joined", []string{workload, deny("principals: [cluster.local/ns/data/sa/db]")}, nil},
-		{"patterns", []string{workload, deny(`principals: ["*/ns/shop/sa/web", "cluster.local/ns/*", "*"], namespaces: ["sh*"]`)}, nil},
+		{"patterns", []string{workload, deny(`principals: ["*/ns/shop/sa/web", "cluster.local/ns/*", "*"], namespaces: ["sh*", "s*p", "*h*"]`)}, nil},
+		{"a pattern that matches nobody", []string{workload, deny(`principals: ["*/sa/wbe"]`)}, []string{at + "principals[0]: no workload of this mesh has the identity */sa/wbe, so"}},
 		{
 			"mistyped", []string{workload, deny("principals: [cluster.local/ns/shop/sa/wbe]")},
-			[]string{at + "principals[0]: no workload of this mesh has the identity cluster.local/ns/shop/sa/wbe (did you mean cluster.local/ns/shop/sa/web?), so this matches nobody until one joins"},
+			[]string{at + "principals[0]: no workload of this mesh has the identity cluster.local/ns/shop/sa/wbe (did you mean cluster.local/ns/shop/sa/web?), so this matches no caller until such a workload joins"},
 		},
 		{"unknown namespace", []string{workload, deny("namespaces: [shpo]")}, []string{at + "namespaces[0]: no workload is in namespace shpo (did you mean shop?)"}},
-		{"unknown service account", []string{workload, deny("serviceAccounts: [wep]")}, []string{at + "serviceAccounts[0]: no workload has the service account shop/wep"}},
+		{"unknown service account", []string{workload, deny("serviceAccounts: [wep]")}, []string{at + "serviceAccounts[0]: no workload has the service account wep (did you mean shop/web?)"}},
 		{"unknown trust domain", []string{workload, deny("trustDomains: [other]")}, []string{at + "trustDomains[0]: no workload has the trust domain other (this mesh's is cluster.local)"}},
 		{"another trust domain at a Gateway", []string{workload, mutual, deny("principals: [other/ns/a/sa/b]")}, nil},
 		{
