@@ -34,7 +34,7 @@ func (a *analysis) virtualServices() {
 // enough. A VirtualService for everyone is for its own namespace and those of its Gateways, or, when its namespace has
 // neither services nor Gateways, for all.
 func (a *analysis) routeClients(vs *push.VirtualService) []string {
-	to, own := a.c.Audience(vs.Object), vs.Object.Namespace
+	to, own := a.c.ExportedTo(vs.Object), vs.Object.Namespace
 	if !slices.Contains(to, "") {
 		return to
 	}

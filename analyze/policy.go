@@ -7,23 +7,11 @@ import (
 
 	mesh "istio.io/api/mesh/v1alpha1"
 	security "istio.io/api/security/v1beta1"
-	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
-
-// policySelector are the labels that a security policy selects by; none: it selects all.
-func policySelector(o *config.Object) map[string]string {
-	s, ok := o.Spec.(interface {
-		GetSelector() *typev1beta1.WorkloadSelector
-	})
-	if !ok {
-		return nil
-	}
-	return s.GetSelector().GetMatchLabels()
-}
 
 // policyNamespace is that of the workloads which a policy may select; empty: any.
 func (a *analysis) policyNamespace(o *config.Object) string {
@@ -39,7 +27,7 @@ func (a *analysis) peerConflicts() {
 	type place struct{ namespace, selector string }
 	same := map[place][]*config.Object{}
 	for o := range a.objects(config.PeerAuthentication) {
-		labels := policySelector(o)
+		labels := push.SelectorLabels(o)
 		if o.Namespace == a.root() && len(labels) > 0 {
 			a.report(IgnoredPeers, o, "spec.selector",
 				fmt.Sprintf("has no effect, because policies of the root namespace (%s) are for the whole "+
@@ -70,7 +58,7 @@ func (a *analysis) selectors() {
 	kinds := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy}
 	for _, kind := range kinds {
 		for o := range a.objects(kind) {
-			want, ns := policySelector(o), a.policyNamespace(o)
+			want, ns := push.SelectorLabels(o), a.policyNamespace(o)
 			if len(want) == 0 || kind == config.PeerAuthentication && ns == "" {
 				continue
 			}
@@ -120,7 +108,7 @@ func (a *analysis) listens(o *config.Object, path string, ports []string) {
 		}
 		var service *registry.Service
 		target, listens := uint32(0), false
-		for w := range a.allWorkloads().selected(a.policyNamespace(o), policySelector(o)) {
+		for w := range a.allWorkloads().selected(a.policyNamespace(o), push.SelectorLabels(o)) {
 			if w.service == nil {
 				continue
 			}

@@ -17,7 +17,7 @@ import (
 func (a *analysis) rules() {
 	for o := range a.objects(config.DestinationRule) {
 		spec := o.Spec.(*networking.DestinationRule)
-		clients := a.c.Audience(o)
+		clients := a.c.ExportedTo(o)
 		if slices.Contains(clients, "") {
 			clients = slices.DeleteFunc(slices.Clone(a.clients), func(ns string) bool {
 				return ns == a.root() && !a.inhabited[ns] // what is written there is for other namespaces
@@ -128,7 +128,7 @@ func (a *analysis) withoutLabels(labels map[string]string, host string) (without
 			continue
 		}
 		for i := range list.Items {
-			if selectsAll(labels, list.Items[i].Labels) {
+			if push.SelectsAll(labels, list.Items[i].Labels) {
 				return nil
 			}
 		}
@@ -166,7 +166,7 @@ func (a *analysis) ruleConflicts() {
 		taken := map[string][]*config.Object{}
 		claim := func(o *config.Object, part, field string) {
 			for _, first := range taken[part] {
-				if covers(a.c.Audience(first), a.c.Audience(o)) {
+				if covers(a.c.ExportedTo(first), a.c.ExportedTo(o)) {
 					a.report(ConflictingRules, o, field,
 						fmt.Sprintf("has no effect, because %s for host %s comes first, by age or by name, "+
 							"and has a %s already", named(first), k.host, part),

@@ -105,30 +105,9 @@ func (a *analysis) covered(host string) []*registry.Service {
 // root is the namespace whose objects hold for the whole mesh.
 func (a *analysis) root() string { return a.mesh.GetRootNamespace() }
 
-// covers says that everyone who sees what is exported to narrow also sees what is exported to wide. Both are as
-// push.Context.Audience returns them.
+// covers reports whether all clients to which narrow is exported are among those to which wide is exported. Both are
+// namespaces as push.Context.ExportedTo returns them.
 func covers(wide, narrow []string) bool {
-	have := map[string]bool{}
-	for _, ns := range wide {
-		have[ns] = true
-	}
-	if have[""] {
-		return true
-	}
-	for _, ns := range narrow {
-		if !have[ns] {
-			return false
-		}
-	}
-	return true
-}
-
-// selectsAll says whether labels have every pair of want.
-func selectsAll(want, labels map[string]string) bool {
-	for k, v := range want {
-		if have, ok := labels[k]; !ok || have != v {
-			return false
-		}
-	}
-	return true
+	outside := func(ns string) bool { return !slices.Contains(wide, ns) }
+	return slices.Contains(wide, "") || !slices.ContainsFunc(narrow, outside)
 }

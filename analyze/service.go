@@ -111,7 +111,7 @@ func (a *analysis) excludes(other, s *registry.Service) bool {
 	if other.Host == s.Host || other.Object != "" && other.Object == s.Object {
 		return false
 	}
-	return covers(a.c.ServiceAudience(other), a.c.ServiceAudience(s))
+	return covers(a.c.ServiceExportedTo(other), a.c.ServiceExportedTo(s))
 }
 
 func (a *analysis) reportAddress(at addressPort, s, first *registry.Service) {

@@ -6,6 +6,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -91,7 +92,7 @@ func (x *workloads) selected(namespace string, want map[string]string) func(yiel
 	return func(yield func(*workload) bool) {
 		for _, list := range lists {
 			for _, w := range list {
-				if selectsAll(want, w.labels) && !yield(w) {
+				if push.SelectsAll(want, w.labels) && !yield(w) {
 					return
 				}
 			}

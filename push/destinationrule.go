@@ -87,7 +87,7 @@ func newRuleView(in ruleViewIn) *ruleView {
 		}
 	}
 	for _, objects := range v.byHost {
-		slices.SortFunc(objects, olderFirst)
+		slices.SortFunc(objects, CompareAge)
 	}
 	return v
 }
@@ -121,7 +121,7 @@ func (v *ruleView) mostSpecific(from, host, client string) *DestinationRule {
 	if from == "" || v.perNamespace[from] == 0 {
 		return nil
 	}
-	for pattern := host; pattern != ""; pattern = widen(pattern) {
+	for pattern := host; pattern != ""; pattern = WiderHost(pattern) {
 		objects := v.byHost[ruleHost{from, pattern}]
 		if len(objects) == 0 {
 			continue
@@ -139,8 +139,9 @@ func (v *ruleView) mostSpecific(from, host, client string) *DestinationRule {
 	return nil
 }
 
-// widen returns the next wider pattern of a host: a.b.c, *.b.c, *.c, *; empty after the last.
-func widen(pattern string) string {
+// WiderHost returns the next wider pattern of a host, as in a.b.c, *.b.c, *.c, *. After * it returns an
+// empty text.
+func WiderHost(pattern string) string {
 	if pattern == "*" {
 		return ""
 	}

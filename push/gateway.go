@@ -40,7 +40,7 @@ func (x gateways) selecting(n Node) []*config.Object {
 			out = append(out, o)
 		}
 	}
-	slices.SortFunc(out, olderFirst)
+	slices.SortFunc(out, CompareAge)
 	return out
 }
 

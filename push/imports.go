@@ -82,12 +82,12 @@ func (im imports) route(vs *VirtualService) bool {
 }
 
 func (im imports) covers(namespace, host string) bool {
-	matches := func(pattern string) bool { return hostsOverlap(pattern, host) }
+	matches := func(pattern string) bool { return HostsOverlap(pattern, host) }
 	return slices.ContainsFunc(im[namespace], matches) || slices.ContainsFunc(im["*"], matches)
 }
 
-// hostsOverlap reports whether some host matches both patterns; each is a name, "*.suffix" or "*".
-func hostsOverlap(a, b string) bool {
+// HostsOverlap reports whether some host matches both patterns; each is a name, "*.suffix" or "*".
+func HostsOverlap(a, b string) bool {
 	if a == b || a == "*" || b == "*" {
 		return true
 	}

@@ -90,7 +90,7 @@ func decide(policies []*config.Object, root string) decidingPeers {
 	var d decidingPeers
 	for _, o := range policies {
 		level := &d.namespace
-		switch selects := len(selectorLabels(o)) > 0; {
+		switch selects := len(SelectorLabels(o)) > 0; {
 		case selects && o.Namespace == root:
 			continue
 		case selects:

@@ -71,7 +71,7 @@ func (x policies) matching(
 			if k.Namespace != namespace {
 				return
 			}
-			if selects(selectorLabels(o)) {
+			if selects(SelectorLabels(o)) {
 				out = append(out, o)
 			}
 		}
@@ -80,12 +80,13 @@ func (x policies) matching(
 	if root != namespace {
 		take(root)
 	}
-	slices.SortFunc(out, olderFirst)
+	slices.SortFunc(out, CompareAge)
 	return out
 }
 
-// selectorLabels are the labels that a security policy selects by; empty selects all.
-func selectorLabels(o *config.Object) map[string]string {
+// SelectorLabels returns the labels that a security policy selects by. An empty map selects all
+// workloads.
+func SelectorLabels(o *config.Object) map[string]string {
 	s, ok := o.Spec.(interface {
 		GetSelector() *typev1beta1.WorkloadSelector
 	})
@@ -125,7 +126,7 @@ func (p *PeerPolicies) Of(namespace string, labels map[string]string) []*config.
 	if p == nil {
 		return nil
 	}
-	matches := func(want map[string]string) bool { return selectsAll(want, labels) }
+	matches := func(want map[string]string) bool { return SelectsAll(want, labels) }
 	return p.policies.matching(config.PeerAuthentication, namespace, p.root, matches)
 }
 

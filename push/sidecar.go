@@ -68,7 +68,7 @@ func (x sidecars) governingWorkload(namespace, root string, selects func(want ma
 	}
 	for _, candidates := range [][]*SidecarConfig{selecting, fallback} {
 		if len(candidates) > 0 {
-			return slices.MinFunc(candidates, func(a, b *SidecarConfig) int { return olderFirst(a.Object, b.Object) })
+			return slices.MinFunc(candidates, func(a, b *SidecarConfig) int { return CompareAge(a.Object, b.Object) })
 		}
 	}
 	return nil
@@ -108,7 +108,7 @@ func (l *InboundListeners) At(namespace string, labels map[string]string, port u
 	if l == nil {
 		return false
 	}
-	selects := func(want map[string]string) bool { return selectsAll(want, labels) }
+	selects := func(want map[string]string) bool { return SelectsAll(want, labels) }
 	s := l.sidecars.governingWorkload(namespace, l.root, selects)
 	return s != nil && slices.ContainsFunc(s.Spec.Ingress, func(i *networking.IstioIngressListener) bool {
 		return i.GetPort().GetNumber() == port

@@ -146,7 +146,7 @@ func newView(in viewIn) *view {
 // true; nil keeps all.
 func (in viewIn) meshRoutes(keep func(*VirtualService) bool) *intern.List[*VirtualService] {
 	return in.tables.routes.Of(in.routes.visible(in.namespace, func(vs *VirtualService) bool {
-		return vs.boundTo(meshGateway) && (keep == nil || keep(vs))
+		return vs.boundTo(MeshGateway) && (keep == nil || keep(vs))
 	}))
 }
 

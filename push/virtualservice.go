@@ -13,8 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/pmap"
 )
 
-// meshGateway is the name of the gateway that stands for all sidecars.
-const meshGateway = "mesh"
+// MeshGateway is the name of the gateway that stands for all sidecars.
+const MeshGateway = "mesh"
 
 // virtualServices is the index of VirtualServices.
 type virtualServices struct {
@@ -72,7 +72,7 @@ func resolveVirtualService(o *config.Object, domain string) *VirtualService {
 func gatewaysOf(o *config.Object) []string {
 	names := o.Spec.(*networking.VirtualService).Gateways
 	if len(names) == 0 {
-		return []string{meshGateway}
+		return []string{MeshGateway}
 	}
 	return resolveGateways(slices.Clone(names), o.Namespace)
 }
@@ -80,7 +80,7 @@ func gatewaysOf(o *config.Object) []string {
 // resolveGateways writes "name" out as "namespace/name".
 func resolveGateways(names []string, namespace string) []string {
 	for i, n := range names {
-		if n != meshGateway && !strings.Contains(n, "/") {
+		if n != MeshGateway && !strings.Contains(n, "/") {
 			names[i] = namespace + "/" + n
 		}
 	}
@@ -131,8 +131,8 @@ func conditionsOf(spec *networking.VirtualService) []condition {
 	return out
 }
 
-// olderFirst orders objects by precedence: the older first, then by namespace and name.
-func olderFirst(a, b *config.Object) int {
+// CompareAge orders objects by precedence: the older object first, ties by namespace and name.
+func CompareAge(a, b *config.Object) int {
 	return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
 }
 
@@ -158,7 +158,7 @@ func newRouteView(in routeViewIn) *routeView {
 		v.sorted = append(v.sorted, vs)
 		addSpecial(v.special, vs.Spec.ExportTo, v.defaultTo, vs.Object.Namespace)
 	}
-	slices.SortFunc(v.sorted, func(a, b *VirtualService) int { return olderFirst(a.Object, b.Object) })
+	slices.SortFunc(v.sorted, func(a, b *VirtualService) int { return CompareAge(a.Object, b.Object) })
 	return v
 }
 

@@ -45,8 +45,8 @@ func (c *Context) ClientNamespaces() []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// Audience are the namespaces that a VirtualService or DestinationRule is exported to. One empty name stands for all.
-func (c *Context) Audience(o *config.Object) []string {
+// ExportedTo are the namespaces that a VirtualService or DestinationRule is exported to. One empty name stands for all.
+func (c *Context) ExportedTo(o *config.Object) []string {
 	var to []string
 	switch spec := o.Spec.(type) {
 	case *networking.VirtualService:
@@ -57,8 +57,8 @@ func (c *Context) Audience(o *config.Object) []string {
 	return audience(to, o.Namespace)
 }
 
-// ServiceAudience are the namespaces that a service is exported to. One empty name stands for all.
-func (c *Context) ServiceAudience(s *registry.Service) []string {
+// ServiceExportedTo are the namespaces that a service is exported to. One empty name stands for all.
+func (c *Context) ServiceExportedTo(s *registry.Service) []string {
 	return audience(exportTo(s.ExportTo, c.in.Mesh.Config.GetDefaultServiceExportTo()), s.Namespace)
 }
 
@@ -68,7 +68,7 @@ func (c *Context) CompareRoutes(a, b *VirtualService) int {
 		to := exportTo(vs.Spec.ExportTo, c.in.Mesh.Config.GetDefaultVirtualServiceExportTo())
 		return exportRank(to, vs.Object.Namespace)
 	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), olderFirst(a.Object, b.Object))
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), CompareAge(a.Object, b.Object))
 }
 
 // Destinations yields all destinations that a VirtualService names, with the path of each field.
@@ -92,12 +92,3 @@ func (sc *Scope) PeerModeAt(port uint32) (PeerMode, *config.Object) {
 func (m *Mesh) TrustDomains() []string {
 	return append([]string{cmp.Or(m.Config.GetTrustDomain(), "cluster.local")}, m.Config.GetTrustDomainAliases()...)
 }
-
-// CompareAge orders objects by precedence: the older first, then by namespace and name.
-func CompareAge(a, b *config.Object) int { return olderFirst(a, b) }
-
-// HostsOverlap says whether some host is covered by both patterns; each is a name, "*.suffix" or "*".
-func HostsOverlap(a, b string) bool { return hostsOverlap(a, b) }
-
-// WiderHost is the next wider pattern of a host: a.b.c, *.b.c, *.c, *; empty after the last.
-func WiderHost(pattern string) string { return widen(pattern) }
