@@ -25,13 +25,13 @@ type Background struct {
 	findings []Finding     // guarded by mu; not changed in place
 }
 
-// NewBackground makes a Background. report is called with what appeared and what is gone after each run that found a
-// difference; nil: nobody is told.
+// NewBackground returns a Background. After each run that found a difference it calls report, unless that is nil, with
+// the findings that appeared and those that are gone.
 func NewBackground(report func(appeared, gone []Finding)) *Background {
 	return &Background{report: report, wake: make(chan struct{}, 1)}
 }
 
-// Publish makes c the context that is analyzed next. It does not wait.
+// Publish sets the context that is analyzed next. It does not wait.
 func (b *Background) Publish(c *push.Context) {
 	b.mu.Lock()
 	b.context = c
@@ -42,7 +42,7 @@ func (b *Background) Publish(c *push.Context) {
 	}
 }
 
-// Findings are those of the last run; nil before the first. They must not be changed.
+// Findings returns the findings of the last run, or nil before the first. The caller must not change them.
 func (b *Background) Findings() []Finding {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,8 +67,8 @@ func (b *Background) Run(ctx context.Context) error {
 	}
 }
 
-// settle waits until the mesh is quiet, or for runInterval, but at least until the next run is due. It returns false
-// when ctx ends.
+// settle waits until the mesh is quiet, or for runInterval, but at least until the next run is due. It returns false if
+// ctx ends first.
 func (b *Background) settle(ctx context.Context, last time.Time) bool {
 	latest := time.Now().Add(runInterval)
 	next := time.Now().Add(settleTime)
@@ -95,20 +95,20 @@ func (b *Background) run(ctx context.Context) {
 	b.mu.Lock()
 	c, before := b.context, b.findings
 	b.mu.Unlock()
-	now := Run(ctx, c)
+	latest := Run(ctx, c)
 	if ctx.Err() != nil {
 		return
 	}
 	b.mu.Lock()
-	b.findings = now
+	b.findings = latest
 	b.mu.Unlock()
-	appeared, gone := missing(now, before), missing(before, now)
+	appeared, gone := missing(latest, before), missing(before, latest)
 	if b.report != nil && len(appeared)+len(gone) > 0 {
 		b.report(appeared, gone)
 	}
 }
 
-// missing are the findings of list that other does not have, wherever in their files they are.
+// missing returns the findings of list that other does not have. It ignores their lines.
 func missing(list, other []Finding) []Finding {
 	have := map[Finding]bool{}
 	for _, f := range other {

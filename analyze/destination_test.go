@@ -18,8 +18,8 @@ func TestDestinations(t *testing.T) {
 		{"all is well", []string{reviews, subsets, to("host: reviews, port: {number: 9090}, subset: v2")}, nil},
 		{
 			"unknown host", []string{reviews, to("host: reviws")},
-			[]string{at + ".host: no service has host reviws.shop.svc.cluster.local, so what is routed there fails | " +
-				"use a host that exists (did you mean reviews.shop.svc.cluster.local?), or declare the service"},
+			[]string{at + ".host: no service has host reviws.shop.svc.cluster.local, so requests that are routed there fail | " +
+				"use a host that exists, or declare the service"},
 		},
 		{"a name with a dot is complete", []string{reviews, to("host: reviews.shop")}, []string{at + ".host: no service has host reviews.shop,"}},
 		{
@@ -38,17 +38,17 @@ func TestDestinations(t *testing.T) {
 		},
 		{
 			"unknown port", []string{reviews, to("host: reviews, port: {number: 8080}")},
-			[]string{at + ".port.number: service reviews.shop.svc.cluster.local has no port 8080, so what is routed there fails | use one of its ports (80 http, 9090 grpc), or declare the port"},
+			[]string{at + ".port.number: service reviews.shop.svc.cluster.local has no port 8080, so requests that are routed there fail | use one of its ports (80 http, 9090 grpc), or declare the port"},
 		},
 		{
 			"no rule", []string{reviews, to("host: reviews, subset: v1")},
-			[]string{at + ".subset: subset v1 is unknown, because no DestinationRule for host reviews.shop.svc.cluster.local applies in namespace shop, so what is routed there fails | " +
+			[]string{at + ".subset: subset v1 is unknown, because no DestinationRule for host reviews.shop.svc.cluster.local applies in namespace shop, so requests that are routed there fail | " +
 				"write a DestinationRule with subset v1, or leave the subset out"},
 		},
 		{
 			"unknown subset", []string{reviews, subsets, to("host: reviews, subset: w2")},
-			[]string{"IST0101 mesh.yaml:11 VirtualService shop/r spec.http[0].route[0].destination.subset: DestinationRule shop/reviews has no subset w2, so what is routed there fails | " +
-				"use one of its subsets (v2, v1), or define it there"},
+			[]string{"IST0101 mesh.yaml:11 VirtualService shop/r spec.http[0].route[0].destination.subset: DestinationRule shop/reviews has no subset w2, so requests that are routed there fail | " +
+				"use one of its subsets (v1, v2), or define the subset there"},
 		},
 		{
 			"a rule of the root namespace for a wildcard",
@@ -56,11 +56,11 @@ func TestDestinations(t *testing.T) {
 		},
 		{
 			"a service that is not exported", []string{service("data/db", "db.internal", "exportTo: [.]"), reviews, to("host: db.internal")},
-			[]string{"service db.internal of namespace data is not exported to namespace shop, so what is routed there fails | extend the exportTo of the service"},
+			[]string{"service db.internal of namespace data is not exported to namespace shop, so requests that are routed there fail | extend the exportTo of the service"},
 		},
 		{
 			"a service with a wildcard host", []string{service("shop/all", "*.example.com", ""), to("host: x.example.com")},
-			[]string{"no service has host x.example.com, only *.example.com covers it, so what is routed there fails | declare a service with exactly this host"},
+			[]string{"no service has host x.example.com, only *.example.com covers it, so requests that are routed there fail | declare a service with exactly this host"},
 		},
 		{"a route for another namespace", []string{
 			service("data/db", "db.internal", "exportTo: [data, web]"), reviews,

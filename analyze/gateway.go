@@ -250,8 +250,8 @@ func (a *analysis) gatewayConflicts() {
 				continue
 			}
 			a.report(ConflictingGateways, m.object, fmt.Sprintf("spec.servers[%d]", m.index),
-				fmt.Sprintf("server on %s is ignored: %s, and spec.servers[%d] of %s takes precedence because it is "+
-					"older or sorts first", m.port, why, other.index, named(other.object)),
+				fmt.Sprintf("server on %s is ignored: %s, and spec.servers[%d] of %s %s",
+					m.port, why, other.index, named(other.object), precedence),
 				"use another port or other hosts, or select different proxies")
 		}
 	}

@@ -6,17 +6,18 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// hostSet are "namespace/host" patterns of a Gateway or a Sidecar: namespaces by host. The namespace "*" is any.
+// hostSet holds the "namespace/host" patterns of a Gateway or a Sidecar: the namespaces of each host. The namespace "*"
+// stands for all.
 type hostSet map[string]map[string]bool
 
-// add takes in a pattern; "." is the namespace own, "~" is none.
-func (x hostSet) add(pattern, own string) {
+// add adds a pattern. Its namespace "." stands for namespace, and "~" for none.
+func (x hostSet) add(pattern, namespace string) {
 	ns, host, _ := strings.Cut(pattern, "/")
 	switch ns {
 	case "~":
 		return
 	case ".":
-		ns = own
+		ns = namespace
 	}
 	if x[host] == nil {
 		x[host] = map[string]bool{}
@@ -24,7 +25,7 @@ func (x hostSet) add(pattern, own string) {
 	x[host][ns] = true
 }
 
-// covers says whether some pattern covers a host, or a part of it when it is a wildcard, of a namespace.
+// covers reports whether a pattern covers a host of a namespace. It is enough if it covers a part of a wildcard host.
 func (x hostSet) covers(namespace, host string) bool {
 	has := func(pattern string) bool { return x[pattern]["*"] || x[pattern][namespace] }
 	for p := host; p != ""; p = push.WiderHost(p) {

@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"iter"
 	"maps"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -10,26 +11,27 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// workload is something that a policy may select.
+// workload is an endpoint, or an object that stands for one, which policies may select.
 type workload struct {
 	labels   map[string]string
-	service  *registry.Service // nil: none
-	endpoint *registry.Endpoint
+	service  *registry.Service  // nil: none
+	endpoint *registry.Endpoint // nil: none
 }
 
-// workloads is an index of everything that policies may select: endpoints, WorkloadEntries, WorkloadGroups and
-// Gateways, which stand for their proxies.
+// workloads indexes what policies may select: endpoints, WorkloadEntries, WorkloadGroups, and Gateways for their
+// proxies.
 type workloads struct {
 	byLabel     map[labelKey][]*workload
 	byNamespace map[string][]*workload
 }
 
-// labelKey is a label of the workloads of a namespace; "" is every namespace, and "*" an unknown one.
+// labelKey is a label of the workloads of a namespace. An empty namespace stands for all.
 type labelKey struct{ namespace, name, value string }
 
+// unknownNamespace is the namespace of the proxies that a Gateway selects.
 const unknownNamespace = "*"
 
-// allWorkloads is the index.
+// allWorkloads returns the index of all workloads.
 func (a *analysis) allWorkloads() *workloads {
 	if a.known != nil {
 		return a.known
@@ -74,18 +76,18 @@ func (x *workloads) add(namespace string, w *workload) {
 	}
 }
 
-// selected yields the workloads of a namespace, "" for any, that have these labels.
-func (x *workloads) selected(namespace string, want map[string]string) func(yield func(*workload) bool) {
+// selected yields the workloads of a namespace that have these labels. An empty namespace stands for all.
+func (x *workloads) selected(namespace string, want map[string]string) iter.Seq[*workload] {
 	lists := [][]*workload{x.byNamespace[namespace]}
 	if len(want) > 0 {
 		lists = nil
 		for k, v := range want {
-			these := [][]*workload{x.byLabel[labelKey{namespace, k, v}]}
+			candidates := [][]*workload{x.byLabel[labelKey{namespace, k, v}]}
 			if namespace != "" {
-				these = append(these, x.byLabel[labelKey{unknownNamespace, k, v}])
+				candidates = append(candidates, x.byLabel[labelKey{unknownNamespace, k, v}])
 			}
-			if lists == nil || total(these) < total(lists) { // the rarest label is the quickest
-				lists = these
+			if lists == nil || total(candidates) < total(lists) { // the rarest label is the fastest
+				lists = candidates
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func TestAnalyze(t *testing.T) {
 			if err := json.Unmarshal([]byte(out), &list); err != nil || jsonCode != tc.code {
 				t.Fatalf("exit code %d, want %d; JSON %q: %v", jsonCode, tc.code, out, err)
 			}
-			if got := slices.ContainsFunc(list, func(f analyze.Finding) bool { return f.Severity == analyze.Error }); got != (tc.code == 1) {
+			if got := slices.ContainsFunc(list, func(f analyze.Finding) bool { return f.IsError() }); got != (tc.code == 1) {
 				t.Errorf("findings %+v with exit code %d", list, tc.code)
 			}
 		})

@@ -69,10 +69,11 @@ func Errors(list []Problem) (n int) {
 	return n
 }
 
-// SortProblems puts problems in the order in which people read them: by source, place and text.
-func SortProblems(list []Problem) {
-	slices.SortFunc(list, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
-			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text))
-	})
+// Compare orders problems for people: by source, place and text.
+func (p Problem) Compare(o Problem) int {
+	return cmp.Or(cmp.Compare(p.Source, o.Source), cmp.Compare(p.File, o.File), cmp.Compare(p.Line, o.Line),
+		cmp.Compare(p.Object, o.Object), cmp.Compare(p.Field, o.Field), cmp.Compare(p.Text, o.Text))
 }
+
+// SortProblems sorts problems by Problem.Compare.
+func SortProblems(list []Problem) { slices.SortFunc(list, Problem.Compare) }
