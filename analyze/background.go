@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,9 +10,9 @@ import (
 )
 
 const (
-	// settleTime is how long the mesh must be quiet before it is analyzed.
-	settleTime = time.Second
-	// runInterval is the shortest time between two runs, and the longest wait for a quiet moment.
+	// runDelay is the time from a change to the analysis of the mesh.
+	runDelay = time.Second
+	// runInterval is the shortest time between the starts of two runs.
 	runInterval = 5 * time.Second
 )
 
@@ -49,8 +50,7 @@ func (b *Background) Findings() []Finding {
 	return b.findings
 }
 
-// Run analyzes each published context once the mesh has been quiet for a second, and at most every 5 seconds. It
-// returns nil when ctx ends.
+// Run analyzes the latest context one second after a change, and at most every 5 seconds. It returns nil when ctx ends.
 func (b *Background) Run(ctx context.Context) error {
 	var last time.Time // start of the last run
 	for {
@@ -59,39 +59,22 @@ func (b *Background) Run(ctx context.Context) error {
 			return nil
 		case <-b.wake:
 		}
-		if !b.settle(ctx, last) {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-time.After(max(runDelay, time.Until(last.Add(runInterval)))):
 		}
 		last = time.Now()
 		b.run(ctx)
 	}
 }
 
-// settle waits until the mesh is quiet, or for runInterval, but at least until the next run is due. It returns false if
-// ctx ends first.
-func (b *Background) settle(ctx context.Context, last time.Time) bool {
-	latest := time.Now().Add(runInterval)
-	next := time.Now().Add(settleTime)
-	for {
-		if due := last.Add(runInterval); next.Before(due) {
-			next = due
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-b.wake:
-			next = time.Now().Add(settleTime)
-			if next.After(latest) {
-				next = latest
-			}
-		case <-time.After(time.Until(next)):
-			return true
-		}
-	}
-}
-
 // run analyzes the latest context and reports the differences.
 func (b *Background) run(ctx context.Context) {
+	select {
+	case <-b.wake: // for the context that is analyzed now
+	default:
+	}
 	b.mu.Lock()
 	c, before := b.context, b.findings
 	b.mu.Unlock()
@@ -115,13 +98,8 @@ func missing(list, other []Finding) []Finding {
 		f.Line = 0
 		have[f] = true
 	}
-	var out []Finding
-	for _, f := range list {
-		key := f
-		key.Line = 0
-		if !have[key] {
-			out = append(out, f)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(list), func(f Finding) bool {
+		f.Line = 0
+		return have[f]
+	})
 }

@@ -52,79 +52,57 @@ func (a *analysis) routeClients(vs *push.VirtualService) []string {
 	return out
 }
 
-// visibleService is the service of a host that clients of one namespace see.
-type visibleService struct {
-	client  string
-	service *registry.Service
-}
-
-// destination checks that some of the clients find the host, the port and the subset of a destination.
+// destination checks that one of the clients finds the host of a destination, with its port and its subset.
 func (a *analysis) destination(o *config.Object, clients []string, at string, to *networking.Destination) {
 	number := to.GetPort().GetNumber()
-	var found []visibleService
-	portKnown := number == 0
+	var service *registry.Service
+	var rule *push.DestinationRule
+	portFound, subsetFound := false, false
 	for _, client := range clients {
 		s := a.c.ServiceFor(client, to.Host)
 		if s == nil {
 			continue
 		}
-		_, has := s.Port(number)
-		portKnown = portKnown || has
-		if (has || number == 0) && (to.Subset == "" || hasSubset(a.c.RuleFor(client, s), to.Subset)) {
+		r := a.c.RuleFor(client, s)
+		_, hasPort := s.Port(number)
+		hasPort = hasPort || number == 0
+		hasSubset := to.Subset == "" || r != nil && slices.Contains(subsetNames(r), to.Subset)
+		if hasPort && hasSubset {
 			return
 		}
-		found = append(found, visibleService{client, s})
+		portFound, subsetFound = portFound || hasPort, subsetFound || hasSubset
+		if service == nil || rule == nil {
+			service, rule = s, r
+		}
 	}
-	if len(found) == 0 {
+	if service == nil {
 		a.missingHost(o, at+".host", to.Host, clients, routeFails)
 		return
 	}
-	if !portKnown {
+	if !portFound {
 		a.report(ReferenceNotFound, o, at+".port.number",
 			fmt.Sprintf("service %s has no port %d, so %s", to.Host, number, routeFails),
-			fmt.Sprintf("use one of its ports (%s), or declare the port", portsText(found[0].service)))
+			fmt.Sprintf("use one of its ports (%s), or declare the port", portsText(service)))
 	}
-	if to.Subset != "" {
-		a.subset(o, found, at+".subset", to)
-	}
-}
-
-// subset checks that a rule which one of the clients applies has the destination's subset.
-func (a *analysis) subset(o *config.Object, found []visibleService, field string, to *networking.Destination) {
-	var rule *push.DestinationRule
-	var clients []string
-	for _, f := range found {
-		r := a.c.RuleFor(f.client, f.service)
-		if hasSubset(r, to.Subset) {
-			return
-		}
-		if rule == nil {
-			rule = r
-		}
-		clients = append(clients, f.client)
-	}
-	if rule == nil {
-		a.report(ReferenceNotFound, o, field,
+	switch {
+	case subsetFound:
+	case rule == nil:
+		a.report(ReferenceNotFound, o, at+".subset",
 			fmt.Sprintf("subset %s is unknown, because no DestinationRule for host %s applies in %s, so %s",
 				to.Subset, to.Host, namespacesText(clients), routeFails),
 			fmt.Sprintf("write a DestinationRule with subset %s, or leave the subset out", to.Subset))
-		return
+	default:
+		remedy := "define the subset there"
+		if names := subsetNames(rule); len(names) > 0 {
+			remedy = "use one of its subsets (" + few(names) + "), or " + remedy
+		}
+		a.report(ReferenceNotFound, o, at+".subset",
+			fmt.Sprintf("%s has no subset %s, so %s", rule.From[0].Key, to.Subset, routeFails), remedy)
 	}
-	remedy := "define the subset there"
-	if names := subsetNames(rule.Spec); len(names) > 0 {
-		remedy = "use one of its subsets (" + few(names) + "), or " + remedy
-	}
-	a.report(ReferenceNotFound, o, field,
-		fmt.Sprintf("%s has no subset %s, so %s", rule.From[0].Key, to.Subset, routeFails), remedy)
 }
 
-// hasSubset reports whether a rule, which may be nil, has a subset.
-func hasSubset(rule *push.DestinationRule, name string) bool {
-	return rule != nil && slices.Contains(subsetNames(rule.Spec), name)
-}
-
-func subsetNames(rule *networking.DestinationRule) (names []string) {
-	for _, s := range rule.Subsets {
+func subsetNames(rule *push.DestinationRule) (names []string) {
+	for _, s := range rule.Spec.Subsets {
 		names = append(names, s.Name)
 	}
 	return names
@@ -133,33 +111,27 @@ func subsetNames(rule *networking.DestinationRule) (names []string) {
 // missingHost reports that none of the clients sees a service of the host. A registry may supply it later.
 func (a *analysis) missingHost(o *config.Object, field, host string, clients []string, consequence string) {
 	text, remedy, fromRegistry := "no service has host "+host, "use a host that exists, or declare the service", true
-	if hidden := a.serviceOf(host); hidden != nil {
-		text = fmt.Sprintf("service %s of namespace %s is not exported to %s",
-			host, hidden.Namespace, namespacesText(clients))
+	switch s := a.serviceFor(host); {
+	case s == nil:
+	case s.Host == host:
+		text = fmt.Sprintf("service %s of namespace %s is not exported to %s", host, s.Namespace, namespacesText(clients))
 		remedy, fromRegistry = "extend the exportTo of the service", false
-	} else if wide := a.wildcardOf(host); wide != nil {
-		text = fmt.Sprintf("no service has host %s, only %s covers it", host, wide.Host)
+	default:
+		text = fmt.Sprintf("no service has host %s, only %s covers it", host, s.Host)
 		remedy, fromRegistry = "declare a service with exactly this host", false
 	}
 	a.report(ReferenceNotFound, o, field, text+", so "+consequence, remedy).fromRegistry = fromRegistry
 }
 
-// serviceOf returns a service of exactly that host, visible or not. It returns nil if there is none.
-func (a *analysis) serviceOf(host string) *registry.Service {
-	for k, s := range a.in.Services.From(registry.Key{Host: host}) {
-		if k.Host == host {
-			return s
-		}
-		break
-	}
-	return nil
-}
-
-// wildcardOf returns a service with a wildcard host that covers host. It returns nil if there is none.
-func (a *analysis) wildcardOf(host string) *registry.Service {
-	for p := push.WiderHost(host); p != ""; p = push.WiderHost(p) {
-		if s := a.serviceOf(p); s != nil {
-			return s
+// serviceFor returns a service of the host, visible or not, or else of a wildcard that covers it. It returns nil if
+// there is none.
+func (a *analysis) serviceFor(host string) *registry.Service {
+	for pattern := host; pattern != ""; pattern = push.WiderHost(pattern) {
+		for k, s := range a.in.Services.From(registry.Key{Host: pattern}) {
+			if k.Host == pattern {
+				return s
+			}
+			break
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ type server struct {
 	spec  *networking.Server
 	port  listenPort
 	// hosts are the hosts that it accepts, with the namespaces of their VirtualServices.
-	hosts hostSet
+	hosts push.Imports
 }
 
 // listenPort is where servers meet: a port of the proxies that a selector selects. Comparable.
@@ -57,7 +57,7 @@ func (a *analysis) allGateways() map[string]*gateway {
 			if strings.HasPrefix(s.Bind, "unix://") {
 				at.port = 0
 			}
-			g.servers = append(g.servers, server{i, s, at, acceptedHosts(o, s)})
+			g.servers = append(g.servers, server{i, s, at, push.ParseImports(lowerCase(s.Hosts), o.Namespace)})
 		}
 		a.gateways[o.Namespace+"/"+o.Name] = g
 	}
@@ -95,14 +95,10 @@ func portOf(s *networking.Server) uint32 {
 	return s.GetPort().GetNumber()
 }
 
-// acceptedHosts parses the "namespace/host" patterns of a server. A pattern without a namespace accepts all namespaces.
-func acceptedHosts(o *config.Object, s *networking.Server) hostSet {
-	out := hostSet{}
-	for _, h := range s.Hosts {
-		if !strings.Contains(h, "/") {
-			h = "*/" + h
-		}
-		out.add(strings.ToLower(h), o.Namespace)
+func lowerCase(list []string) []string {
+	out := slices.Clone(list)
+	for i := range out {
+		out[i] = strings.ToLower(out[i])
 	}
 	return out
 }
@@ -132,7 +128,7 @@ func (s server) protocol() registry.Protocol {
 func (g *gateway) accepted(vs *push.VirtualService) (hosts, kinds []string) {
 	for _, h := range vs.Spec.Hosts {
 		for _, s := range g.servers {
-			if s.hosts.covers(vs.Object.Namespace, strings.ToLower(h)) {
+			if s.hosts.Cover(vs.Object.Namespace, strings.ToLower(h)) {
 				hosts, kinds = append(hosts, h), append(kinds, s.routeKind())
 			}
 		}

@@ -97,7 +97,7 @@ func TestUnknownPrincipals(t *testing.T) {
 		},
 		{"unknown namespace", []string{workload, deny("namespaces: [shpo]")}, []string{at + "namespaces[0]: no workload is in namespace shpo (did you mean shop?)"}},
 		{"unknown service account", []string{workload, deny("serviceAccounts: [wep]")}, []string{at + "serviceAccounts[0]: no workload has the service account wep (did you mean shop/web?)"}},
-		{"unknown trust domain", []string{workload, deny("trustDomains: [other]")}, []string{at + "trustDomains[0]: no workload has the trust domain other (this mesh's is cluster.local)"}},
+		{"unknown trust domain", []string{workload, deny("trustDomains: [other]")}, []string{at + "trustDomains[0]: no workload has the trust domain other, so this matches no caller"}},
 		{"another trust domain at a Gateway", []string{workload, mutual, deny("principals: [other/ns/a/sa/b]")}, nil},
 		{
 			"a condition", []string{workload, policy("shop/d", "action: DENY, rules: [{when: [{key: source.principal, values: [cluster.local/ns/shop/sa/wbe]}]}]")},

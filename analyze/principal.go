@@ -63,7 +63,8 @@ func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID)
 
 // callers are the identities that callers may have.
 type callers struct {
-	domains    []string        // the mesh's trust domain, then its aliases
+	domain     string          // the mesh's trust domain
+	domains    map[string]bool // with its aliases
 	identities map[string]bool // "cluster.local/ns/shop/sa/web", in the mesh's trust domain
 	accounts   map[string]bool // "shop/web"
 	namespaces map[string]bool
@@ -73,13 +74,17 @@ type callers struct {
 
 // callers collects the identities of joined workloads, endpoints, services, WorkloadEntries and WorkloadGroups.
 func (a *analysis) callers(joined []spiffe.ID) *callers {
+	domains := a.in.Mesh.TrustDomains()
 	x := &callers{
-		domains:    a.in.Mesh.TrustDomains(),
+		domain: domains[0], domains: map[string]bool{},
 		identities: map[string]bool{}, accounts: map[string]bool{}, namespaces: map[string]bool{},
+	}
+	for _, d := range domains {
+		x.domains[d] = true
 	}
 	add := func(namespace, account string) {
 		account = cmp.Or(account, "default")
-		x.identities[x.domains[0]+"/ns/"+namespace+"/sa/"+account] = true
+		x.identities[x.domain+"/ns/"+namespace+"/sa/"+account] = true
 		x.accounts[namespace+"/"+account], x.namespaces[namespace] = true, true
 	}
 	for _, id := range joined {
@@ -122,8 +127,8 @@ func (x *callers) whyUnmatched(a *analysis, key, value, namespace string) string
 	case "source.principal":
 		// As in Istio, policies may name the mesh's trust domain as cluster.local, whatever it is called.
 		domain, rest, _ := strings.Cut(value, "/")
-		if domain == "cluster.local" || slices.Contains(x.domains, domain) {
-			name = x.domains[0] + "/" + rest
+		if domain == "cluster.local" || x.domains[domain] {
+			name = x.domain + "/" + rest
 		} else if x.externalClients {
 			return ""
 		}
@@ -135,10 +140,10 @@ func (x *callers) whyUnmatched(a *analysis, key, value, namespace string) string
 			name = namespace + "/" + value
 		}
 	case "source.trustDomain":
-		if x.externalClients || slices.ContainsFunc(x.domains, func(d string) bool { return matches(value, d) }) {
+		if x.externalClients {
 			return ""
 		}
-		return fmt.Sprintf("no workload has the trust domain %s (this mesh's is %s)", value, strings.Join(x.domains, ", "))
+		known, text = x.domains, "no workload has the trust domain "
 	default:
 		return ""
 	}

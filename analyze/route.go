@@ -70,7 +70,7 @@ func addCatchAll(places map[routePlace][]catchAllRoute, r catchAllRoute) {
 			}
 			for _, s := range r.gateway.servers {
 				redirects := s.spec.GetTls().GetHttpsRedirect()
-				if s.routeKind() == kind && !redirects && s.hosts.covers(r.Object.Namespace, host) {
+				if s.routeKind() == kind && !redirects && s.hosts.Cover(r.Object.Namespace, host) {
 					at := routePlace{s.port, host, kind}
 					places[at] = append(places[at], r)
 				}

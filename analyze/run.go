@@ -45,8 +45,9 @@ type analysis struct {
 
 	// The following are built on first use.
 	byPattern map[string][]*registry.Service // services by each pattern that covers their host
+	byPort    map[uint32][]*registry.Service // services by each port, except UDP
 	gateways  map[string]*gateway            // by "namespace/name"
-	known     *workloads
+	workloads workloads
 	hints     int // how many unknown names were compared with known ones
 }
 

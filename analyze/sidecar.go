@@ -15,7 +15,6 @@ import (
 
 // sidecars checks the egress listeners of Sidecars, and that no two Sidecars have the same selector.
 func (a *analysis) sidecars() {
-	var byPort map[uint32][]*registry.Service
 	groups := selectorGroups{}
 	for o := range a.objects(config.Sidecar) {
 		spec := o.Spec.(*networking.Sidecar)
@@ -25,10 +24,7 @@ func (a *analysis) sidecars() {
 			if everyPort || strings.HasPrefix(l.Bind, "unix://") || o.Namespace == a.root() {
 				continue // it may lead to other ports, or it is the default of all namespaces
 			}
-			if byPort == nil {
-				byPort = a.servicesByPort()
-			}
-			a.egressListener(o, fmt.Sprintf("spec.egress[%d]", i), l, byPort)
+			a.egressListener(o, fmt.Sprintf("spec.egress[%d]", i), l)
 		}
 	}
 	for o, first := range groups.conflicts() {
@@ -67,34 +63,32 @@ func (g selectorGroups) conflicts() iter.Seq2[*config.Object, *config.Object] {
 	}
 }
 
-// servicesByPort returns the services by each port that is proxied: all but UDP.
-func (a *analysis) servicesByPort() map[uint32][]*registry.Service {
-	out := map[uint32][]*registry.Service{}
+// servicesAt returns the services with a port that is proxied: not UDP.
+func (a *analysis) servicesAt(port uint32) []*registry.Service {
+	if a.byPort != nil {
+		return a.byPort[port]
+	}
+	a.byPort = map[uint32][]*registry.Service{}
 	for _, s := range a.in.Services.All() {
 		for _, p := range s.Ports {
 			if p.Protocol != registry.UDP {
-				out[p.Number] = append(out[p.Number], s)
+				a.byPort[p.Number] = append(a.byPort[p.Number], s)
 			}
 		}
 	}
-	return out
+	return a.byPort[port]
 }
 
 // egressListener checks that a listener imports a service with its port. Proxies ignore it otherwise.
-func (a *analysis) egressListener(
-	o *config.Object, at string, l *networking.IstioEgressListener, byPort map[uint32][]*registry.Service,
-) {
-	imports := hostSet{}
-	for _, h := range l.Hosts {
-		imports.add(h, o.Namespace)
-	}
+func (a *analysis) egressListener(o *config.Object, at string, l *networking.IstioEgressListener) {
+	imports := push.ParseImports(l.Hosts, o.Namespace)
 	n := l.Port.Number
 	remedy := "use the port of a service, or declare the port"
-	for _, s := range byPort[n] {
+	for _, s := range a.servicesAt(n) {
 		if a.c.ServiceFor(o.Namespace, s.Host) != s {
 			continue
 		}
-		if imports.covers(s.Namespace, s.Host) {
+		if imports.Cover(s.Namespace, s.Host) {
 			return
 		}
 		remedy = fmt.Sprintf("import a service that has it, such as %s/%s", s.Namespace, s.Host)
