@@ -113,7 +113,7 @@ func (a *assembly) acceptRemovals(source string, now time.Time) {
 func (a *assembly) updateObjects(keys []config.Key, now time.Time) {
 	for _, k := range keys {
 		supplies := a.objects.Items(k)
-		a.inputs.Objects = withFirst(a.inputs.Objects, k, supplies)
+		a.inputs.Objects = replace(a.inputs.Objects, k, first(supplies))
 		if a.exporter != nil {
 			a.exporter.setObject(k, supplies)
 		}
@@ -124,12 +124,12 @@ func (a *assembly) updateObjects(keys []config.Key, now time.Time) {
 	}
 }
 
-// withFirst returns objects with the first of supplies, or without k when there is none.
-func withFirst(objects Objects, k config.Key, supplies []feed.Supply[*config.Object]) Objects {
+// first returns the object that is supplied first, or nil if there is none.
+func first(supplies []feed.Supply[*config.Object]) *config.Object {
 	if len(supplies) == 0 {
-		return objects.Without(k)
+		return nil
 	}
-	return objects.With(k, supplies[0].Item)
+	return supplies[0].Item
 }
 
 // derive asks the deriver, which knows what changed since it was last asked.

@@ -93,14 +93,23 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 	case config.Sidecar:
 		c.sidecars = c.sidecars.with(ch.Key, ch.New)
 	case config.Gateway:
-		c.gateways = c.gateways.with(ch.Key, ch.New)
+		c.gateways.byKey = replace(c.gateways.byKey, ch.Key, ch.New)
 	case config.WorkloadEntry:
 		c.entries = c.entries.with(ch.Old, ch.New)
 	case config.PeerAuthentication:
-		c.peers = c.peers.with(ch.Key, ch.New)
+		c.peers.byKey = replace(c.peers.byKey, ch.Key, ch.New)
 	case config.RequestAuthentication:
-		c.requests = c.requests.with(ch.Key, ch.New)
+		c.requests.byKey = replace(c.requests.byKey, ch.Key, ch.New)
 	case config.AuthorizationPolicy:
-		c.authorization = c.authorization.with(ch.Key, ch.New)
+		c.authorization.byKey = replace(c.authorization.byKey, ch.Key, ch.New)
 	}
+}
+
+// replace returns m with v at key k, or without k if v is zero.
+func replace[K pmap.Key[K], V comparable](m pmap.Map[K, V], k K, v V) pmap.Map[K, V] {
+	var zero V
+	if v == zero {
+		return m.Without(k)
+	}
+	return m.With(k, v)
 }

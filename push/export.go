@@ -37,14 +37,14 @@ type exporter struct {
 	join registry.JoinConfig
 	gap  time.Duration // the least time between two calls of Publish
 
-	now       Exported
+	current   Exported
 	published Exported
 	last      time.Time // when it was published; zero: never
 }
 
 func (e *exporter) setObject(k config.Key, supplies []feed.Supply[*config.Object]) {
 	external := func(s feed.Supply[*config.Object]) bool { return e.cfg.External(s.Source) }
-	e.now.Objects = withFirst(e.now.Objects, k, slices.DeleteFunc(slices.Clone(supplies), external))
+	e.current.Objects = replace(e.current.Objects, k, first(slices.DeleteFunc(slices.Clone(supplies), external)))
 }
 
 func (e *exporter) setServices(host registry.Host, parts []registry.Part) {
@@ -52,24 +52,25 @@ func (e *exporter) setServices(host registry.Host, parts []registry.Part) {
 		return
 	}
 	configured := func(p registry.Part) bool { return p.Service.Declared() || p.Service.Relayed }
-	var now []registry.Instances
+	var services []registry.Instances
 	for _, j := range e.join.Join(slices.DeleteFunc(slices.Clone(parts), configured)) {
-		now = append(now, j.Instances)
+		services = append(services, j.Instances)
 	}
-	e.now.Services, e.now.Endpoints = replaceHost(e.now.Services, e.now.Endpoints, host, now)
+	x := &e.current
+	x.Services, x.Endpoints = replaceHost(x.Services, x.Endpoints, host, services)
 }
 
 // publish publishes what is exported if it changed, unless the required sources of our own are
 // still waited for. It returns when to call it again; zero: after the next event.
 func (e *exporter) publish(waiting []string, now time.Time) time.Time {
 	own := func(source string) bool { return !e.cfg.External(source) }
-	if e.last.IsZero() && slices.ContainsFunc(waiting, own) || !e.last.IsZero() && e.now == e.published {
+	if e.last.IsZero() && slices.ContainsFunc(waiting, own) || !e.last.IsZero() && e.current == e.published {
 		return time.Time{}
 	}
 	if next := e.last.Add(e.gap); now.Before(next) {
 		return next
 	}
-	e.cfg.Publish(e.now)
-	e.published, e.last = e.now, now
+	e.cfg.Publish(e.current)
+	e.published, e.last = e.current, now
 	return time.Time{}
 }

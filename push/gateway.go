@@ -17,15 +17,6 @@ type gateways struct {
 	byKey pmap.Map[config.Key, *config.Object]
 }
 
-func (x gateways) with(key config.Key, o *config.Object) gateways {
-	if o == nil {
-		x.byKey = x.byKey.Without(key)
-		return x
-	}
-	x.byKey = x.byKey.With(key, o)
-	return x
-}
-
 // selecting lists the Gateways that select n, the older first. An empty selector selects every
 // router.
 // Source: istio.io, Gateway: the selector is matched in all namespaces

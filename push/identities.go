@@ -37,15 +37,9 @@ type identities struct {
 
 // with returns the index with the changed endpoints of one service.
 func (x identities) with(t *tables, ch pmap.Change[registry.Key, *registry.EndpointList]) identities {
-	now := identitiesOf(t, ch.New)
-	if now == x.byService.At(ch.Key) {
-		return x
+	if current := identitiesOf(t, ch.New); current != x.byService.At(ch.Key) {
+		x.byService = replace(x.byService, ch.Key, current)
 	}
-	if now == (Identities{}) {
-		x.byService = x.byService.Without(ch.Key)
-		return x
-	}
-	x.byService = x.byService.With(ch.Key, now)
 	return x
 }
 
@@ -71,16 +65,11 @@ func identitiesOf(t *tables, l *registry.EndpointList) Identities {
 
 // IdentityOf is the identity of an endpoint's service account; the zero ID: it has none.
 func (c *Context) IdentityOf(ep *registry.Endpoint) spiffe.ID {
-	id, err := spiffe.New(c.trustDomain(), ep.Namespace, ep.ServiceAccount)
+	id, err := spiffe.New(c.in.Mesh.TrustDomain(), ep.Namespace, ep.ServiceAccount)
 	if err != nil {
 		return spiffe.ID{} // not a valid identity
 	}
 	return id
-}
-
-// trustDomain is the mesh's own.
-func (c *Context) trustDomain() string {
-	return cmp.Or(c.in.Mesh.Config.GetTrustDomain(), "cluster.local")
 }
 
 // addIdentity adds id to a sorted list, once.

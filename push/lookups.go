@@ -87,8 +87,3 @@ func (vs *VirtualService) Destinations() iter.Seq2[string, *networking.Destinati
 func (sc *Scope) PeerModeAt(port uint32) (PeerMode, *config.Object) {
 	return decide(sc.PeerAuthentication.Items(), sc.Mesh.Config.GetRootNamespace()).at(port)
 }
-
-// TrustDomains are the mesh's own trust domain and its aliases.
-func (m *Mesh) TrustDomains() []string {
-	return append([]string{cmp.Or(m.Config.GetTrustDomain(), "cluster.local")}, m.Config.GetTrustDomainAliases()...)
-}

@@ -1,6 +1,8 @@
 package push
 
 import (
+	"cmp"
+
 	mesh "istio.io/api/mesh/v1alpha1"
 )
 
@@ -12,4 +14,12 @@ type Mesh struct {
 	Networks *mesh.MeshNetworks
 	// Domain is the suffix of short host names: "web" in namespace shop is web.shop.svc.<Domain>.
 	Domain string
+}
+
+// TrustDomain returns the trust domain of the mesh. The default is cluster.local, as in Istio.
+func (m *Mesh) TrustDomain() string { return cmp.Or(m.Config.GetTrustDomain(), "cluster.local") }
+
+// TrustDomains returns the trust domain of the mesh, then its aliases.
+func (m *Mesh) TrustDomains() []string {
+	return append([]string{m.TrustDomain()}, m.Config.GetTrustDomainAliases()...)
 }

@@ -47,15 +47,6 @@ type policies struct {
 	byKey pmap.Map[config.Key, *config.Object]
 }
 
-func (x policies) with(key config.Key, o *config.Object) policies {
-	if o == nil {
-		x.byKey = x.byKey.Without(key)
-		return x
-	}
-	x.byKey = x.byKey.With(key, o)
-	return x
-}
-
 // matching lists the policies of namespace and of the root namespace that select a workload with
 // these labels, the older first. One without a selector selects every workload.
 // Source: istio.io, workload selectors of security policies.
@@ -111,14 +102,9 @@ type PeerPolicies struct {
 	disables bool // the mode of some policy is DISABLE
 }
 
-// peerPoliciesIn is everything that they depend on.
-type peerPoliciesIn struct {
-	policies policies
-	root     string
-}
-
-func newPeerPolicies(in peerPoliciesIn) *PeerPolicies {
-	return &PeerPolicies{in.policies, in.root, in.policies.disables()}
+func newPeerPolicies(p PeerPolicies) *PeerPolicies {
+	p.disables = p.policies.disables()
+	return &p
 }
 
 // Of lists the policies that match a workload, the older first.
@@ -135,7 +121,7 @@ func (c *Context) peerPolicies() *PeerPolicies {
 	if c.peers.byKey.Len() == 0 {
 		return nil
 	}
-	return c.tables.peerPolicies.Get(peerPoliciesIn{c.peers, c.in.Mesh.Config.GetRootNamespace()})
+	return c.tables.peerPolicies.Get(PeerPolicies{policies: c.peers, root: c.in.Mesh.Config.GetRootNamespace()})
 }
 
 // KeySets are the public keys of token issuers, by URL. Immutable: the pointer is the version.

@@ -92,16 +92,6 @@ type InboundListeners struct {
 	root     string
 }
 
-// inboundListenersIn is everything that they depend on.
-type inboundListenersIn struct {
-	sidecars sidecars
-	root     string
-}
-
-func newInboundListeners(in inboundListenersIn) *InboundListeners {
-	return &InboundListeners{in.sidecars, in.root}
-}
-
 // At reports whether the Sidecar of a workload with these labels has an ingress listener for a
 // port.
 func (l *InboundListeners) At(namespace string, labels map[string]string, port uint32) bool {
@@ -120,7 +110,7 @@ func (c *Context) inboundListeners() *InboundListeners {
 	if c.sidecars.ingress == 0 {
 		return nil
 	}
-	return c.tables.inboundListeners.Get(inboundListenersIn{c.sidecars, c.in.Mesh.Config.GetRootNamespace()})
+	return c.tables.inboundListeners.Get(InboundListeners{c.sidecars, c.in.Mesh.Config.GetRootNamespace()})
 }
 
 // TakesMutual reports whether the proxy of an endpoint accepts the mesh's mutual TLS at a port.

@@ -67,7 +67,7 @@ func newIdentityView(in identityViewIn) *view {
 	for i := range list {
 		list[i].Identities = in.identities.byService.At(list[i].Service.Key)
 	}
-	v.destinations = in.tables.listOf.Get(destinationsKey{in.tables.destinations.Of(list)})
+	v.destinations = in.tables.listOf.Get(Destinations{in.tables.destinations.Of(list)})
 	return &v
 }
 
@@ -156,7 +156,7 @@ func (in viewIn) destinations(called []*registry.Service) *Destinations {
 	for i, s := range called {
 		list[i] = Destination{Service: s, Rule: in.rules.find(in.namespace, s)}
 	}
-	return in.tables.listOf.Get(destinationsKey{in.tables.destinations.Of(list)})
+	return in.tables.listOf.Get(Destinations{in.tables.destinations.Of(list)})
 }
 
 // localityFacts reports whether endpoints are ordered by the client's locality, and by which
