@@ -57,7 +57,6 @@ func (g *group[K, T]) all() []*item[K, T] {
 // more.
 func (m *Merger[K, T]) replace(s *source[K, T], u Update[T], now time.Time) (lost []*item[K, T]) {
 	g := m.group(s, u.Group)
-	m.count(g, -1)
 	g.problems, g.HasError = dated(u.Problems, g.problems, now), Errors(u.Problems) > 0
 	if u.Unreadable {
 		if g.Unreadable.IsZero() {
@@ -70,7 +69,6 @@ func (m *Merger[K, T]) replace(s *source[K, T], u Update[T], now time.Time) (los
 		g.Unreadable, g.Invalid = time.Time{}, u.Invalid
 		lost = m.replaceItems(g, u.Items)
 	}
-	m.count(g, +1)
 	m.tidy(g)
 	return lost
 }
@@ -109,16 +107,6 @@ func (m *Merger[K, T]) replaceItems(g *group[K, T], values []T) (lost []*item[K,
 
 func (m *Merger[K, T]) newItem(g *group[K, T], index int, saved SavedItem[T]) *item[K, T] {
 	return &item[K, T]{SavedItem: saved, key: m.cfg.KeyOf(saved.Item), group: g, index: index}
-}
-
-// count adds a group to the counters of its source, or takes it out.
-func (m *Merger[K, T]) count(g *group[K, T], by int) {
-	s := &g.source.status
-	s.Items += by * len(g.items)
-	s.Problems += by * len(g.problems)
-	if slices.ContainsFunc(g.items, func(i *item[K, T]) bool { return i.Stale }) {
-		s.Stale += by
-	}
 }
 
 // tidy brings the indexes up to date after a group changed, and forgets it when it is empty.

@@ -269,9 +269,6 @@ func setMember[K comparable](set map[K]struct{}, k K, member bool) {
 type Supply[T any] struct {
 	Source, Group string
 	Item          T
-	// Retained is why an item is used that its source does not supply any more; empty: it supplies
-	// it.
-	Retained string
 }
 
 // Items lists all that is supplied for k, the one that is used first.
@@ -279,7 +276,7 @@ func (m *Merger[K, T]) Items(k K) []Supply[T] {
 	var out []Supply[T]
 	for _, i := range m.items[k] {
 		if s := i.group.source; !s.dropped() {
-			out = append(out, Supply[T]{s.Name, i.group.name, i.Item, i.retained()})
+			out = append(out, Supply[T]{s.Name, i.group.name, i.Item})
 		}
 	}
 	return out

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -31,17 +30,6 @@ type Removal struct {
 // lost says that no source supplies the item any more.
 func (r *Removal) lost() bool { return !r.At.IsZero() }
 
-// retained is Supply.Retained.
-func (i *item[K, T]) retained() string {
-	switch {
-	case i.lost():
-		return cmp.Or(i.reason, "its removal is about to take effect")
-	case i.Stale:
-		return "the current version in " + i.group.title() + " cannot be used"
-	}
-	return ""
-}
-
 // replaces says that an item which was lost is not retained, because another takes its place.
 func (m *Merger[K, T]) replaces(by, lost *item[K, T]) bool {
 	a, b := by.group, lost.group
@@ -55,7 +43,6 @@ func (m *Merger[K, T]) retain(i *item[K, T], now time.Time) {
 	}
 	i.group = m.group(i.group.source, i.group.name) // it may have been forgotten
 	i.group.removed[i.key] = i
-	i.group.source.status.Retained++
 	m.add(i)
 	if i.due = now.Add(m.cfg.Settle); i.Mass {
 		m.retainMass(i)
@@ -68,7 +55,6 @@ func (m *Merger[K, T]) retain(i *item[K, T], now time.Time) {
 func (m *Merger[K, T]) endRemoval(i *item[K, T]) {
 	m.remove(i)
 	delete(i.group.removed, i.key)
-	i.group.source.status.Retained--
 	m.tidy(i.group)
 }
 
@@ -161,7 +147,11 @@ func (s *source[K, T]) lostMost(now time.Time) bool {
 			due = due || !now.Before(i.due)
 		}
 	}
-	return due && (s.status.Items == 0 || lost >= massItems && lost > s.status.Items)
+	if !due {
+		return false
+	}
+	items := s.items()
+	return items == 0 || lost >= massItems && lost > items
 }
 
 // AcceptRemovals removes all items of a source that R3 and R4 retain, and returns the keys whose

@@ -47,7 +47,6 @@ func (m *Merger[K, T]) Restore(saved []SavedGroup[T], now time.Time) (changed []
 				m.add(i)
 			}
 		}
-		m.count(g, +1)
 		m.tidy(g)
 	}
 	return m.finish(now)

@@ -3,6 +3,7 @@ package feed
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -46,18 +47,33 @@ type SourceStatus struct {
 	Setting string `json:"setting,omitempty"`
 }
 
-// Status describes all sources, in the order of the list. Its cost does not depend on the number of
-// groups.
+// Status describes all sources, in the order of the list.
 func (m *Merger[K, T]) Status() []SourceStatus {
 	out := make([]SourceStatus, len(m.list))
 	for n, s := range m.list {
 		out[n] = s.status
 		out[n].Name, out[n].Required = s.Name, s.Required
+		out[n].Items = s.items()
 		if s.status.Error != "" {
 			out[n].Problems++
 		}
+		for g := range s.faulty {
+			out[n].Problems += len(g.problems)
+			out[n].Retained += len(g.removed)
+			if slices.ContainsFunc(g.items, func(i *item[K, T]) bool { return i.Stale }) {
+				out[n].Stale++
+			}
+		}
 	}
 	return out
+}
+
+// items returns the number of items that a source supplies.
+func (s *source[K, T]) items() (n int) {
+	for _, g := range s.groups {
+		n += len(g.items)
+	}
+	return n
 }
 
 // Problems lists all that is wrong: the problems of groups, sources that are down, items that are
@@ -124,9 +140,9 @@ func (m *Merger[K, T]) outdated() map[string]struct{} {
 func (s *source[K, T]) problem() Problem {
 	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.dropped(), Text: s.status.Error, Since: s.status.ErrorSince}
 	switch {
-	case s.rank == unlisted && s.status.Items > 0:
+	case s.rank == unlisted && s.items() > 0:
 		p.Text = fmt.Sprintf("the source is not in the settings any more; its items (%d) stay active until all "+
-			"required sources have delivered, or until you run %s", s.status.Items, s.acceptCommand())
+			"required sources have delivered, or until you run %s", s.items(), s.acceptCommand())
 	case p.Text == "":
 	case s.dropped():
 		p.Severity = Error
