@@ -26,8 +26,8 @@ type Background struct {
 	findings []Finding     // guarded by mu; not changed in place
 }
 
-// NewBackground returns a Background. After each run that found a difference it calls report, unless that is nil, with
-// the findings that appeared and those that are gone.
+// NewBackground returns a Background. After each run that found a difference it calls report,
+// unless that is nil, with the findings that appeared and those that are gone.
 func NewBackground(report func(appeared, gone []Finding)) *Background {
 	return &Background{report: report, wake: make(chan struct{}, 1)}
 }
@@ -43,14 +43,16 @@ func (b *Background) Publish(c *push.Context) {
 	}
 }
 
-// Findings returns the findings of the last run, or nil before the first. The caller must not change them.
+// Findings returns the findings of the last run, or nil before the first. The caller must not
+// change them.
 func (b *Background) Findings() []Finding {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.findings
 }
 
-// Run analyzes the latest context one second after a change, and at most every 5 seconds. It returns nil when ctx ends.
+// Run analyzes the latest context one second after a change, and at most every 5 seconds. It
+// returns nil when ctx ends.
 func (b *Background) Run(ctx context.Context) error {
 	var last time.Time // start of the last run
 	for {

@@ -2,7 +2,8 @@ package analyze
 
 import "github.com/ashore-mesh/ashore/internal/feed"
 
-// Code identifies a kind of finding: "IST0101". It never changes its meaning. docs/analysis.md describes each code.
+// Code identifies a kind of finding: "IST0101". It never changes its meaning. docs/analysis.md
+// describes each code.
 type Code string
 
 // The codes of Istio.
@@ -36,8 +37,8 @@ const (
 	PlaintextToMesh      Code = "ASH0012"
 )
 
-// Severity returns feed.Error if the object, or a part of it, has no effect, or if traffic fails. It returns
-// feed.Warning if the object probably does not do what is meant.
+// Severity returns feed.Error if the object, or a part of it, has no effect, or if traffic fails.
+// It returns feed.Warning if the object probably does not do what is meant.
 func (c Code) Severity() feed.Severity {
 	switch c {
 	case HostNotInGateway, ObjectWarning, UnservedRoutes, UnusedRule, ConflictingAddresses, PlaintextToMesh:
@@ -49,7 +50,8 @@ func (c Code) Severity() feed.Severity {
 	return feed.Error
 }
 
-// FromRegistry reports whether a registry, or a workload that joins, may supply what is missing. See Offline.
+// FromRegistry reports whether a registry, or a workload that joins, may supply what is missing.
+// See Offline.
 func (c Code) FromRegistry() bool {
 	switch c {
 	case NoMatchingWorkloads, EmptySubset, EmptyEgressListener, ServicePortInPolicy, UnknownPrincipal, EmptyService:

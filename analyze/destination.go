@@ -32,9 +32,10 @@ func (a *analysis) virtualServices() {
 	}
 }
 
-// routeClients returns the namespaces from which the destinations of a VirtualService are looked up. It is enough if
-// one of them finds the destination. A VirtualService that is exported to all namespaces is looked up from its own and
-// those of its Gateways, or from all namespaces if its own has no workloads.
+// routeClients returns the namespaces from which the destinations of a VirtualService are looked
+// up. It is enough if one of them finds the destination. A VirtualService that is exported to all
+// namespaces is looked up from its own and those of its Gateways, or from all namespaces if its own
+// has no workloads.
 func (a *analysis) routeClients(vs *push.VirtualService) []string {
 	to, namespace := a.c.ExportedTo(vs.Object), vs.Object.Namespace
 	if !slices.Contains(to, "") {
@@ -52,7 +53,8 @@ func (a *analysis) routeClients(vs *push.VirtualService) []string {
 	return out
 }
 
-// destination checks that one of the clients finds the host of a destination, with its port and its subset.
+// destination checks that one of the clients finds the host of a destination, with its port and its
+// subset.
 func (a *analysis) destination(o *config.Object, clients []string, at string, to *networking.Destination) {
 	number := to.GetPort().GetNumber()
 	var service *registry.Service
@@ -108,7 +110,8 @@ func subsetNames(rule *push.DestinationRule) (names []string) {
 	return names
 }
 
-// missingHost reports that none of the clients sees a service of the host. A registry may supply it later.
+// missingHost reports that none of the clients sees a service of the host. A registry may supply it
+// later.
 func (a *analysis) missingHost(o *config.Object, field, host string, clients []string, consequence string) {
 	text, remedy, fromRegistry := "no service has host "+host, "use a host that exists, or declare the service", true
 	switch s := a.serviceFor(host); {
@@ -123,8 +126,8 @@ func (a *analysis) missingHost(o *config.Object, field, host string, clients []s
 	a.report(ReferenceNotFound, o, field, text+", so "+consequence, remedy).fromRegistry = fromRegistry
 }
 
-// serviceFor returns a service of the host, visible or not, or else of a wildcard that covers it. It returns nil if
-// there is none.
+// serviceFor returns a service of the host, visible or not, or else of a wildcard that covers it.
+// It returns nil if there is none.
 func (a *analysis) serviceFor(host string) *registry.Service {
 	for pattern := host; pattern != ""; pattern = push.WiderHost(pattern) {
 		for k, s := range a.in.Services.From(registry.Key{Host: pattern}) {

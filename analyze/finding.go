@@ -10,8 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Info is the severity of a finding that depends on what a registry supplies. Other findings have the severities of
-// package feed.
+// Info is the severity of a finding that depends on what a registry supplies. Other findings have
+// the severities of package feed.
 const Info feed.Severity = "info"
 
 // Finding is one thing that is wrong between objects. Comparable.
@@ -42,7 +42,8 @@ func Invalid(p feed.Problem) Finding {
 	return Finding{Problem: p, Code: ObjectWarning}
 }
 
-// Offline returns the findings with severity Info where a registry, or a workload that joins, may remove the cause.
+// Offline returns the findings with severity Info where a registry, or a workload that joins, may
+// remove the cause.
 func Offline(list []Finding) []Finding {
 	out := slices.Clone(list)
 	for i := range out {
@@ -61,7 +62,8 @@ func sortFindings(list []Finding) {
 // precedence says why one of two objects is used.
 const precedence = "takes precedence because it is older or sorts first"
 
-// named returns the name of an object and its file, for sentences. It leaves out the line, which changes too often.
+// named returns the name of an object and its file, for sentences. It leaves out the line, which
+// changes too often.
 func named(o *config.Object) string {
 	if where := cmp.Or(o.Origin.File, o.Origin.Source); where != "" {
 		return fmt.Sprintf("%s (%s)", o.Key, where)

@@ -103,7 +103,8 @@ func lowerCase(list []string) []string {
 	return out
 }
 
-// routeKind returns the kind of routes that a server accepts: "http", "tcp" or "tls". xds/gen has the same rule.
+// routeKind returns the kind of routes that a server accepts: "http", "tcp" or "tls". xds/gen has
+// the same rule.
 func (s server) routeKind() string {
 	mode := s.spec.GetTls().GetMode()
 	passthrough := mode == networking.ServerTLSSettings_PASSTHROUGH ||
@@ -123,8 +124,8 @@ func (s server) protocol() registry.Protocol {
 	return p
 }
 
-// accepted returns the hosts of a VirtualService that servers of the Gateway accept, and the kinds of routes that these
-// servers accept.
+// accepted returns the hosts of a VirtualService that servers of the Gateway accept, and the kinds
+// of routes that these servers accept.
 func (g *gateway) accepted(vs *push.VirtualService) (hosts, kinds []string) {
 	for _, h := range vs.Spec.Hosts {
 		for _, s := range g.servers {
@@ -137,7 +138,8 @@ func (g *gateway) accepted(vs *push.VirtualService) (hosts, kinds []string) {
 	return slices.Compact(hosts), slices.Compact(kinds)
 }
 
-// boundGateways checks that the Gateways of a VirtualService exist, and that they accept its hosts and routes.
+// boundGateways checks that the Gateways of a VirtualService exist, and that they accept its hosts
+// and routes.
 func (a *analysis) boundGateways(vs *push.VirtualService) {
 	rejected := slices.Clone(vs.Spec.Hosts)
 	reported := slices.Contains(vs.Spec.Gateways, push.MeshGateway) // other hosts may be meant for sidecars
@@ -204,11 +206,12 @@ func (g *gateway) hostsText() string {
 	return few(slices.Compact(out))
 }
 
-// gatewayConflicts reports servers that are ignored because another server on the same port of the same proxies takes
-// precedence.
+// gatewayConflicts reports servers that are ignored because another server on the same port of the
+// same proxies takes precedence.
 //
-// Source: Istio. The first server of a port decides whether the port is plain HTTP, TLS or TCP. A second TCP server is
-// ignored, and so is a server with TLS that repeats a host. xds/gen has the same rule.
+// Source: Istio. The first server of a port decides whether the port is plain HTTP, TLS or TCP. A
+// second TCP server is ignored, and so is a server with TLS that repeats a host. xds/gen has the
+// same rule.
 func (a *analysis) gatewayConflicts() {
 	type member struct {
 		*gateway

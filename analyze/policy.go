@@ -13,7 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// policyNamespace returns the namespace of the workloads that a policy may select. It returns an empty text for all.
+// policyNamespace returns the namespace of the workloads that a policy may select. It returns an
+// empty text for all.
 func (a *analysis) policyNamespace(o *config.Object) string {
 	if o.Namespace == a.root() {
 		return ""
@@ -21,8 +22,8 @@ func (a *analysis) policyNamespace(o *config.Object) string {
 	return o.Namespace
 }
 
-// peerConflicts reports PeerAuthentications without effect: those with the same selector as an older one, and those in
-// the root namespace with a selector.
+// peerConflicts reports PeerAuthentications without effect: those with the same selector as an
+// older one, and those in the root namespace with a selector.
 func (a *analysis) peerConflicts() {
 	groups := selectorGroups{}
 	for o := range a.objects(config.PeerAuthentication) {
@@ -47,7 +48,8 @@ func (a *analysis) peerConflicts() {
 	}
 }
 
-// selectors reports policies that select no declared workload: what they are to protect may be open.
+// selectors reports policies that select no declared workload: what they are to protect may be
+// open.
 func (a *analysis) selectors() {
 	kinds := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy}
 	for _, kind := range kinds {
@@ -75,8 +77,8 @@ func (a *analysis) selectsWorkload(namespace string, labels map[string]string) b
 	return false
 }
 
-// policyPorts reports service ports in AuthorizationPolicies whose workloads listen at other ports. Policies match the
-// port of the workload.
+// policyPorts reports service ports in AuthorizationPolicies whose workloads listen at other ports.
+// Policies match the port of the workload.
 func (a *analysis) policyPorts() {
 	for o := range a.objects(config.AuthorizationPolicy) {
 		for i, r := range o.Spec.(*security.AuthorizationPolicy).Rules {
@@ -123,7 +125,8 @@ func (a *analysis) policyPortList(o *config.Object, path string, ports []string)
 	}
 }
 
-// providers reports CUSTOM policies whose provider cannot be called, so that matching requests are denied.
+// providers reports CUSTOM policies whose provider cannot be called, so that matching requests are
+// denied.
 func (a *analysis) providers() {
 	for o := range a.objects(config.AuthorizationPolicy) {
 		spec := o.Spec.(*security.AuthorizationPolicy)

@@ -16,9 +16,9 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// UnknownPrincipals reports callers in DENY policies that do not exist, most likely because their names are mistyped.
-// joined are the identities of the workloads that joined. Call it only if the mesh's authority alone issues
-// certificates.
+// UnknownPrincipals reports callers in DENY policies that do not exist, most likely because their
+// names are mistyped. joined are the identities of the workloads that joined. Call it only if the
+// mesh's authority alone issues certificates.
 func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID) []Finding {
 	a := newAnalysis(ctx, c)
 	var known *callers
@@ -38,8 +38,8 @@ func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID)
 				}
 			}
 		}
-		// A mistake in a negative field, such as notPrincipals, blocks callers, which is noticed. A mistake
-		// in a positive field lets callers pass that were to be denied.
+		// A mistake in a negative field, such as notPrincipals, blocks callers, which is noticed. A
+		// mistake in a positive field lets callers pass that were to be denied.
 		for i, r := range spec.Rules {
 			for k, f := range r.GetFrom() {
 				at, from := fmt.Sprintf("spec.rules[%d].from[%d].source.", i, k), f.GetSource()
@@ -72,7 +72,8 @@ type callers struct {
 	externalClients bool
 }
 
-// callers collects the identities of joined workloads, endpoints, services, WorkloadEntries and WorkloadGroups.
+// callers collects the identities of joined workloads, endpoints, services, WorkloadEntries and
+// WorkloadGroups.
 func (a *analysis) callers(joined []spiffe.ID) *callers {
 	domains := a.in.Mesh.TrustDomains()
 	x := &callers{
@@ -119,13 +120,14 @@ func (a *analysis) callers(joined []spiffe.ID) *callers {
 	return x
 }
 
-// whyUnmatched returns why no caller has the value of an attribute in a policy of the namespace. It returns an empty
-// text if a caller has it, or if the attribute is not an identity.
+// whyUnmatched returns why no caller has the value of an attribute in a policy of the namespace. It
+// returns an empty text if a caller has it, or if the attribute is not an identity.
 func (x *callers) whyUnmatched(a *analysis, key, value, namespace string) string {
 	known, text, name := x.identities, "no workload of this mesh has the identity ", value
 	switch key {
 	case "source.principal":
-		// As in Istio, policies may name the mesh's trust domain as cluster.local, whatever it is called.
+		// As in Istio, policies may name the mesh's trust domain as cluster.local, whatever it is
+		// called.
 		domain, rest, _ := strings.Cut(value, "/")
 		if domain == "cluster.local" || x.domains[domain] {
 			name = x.domain + "/" + rest
@@ -155,8 +157,9 @@ func (x *callers) whyUnmatched(a *analysis, key, value, namespace string) string
 	return text + value + a.similar(name, slices.Sorted(maps.Keys(known)))
 }
 
-// matches reports whether a value of a policy matches a name. As in Istio, a star at the beginning or at the end of
-// the value stands for any text. Namespaces may have stars elsewhere: these are not checked.
+// matches reports whether a value of a policy matches a name. As in Istio, a star at the beginning
+// or at the end of the value stands for any text. Namespaces may have stars elsewhere: these are
+// not checked.
 func matches(value, name string) bool {
 	before, after, star := strings.Cut(value, "*")
 	switch {

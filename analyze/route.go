@@ -11,7 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// routePlace is where routes of VirtualServices meet: one host of sidecars, or of a port of gateways. Comparable.
+// routePlace is where routes of VirtualServices meet: one host of sidecars, or of a port of
+// gateways. Comparable.
 type routePlace struct {
 	port listenPort // zero: sidecars
 	host string     // in lower case
@@ -26,12 +27,13 @@ type catchAllRoute struct {
 	field      string   // "spec.http[1]"
 }
 
-// routeConflicts reports VirtualServices without effect because another one for the same host, gateway and kind of
-// routes takes precedence. It compares only catch-all routes: those that apply to all clients, and on a gateway to all
-// requests.
+// routeConflicts reports VirtualServices without effect because another one for the same host,
+// gateway and kind of routes takes precedence. It compares only catch-all routes: those that apply
+// to all clients, and on a gateway to all requests.
 //
-// Source: Istio. A sidecar uses the routes of one VirtualService for a host. A gateway merges them, and uses the first
-// of two routes with equal conditions. Routes of the older Gateway take precedence.
+// Source: Istio. A sidecar uses the routes of one VirtualService for a host. A gateway merges them,
+// and uses the first of two routes with equal conditions. Routes of the older Gateway take
+// precedence.
 func (a *analysis) routeConflicts() {
 	places := map[routePlace][]catchAllRoute{}
 	for vs := range a.c.VirtualServices() {
@@ -79,8 +81,8 @@ func addCatchAll(places map[routePlace][]catchAllRoute, r catchAllRoute) {
 	}
 }
 
-// routeConflictsAt reports the routes of one place that have no effect. A Gateway with several ports has the same
-// conflict on each; Run reports it once.
+// routeConflictsAt reports the routes of one place that have no effect. A Gateway with several
+// ports has the same conflict on each; Run reports it once.
 func (a *analysis) routeConflictsAt(at routePlace, routes []catchAllRoute) {
 	slices.SortStableFunc(routes, func(x, y catchAllRoute) int {
 		if x.gateway != y.gateway {

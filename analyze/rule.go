@@ -47,8 +47,8 @@ type ruleUse struct {
 	instead *push.DestinationRule // the rule that a client applies to service, which would find this one; nil: none
 }
 
-// useOf returns how clients use a rule for host. A client searches for rules in its own namespace, in that of the
-// service, and in the root namespace.
+// useOf returns how clients use a rule for host. A client searches for rules in its own namespace,
+// in that of the service, and in the root namespace.
 func (a *analysis) useOf(o *config.Object, host string, clients []string) (use ruleUse) {
 	from := func(f *config.Object) bool { return f.Key == o.Key }
 	for _, s := range a.covered(host) {
@@ -75,7 +75,8 @@ func (a *analysis) useOf(o *config.Object, host string, clients []string) (use r
 	return use
 }
 
-// reportUnused reports a rule that no client applies. A rule for a wildcard may be the default of services to come.
+// reportUnused reports a rule that no client applies. A rule for a wildcard may be the default of
+// services to come.
 func (a *analysis) reportUnused(o *config.Object, host string, clients []string, use ruleUse) {
 	const noEffect = "the rule has no effect: its settings, including TLS, are not applied"
 	switch {
@@ -115,7 +116,8 @@ func (a *analysis) checkPorts(o *config.Object, path string, p *networking.Traff
 	}
 }
 
-// subsetLabels checks that each subset selects at least one endpoint. It skips services without endpoints.
+// subsetLabels checks that each subset selects at least one endpoint. It skips services without
+// endpoints.
 func (a *analysis) subsetLabels(o *config.Object, spec *networking.DestinationRule, host string) {
 	for i, s := range spec.Subsets {
 		if len(s.Labels) == 0 {
@@ -130,8 +132,8 @@ func (a *analysis) subsetLabels(o *config.Object, spec *networking.DestinationRu
 	}
 }
 
-// withoutLabels returns a service of host whose endpoints all lack the labels. It returns nil if any endpoint of host
-// has them.
+// withoutLabels returns a service of host whose endpoints all lack the labels. It returns nil if
+// any endpoint of host has them.
 func (a *analysis) withoutLabels(labels map[string]string, host string) (without *registry.Service) {
 	for _, s := range a.covered(host) {
 		list := a.in.Endpoints.At(s.Key)
@@ -162,8 +164,8 @@ func labelsText(labels map[string]string) string {
 	return "the labels " + strings.Join(out, ", ")
 }
 
-// ruleConflicts reports parts of DestinationRules without effect. Rules of one namespace and host are merged: the first
-// trafficPolicy is used, and the first subset of each name.
+// ruleConflicts reports parts of DestinationRules without effect. Rules of one namespace and host
+// are merged: the first trafficPolicy is used, and the first subset of each name.
 func (a *analysis) ruleConflicts() {
 	type hostKey struct{ namespace, host string }
 	groups := map[hostKey][]*config.Object{}

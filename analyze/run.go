@@ -13,8 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Run returns the findings about a context, sorted by place. It uses one core, and its cost grows with the number of
-// objects and endpoints. It returns nil soon after ctx ends.
+// Run returns the findings about a context, sorted by place. It uses one core, and its cost grows
+// with the number of objects and endpoints. It returns nil soon after ctx ends.
 func Run(ctx context.Context, c *push.Context) []Finding {
 	a := newAnalysis(ctx, c)
 	for _, check := range []func(){
@@ -77,7 +77,8 @@ func (a *analysis) report(code Code, o *config.Object, field, text, remedy strin
 	return &a.findings[len(a.findings)-1]
 }
 
-// current returns the version of o that is in its file now. An index keeps an equal object from before it moved there.
+// current returns the version of o that is in its file now. An index keeps an equal object from
+// before it moved there.
 func (a *analysis) current(o *config.Object) *config.Object {
 	if current := a.in.Objects.At(o.Key); current != nil {
 		return current
@@ -112,8 +113,8 @@ func (a *analysis) covered(host string) []*registry.Service {
 // root returns the namespace whose objects apply to the whole mesh.
 func (a *analysis) root() string { return a.mesh.GetRootNamespace() }
 
-// covers reports whether all clients to which narrow is exported are among those to which wide is exported. Both are
-// namespaces as push.Context.ExportedTo returns them.
+// covers reports whether all clients to which narrow is exported are among those to which wide is
+// exported. Both are namespaces as push.Context.ExportedTo returns them.
 func covers(wide, narrow []string) bool {
 	outside := func(ns string) bool { return !slices.Contains(wide, ns) }
 	return slices.Contains(wide, "") || !slices.ContainsFunc(narrow, outside)

@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// services checks that declared services have endpoints, and that clients send mutual TLS to workloads that accept it.
+// services checks that declared services have endpoints, and that clients send mutual TLS to
+// workloads that accept it.
 func (a *analysis) services() {
 	for key, s := range a.in.Services.All() {
 		if a.stopped() {
@@ -62,8 +63,9 @@ func (p addressPort) String() string {
 
 // addressConflicts reports services that connections to their address and port do not reach.
 //
-// Source: Istio. A sidecar has one listener for an address and port. It selects TLS services by SNI and HTTP services
-// by the Host header. Other connections go to the oldest service. xds/gen has the same rule.
+// Source: Istio. A sidecar has one listener for an address and port. It selects TLS services by SNI
+// and HTTP services by the Host header. Other connections go to the oldest service. xds/gen has the
+// same rule.
 func (a *analysis) addressConflicts() {
 	places := map[addressPort][]*registry.Service{}
 	for _, s := range a.in.Services.All() {

@@ -13,7 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// sidecars checks the egress listeners of Sidecars, and that no two Sidecars have the same selector.
+// sidecars checks the egress listeners of Sidecars, and that no two Sidecars have the same
+// selector.
 func (a *analysis) sidecars() {
 	groups := selectorGroups{}
 	for o := range a.objects(config.Sidecar) {
@@ -79,7 +80,8 @@ func (a *analysis) servicesAt(port uint32) []*registry.Service {
 	return a.byPort[port]
 }
 
-// egressListener checks that a listener imports a service with its port. Proxies ignore it otherwise.
+// egressListener checks that a listener imports a service with its port. Proxies ignore it
+// otherwise.
 func (a *analysis) egressListener(o *config.Object, at string, l *networking.IstioEgressListener) {
 	imports := push.ParseImports(l.Hosts, o.Namespace)
 	n := l.Port.Number

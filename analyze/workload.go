@@ -19,11 +19,12 @@ type workload struct {
 	endpoint *registry.Endpoint // nil: none
 }
 
-// workloads indexes what policies may select: endpoints, WorkloadEntries, WorkloadGroups, and Gateways for their
-// proxies.
+// workloads indexes what policies may select: endpoints, WorkloadEntries, WorkloadGroups, and
+// Gateways for their proxies.
 type workloads map[labelKey][]*workload
 
-// labelKey is a label of the workloads of a namespace. An empty namespace stands for all, and an empty label too.
+// labelKey is a label of the workloads of a namespace. An empty namespace stands for all, and an
+// empty label too.
 type labelKey struct{ namespace, name, value string }
 
 // unknownNamespace is the namespace of the proxies that a Gateway selects.
@@ -68,7 +69,8 @@ func (x workloads) add(namespace string, w *workload) {
 	}
 }
 
-// selected yields the workloads of a namespace that have these labels. An empty namespace stands for all.
+// selected yields the workloads of a namespace that have these labels. An empty namespace stands
+// for all.
 func (x workloads) selected(namespace string, want map[string]string) iter.Seq[*workload] {
 	candidates := x.at(labelKey{namespace: namespace})
 	for k, v := range want {

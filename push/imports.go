@@ -10,7 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// imported applies a Sidecar. It returns a group for each egress listener, and every service that
+// imported applies a Sidecar. It returns a group for each egress listener, and the services that
 // the groups import or route to.
 func (in viewIn) imported(all *visible) (groups []*Egress, called []*registry.Service) {
 	hosts := map[string]bool{}
@@ -35,7 +35,8 @@ func (in viewIn) imported(all *visible) (groups []*Egress, called []*registry.Se
 	return groups, pick(all, hosts)
 }
 
-// egressListeners are those of the Sidecar, or one that imports everything when it has none.
+// egressListeners returns the egress listeners of a Sidecar, or one that imports everything if it
+// has none.
 func egressListeners(s *networking.Sidecar) []*networking.IstioEgressListener {
 	if len(s.Egress) == 0 {
 		return []*networking.IstioEgressListener{{Hosts: []string{"*/*"}}}
@@ -43,8 +44,8 @@ func egressListeners(s *networking.Sidecar) []*networking.IstioEgressListener {
 	return s.Egress
 }
 
-// Imports are the "namespace/host" patterns of a Sidecar's egress listener or of a Gateway's server:
-// hosts by namespace. The namespace "*" stands for all.
+// Imports are the "namespace/host" patterns of a Sidecar's egress listener or of a Gateway's
+// server: hosts by namespace. The namespace "*" stands for all.
 type Imports map[string][]string
 
 // ParseImports parses patterns. The namespace "." stands for namespace, and "~" for none. A pattern
@@ -86,15 +87,15 @@ func (im Imports) route(vs *VirtualService) bool {
 	return slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return im.Cover(vs.Object.Namespace, h) })
 }
 
-// Cover reports whether a pattern covers a host of a namespace. It is enough if it covers a part of a
-// wildcard host.
+// Cover reports whether a pattern covers a host of a namespace. It is enough if it covers a part of
+// a wildcard host.
 func (im Imports) Cover(namespace, host string) bool {
 	overlaps := func(pattern string) bool { return HostsOverlap(pattern, host) }
 	return slices.ContainsFunc(im[namespace], overlaps) || slices.ContainsFunc(im["*"], overlaps)
 }
 
-// HostsOverlap reports whether a host can match both patterns. Each pattern is a name, "*.suffix" or
-// "*".
+// HostsOverlap reports whether a host can match both patterns. Each pattern is a name, "*.suffix"
+// or "*".
 func HostsOverlap(a, b string) bool {
 	if a == b || a == "*" || b == "*" {
 		return true

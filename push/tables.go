@@ -7,8 +7,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// tables remember results and equal values. A context shares them with all contexts that are built
-// from it. They never change a result: each is remembered under its whole input.
+// tables holds memoized results and interned values. A context shares it with all contexts that are
+// built from it. The key of each result is its whole input.
 type tables struct {
 	labels       intern.Lists[Label]
 	objects      intern.Lists[*config.Object]
