@@ -11,11 +11,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// maxFile bounds the file of a Memory, in bytes. A registration has about 500.
+// maxFile is the greatest size of the file of a Memory, in bytes. A registration has about 500
+// bytes.
 const maxFile = 256 << 20
 
-// load reads the file. One that cannot be used is renamed, so that the next write does not destroy
-// it.
+// load reads the file. It renames a file that cannot be used, so that the next write does not
+// destroy it.
 func (m *Memory) load() []Registration {
 	if m.cfg.File == "" {
 		return nil
@@ -64,7 +65,7 @@ func (m *Memory) save(all Registrations) (saved bool) {
 	return err == nil
 }
 
-// decodeRegistrations reads what save wrote. With an error nothing of it is used.
+// decodeRegistrations parses the file. It returns an error if one registration is invalid.
 func decodeRegistrations(raw []byte) ([]Registration, error) {
 	var list []Registration
 	if err := json.Unmarshal(raw, &list); err != nil {

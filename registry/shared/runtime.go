@@ -154,7 +154,7 @@ func (r *Runtime) Connect(_ context.Context, reg registry.Registration) error {
 	if old != nil && !now.After(old.ConnectedAt) { // that replica's clock is ahead
 		now = old.ConnectedAt.Add(time.Microsecond)
 	}
-	reg.Replica, reg.ConnectedAt, reg.DisconnectedAt, reg.Lease = r.cfg.Replica, now, time.Time{}, time.Time{}
+	reg.Replica, reg.ConnectedAt, reg.DisconnectedAt, reg.LeaseExpiry = r.cfg.Replica, now, time.Time{}, time.Time{}
 	reg.Created, reg.Health = now, registry.Report{}
 	if old != nil && old.Identity == reg.Identity {
 		reg.Created, reg.Health = old.Created, old.Health
