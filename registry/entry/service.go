@@ -9,7 +9,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// service makes the service of one host of a ServiceEntry.
+// service returns the service of one host of a ServiceEntry.
 func service(o *config.Object, host string) *registry.Service {
 	spec := o.Spec.(*networking.ServiceEntry)
 	return &registry.Service{
@@ -41,7 +41,8 @@ func ports(in []*networking.ServicePort) []registry.Port {
 	return out
 }
 
-// prefixes parses virtual addresses, single ones or CIDR ranges. config.Validate rejects others.
+// prefixes parses virtual IPs, single addresses or CIDR ranges. config.Validate rejects other
+// values.
 func prefixes(in []string) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(in))
 	for _, s := range in {
