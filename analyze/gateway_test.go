@@ -67,7 +67,7 @@ func TestRouteConflicts(t *testing.T) {
 		return append([]string{service("a/web", "web.internal", ""), servers("gw", "app: gw", "80 HTTP *", "443 HTTPS *", "444 HTTPS web.com")}, documents...)
 	}
 	sidecars := func(kind string) string {
-		return "IST0109 mesh.yaml:16 VirtualService a/y spec.hosts: the " + kind + " routes have no effect for host web.com on sidecars, because VirtualService a/x (mesh.yaml) has " + kind +
+		return "IST0109 mesh.yaml:16 VirtualService a/y spec." + kind + ": the " + kind + " routes have no effect for host web.com on sidecars, because VirtualService a/x (mesh.yaml) has " + kind +
 			" routes for that host too and takes precedence (narrower exportTo, then age, then namespace and name)"
 	}
 	gateways := func(field string) string {
@@ -88,12 +88,12 @@ func TestRouteConflicts(t *testing.T) {
 		{"the same source", mesh(asked("x", "mesh", http("{sourceLabels: {app: x}}")), asked("y", "mesh", http("{sourceLabels: {app: x}}"))), nil},
 		{"different kinds", mesh(asked("x", "mesh", http("")), asked("y", "mesh", "tcp: [{"+to+"}]")), nil},
 		{"tcp", mesh(asked("x", "mesh", "tcp: [{"+to+"}]"), asked("y", "mesh", "tcp: [{"+to+"}]")), []string{sidecars("tcp")}},
-		{"tls", mesh(asked("x", "mesh", tls("web.com")), asked("y", "mesh", tls("web.com"))), []string{sidecars("tls")}},
+		{"tls routes are not compared", mesh(asked("x", "mesh", tls("web.com")), asked("y", "mesh", tls("web.com"))), nil},
 		{"a narrower exportTo takes precedence", mesh(asked("x", "mesh", http("")), asked("y", "mesh", http("")+", exportTo: [.]")), nil},
 		{"the first is not seen by all", mesh(asked("x", "mesh", http("")+", exportTo: [b]"), asked("y", "mesh", http(""))), nil},
 		{
 			"another namespace", mesh(asked("x", "mesh", http("")), strings.Replace(asked("y", "mesh", http("")), "namespace: a", "namespace: b", 1)),
-			[]string{"VirtualService b/y spec.hosts: the http routes have no effect for host web.com on sidecars that see both, because VirtualService a/x (mesh.yaml) has http routes"},
+			[]string{"VirtualService b/y spec.http: the http routes have no effect for host web.com on sidecars that see both, because VirtualService a/x (mesh.yaml) has http routes"},
 		},
 		{
 			"on two Gateways for one port", append([]string{service("a/web", "web.internal", ""), servers("one", "app: gw", "80 HTTP *"), servers("two", "app: gw", "80 HTTP *")},

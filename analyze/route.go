@@ -16,7 +16,7 @@ import (
 type routePlace struct {
 	port listenPort // zero: sidecars
 	host string     // in lower case
-	kind string     // "http", "tcp" or "tls"
+	kind string     // "http" or "tcp"
 }
 
 // catchAllRoute is a route of a VirtualService that leaves nothing to other routes of its place.
@@ -29,7 +29,8 @@ type catchAllRoute struct {
 
 // routeConflicts reports VirtualServices without effect because another one for the same host,
 // gateway and kind of routes takes precedence. It compares only catch-all routes: those that apply
-// to all clients, and on a gateway to all requests.
+// to all clients, and on a gateway to all requests. TLS routes have SNI hosts, so they are not
+// compared.
 //
 // Source: Istio. A sidecar uses the routes of one VirtualService for a host. A gateway merges them,
 // and uses the first of two routes with equal conditions. Routes of the older Gateway take
@@ -59,8 +60,8 @@ func (a *analysis) routeConflicts() {
 func addCatchAll(places map[routePlace][]catchAllRoute, r catchAllRoute) {
 	for _, host := range r.Spec.Hosts {
 		host = strings.ToLower(host)
-		for _, kind := range []string{"http", "tcp", "tls"} {
-			i := r.catchAll(kind, host)
+		for _, kind := range []string{"http", "tcp"} {
+			i := r.catchAll(kind)
 			if i < 0 {
 				continue
 			}
@@ -101,7 +102,7 @@ func (a *analysis) routeConflictsAt(at routePlace, routes []catchAllRoute) {
 
 // reportRoute reports r, which has no effect because first takes precedence.
 func (a *analysis) reportRoute(at routePlace, r, first catchAllRoute) {
-	code, field, where := ConflictingMeshHosts, "spec.hosts", "sidecars"
+	code, field, where := ConflictingMeshHosts, "spec."+at.kind, "sidecars"
 	what, has := "the "+at.kind+" routes have", "has "+at.kind+" routes for that host too"
 	by := named(a.current(first.Object))
 	if r.gateway != nil {
@@ -121,26 +122,17 @@ func (a *analysis) reportRoute(at routePlace, r, first catchAllRoute) {
 }
 
 // catchAll returns the index of the first catch-all route of a kind, or -1 if there is none.
-func (r catchAllRoute) catchAll(kind, host string) int {
-	switch kind {
-	case "http":
+func (r catchAllRoute) catchAll(kind string) int {
+	if kind == "http" {
 		return slices.IndexFunc(r.Spec.Http, func(h *networking.HTTPRoute) bool {
 			return len(h.Match) == 0 || slices.ContainsFunc(h.Match, r.matchesHTTP)
 		})
-	case "tcp":
-		return slices.IndexFunc(r.Spec.Tcp, func(t *networking.TCPRoute) bool {
-			return len(t.Match) == 0 || slices.ContainsFunc(t.Match, func(m *networking.L4MatchAttributes) bool {
-				return r.applies(m.Gateways) && proto.Equal(m, &networking.L4MatchAttributes{Gateways: m.Gateways})
-			})
-		})
-	default:
-		return slices.IndexFunc(r.Spec.Tls, func(t *networking.TLSRoute) bool {
-			return slices.ContainsFunc(t.Match, func(m *networking.TLSMatchAttributes) bool {
-				only := &networking.TLSMatchAttributes{Gateways: m.Gateways, SniHosts: m.SniHosts}
-				return r.applies(m.Gateways) && slices.Contains(m.SniHosts, host) && proto.Equal(m, only)
-			})
-		})
 	}
+	return slices.IndexFunc(r.Spec.Tcp, func(t *networking.TCPRoute) bool {
+		return len(t.Match) == 0 || slices.ContainsFunc(t.Match, func(m *networking.L4MatchAttributes) bool {
+			return r.applies(m.Gateways) && proto.Equal(m, &networking.L4MatchAttributes{Gateways: m.Gateways})
+		})
+	})
 }
 
 // matchesHTTP reports whether a match applies to all clients and, on a gateway, to all requests.

@@ -44,7 +44,7 @@ func (a *analysis) rules() {
 type ruleUse struct {
 	applied bool                  // a client applies the rule to a service
 	service *registry.Service     // a service of the host that a client sees; nil: none
-	instead *push.DestinationRule // the rule that a client applies to service, which would find this one; nil: none
+	instead *push.DestinationRule // the rule that a client applies to service instead; nil: none
 }
 
 // useOf returns how clients use a rule for host. A client searches for rules in its own namespace,
