@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,9 +10,9 @@ import (
 )
 
 const (
-	// settleTime is how long the mesh must be quiet before it is analyzed.
-	settleTime = time.Second
-	// runInterval is the shortest time between two runs, and the longest wait for a quiet moment.
+	// runDelay is the time from a change to the analysis of the mesh.
+	runDelay = time.Second
+	// runInterval is the shortest time between the starts of two runs.
 	runInterval = 5 * time.Second
 )
 
@@ -25,13 +26,13 @@ type Background struct {
 	findings []Finding     // guarded by mu; not changed in place
 }
 
-// NewBackground makes a Background. report is called with what appeared and what is gone after each run that found a
-// difference; nil: nobody is told.
+// NewBackground returns a Background. After each run that found a difference it calls report,
+// unless that is nil, with the findings that appeared and those that are gone.
 func NewBackground(report func(appeared, gone []Finding)) *Background {
 	return &Background{report: report, wake: make(chan struct{}, 1)}
 }
 
-// Publish makes c the context that is analyzed next. It does not wait.
+// Publish sets the context that is analyzed next. It does not wait.
 func (b *Background) Publish(c *push.Context) {
 	b.mu.Lock()
 	b.context = c
@@ -42,14 +43,15 @@ func (b *Background) Publish(c *push.Context) {
 	}
 }
 
-// Findings are those of the last run; nil before the first. They must not be changed.
+// Findings returns the findings of the last run, or nil before the first. The caller must not
+// change them.
 func (b *Background) Findings() []Finding {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.findings
 }
 
-// Run analyzes each published context once the mesh has been quiet for a second, and at most every 5 seconds. It
+// Run analyzes the latest context one second after a change, and at most every 5 seconds. It
 // returns nil when ctx ends.
 func (b *Background) Run(ctx context.Context) error {
 	var last time.Time // start of the last run
@@ -59,69 +61,47 @@ func (b *Background) Run(ctx context.Context) error {
 			return nil
 		case <-b.wake:
 		}
-		if !b.settle(ctx, last) {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-time.After(max(runDelay, time.Until(last.Add(runInterval)))):
 		}
 		last = time.Now()
 		b.run(ctx)
 	}
 }
 
-// settle waits until the mesh is quiet, or for runInterval, but at least until the next run is due. It returns false
-// when ctx ends.
-func (b *Background) settle(ctx context.Context, last time.Time) bool {
-	latest := time.Now().Add(runInterval)
-	next := time.Now().Add(settleTime)
-	for {
-		if due := last.Add(runInterval); next.Before(due) {
-			next = due
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-b.wake:
-			next = time.Now().Add(settleTime)
-			if next.After(latest) {
-				next = latest
-			}
-		case <-time.After(time.Until(next)):
-			return true
-		}
-	}
-}
-
 // run analyzes the latest context and reports the differences.
 func (b *Background) run(ctx context.Context) {
+	select {
+	case <-b.wake: // for the context that is analyzed now
+	default:
+	}
 	b.mu.Lock()
 	c, before := b.context, b.findings
 	b.mu.Unlock()
-	now := Run(ctx, c)
+	latest := Run(ctx, c)
 	if ctx.Err() != nil {
 		return
 	}
 	b.mu.Lock()
-	b.findings = now
+	b.findings = latest
 	b.mu.Unlock()
-	appeared, gone := missing(now, before), missing(before, now)
+	appeared, gone := missing(latest, before), missing(before, latest)
 	if b.report != nil && len(appeared)+len(gone) > 0 {
 		b.report(appeared, gone)
 	}
 }
 
-// missing are the findings of list that other does not have, wherever in their files they are.
+// missing returns the findings of list that other does not have. It ignores their lines.
 func missing(list, other []Finding) []Finding {
 	have := map[Finding]bool{}
 	for _, f := range other {
 		f.Line = 0
 		have[f] = true
 	}
-	var out []Finding
-	for _, f := range list {
-		key := f
-		key.Line = 0
-		if !have[key] {
-			out = append(out, f)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(list), func(f Finding) bool {
+		f.Line = 0
+		return have[f]
+	})
 }

@@ -1,8 +1,9 @@
 package analyze
 
-import "slices"
+import "github.com/ashore-mesh/ashore/internal/feed"
 
-// Code identifies a kind of finding: "IST0101". It never changes its meaning.
+// Code identifies a kind of finding: "IST0101". It never changes its meaning. docs/analysis.md
+// describes each code.
 type Code string
 
 // The codes of Istio.
@@ -36,114 +37,25 @@ const (
 	PlaintextToMesh      Code = "ASH0012"
 )
 
-// CodeInfo describes a code.
-type CodeInfo struct {
-	Code Code
-	// Name is Istio's name of the message, or ours in the same style.
-	Name     string
-	Severity Severity
-	// Registry says that a registry, or a workload that joins, may supply what is missing: see Offline.
-	Registry bool
-	// Meaning is one sentence without a final period.
-	Meaning string
-}
-
-// Codes describes every code, in the order of the reference in docs/analysis.md.
-func Codes() []CodeInfo {
-	return []CodeInfo{
-		{
-			ReferenceNotFound, "ReferencedResourceNotFound", Error, false,
-			"A host, port, subset, Gateway or extension provider that is named does not exist",
-		},
-		{
-			InvalidObject, "SchemaValidationError", Error, false,
-			"A file or an object is invalid (ashorectl analyze alone)",
-		},
-		{
-			ConflictingMeshHosts, "ConflictingMeshGatewayVirtualServiceHosts", Error, false,
-			"Another VirtualService for the same host on sidecars comes first",
-		},
-		{
-			ConflictingSidecars, "ConflictingSidecarWorkloadSelectors", Error, false,
-			"Another Sidecar with the same workloadSelector comes first",
-		},
-		{
-			SeveralDefaultSidecar, "MultipleSidecarsWithoutWorkloadSelectors", Error, false,
-			"Another Sidecar for the whole namespace comes first",
-		},
-		{
-			NoMatchingWorkloads, "NoMatchingWorkloadsFound", Warning, true,
-			"A policy selects no declared workload",
-		},
-		{
-			HostNotInGateway, "VirtualServiceHostNotFoundInGateway", Warning, false,
-			"No server of the Gateway admits the host of a VirtualService",
-		},
-		{
-			ObjectWarning, "SchemaWarning", Warning, false,
-			"A field has no effect, or probably not the one that is meant (ashorectl analyze alone)",
-		},
-		{
-			ConflictingGateways, "ConflictingGateways", Error, false,
-			"A server on the same port of the same proxies comes first",
-		},
-		{
-			EmptySubset, "DestinationRuleSubsetNotSelectPods", Warning, true,
-			"No endpoint has the labels of a subset",
-		},
-		{
-			ConflictingRoutes, "ConflictingGatewayRoutes", Error, false,
-			"A VirtualService on the same gateway takes the same requests first",
-		},
-		{
-			UnservedRoutes, "GatewayWithoutServerForRoutes", Warning, false,
-			"The Gateway has no server for routes of this kind (http, tcp or tls)",
-		},
-		{
-			ConflictingRules, "ConflictingDestinationRules", Error, false,
-			"Another DestinationRule of the same namespace and host sets the same part first",
-		},
-		{
-			UnusedRule, "UnusedDestinationRule", Warning, false,
-			"No client finds the DestinationRule",
-		},
-		{
-			EmptyEgressListener, "EgressListenerWithoutService", Warning, true,
-			"No imported service has the port of an egress listener",
-		},
-		{
-			ConflictingPeers, "ConflictingPeerAuthentications", Error, false,
-			"Another PeerAuthentication for the same workloads comes first",
-		},
-		{
-			IgnoredPeers, "IgnoredPeerAuthentication", Error, false,
-			"A PeerAuthentication of the root namespace has a selector",
-		},
-		{
-			ServicePortInPolicy, "ServicePortInPolicy", Warning, true,
-			"An AuthorizationPolicy names the port of a service whose workloads listen at another port",
-		},
-		{
-			UnknownPrincipal, "UnknownPrincipal", Warning, true,
-			"A DENY policy names a caller that does not exist",
-		},
-		{
-			ConflictingAddresses, "ConflictingServiceAddresses", Warning, false,
-			"Another service has the same address and port",
-		},
-		{
-			EmptyService, "ServiceWithoutEndpoints", Warning, true,
-			"A ServiceEntry has no endpoints",
-		},
-		{
-			PlaintextToMesh, "PlaintextToMeshWorkloads", Warning, false,
-			"Clients send plaintext to workloads that take mutual TLS",
-		},
+// Severity returns feed.Error if the object, or a part of it, has no effect, or if traffic fails.
+// It returns feed.Warning if the object probably does not do what is meant.
+func (c Code) Severity() feed.Severity {
+	switch c {
+	case HostNotInGateway, ObjectWarning, UnservedRoutes, UnusedRule, ConflictingAddresses, PlaintextToMesh:
+		return feed.Warning
 	}
+	if c.FromRegistry() {
+		return feed.Warning
+	}
+	return feed.Error
 }
 
-// info describes one code.
-func info(code Code) CodeInfo {
-	all := Codes()
-	return all[slices.IndexFunc(all, func(i CodeInfo) bool { return i.Code == code })]
+// FromRegistry reports whether a registry, or a workload that joins, may supply what is missing.
+// See Offline.
+func (c Code) FromRegistry() bool {
+	switch c {
+	case NoMatchingWorkloads, EmptySubset, EmptyEgressListener, ServicePortInPolicy, UnknownPrincipal, EmptyService:
+		return true
+	}
+	return false
 }

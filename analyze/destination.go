@@ -8,12 +8,14 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/nearest"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// virtualServices checks where VirtualServices lead, and whether their Gateways serve them.
+// routeFails is what happens to requests to a destination that does not exist.
+const routeFails = "requests that are routed there fail"
+
+// virtualServices checks the destinations and the Gateways of VirtualServices.
 func (a *analysis) virtualServices() {
 	for vs := range a.c.VirtualServices() {
 		if a.stopped() {
@@ -21,7 +23,7 @@ func (a *analysis) virtualServices() {
 		}
 		clients := a.routeClients(vs)
 		if len(clients) == 0 {
-			continue // exported to nobody
+			continue // exported to no namespace
 		}
 		a.boundGateways(vs)
 		for at, to := range vs.Destinations() {
@@ -30,18 +32,19 @@ func (a *analysis) virtualServices() {
 	}
 }
 
-// routeClients are the namespaces from which a VirtualService's destinations are looked up; one that finds them is
-// enough. A VirtualService for everyone is for its own namespace and those of its Gateways, or, when its namespace has
-// neither services nor Gateways, for all.
+// routeClients returns the namespaces from which the destinations of a VirtualService are looked
+// up. It is enough if one of them finds the destination. A VirtualService that is exported to all
+// namespaces is looked up from its own and those of its Gateways, or from all namespaces if its own
+// has no workloads.
 func (a *analysis) routeClients(vs *push.VirtualService) []string {
-	to, own := a.c.Audience(vs.Object), vs.Object.Namespace
+	to, namespace := a.c.ExportedTo(vs.Object), vs.Object.Namespace
 	if !slices.Contains(to, "") {
 		return to
 	}
-	if !a.inhabited[own] {
+	if !a.hasWorkloads[namespace] {
 		return a.clients
 	}
-	out := []string{own}
+	out := []string{namespace}
 	for _, g := range vs.Spec.Gateways {
 		if ns, _, ok := strings.Cut(g, "/"); ok && !slices.Contains(out, ns) {
 			out = append(out, ns)
@@ -50,132 +53,94 @@ func (a *analysis) routeClients(vs *push.VirtualService) []string {
 	return out
 }
 
-// seenService is the service that a host is to clients of one namespace.
-type seenService struct {
-	client  string
-	service *registry.Service
-}
-
-// destination checks one destination: some of clients must find its host, with its port and its subset.
+// destination checks that one of the clients finds the host of a destination, with its port and its
+// subset.
 func (a *analysis) destination(o *config.Object, clients []string, at string, to *networking.Destination) {
-	const so = "what is routed there fails"
 	number := to.GetPort().GetNumber()
-	var found []seenService
-	portKnown := number == 0
+	var service *registry.Service
+	var rule *push.DestinationRule
+	portFound, subsetFound := false, false
 	for _, client := range clients {
 		s := a.c.ServiceFor(client, to.Host)
 		if s == nil {
 			continue
 		}
-		_, has := s.Port(number)
-		portKnown = portKnown || has
-		if (has || number == 0) && (to.Subset == "" || hasSubset(a.c.RuleFor(client, s), to.Subset)) {
+		r := a.c.RuleFor(client, s)
+		_, hasPort := s.Port(number)
+		hasPort = hasPort || number == 0
+		hasSubset := to.Subset == "" || r != nil && slices.Contains(subsetNames(r), to.Subset)
+		if hasPort && hasSubset {
 			return
 		}
-		found = append(found, seenService{client, s})
+		portFound, subsetFound = portFound || hasPort, subsetFound || hasSubset
+		if service == nil || rule == nil {
+			service, rule = s, r
+		}
 	}
-	if len(found) == 0 {
-		a.missingHost(ReferenceNotFound, o, at+".host", to.Host, clients, so)
+	if service == nil {
+		a.missingHost(o, at+".host", to.Host, clients, routeFails)
 		return
 	}
-	if !portKnown {
+	if !portFound {
 		a.report(ReferenceNotFound, o, at+".port.number",
-			fmt.Sprintf("service %s has no port %d, so %s", to.Host, number, so),
-			fmt.Sprintf("use one of its ports (%s), or declare the port", portsText(found[0].service)))
+			fmt.Sprintf("service %s has no port %d, so %s", to.Host, number, routeFails),
+			fmt.Sprintf("use one of its ports (%s), or declare the port", portsText(service)))
 	}
-	if to.Subset != "" {
-		a.subset(o, found, at+".subset", to, so)
-	}
-}
-
-// subset checks that the rule which some client applies has the destination's subset.
-func (a *analysis) subset(o *config.Object, found []seenService, field string, to *networking.Destination, so string) {
-	var rule *push.DestinationRule
-	var clients []string
-	for _, f := range found {
-		r := a.c.RuleFor(f.client, f.service)
-		if hasSubset(r, to.Subset) {
-			return
-		}
-		if rule == nil {
-			rule = r
-		}
-		clients = append(clients, f.client)
-	}
-	if rule == nil {
-		a.report(ReferenceNotFound, o, field,
+	switch {
+	case subsetFound:
+	case rule == nil:
+		a.report(ReferenceNotFound, o, at+".subset",
 			fmt.Sprintf("subset %s is unknown, because no DestinationRule for host %s applies in %s, so %s",
-				to.Subset, to.Host, namespacesText(clients), so),
+				to.Subset, to.Host, namespacesText(clients), routeFails),
 			fmt.Sprintf("write a DestinationRule with subset %s, or leave the subset out", to.Subset))
-		return
-	}
-	a.report(ReferenceNotFound, o, field, fmt.Sprintf("%s has no subset %s, so %s", rule.From[0].Key, to.Subset, so),
-		otherSubsets(rule.Spec, to.Subset)+"define it there")
-}
-
-// hasSubset says that a rule, which may be nil, has a subset.
-func hasSubset(rule *push.DestinationRule, name string) bool {
-	is := func(s *networking.Subset) bool { return s.Name == name }
-	return rule != nil && slices.ContainsFunc(rule.Spec.Subsets, is)
-}
-
-// otherSubsets proposes the subsets that there are, the most similar first.
-func otherSubsets(spec *networking.DestinationRule, unknown string) string {
-	var all []string
-	for _, s := range spec.Subsets {
-		all = append(all, s.Name)
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	if near := nearest.Name(unknown, all); near != "" {
-		all = slices.DeleteFunc(all, func(n string) bool { return n == near })
-		all = slices.Insert(all, 0, near)
-	}
-	return "use one of its subsets (" + few(all) + "), or "
-}
-
-// missingHost reports that none of clients sees a service of host. Services that registries supply may come later.
-func (a *analysis) missingHost(code Code, o *config.Object, field, host string, clients []string, so string) {
-	var text, remedy string
-	registry := false
-	switch hidden, wide := a.serviceOf(host), a.wildcardOf(host); {
-	case hidden != nil:
-		text = fmt.Sprintf("service %s of namespace %s is not exported to %s",
-			host, hidden.Namespace, namespacesText(clients))
-		remedy = "extend the exportTo of the service"
-	case wide != nil:
-		text = fmt.Sprintf("no service has host %s, only %s covers it", host, wide.Host)
-		remedy = "declare a service with exactly this host"
 	default:
-		text, registry = "no service has host "+host, true
-		remedy = "use a host that exists" + a.similarHost(host) + ", or declare the service"
+		remedy := "define the subset there"
+		if names := subsetNames(rule); len(names) > 0 {
+			remedy = "use one of its subsets (" + few(names) + "), or " + remedy
+		}
+		a.report(ReferenceNotFound, o, at+".subset",
+			fmt.Sprintf("%s has no subset %s, so %s", rule.From[0].Key, to.Subset, routeFails), remedy)
 	}
-	a.report(code, o, field, text+", so "+so, remedy).registry = registry
 }
 
-// serviceOf is some service of exactly that host, whoever sees it; nil when there is none.
-func (a *analysis) serviceOf(host string) *registry.Service {
-	for k, s := range a.in.Services.From(registry.Key{Host: host}) {
-		if k.Host == host {
-			return s
+func subsetNames(rule *push.DestinationRule) (names []string) {
+	for _, s := range rule.Spec.Subsets {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// missingHost reports that none of the clients sees a service of the host. A registry may supply it
+// later.
+func (a *analysis) missingHost(o *config.Object, field, host string, clients []string, consequence string) {
+	text, remedy, fromRegistry := "no service has host "+host, "use a host that exists, or declare the service", true
+	switch s := a.serviceFor(host); {
+	case s == nil:
+	case s.Host == host:
+		text = fmt.Sprintf("service %s of namespace %s is not exported to %s", host, s.Namespace, namespacesText(clients))
+		remedy, fromRegistry = "extend the exportTo of the service", false
+	default:
+		text = fmt.Sprintf("no service has host %s, only %s covers it", host, s.Host)
+		remedy, fromRegistry = "declare a service with exactly this host", false
+	}
+	a.report(ReferenceNotFound, o, field, text+", so "+consequence, remedy).fromRegistry = fromRegistry
+}
+
+// serviceFor returns a service of the host, visible or not, or else of a wildcard that covers it.
+// It returns nil if there is none.
+func (a *analysis) serviceFor(host string) *registry.Service {
+	for pattern := host; pattern != ""; pattern = push.WiderHost(pattern) {
+		for k, s := range a.in.Services.From(registry.Key{Host: pattern}) {
+			if k.Host == pattern {
+				return s
+			}
+			break
 		}
-		break
 	}
 	return nil
 }
 
-// wildcardOf is a service with a wildcard host that covers host; nil when there is none.
-func (a *analysis) wildcardOf(host string) *registry.Service {
-	for p := push.WiderHost(host); p != ""; p = push.WiderHost(p) {
-		if s := a.serviceOf(p); s != nil {
-			return s
-		}
-	}
-	return nil
-}
-
-// portsText lists the ports of a service for people.
+// portsText lists the ports of a service: "80 http, 9090 grpc".
 func portsText(s *registry.Service) string {
 	var out []string
 	for _, p := range s.Ports {
@@ -184,7 +149,7 @@ func portsText(s *registry.Service) string {
 	return few(out)
 }
 
-// namespacesText lists namespaces for people.
+// namespacesText returns "namespace shop" or "the namespaces shop, web".
 func namespacesText(list []string) string {
 	switch {
 	case slices.Contains(list, ""):

@@ -18,8 +18,8 @@ func TestDestinations(t *testing.T) {
 		{"all is well", []string{reviews, subsets, to("host: reviews, port: {number: 9090}, subset: v2")}, nil},
 		{
 			"unknown host", []string{reviews, to("host: reviws")},
-			[]string{at + ".host: no service has host reviws.shop.svc.cluster.local, so what is routed there fails | " +
-				"use a host that exists (did you mean reviews.shop.svc.cluster.local?), or declare the service"},
+			[]string{at + ".host: no service has host reviws.shop.svc.cluster.local, so requests that are routed there fail | " +
+				"use a host that exists, or declare the service"},
 		},
 		{"a name with a dot is complete", []string{reviews, to("host: reviews.shop")}, []string{at + ".host: no service has host reviews.shop,"}},
 		{
@@ -38,17 +38,17 @@ func TestDestinations(t *testing.T) {
 		},
 		{
 			"unknown port", []string{reviews, to("host: reviews, port: {number: 8080}")},
-			[]string{at + ".port.number: service reviews.shop.svc.cluster.local has no port 8080, so what is routed there fails | use one of its ports (80 http, 9090 grpc), or declare the port"},
+			[]string{at + ".port.number: service reviews.shop.svc.cluster.local has no port 8080, so requests that are routed there fail | use one of its ports (80 http, 9090 grpc), or declare the port"},
 		},
 		{
 			"no rule", []string{reviews, to("host: reviews, subset: v1")},
-			[]string{at + ".subset: subset v1 is unknown, because no DestinationRule for host reviews.shop.svc.cluster.local applies in namespace shop, so what is routed there fails | " +
+			[]string{at + ".subset: subset v1 is unknown, because no DestinationRule for host reviews.shop.svc.cluster.local applies in namespace shop, so requests that are routed there fail | " +
 				"write a DestinationRule with subset v1, or leave the subset out"},
 		},
 		{
 			"unknown subset", []string{reviews, subsets, to("host: reviews, subset: w2")},
-			[]string{"IST0101 mesh.yaml:11 VirtualService shop/r spec.http[0].route[0].destination.subset: DestinationRule shop/reviews has no subset w2, so what is routed there fails | " +
-				"use one of its subsets (v2, v1), or define it there"},
+			[]string{"IST0101 mesh.yaml:11 VirtualService shop/r spec.http[0].route[0].destination.subset: DestinationRule shop/reviews has no subset w2, so requests that are routed there fail | " +
+				"use one of its subsets (v1, v2), or define the subset there"},
 		},
 		{
 			"a rule of the root namespace for a wildcard",
@@ -56,11 +56,11 @@ func TestDestinations(t *testing.T) {
 		},
 		{
 			"a service that is not exported", []string{service("data/db", "db.internal", "exportTo: [.]"), reviews, to("host: db.internal")},
-			[]string{"service db.internal of namespace data is not exported to namespace shop, so what is routed there fails | extend the exportTo of the service"},
+			[]string{"service db.internal of namespace data is not exported to namespace shop, so requests that are routed there fail | extend the exportTo of the service"},
 		},
 		{
 			"a service with a wildcard host", []string{service("shop/all", "*.example.com", ""), to("host: x.example.com")},
-			[]string{"no service has host x.example.com, only *.example.com covers it, so what is routed there fails | declare a service with exactly this host"},
+			[]string{"no service has host x.example.com, only *.example.com covers it, so requests that are routed there fail | declare a service with exactly this host"},
 		},
 		{"a route for another namespace", []string{
 			service("data/db", "db.internal", "exportTo: [data, web]"), reviews,
@@ -88,28 +88,28 @@ func TestBoundGateways(t *testing.T) {
 		{
 			"unknown Gateway", []string{reviews, gateway("edge/public", `"*"`), bound("shop/r", "x.example.com", "mesh, public, edge/publik")},
 			[]string{
-				"IST0101" + at + "gateways[1]: there is no Gateway shop/public, so the hosts are not served there | use the name of one that exists",
-				"IST0101" + at + "gateways[2]: there is no Gateway edge/publik, so the hosts are not served there | use the name of one that exists (did you mean edge/public?), with its namespace in front",
+				"IST0101" + at + "gateways[1]: Gateway shop/public does not exist, so it does not serve these hosts | use the name of one that exists",
+				"IST0101" + at + "gateways[2]: Gateway edge/publik does not exist, so it does not serve these hosts | use the name of one that exists (did you mean edge/public?), with its namespace in front",
 			},
 		},
 		{
-			"no server admits the hosts", []string{reviews, gateway("edge/gw", `"*.example.org", "edge/*.example.com"`), bound("shop/r", "x.example.com", "edge/gw")},
-			[]string{"IST0132" + at + "gateways[0]: no server of Gateway edge/gw admits x.example.com from namespace shop, so nothing is served there | " +
-				"correct spec.hosts, or add the host to a server of the Gateway, which admits *.example.org, edge/*.example.com"},
+			"no server accepts the hosts", []string{reviews, gateway("edge/gw", `"*.example.org", "edge/*.example.com"`), bound("shop/r", "x.example.com", "edge/gw")},
+			[]string{"IST0132" + at + "gateways[0]: no server of Gateway edge/gw accepts host x.example.com from namespace shop, so this VirtualService has no effect on that Gateway | " +
+				"change spec.hosts, or add the host to a server of the Gateway (its hosts: *.example.org, edge/*.example.com)"},
 		},
 		{"hosts of the Gateway's namespace", []string{reviews, gateway("edge/gw", `"./*.Example.com"`), bound("edge/r", "x.example.com", "gw")}, nil},
 		{"a host that is wider than the server's", []string{reviews, gateway("edge/gw", `"shop/x.example.com"`), bound("shop/r", `"*.example.com"`, "edge/gw")}, nil},
 		{
 			"one host of two", []string{reviews, gateway("edge/gw", `"*.example.com"`), bound("shop/r", "x.example.com, y.example.org", "edge/gw")},
-			[]string{"IST0132" + at + "hosts[1]: no server of edge/gw admits y.example.org from namespace shop, so it is not served"},
+			[]string{"IST0132" + at + "hosts[1]: no server of edge/gw accepts host y.example.org from namespace shop, so it is not served"},
 		},
 		{"a host for sidecars alone", []string{reviews, gateway("edge/gw", `"*.example.com"`), bound("shop/r", "x.example.com, reviews.internal", "edge/gw, mesh")}, nil},
 		{
 			"no server for tcp routes", []string{
 				reviews, gateway("edge/gw", `"*"`), route("shop/r", "hosts: [x.example.com], gateways: [edge/gw], tcp: [{route: [{destination: {host: reviews.internal, port: {number: 80}}}]}]"),
 			},
-			[]string{"ASH0002" + at + "gateways[0]: the servers of Gateway edge/gw that admit these hosts take http routes, and the VirtualService has none, so nothing is served there | " +
-				"write http routes, or add a server with another protocol or tls.mode"},
+			[]string{"ASH0002" + at + "gateways[0]: the matching servers of Gateway edge/gw accept only http routes, but the VirtualService has none | " +
+				"add http routes, or a server with another protocol or tls.mode"},
 		},
 		{"tls routes at a server that passes TLS through", []string{
 			reviews, object(config.Gateway, "edge/gw", "selector: {app: gw}, servers: [{port: {number: 443, name: tls, protocol: HTTPS}, hosts: [x.example.com], tls: {mode: PASSTHROUGH}}]"),

@@ -10,102 +10,60 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Severity says how certain a finding is.
-type Severity string
-
-const (
-	// Error means that the object, or a part of it, has no effect, or that traffic fails.
-	Error Severity = "error"
-	// Warning means that the object probably does not do what is meant.
-	Warning Severity = "warning"
-	// Info means that it depends on what a registry supplies.
-	Info Severity = "info"
-)
+// Info is the severity of a finding that depends on what a registry supplies. Other findings have
+// the severities of package feed.
+const Info feed.Severity = "info"
 
 // Finding is one thing that is wrong between objects. Comparable.
 type Finding struct {
-	Code     Code     `json:"code"`
-	Severity Severity `json:"severity"`
-	// Source is where the object comes from, "file:/etc/ashore/config".
-	Source string `json:"source,omitempty"`
-	// Object is the kind and name, "VirtualService shop/web".
-	Object string `json:"object,omitempty"`
-	// Field is the path within the object, "spec.http[0].route[1].destination.host".
-	Field string `json:"field,omitempty"`
-	// File and Line are where the object is written; empty and zero when it did not come from a file.
-	File string `json:"file,omitempty"`
-	Line int    `json:"line,omitempty"`
-	// Text is what is wrong, without a final period.
-	Text string `json:"text"`
-	// Remedy is what to do, without a final period; empty when Text says it.
+	feed.Problem
+	Code Code `json:"code"`
+	// Remedy is what to do, without a final period. Empty if Text says it.
 	Remedy string `json:"remedy,omitempty"`
 
-	registry bool
+	fromRegistry bool // a registry, or a workload that joins, may remove the cause
 }
 
-// finding is one about a part of o.
-func finding(code Code, o *config.Object, field, text, remedy string) Finding {
-	i := info(code)
-	return Finding{
-		Code: code, Severity: i.Severity, Source: o.Origin.Source, Object: o.Key.String(), Field: field,
-		File: o.Origin.File, Line: o.Origin.Line, Text: text, Remedy: remedy, registry: i.Registry,
-	}
-}
-
-// Problem is the finding as "ashorectl problems" shows it. Information is a warning there.
-func (f Finding) Problem() feed.Problem {
-	p := feed.Problem{
-		Severity: feed.Warning, Source: f.Source, Object: f.Object, Field: f.Field, File: f.File, Line: f.Line,
-		Text: fmt.Sprintf("%s: %s [%s]", f.Text, f.Remedy, f.Code),
-	}
-	if f.Severity == Error {
-		p.Severity = feed.Error
-	}
-	return p
-}
-
-// Problems are findings as "ashorectl problems" shows them.
+// Problems returns findings as "ashorectl problems" shows them.
 func Problems(list []Finding) []feed.Problem {
 	out := make([]feed.Problem, len(list))
 	for i, f := range list {
-		out[i] = f.Problem()
+		out[i] = f.Problem
+		out[i].Text = fmt.Sprintf("%s: %s [%s]", f.Text, f.Remedy, f.Code)
 	}
 	return out
 }
 
-// Invalid is a problem of one object, or of a file, as a finding.
+// Invalid returns a problem of one object, or of a file, as a finding.
 func Invalid(p feed.Problem) Finding {
-	f := Finding{
-		Code: InvalidObject, Severity: Error, Source: p.Source, Object: p.Object, Field: p.Field,
-		File: p.File, Line: p.Line, Text: p.Text,
+	if p.IsError() {
+		return Finding{Problem: p, Code: InvalidObject}
 	}
-	if !p.IsError() {
-		f.Code, f.Severity = ObjectWarning, Warning
-	}
-	return f
+	return Finding{Problem: p, Code: ObjectWarning}
 }
 
-// Offline makes information of the findings whose cause a registry, or a workload that joins, may remove.
+// Offline returns the findings with severity Info where a registry, or a workload that joins, may
+// remove the cause.
 func Offline(list []Finding) []Finding {
 	out := slices.Clone(list)
 	for i := range out {
-		if out[i].registry {
+		if out[i].fromRegistry {
 			out[i].Severity = Info
 		}
 	}
 	return out
 }
 
-// sortFindings orders findings by place.
+// sortFindings sorts findings by place.
 func sortFindings(list []Finding) {
-	slices.SortStableFunc(list, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
-			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code),
-			cmp.Compare(a.Text, b.Text))
-	})
+	slices.SortStableFunc(list, func(a, b Finding) int { return a.Compare(b.Problem) })
 }
 
-// named is an object with the file where it is written, for sentences. The line is left out: it changes too often.
+// precedence says why one of two objects is used.
+const precedence = "takes precedence because it is older or sorts first"
+
+// named returns the name of an object and its file, for sentences. It leaves out the line, which
+// changes too often.
 func named(o *config.Object) string {
 	if where := cmp.Or(o.Origin.File, o.Origin.Source); where != "" {
 		return fmt.Sprintf("%s (%s)", o.Key, where)
@@ -113,11 +71,11 @@ func named(o *config.Object) string {
 	return o.Key.String()
 }
 
-// few is a list for sentences, cut off where it gets long.
+// few returns the first items of a list, for sentences.
 func few(list []string) string {
-	const most = 5
-	if len(list) <= most {
+	const limit = 5
+	if len(list) <= limit {
 		return strings.Join(list, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:limit], ", "), len(list)-limit)
 }

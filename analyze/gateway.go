@@ -26,23 +26,23 @@ type server struct {
 	index int
 	spec  *networking.Server
 	port  listenPort
-	// admits are the hosts that it serves, with the namespaces of their VirtualServices.
-	admits hostSet
+	// hosts are the hosts that it accepts, with the namespaces of their VirtualServices.
+	hosts push.Imports
 }
 
 // listenPort is where servers meet: a port of the proxies that a selector selects. Comparable.
 type listenPort struct {
 	selector string // labels in a fixed order
 	bind     string // empty: all addresses
-	port     uint32
+	port     uint32 // zero: bind is a Unix socket
 }
 
-// String is the place without the selector.
+// String returns "port 80", with the address if it is not all.
 func (p listenPort) String() string {
 	return strings.TrimSpace(fmt.Sprintf("port %d %s", p.port, p.bind))
 }
 
-// allGateways are all Gateways by "namespace/name".
+// allGateways returns all Gateways by "namespace/name".
 func (a *analysis) allGateways() map[string]*gateway {
 	if a.gateways != nil {
 		return a.gateways
@@ -55,16 +55,16 @@ func (a *analysis) allGateways() map[string]*gateway {
 		for i, s := range spec.Servers {
 			at := listenPort{selector, bindAddress(s.Bind), portOf(s)}
 			if strings.HasPrefix(s.Bind, "unix://") {
-				at.port = 0 // a socket has no port
+				at.port = 0
 			}
-			g.servers = append(g.servers, server{i, s, at, admittedHosts(o, s)})
+			g.servers = append(g.servers, server{i, s, at, push.ParseImports(lowerCase(s.Hosts), o.Namespace)})
 		}
 		a.gateways[o.Namespace+"/"+o.Name] = g
 	}
 	return a.gateways
 }
 
-// labelsKey is a set of labels as one text.
+// labelsKey returns labels as one text.
 func labelsKey(labels map[string]string) string {
 	var b strings.Builder
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -73,7 +73,7 @@ func labelsKey(labels map[string]string) string {
 	return b.String()
 }
 
-// bindAddress writes an address in one form; that of all addresses is empty.
+// bindAddress returns an address in its canonical form, or an empty text for all addresses.
 func bindAddress(bind string) string {
 	ip, err := netip.ParseAddr(bind)
 	switch {
@@ -86,7 +86,7 @@ func bindAddress(bind string) string {
 	}
 }
 
-// portOf is where a server listens, unless a service of its proxies maps the port.
+// portOf returns the port at which a server listens, unless a service of its proxies maps it.
 func portOf(s *networking.Server) uint32 {
 	//nolint:staticcheck // deprecated in Istio
 	if p := s.GetPort().GetTargetPort(); p != 0 {
@@ -95,97 +95,108 @@ func portOf(s *networking.Server) uint32 {
 	return s.GetPort().GetNumber()
 }
 
-// admittedHosts reads "namespace/host" patterns of a server. One without a namespace is for any.
-func admittedHosts(o *config.Object, s *networking.Server) hostSet {
-	out := hostSet{}
-	for _, h := range s.Hosts {
-		if !strings.Contains(h, "/") {
-			h = "*/" + h
-		}
-		out.add(strings.ToLower(h), o.Namespace)
+func lowerCase(list []string) []string {
+	out := slices.Clone(list)
+	for i := range out {
+		out[i] = strings.ToLower(out[i])
 	}
 	return out
 }
 
-// takes is the kind of routes that a server takes: "http", "tcp" or "tls". Package gen makes listeners in that way.
-func (s server) takes() string {
-	protocol, _ := registry.ParseProtocol(s.spec.GetPort().GetProtocol())
+// routeKind returns the kind of routes that a server accepts: "http", "tcp" or "tls". xds/gen has
+// the same rule.
+func (s server) routeKind() string {
 	mode := s.spec.GetTls().GetMode()
-	switch {
-	case protocol.IsHTTP():
+	passthrough := mode == networking.ServerTLSSettings_PASSTHROUGH ||
+		mode == networking.ServerTLSSettings_AUTO_PASSTHROUGH
+	switch protocol := s.protocol(); {
+	case protocol.IsHTTP(), protocol == registry.HTTPS && s.spec.Tls != nil && !passthrough:
 		return "http"
-	case s.spec.Tls == nil:
-		return "tcp"
-	case mode == networking.ServerTLSSettings_PASSTHROUGH || mode == networking.ServerTLSSettings_AUTO_PASSTHROUGH:
+	case s.spec.Tls != nil && passthrough:
 		return "tls"
-	case protocol == registry.HTTPS:
-		return "http"
 	default:
 		return "tcp"
 	}
 }
 
-// boundGateways checks that the Gateways of a VirtualService exist, admit its hosts and take its routes.
+func (s server) protocol() registry.Protocol {
+	p, _ := registry.ParseProtocol(s.spec.GetPort().GetProtocol())
+	return p
+}
+
+// accepted returns the hosts of a VirtualService that servers of the Gateway accept, and the kinds
+// of routes that these servers accept.
+func (g *gateway) accepted(vs *push.VirtualService) (hosts, kinds []string) {
+	for _, h := range vs.Spec.Hosts {
+		for _, s := range g.servers {
+			if s.hosts.Cover(vs.Object.Namespace, strings.ToLower(h)) {
+				hosts, kinds = append(hosts, h), append(kinds, s.routeKind())
+			}
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(hosts), slices.Compact(kinds)
+}
+
+// boundGateways checks that the Gateways of a VirtualService exist, and that they accept its hosts
+// and routes.
 func (a *analysis) boundGateways(vs *push.VirtualService) {
-	admitted, every := map[string]bool{}, true // hosts that some Gateway admits; all names were Gateways that exist
+	rejected := slices.Clone(vs.Spec.Hosts)
+	reported := slices.Contains(vs.Spec.Gateways, push.MeshGateway) // other hosts may be meant for sidecars
 	for i, name := range vs.Spec.Gateways {
+		if name == push.MeshGateway {
+			continue
+		}
 		field := fmt.Sprintf("spec.gateways[%d]", i)
 		g := a.allGateways()[name]
 		if g == nil {
-			every = false
-			if name != meshGateway {
-				a.report(ReferenceNotFound, vs.Object, field,
-					fmt.Sprintf("there is no Gateway %s, so the hosts are not served there", name),
-					"use the name of one that exists"+a.similar(name, slices.Sorted(maps.Keys(a.gateways)))+
-						", with its namespace in front, or declare it")
-			}
+			reported = true
+			a.report(ReferenceNotFound, vs.Object, field,
+				fmt.Sprintf("Gateway %s does not exist, so it does not serve these hosts", name),
+				"use the name of one that exists"+a.similar(name, slices.Sorted(maps.Keys(a.gateways)))+
+					", with its namespace in front, or declare it")
 			continue
 		}
-		some, taken := false, map[string]bool{}
-		for _, s := range g.servers {
-			for _, h := range vs.Spec.Hosts {
-				if s.admits.covers(vs.Object.Namespace, strings.ToLower(h)) {
-					admitted[h], some, taken[s.takes()] = true, true, true
-				}
-			}
-		}
-		if !some {
-			every = false
+		hosts, kinds := g.accepted(vs)
+		switch {
+		case len(hosts) == 0:
+			reported = true
 			a.report(HostNotInGateway, vs.Object, field,
-				fmt.Sprintf("no server of %s admits %s from namespace %s, so nothing is served there",
-					g.object.Key, few(vs.Spec.Hosts), vs.Object.Namespace),
-				fmt.Sprintf("correct spec.hosts, or add the host to a server of the Gateway, which admits %s",
-					g.hostsText()))
-			continue
+				fmt.Sprintf("no server of %s accepts host %s from namespace %s, so this VirtualService has no effect on "+
+					"that Gateway", g.object.Key, few(vs.Spec.Hosts), vs.Object.Namespace),
+				fmt.Sprintf("change spec.hosts, or add the host to a server of the Gateway (its hosts: %s)", g.hostsText()))
+		case !slices.ContainsFunc(kinds, func(kind string) bool { return hasRoutes(vs, kind) }):
+			want := strings.Join(kinds, " or ")
+			a.report(UnservedRoutes, vs.Object, field,
+				fmt.Sprintf("the matching servers of %s accept only %s routes, but the VirtualService has none",
+					g.object.Key, want),
+				"add "+want+" routes, or a server with another protocol or tls.mode")
 		}
-		a.servedKinds(vs, g, field, taken)
+		rejected = slices.DeleteFunc(rejected, func(h string) bool { return slices.Contains(hosts, h) })
 	}
-	for i, h := range vs.Spec.Hosts {
-		if every && !admitted[h] {
-			a.report(HostNotInGateway, vs.Object, fmt.Sprintf("spec.hosts[%d]", i),
-				fmt.Sprintf("no server of %s admits %s from namespace %s, so it is not served",
-					few(vs.Spec.Gateways), h, vs.Object.Namespace),
-				"correct the host, or add it to a server")
-		}
+	if reported {
+		return
+	}
+	for _, h := range rejected {
+		a.report(HostNotInGateway, vs.Object, fmt.Sprintf("spec.hosts[%d]", slices.Index(vs.Spec.Hosts, h)),
+			fmt.Sprintf("no server of %s accepts host %s from namespace %s, so it is not served",
+				few(vs.Spec.Gateways), h, vs.Object.Namespace),
+			"correct the host, or add it to a server")
 	}
 }
 
-// servedKinds checks that a Gateway takes some kind of routes that the VirtualService has.
-func (a *analysis) servedKinds(vs *push.VirtualService, g *gateway, field string, taken map[string]bool) {
-	has := map[string]bool{"http": len(vs.Spec.Http) > 0, "tcp": len(vs.Spec.Tcp) > 0, "tls": len(vs.Spec.Tls) > 0}
-	for kind := range taken {
-		if has[kind] {
-			return
-		}
+func hasRoutes(vs *push.VirtualService, kind string) bool {
+	switch kind {
+	case "http":
+		return len(vs.Spec.Http) > 0
+	case "tcp":
+		return len(vs.Spec.Tcp) > 0
+	default:
+		return len(vs.Spec.Tls) > 0
 	}
-	want := strings.Join(slices.Sorted(maps.Keys(taken)), " or ")
-	a.report(UnservedRoutes, vs.Object, field,
-		fmt.Sprintf("the servers of %s that admit these hosts take %s routes, and the VirtualService has "+
-			"none, so nothing is served there", g.object.Key, want),
-		"write "+want+" routes, or add a server with another protocol or tls.mode")
 }
 
-// hostsText lists what the servers admit as it is written, each once.
+// hostsText lists the hosts of the servers as they are written, each once.
 func (g *gateway) hostsText() string {
 	var out []string
 	for _, s := range g.servers {
@@ -195,11 +206,12 @@ func (g *gateway) hostsText() string {
 	return few(slices.Compact(out))
 }
 
-// gatewayConflicts finds servers that are left out because another server on the same port of the same proxies comes
-// first.
+// gatewayConflicts reports servers that are ignored because another server on the same port of the
+// same proxies takes precedence.
 //
-// Source: Istio. The first server of a port decides whether it is plain HTTP, TLS or TCP. A second TCP server is left
-// out, and so is one with TLS that repeats a host. Package gen makes listeners in that way.
+// Source: Istio. The first server of a port decides whether the port is plain HTTP, TLS or TCP. A
+// second TCP server is ignored, and so is a server with TLS that repeats a host. xds/gen has the
+// same rule.
 func (a *analysis) gatewayConflicts() {
 	type member struct {
 		*gateway
@@ -215,7 +227,7 @@ func (a *analysis) gatewayConflicts() {
 	for _, members := range ports {
 		slices.SortStableFunc(members, func(a, b member) int { return push.CompareAge(a.object, b.object) })
 		first := members[0]
-		hosts := map[string]member{} // of the servers that are used; only those with TLS are told apart by host
+		byHost := map[string]member{} // the servers that are not ignored
 		for _, m := range members {
 			other, why := first, ""
 			switch family := m.family(); {
@@ -225,31 +237,29 @@ func (a *analysis) gatewayConflicts() {
 				why = "connections without TLS cannot be told apart by host"
 			case family == "TLS":
 				for _, h := range m.plainHosts() {
-					if o, twice := hosts[h]; twice && why == "" {
+					if o, twice := byHost[h]; twice && why == "" {
 						other, why = o, "it has host "+h+" too"
 					}
 				}
 			}
 			if why == "" {
 				for _, h := range m.plainHosts() {
-					hosts[h] = m
+					byHost[h] = m
 				}
 				continue
 			}
 			a.report(ConflictingGateways, m.object, fmt.Sprintf("spec.servers[%d]", m.index),
-				fmt.Sprintf("the server on %s is left out, because spec.servers[%d] of %s listens there and "+
-					"comes first, by age or by name, and %s",
-					m.port, other.index, named(other.object), why),
+				fmt.Sprintf("server on %s is ignored: %s, and spec.servers[%d] of %s %s",
+					m.port, why, other.index, named(other.object), precedence),
 				"use another port or other hosts, or select different proxies")
 		}
 	}
 }
 
-// family is what servers must have in common to share a port.
+// family returns what servers must have in common to share a port.
 func (s server) family() string {
-	protocol, _ := registry.ParseProtocol(s.spec.GetPort().GetProtocol())
 	switch {
-	case protocol.IsHTTP():
+	case s.protocol().IsHTTP():
 		return "HTTP"
 	case s.spec.Tls == nil:
 		return "TCP"
@@ -258,7 +268,7 @@ func (s server) family() string {
 	}
 }
 
-// plainHosts are the hosts of a server without namespaces.
+// plainHosts returns the hosts of a server without namespaces.
 func (s server) plainHosts() []string {
 	out := slices.Clone(s.spec.Hosts)
 	for i, h := range out {

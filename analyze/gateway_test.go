@@ -26,10 +26,10 @@ func TestGatewayConflicts(t *testing.T) {
 	t.Parallel()
 	const in, out = "app: in", "app: out"
 	lost := func(server int, why string) []string {
-		return []string{fmt.Sprintf("IST0145 mesh.yaml:6 Gateway a/g1 spec.servers[%d]: the server on port ", server) + why}
+		return []string{fmt.Sprintf("IST0145 mesh.yaml:6 Gateway a/g1 spec.servers[%d]: server on port ", server) + why}
 	}
 	comes := func(port, why string) string {
-		return port + " is left out, because spec.servers[0] of Gateway a/g0 (mesh.yaml) listens there and comes first, by age or by name, and " + why
+		return port + " is ignored: " + why + ", and spec.servers[0] of Gateway a/g0 (mesh.yaml) takes precedence because it is older or sorts first"
 	}
 	check(t, []testCase{
 		{"different ports", []string{servers("g0", in, "80 HTTP *", "443 HTTPS a.b", "9000 TCP *")}, nil},
@@ -66,39 +66,39 @@ func TestRouteConflicts(t *testing.T) {
 	mesh := func(documents ...string) []string {
 		return append([]string{service("a/web", "web.internal", ""), servers("gw", "app: gw", "80 HTTP *", "443 HTTPS *", "444 HTTPS web.com")}, documents...)
 	}
-	const (
-		sidecars = "IST0109 mesh.yaml:16 VirtualService a/y spec.hosts: has no effect for host web.com on sidecars, because VirtualService a/x (mesh.yaml) comes first"
-		gateways = "ASH0001 mesh.yaml:16 VirtualService a/y spec.hosts: has no effect for host web.com on Gateway a/gw, because VirtualService a/x (mesh.yaml) comes first"
-		second   = "ASH0001 mesh.yaml:16 VirtualService a/y spec.http[1]: spec.http[1] has no effect for host web.com on Gateway a/gw, because VirtualService a/x (mesh.yaml) comes first"
-	)
+	sidecars := func(kind string) string {
+		return "IST0109 mesh.yaml:16 VirtualService a/y spec." + kind + ": the " + kind + " routes have no effect for host web.com on sidecars, because VirtualService a/x (mesh.yaml) has " + kind +
+			" routes for that host too and takes precedence (narrower exportTo, then age, then namespace and name)"
+	}
+	gateways := func(field string) string {
+		return "ASH0001 mesh.yaml:16 VirtualService a/y " + field + ": " + field + " has no effect for host web.com on Gateway a/gw, because VirtualService a/x (mesh.yaml) has a catch-all http route too and takes precedence"
+	}
 	check(t, []testCase{
-		{"on sidecars", mesh(asked("x", "mesh", http("")), asked("y", "mesh", http(path("/x")))), []string{sidecars}},
+		{"on sidecars", mesh(asked("x", "mesh", http("")), asked("y", "mesh", http(path("/x")))), []string{sidecars("http")}},
 		{"other gateways", mesh(asked("x", "gw", http("")), asked("y", "mesh", http(""))), nil},
-		{"on a Gateway", mesh(asked("x", "gw", http("")), asked("y", "a/gw", http(""))), []string{gateways}},
-		{"on both", mesh(asked("x", "gw, mesh", http("")), asked("y", "gw, mesh", http(""))), []string{gateways, sidecars}},
-		{"merged on a Gateway: what takes all comes last", mesh(asked("x", "gw", http(path("/a"), "")), asked("y", "gw", http(path("/b")))), nil},
-		{"merged, with paths of their own", mesh(asked("x", "gw", http(path("/a"))), asked("y", "gw", http(path("/b"), path("/c")))), nil},
-		{"one path of two", mesh(asked("x", "gw", http(path("/a"))), asked("y", "gw", http(path("/b"), path("/a")))), []string{second}},
-		{"two that take all", mesh(asked("x", "gw", http(path("/"))), asked("y", "gw", http(""))), []string{gateways}},
+		{"on a Gateway", mesh(asked("x", "gw", http("")), asked("y", "a/gw", http(""))), []string{gateways("spec.http[0]")}},
+		{"on both", mesh(asked("x", "gw, mesh", http("")), asked("y", "gw, mesh", http(""))), []string{sidecars("http"), gateways("spec.http[0]")}},
+		{"merged on a Gateway: the catch-all route comes last", mesh(asked("x", "gw", http(path("/a"), "")), asked("y", "gw", http(path("/b")))), nil},
+		{"merged, with different paths", mesh(asked("x", "gw", http(path("/a"))), asked("y", "gw", http(path("/b"), path("/c")))), nil},
+		{"the same path", mesh(asked("x", "gw", http(path("/a"))), asked("y", "gw", http(path("/b"), path("/a")))), nil},
+		{"two catch-all routes", mesh(asked("x", "gw", http(path("/"))), asked("y", "gw", http(path("/a"), ""))), []string{gateways("spec.http[1]")}},
 		{"by match", mesh(asked("x", "gw, mesh", http("{gateways: [mesh]}")), asked("y", "gw, mesh", http("{gateways: [gw]}"))), nil},
 		{"different ports", mesh(asked("x", "mesh", http("{port: 80}")), asked("y", "mesh", http("{port: 81}"))), nil},
-		{"one port of all", mesh(asked("x", "mesh", http("")), asked("y", "mesh", http("{port: 81}"))), []string{sidecars}},
-		{"all of one port", mesh(asked("x", "mesh", http("{port: 81}")), asked("y", "mesh", http(""))), nil},
-		{"one source", mesh(asked("x", "mesh", http("{sourceLabels: {app: x}}")), asked("y", "mesh", http("{sourceLabels: {app: x}}"))), []string{sidecars}},
+		{"one port and all", mesh(asked("x", "mesh", http("{port: 81}")), asked("y", "mesh", http(""))), nil},
+		{"the same source", mesh(asked("x", "mesh", http("{sourceLabels: {app: x}}")), asked("y", "mesh", http("{sourceLabels: {app: x}}"))), nil},
 		{"different kinds", mesh(asked("x", "mesh", http("")), asked("y", "mesh", "tcp: [{"+to+"}]")), nil},
-		{"tcp", mesh(asked("x", "mesh", "tcp: [{"+to+"}]"), asked("y", "mesh", "tcp: [{"+to+"}]")), []string{sidecars}},
-		{"tls", mesh(asked("x", "mesh", tls("web.com")), asked("y", "mesh", tls("web.com"))), []string{sidecars}},
-		{"a narrower exportTo comes first", mesh(asked("x", "mesh", http("")), asked("y", "mesh", http("")+", exportTo: [.]")), nil},
+		{"tcp", mesh(asked("x", "mesh", "tcp: [{"+to+"}]"), asked("y", "mesh", "tcp: [{"+to+"}]")), []string{sidecars("tcp")}},
+		{"tls routes are not compared", mesh(asked("x", "mesh", tls("web.com")), asked("y", "mesh", tls("web.com"))), nil},
+		{"a narrower exportTo takes precedence", mesh(asked("x", "mesh", http("")), asked("y", "mesh", http("")+", exportTo: [.]")), nil},
 		{"the first is not seen by all", mesh(asked("x", "mesh", http("")+", exportTo: [b]"), asked("y", "mesh", http(""))), nil},
 		{
 			"another namespace", mesh(asked("x", "mesh", http("")), strings.Replace(asked("y", "mesh", http("")), "namespace: a", "namespace: b", 1)),
-			[]string{"VirtualService b/y spec.hosts: has no effect for host web.com on sidecars that see both, because VirtualService a/x (mesh.yaml) comes first"},
+			[]string{"VirtualService b/y spec.http: the http routes have no effect for host web.com on sidecars that see both, because VirtualService a/x (mesh.yaml) has http routes"},
 		},
 		{
 			"on two Gateways for one port", append([]string{service("a/web", "web.internal", ""), servers("one", "app: gw", "80 HTTP *"), servers("two", "app: gw", "80 HTTP *")},
 				asked("z", "one", http("")), asked("b", "two", http(""))),
-			[]string{"ASH0001 mesh.yaml:21 VirtualService a/b spec.hosts: has no effect for host web.com on Gateway a/two, because VirtualService a/z (mesh.yaml) on Gateway a/one (mesh.yaml), " +
-				"which has that host on that port of the same proxies too, comes first"},
+			[]string{"ASH0001 mesh.yaml:21 VirtualService a/b spec.http[0]: spec.http[0] has no effect for host web.com on Gateway a/two, because VirtualService a/z (mesh.yaml) on Gateway a/one (mesh.yaml) has a catch-all http route too and takes precedence"},
 		},
 	})
 }

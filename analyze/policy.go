@@ -7,25 +7,14 @@ import (
 
 	mesh "istio.io/api/mesh/v1alpha1"
 	security "istio.io/api/security/v1beta1"
-	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// policySelector are the labels that a security policy selects by; none: it selects all.
-func policySelector(o *config.Object) map[string]string {
-	s, ok := o.Spec.(interface {
-		GetSelector() *typev1beta1.WorkloadSelector
-	})
-	if !ok {
-		return nil
-	}
-	return s.GetSelector().GetMatchLabels()
-}
-
-// policyNamespace is that of the workloads which a policy may select; empty: any.
+// policyNamespace returns the namespace of the workloads that a policy may select. It returns an
+// empty text for all.
 func (a *analysis) policyNamespace(o *config.Object) string {
 	if o.Namespace == a.root() {
 		return ""
@@ -33,53 +22,40 @@ func (a *analysis) policyNamespace(o *config.Object) string {
 	return o.Namespace
 }
 
-// peerConflicts finds PeerAuthentications without effect: of those for the same workloads the oldest counts, and one
-// in the root namespace must not have a selector.
+// peerConflicts reports PeerAuthentications without effect: those with the same selector as an
+// older one, and those in the root namespace with a selector.
 func (a *analysis) peerConflicts() {
-	type place struct{ namespace, selector string }
-	same := map[place][]*config.Object{}
+	groups := selectorGroups{}
 	for o := range a.objects(config.PeerAuthentication) {
-		labels := policySelector(o)
+		labels := push.SelectorLabels(o)
 		if o.Namespace == a.root() && len(labels) > 0 {
 			a.report(IgnoredPeers, o, "spec.selector",
-				fmt.Sprintf("has no effect, because policies of the root namespace (%s) are for the whole "+
-					"mesh and not for some workloads", o.Namespace),
+				fmt.Sprintf("has no effect, because policies of the root namespace (%s) apply to the whole mesh and "+
+					"cannot select workloads", o.Namespace),
 				"write it into the namespace of the workloads, or remove the selector")
 			continue
 		}
-		at := place{o.Namespace, labelsKey(labels)}
-		same[at] = append(same[at], o)
+		groups.add(o, labels)
 	}
-	for at, list := range same {
-		slices.SortFunc(list, push.CompareAge)
+	for o, first := range groups.conflicts() {
 		field := "spec"
-		if at.selector != "" {
+		if len(push.SelectorLabels(o)) > 0 {
 			field = "spec.selector"
 		}
-		for _, o := range list[1:] {
-			a.report(ConflictingPeers, o, field,
-				fmt.Sprintf("has no effect, because %s is for the same workloads and comes first, by age or by name",
-					named(list[0])),
-				"put what both say into one object")
-		}
+		a.report(ConflictingPeers, o, field,
+			fmt.Sprintf("has no effect: %s selects the same workloads and %s", named(first), precedence),
+			"merge the two objects")
 	}
 }
 
-// selectors finds policies that select no declared workload: what they are to protect may be open.
+// selectors reports policies that select no declared workload: what they are to protect may be
+// open.
 func (a *analysis) selectors() {
 	kinds := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy}
 	for _, kind := range kinds {
 		for o := range a.objects(kind) {
-			want, ns := policySelector(o), a.policyNamespace(o)
-			if len(want) == 0 || kind == config.PeerAuthentication && ns == "" {
-				continue
-			}
-			some := false
-			for range a.allWorkloads().selected(ns, want) {
-				some = true
-				break
-			}
-			if some {
+			want, ns := push.SelectorLabels(o), a.policyNamespace(o)
+			if len(want) == 0 || kind == config.PeerAuthentication && ns == "" || a.selectsWorkload(ns, want) {
 				continue
 			}
 			where := ""
@@ -88,31 +64,39 @@ func (a *analysis) selectors() {
 			}
 			a.report(NoMatchingWorkloads, o, "spec.selector.matchLabels",
 				fmt.Sprintf("no endpoint, WorkloadEntry, WorkloadGroup or Gateway selector%s has %s, so the "+
-					"policy does nothing until a proxy with them connects", where, labelsText(want)),
+					"policy has no effect until a proxy with them connects", where, labelsText(want)),
 				"use the labels of the workloads that it is for, or remove it")
 		}
 	}
 }
 
-// policyPorts finds ports of services in AuthorizationPolicies whose workloads listen at other ports: policies go by
-// the port of the workload.
+func (a *analysis) selectsWorkload(namespace string, labels map[string]string) bool {
+	for range a.allWorkloads().selected(namespace, labels) {
+		return true
+	}
+	return false
+}
+
+// policyPorts reports service ports in AuthorizationPolicies whose workloads listen at other ports.
+// Policies match the port of the workload.
 func (a *analysis) policyPorts() {
 	for o := range a.objects(config.AuthorizationPolicy) {
 		for i, r := range o.Spec.(*security.AuthorizationPolicy).Rules {
 			for k, to := range r.GetTo() {
-				a.listens(o, fmt.Sprintf("spec.rules[%d].to[%d].operation.ports", i, k), to.GetOperation().GetPorts())
+				path := fmt.Sprintf("spec.rules[%d].to[%d].operation.ports", i, k)
+				a.policyPortList(o, path, to.GetOperation().GetPorts())
 			}
 			for k, w := range r.GetWhen() {
 				if w.GetKey() == "destination.port" {
-					a.listens(o, fmt.Sprintf("spec.rules[%d].when[%d].values", i, k), w.GetValues())
+					a.policyPortList(o, fmt.Sprintf("spec.rules[%d].when[%d].values", i, k), w.GetValues())
 				}
 			}
 		}
 	}
 }
 
-// listens checks one list of ports of a policy.
-func (a *analysis) listens(o *config.Object, path string, ports []string) {
+// policyPortList checks one list of ports of a policy.
+func (a *analysis) policyPortList(o *config.Object, path string, ports []string) {
 	for i, text := range ports {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
@@ -120,44 +104,45 @@ func (a *analysis) listens(o *config.Object, path string, ports []string) {
 		}
 		var service *registry.Service
 		target, listens := uint32(0), false
-		for w := range a.allWorkloads().selected(a.policyNamespace(o), policySelector(o)) {
+		for w := range a.allWorkloads().selected(a.policyNamespace(o), push.SelectorLabels(o)) {
 			if w.service == nil {
 				continue
 			}
 			for _, p := range w.service.Ports {
-				own := w.endpoint.Port(p)
-				listens = listens || own == uint32(n)
-				if p.Number == uint32(n) && own != 0 {
-					service, target = w.service, own
+				port := w.endpoint.Port(p)
+				listens = listens || port == uint32(n)
+				if p.Number == uint32(n) && port != 0 {
+					service, target = w.service, port
 				}
 			}
 		}
 		if !listens && service != nil && !slices.Contains(ports, strconv.Itoa(int(target))) {
 			a.report(ServicePortInPolicy, o, fmt.Sprintf("%s[%d]", path, i),
-				fmt.Sprintf("no selected workload listens at port %d, so this matches nothing: it is a port "+
-					"of the service %s, whose workloads listen at %d", n, service.Host, target),
+				fmt.Sprintf("%d is a port of service %s, but its workloads listen at %d, so this rule matches no workload",
+					n, service.Host, target),
 				fmt.Sprintf("write %d", target))
 		}
 	}
 }
 
-// providers finds CUSTOM policies whose provider cannot be asked, so that what they match is refused.
+// providers reports CUSTOM policies whose provider cannot be called, so that matching requests are
+// denied.
 func (a *analysis) providers() {
 	for o := range a.objects(config.AuthorizationPolicy) {
 		spec := o.Spec.(*security.AuthorizationPolicy)
 		if spec.Action != security.AuthorizationPolicy_CUSTOM {
 			continue
 		}
-		text, remedy, registry := a.providerProblem(spec.GetProvider().GetName())
+		text, remedy, fromRegistry := a.providerProblem(spec.GetProvider().GetName())
 		if text != "" {
-			a.report(ReferenceNotFound, o, "spec.provider.name", text+", so what this policy matches is refused",
-				remedy).registry = registry
+			a.report(ReferenceNotFound, o, "spec.provider.name", text+", so requests that match this policy are denied",
+				remedy).fromRegistry = fromRegistry
 		}
 	}
 }
 
-// providerProblem says why an extension provider cannot be asked; empty when it can.
-func (a *analysis) providerProblem(name string) (text, remedy string, registry bool) {
+// providerProblem returns why an extension provider cannot be called, or an empty text if it can.
+func (a *analysis) providerProblem(name string) (text, remedy string, fromRegistry bool) {
 	all := a.mesh.GetExtensionProviders()
 	i := slices.IndexFunc(all, func(p *mesh.MeshConfig_ExtensionProvider) bool { return p.GetName() == name })
 	if i < 0 {
@@ -166,7 +151,7 @@ func (a *analysis) providerProblem(name string) (text, remedy string, registry b
 	}
 	namespace, host, port := push.ProviderService(all[i])
 	if host == "" {
-		return fmt.Sprintf("the extension provider %q does not do external authorization", name),
+		return fmt.Sprintf("extension provider %q does not do external authorization", name),
 			"name one with envoyExtAuthzHttp or envoyExtAuthzGrpc", false
 	}
 	for _, s := range a.covered(host) {
@@ -174,6 +159,6 @@ func (a *analysis) providerProblem(name string) (text, remedy string, registry b
 			return "", "", false
 		}
 	}
-	return fmt.Sprintf("there is no service %s with port %d, where the extension provider %q is",
-		host, port, name), "declare the service", true
+	return fmt.Sprintf("no service %s has port %d, which extension provider %q needs", host, port, name),
+		"declare the service", true
 }

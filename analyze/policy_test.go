@@ -19,7 +19,7 @@ func TestPeerConflicts(t *testing.T) {
 		{"one of each level", []string{peers("istio-system/mesh", strict), peers("shop/all", strict), peers("shop/x", selects), workload}, nil},
 		{
 			"two for a namespace", []string{peers("shop/a", strict), peers("shop/b", strict)},
-			[]string{"ASH0006 mesh.yaml:6 PeerAuthentication shop/b spec: has no effect, because PeerAuthentication shop/a (mesh.yaml) is for the same workloads and comes first"},
+			[]string{"ASH0006 mesh.yaml:6 PeerAuthentication shop/b spec: has no effect: PeerAuthentication shop/a (mesh.yaml) selects the same workloads and takes precedence because it is older or sorts first"},
 		},
 		{
 			"two for the same workloads", []string{peers("shop/a", selects), peers("shop/b", selects), workload},
@@ -27,7 +27,7 @@ func TestPeerConflicts(t *testing.T) {
 		},
 		{
 			"a selector in the root namespace", []string{peers("istio-system/x", selects)},
-			[]string{"ASH0007 mesh.yaml:1 PeerAuthentication istio-system/x spec.selector: has no effect, because policies of the root namespace (istio-system) are for the whole mesh"},
+			[]string{"ASH0007 mesh.yaml:1 PeerAuthentication istio-system/x spec.selector: has no effect, because policies of the root namespace (istio-system) apply to the whole mesh"},
 		},
 	})
 }
@@ -62,16 +62,16 @@ func TestPolicies(t *testing.T) {
 		{"a port that nothing declares", []string{workload, web, ports(`"9000"`)}, nil},
 		{
 			"the port of the service", []string{workload, web, ports(`"80"`)},
-			[]string{"ASH0008 mesh.yaml:11 AuthorizationPolicy shop/p spec.rules[0].to[0].operation.ports[0]: no selected workload listens at port 80, so this matches nothing: " +
-				"it is a port of the service web.internal, whose workloads listen at 8080 | write 8080"},
+			[]string{"ASH0008 mesh.yaml:11 AuthorizationPolicy shop/p spec.rules[0].to[0].operation.ports[0]: 80 is a port of service web.internal, " +
+				"but its workloads listen at 8080, so this rule matches no workload | write 8080"},
 		},
 		{"a provider that exists", []string{service("shop/a", "web.internal", ""), custom("authorizer")}, nil},
 		{
 			"a provider without its service", []string{custom("authorizer")},
-			[]string{`IST0101 mesh.yaml:1 AuthorizationPolicy shop/c spec.provider.name: there is no service web.internal with port 80, where the extension provider "authorizer" is, so what this policy matches is refused`},
+			[]string{`IST0101 mesh.yaml:1 AuthorizationPolicy shop/c spec.provider.name: no service web.internal has port 80, which extension provider "authorizer" needs, so requests that match this policy are denied`},
 		},
-		{"no such provider", []string{custom("nobody")}, []string{`the mesh has no extension provider "nobody", so what this policy matches is refused`}},
-		{"a provider of another kind", []string{custom("logs")}, []string{`the extension provider "logs" does not do external authorization`}},
+		{"no such provider", []string{custom("nobody")}, []string{`the mesh has no extension provider "nobody", so requests that match this policy are denied`}},
+		{"a provider of another kind", []string{custom("logs")}, []string{`extension provider "logs" does not do external authorization`}},
 	})
 }
 
@@ -89,14 +89,15 @@ func TestUnknownPrincipals(t *testing.T) {
 		{"exact", []string{workload, deny("principals: [cluster.local/ns/shop/sa/web], namespaces: [shop]")}, nil},
 		{"service accounts", []string{workload, deny("serviceAccounts: [web, shop/web]")}, nil},
 		{"joined", []string{workload, deny("principals: [cluster.local/ns/data/sa/db]")}, nil},
-		{"patterns", []string{workload, deny(`principals: ["*/ns/shop/sa/web", "cluster.local/ns/*", "*"], namespaces: ["sh*"]`)}, nil},
+		{"patterns", []string{workload, deny(`principals: ["*/ns/shop/sa/web", "cluster.local/ns/*", "*"], namespaces: ["sh*", "s*p", "*h*"]`)}, nil},
+		{"a pattern that matches nobody", []string{workload, deny(`principals: ["*/sa/wbe"]`)}, []string{at + "principals[0]: no workload of this mesh has the identity */sa/wbe, so"}},
 		{
 			"mistyped", []string{workload, deny("principals: [cluster.local/ns/shop/sa/wbe]")},
-			[]string{at + "principals[0]: no workload of this mesh has the identity cluster.local/ns/shop/sa/wbe (did you mean cluster.local/ns/shop/sa/web?), so this matches nobody until one joins"},
+			[]string{at + "principals[0]: no workload of this mesh has the identity cluster.local/ns/shop/sa/wbe (did you mean cluster.local/ns/shop/sa/web?), so this matches no caller until such a workload joins"},
 		},
 		{"unknown namespace", []string{workload, deny("namespaces: [shpo]")}, []string{at + "namespaces[0]: no workload is in namespace shpo (did you mean shop?)"}},
-		{"unknown service account", []string{workload, deny("serviceAccounts: [wep]")}, []string{at + "serviceAccounts[0]: no workload has the service account shop/wep"}},
-		{"unknown trust domain", []string{workload, deny("trustDomains: [other]")}, []string{at + "trustDomains[0]: no workload has the trust domain other (this mesh's is cluster.local)"}},
+		{"unknown service account", []string{workload, deny("serviceAccounts: [wep]")}, []string{at + "serviceAccounts[0]: no workload has the service account wep (did you mean shop/web?)"}},
+		{"unknown trust domain", []string{workload, deny("trustDomains: [other]")}, []string{at + "trustDomains[0]: no workload has the trust domain other, so this matches no caller"}},
 		{"another trust domain at a Gateway", []string{workload, mutual, deny("principals: [other/ns/a/sa/b]")}, nil},
 		{
 			"a condition", []string{workload, policy("shop/d", "action: DENY, rules: [{when: [{key: source.principal, values: [cluster.local/ns/shop/sa/wbe]}]}]")},

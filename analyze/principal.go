@@ -16,8 +16,9 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// UnknownPrincipals finds callers in DENY policies that do not exist, most likely because their names are mistyped.
-// joined are the workloads that joined. Call it only where the mesh's own authority alone issues certificates.
+// UnknownPrincipals reports callers in DENY policies that do not exist, most likely because their
+// names are mistyped. joined are the identities of the workloads that joined. Call it only if the
+// mesh's authority alone issues certificates.
 func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID) []Finding {
 	a := newAnalysis(ctx, c)
 	var known *callers
@@ -31,12 +32,14 @@ func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID)
 		}
 		check := func(path, key string, values []string) {
 			for i, v := range values {
-				if why := known.unknown(a, key, v, o.Namespace); why != "" {
+				if why := known.whyUnmatched(a, key, v, o.Namespace); why != "" {
 					a.report(UnknownPrincipal, o, fmt.Sprintf("%s[%d]", path, i),
-						why+", so this matches nobody until one joins", "use one that exists, or remove it")
+						why+", so this matches no caller until such a workload joins", "use one that exists, or remove it")
 				}
 			}
 		}
+		// A mistake in a negative field, such as notPrincipals, blocks callers, which is noticed. A
+		// mistake in a positive field lets callers pass that were to be denied.
 		for i, r := range spec.Rules {
 			for k, f := range r.GetFrom() {
 				at, from := fmt.Sprintf("spec.rules[%d].from[%d].source.", i, k), f.GetSource()
@@ -58,26 +61,31 @@ func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID)
 	return a.findings
 }
 
-// callers are everybody who is known.
+// callers are the identities that callers may have.
 type callers struct {
-	domains    []string        // the mesh's trust domain and its aliases
+	domain     string          // the mesh's trust domain
+	domains    map[string]bool // with its aliases
 	identities map[string]bool // "cluster.local/ns/shop/sa/web", in the mesh's trust domain
 	accounts   map[string]bool // "shop/web"
 	namespaces map[string]bool
-	others     bool // some Gateway takes certificates of other authorities
+	// externalClients means that a Gateway accepts client certificates of other authorities.
+	externalClients bool
 }
 
-// callers finds them.
+// callers collects the identities of joined workloads, endpoints, services, WorkloadEntries and
+// WorkloadGroups.
 func (a *analysis) callers(joined []spiffe.ID) *callers {
 	domains := a.in.Mesh.TrustDomains()
-	own := domains[0]
 	x := &callers{
-		domains:    domains,
+		domain: domains[0], domains: map[string]bool{},
 		identities: map[string]bool{}, accounts: map[string]bool{}, namespaces: map[string]bool{},
+	}
+	for _, d := range domains {
+		x.domains[d] = true
 	}
 	add := func(namespace, account string) {
 		account = cmp.Or(account, "default")
-		x.identities[own+"/ns/"+namespace+"/sa/"+account] = true
+		x.identities[x.domain+"/ns/"+namespace+"/sa/"+account] = true
 		x.accounts[namespace+"/"+account], x.namespaces[namespace] = true, true
 	}
 	for _, id := range joined {
@@ -105,60 +113,61 @@ func (a *analysis) callers(joined []spiffe.ID) *callers {
 		for _, s := range o.Spec.(*networking.Gateway).Servers {
 			mode := s.GetTls().GetMode()
 			if mode == networking.ServerTLSSettings_MUTUAL || mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL {
-				x.others = true
+				x.externalClients = true
 			}
 		}
 	}
 	return x
 }
 
-// unknown says why no caller has a value of an attribute, in a policy of a namespace; empty when one has, or when the
-// attribute says nothing about callers.
-func (x *callers) unknown(a *analysis, key, v, namespace string) string {
-	known, text := x.identities, "no workload of this mesh has the identity "
+// whyUnmatched returns why no caller has the value of an attribute in a policy of the namespace. It
+// returns an empty text if a caller has it, or if the attribute is not an identity.
+func (x *callers) whyUnmatched(a *analysis, key, value, namespace string) string {
+	known, text, name := x.identities, "no workload of this mesh has the identity ", value
 	switch key {
 	case "source.principal":
-		v = strings.TrimPrefix(v, "spiffe://")
-		domain, rest, _ := strings.Cut(v, "/")
-		if domain == "cluster.local" || slices.Contains(x.domains, domain) {
-			v = x.domains[0] + "/" + rest
-		} else if x.others && !strings.Contains(domain, "*") {
+		// As in Istio, policies may name the mesh's trust domain as cluster.local, whatever it is
+		// called.
+		domain, rest, _ := strings.Cut(value, "/")
+		if domain == "cluster.local" || x.domains[domain] {
+			name = x.domain + "/" + rest
+		} else if x.externalClients {
 			return ""
 		}
 	case "source.namespace":
 		known, text = x.namespaces, "no workload is in namespace "
 	case "source.serviceaccount":
 		known, text = x.accounts, "no workload has the service account "
-		if !strings.Contains(v, "/") {
-			v = namespace + "/" + v
+		if !strings.Contains(value, "/") {
+			name = namespace + "/" + value
 		}
 	case "source.trustDomain":
-		if x.others || slices.ContainsFunc(x.domains, func(d string) bool { return matches(v, d) }) {
+		if x.externalClients {
 			return ""
 		}
-		return fmt.Sprintf("no workload has the trust domain %s (this mesh's is %s)", v, strings.Join(x.domains, ", "))
+		known, text = x.domains, "no workload has the trust domain "
 	default:
 		return ""
 	}
-	if known[v] {
-		return ""
-	}
-	for name := range known {
-		if strings.Contains(v, "*") && matches(v, name) {
+	for have := range known {
+		if matches(name, have) {
 			return ""
 		}
 	}
-	return text + v + a.similar(v, slices.Sorted(maps.Keys(known)))
+	return text + value + a.similar(name, slices.Sorted(maps.Keys(known)))
 }
 
-// matches reports whether text matches a pattern: a text, "prefix*", "*suffix" or "*".
-// Source: Istio, AuthorizationPolicy. A star elsewhere is an ordinary character.
-func matches(pattern, text string) bool {
-	if suffix, ok := strings.CutPrefix(pattern, "*"); ok {
-		return strings.HasSuffix(text, suffix)
+// matches reports whether a value of a policy matches a name. As in Istio, a star at the beginning
+// or at the end of the value stands for any text. Namespaces may have stars elsewhere: these are
+// not checked.
+func matches(value, name string) bool {
+	before, after, star := strings.Cut(value, "*")
+	switch {
+	case !star:
+		return value == name
+	case before != "" && after != "", strings.Contains(after, "*"):
+		return true
+	default:
+		return strings.HasPrefix(name, before) && strings.HasSuffix(name, after)
 	}
-	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
-		return strings.HasPrefix(text, prefix)
-	}
-	return pattern == text
 }

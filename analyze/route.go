@@ -6,263 +6,152 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// meshGateway is the name by which a VirtualService binds to sidecars.
-const meshGateway = "mesh"
-
-// routePlace is where VirtualServices meet: one host of sidecars, or of a listening port of gateways. Comparable.
+// routePlace is where routes of VirtualServices meet: one host of sidecars, or of a port of
+// gateways. Comparable.
 type routePlace struct {
 	port listenPort // zero: sidecars
 	host string     // in lower case
+	kind string     // "http" or "tcp"
 }
 
-// contender is a VirtualService at a place.
-type contender struct {
+// catchAllRoute is a route of a VirtualService that leaves nothing to other routes of its place.
+type catchAllRoute struct {
 	*push.VirtualService
-	audience []string
-	gateway  *gateway // nil: sidecars
-	server   server   // of gateway
+	exportedTo []string
+	gateway    *gateway // nil: sidecars
+	field      string   // "spec.http[1]"
 }
 
-// routeConflicts finds routes that no request reaches, because a VirtualService for the same host comes first.
+// routeConflicts reports VirtualServices without effect because another one for the same host,
+// gateway and kind of routes takes precedence. It compares only catch-all routes: those that apply
+// to all clients, and on a gateway to all requests. TLS routes have SNI hosts, so they are not
+// compared.
 //
-// Source: Istio. A sidecar takes the routes of one VirtualService for a host. A gateway merges them: routes without
-// conditions come last, and of routes with equal conditions it takes the first. Routes of the older Gateway come first.
-// Package gen makes routes in that way.
+// Source: Istio. A sidecar uses the routes of one VirtualService for a host. A gateway merges them,
+// and uses the first of two routes with equal conditions. Routes of the older Gateway take
+// precedence.
 func (a *analysis) routeConflicts() {
-	places := map[routePlace][]contender{}
+	places := map[routePlace][]catchAllRoute{}
 	for vs := range a.c.VirtualServices() {
-		audience := a.c.Audience(vs.Object)
-		if a.stopped() || len(audience) == 0 {
+		to := a.c.ExportedTo(vs.Object)
+		if a.stopped() || len(to) == 0 {
 			continue
 		}
 		for _, name := range vs.Spec.Gateways {
-			if name == meshGateway {
-				for _, h := range vs.Spec.Hosts {
-					at := routePlace{host: strings.ToLower(h)}
-					places[at] = append(places[at], contender{VirtualService: vs, audience: audience})
-				}
-			} else if g := a.allGateways()[name]; g != nil {
-				a.meetAtGateway(places, contender{VirtualService: vs, audience: audience, gateway: g})
+			if g := a.allGateways()[name]; g != nil || name == push.MeshGateway {
+				addCatchAll(places, catchAllRoute{VirtualService: vs, exportedTo: to, gateway: g})
 			}
 		}
 	}
-	for at, members := range places {
+	for at, routes := range places {
 		if a.stopped() {
 			return
 		}
-		if len(members) > 1 {
-			a.routeConflictsAt(at, members)
-		}
+		a.routeConflictsAt(at, routes)
 	}
 }
 
-// meetAtGateway adds a VirtualService to the places of its Gateway that serve its hosts.
-func (a *analysis) meetAtGateway(places map[routePlace][]contender, c contender) {
-	for _, s := range c.gateway.servers {
-		c.server = s
-		for _, h := range c.Spec.Hosts {
-			at := routePlace{s.port, strings.ToLower(h)}
-			if s.spec.GetTls().GetHttpsRedirect() || !s.admits.covers(c.Object.Namespace, at.host) {
+// addCatchAll adds the catch-all routes of a VirtualService to their places.
+func addCatchAll(places map[routePlace][]catchAllRoute, r catchAllRoute) {
+	for _, host := range r.Spec.Hosts {
+		host = strings.ToLower(host)
+		for _, kind := range []string{"http", "tcp"} {
+			i := r.catchAll(kind)
+			if i < 0 {
 				continue
 			}
-			places[at] = append(places[at], c)
+			r.field = fmt.Sprintf("spec.%s[%d]", kind, i)
+			if r.gateway == nil {
+				at := routePlace{host: host, kind: kind}
+				places[at] = append(places[at], r)
+				continue
+			}
+			for _, s := range r.gateway.servers {
+				redirects := s.spec.GetTls().GetHttpsRedirect()
+				if s.routeKind() == kind && !redirects && s.hosts.Cover(r.Object.Namespace, host) {
+					at := routePlace{s.port, host, kind}
+					places[at] = append(places[at], r)
+				}
+			}
 		}
 	}
 }
 
-// routeConflictsAt finds the routes that are lost at one place. A Gateway with several ports has the same conflict on
-// each; Run reports it once.
-func (a *analysis) routeConflictsAt(at routePlace, members []contender) {
-	slices.SortStableFunc(members, func(x, y contender) int {
+// routeConflictsAt reports the routes of one place that have no effect. A Gateway with several
+// ports has the same conflict on each; Run reports it once.
+func (a *analysis) routeConflictsAt(at routePlace, routes []catchAllRoute) {
+	slices.SortStableFunc(routes, func(x, y catchAllRoute) int {
 		if x.gateway != y.gateway {
 			return push.CompareAge(x.gateway.object, y.gateway.object)
 		}
 		return a.c.CompareRoutes(x.VirtualService, y.VirtualService)
 	})
-	taken, seen := map[string][]contender{}, map[*push.VirtualService]bool{}
-	for _, m := range members {
-		if seen[m.VirtualService] {
-			continue // it is at this place through another Gateway or server too
-		}
-		seen[m.VirtualService] = true
-		claims := m.claims()
-		kept, by := map[string]bool{}, map[string]*contender{} // by field: the route gets something; who has the rest
-		for _, c := range claims {
-			if w := winner(c, taken, m.audience); w != nil {
-				by[c.field] = w
-			} else {
-				kept[c.field] = true
-			}
-		}
-		var lost []string
-		for _, c := range claims {
-			if !kept[c.field] && !slices.Contains(lost, c.field) {
-				lost = append(lost, c.field)
-			}
-			if !c.hidden {
-				taken[c.name] = append(taken[c.name], m)
-			}
-		}
-		if len(lost) > 0 {
-			a.reportRoutes(at, m, *by[lost[0]], lost)
+	for i, r := range routes {
+		first := slices.IndexFunc(routes[:i], func(w catchAllRoute) bool { return covers(w.exportedTo, r.exportedTo) })
+		same := func(w catchAllRoute) bool { return w.VirtualService == r.VirtualService } // through another server
+		if first >= 0 && !slices.ContainsFunc(routes[:i], same) {
+			a.reportRoute(at, r, routes[first])
 		}
 	}
 }
 
-// claim is something that a route asks for and that one VirtualService alone gets.
-type claim struct {
-	field string // of the route
-	kind  string // "http", "tcp" or "tls"; the name of a claim for all of its kind is just this
-	name  string
-	// hidden means that an earlier route of the VirtualService takes it from some clients, so that others may get it.
-	hidden bool
-}
-
-// winner is who has a claim wherever the audience sees it; nil: nobody has.
-func winner(c claim, taken map[string][]contender, audience []string) *contender {
-	for _, name := range []string{c.name, c.kind} {
-		for _, holder := range taken[name] {
-			mergesHTTP := holder.gateway != nil && c.kind == "http" // routes without conditions come last
-			if covers(holder.audience, audience) && (name == c.name || !mergesHTTP) {
-				return &holder
-			}
+// reportRoute reports r, which has no effect because first takes precedence.
+func (a *analysis) reportRoute(at routePlace, r, first catchAllRoute) {
+	code, field, where := ConflictingMeshHosts, "spec."+at.kind, "sidecars"
+	what, has := "the "+at.kind+" routes have", "has "+at.kind+" routes for that host too"
+	by := named(a.current(first.Object))
+	if r.gateway != nil {
+		code, field, where = ConflictingRoutes, r.field, r.gateway.object.Key.String()
+		what, has = r.field+" has", "has a catch-all "+at.kind+" route too"
+		if first.gateway != r.gateway {
+			by += " on " + named(first.gateway.object)
 		}
 	}
-	return nil
-}
-
-// reportRoutes reports lost routes of m.
-func (a *analysis) reportRoutes(at routePlace, m, by contender, lost []string) {
-	code, where, why := ConflictingMeshHosts, "sidecars", "a sidecar takes the routes of one VirtualService for a host"
-	first := named(a.current(by.Object))
-	if at.port != (listenPort{}) {
-		code, where, why = ConflictingRoutes, m.gateway.object.Key.String(),
-			"of routes with the same conditions a gateway takes the first"
-		if by.gateway != m.gateway {
-			first += " on " + named(by.gateway.object) + ", which has that host on that port of the same proxies too,"
-		}
-	}
-	what, field := "has no effect", "spec.hosts"
-	if len(lost) < len(m.Spec.Http)+len(m.Spec.Tcp)+len(m.Spec.Tls) {
-		what, field = few(lost)+" has no effect", lost[0]
-	}
-	if m.Object.Namespace != by.Object.Namespace {
+	if r.Object.Namespace != first.Object.Namespace {
 		where += " that see both"
 	}
-	a.report(code, m.Object, field,
-		fmt.Sprintf("%s for host %s on %s, because %s comes first (the narrower exportTo, then the older, "+
-			"then by name) and %s", what, at.host, where, first, why),
+	a.report(code, r.Object, field,
+		fmt.Sprintf("%s no effect for host %s on %s, because %s %s and takes precedence "+
+			"(narrower exportTo, then age, then namespace and name)", what, at.host, where, by, has),
 		"put the routes of both into one VirtualService, or give them different hosts, gateways or exportTo")
 }
 
-// claims are what the routes of a VirtualService ask for at a place.
-func (c contender) claims() []claim {
-	var out []claim
-	hidden, done := false, false
-	add := func(kind string, i int, m proto.Message) {
-		if c.gateway != nil && c.server.takes() != kind || done {
-			return
-		}
-		name, everything, ok := c.conditions(m)
-		if !ok {
-			return
-		}
-		out = append(out, claim{fmt.Sprintf("spec.%s[%d]", kind, i), kind, kind + name, hidden})
-		if c.gateway != nil && kind == "http" {
-			hidden, done = hidden || everything, name == "" // no later route is reached
-		}
+// catchAll returns the index of the first catch-all route of a kind, or -1 if there is none.
+func (r catchAllRoute) catchAll(kind string) int {
+	if kind == "http" {
+		return slices.IndexFunc(r.Spec.Http, func(h *networking.HTTPRoute) bool {
+			return len(h.Match) == 0 || slices.ContainsFunc(h.Match, r.matchesHTTP)
+		})
 	}
-	for i, r := range c.Spec.Http {
-		if len(r.Match) == 0 {
-			add("http", i, &networking.HTTPMatchRequest{})
-		}
-		for _, m := range r.Match {
-			add("http", i, m)
-		}
-	}
-	for i, r := range c.Spec.Tcp {
-		if len(r.Match) == 0 {
-			add("tcp", i, &networking.L4MatchAttributes{})
-		}
-		for _, m := range r.Match {
-			add("tcp", i, m)
-		}
-	}
-	for i, r := range c.Spec.Tls {
-		for _, m := range r.Match {
-			add("tls", i, m)
-		}
-	}
-	return out
+	return slices.IndexFunc(r.Spec.Tcp, func(t *networking.TCPRoute) bool {
+		return len(t.Match) == 0 || slices.ContainsFunc(t.Match, func(m *networking.L4MatchAttributes) bool {
+			return r.applies(m.Gateways) && proto.Equal(m, &networking.L4MatchAttributes{Gateways: m.Gateways})
+		})
+	})
 }
 
-// match is what the three kinds of matches have in common.
-type match interface {
-	GetPort() uint32
-	GetGateways() []string
-	GetSourceLabels() map[string]string
-	GetSourceNamespace() string
-}
-
-// conditions names what a match asks for at the place, the same for equal matches; empty for everything of its kind.
-// A sidecar takes all HTTP routes of one VirtualService together, so their conditions on requests do not count.
-// everything means that it has no conditions but those on the client. ok is false when it cannot hold at the place.
-func (c contender) conditions(of proto.Message) (name string, everything, ok bool) {
-	m, at := of.(match), meshGateway
-	if c.gateway != nil {
-		at = c.gateway.object.Namespace + "/" + c.gateway.object.Name
-	}
-	atPort := c.gateway == nil || m.GetPort() == 0 || m.GetPort() == c.server.spec.GetPort().GetNumber()
-	if gateways := m.GetGateways(); !atPort || len(gateways) > 0 && !slices.Contains(gateways, at) {
-		return "", false, false
-	}
-	if c.gateway == nil {
-		if _, http := of.(*networking.HTTPMatchRequest); http {
-			labels, namespace := m.GetSourceLabels(), m.GetSourceNamespace()
-			of = &networking.HTTPMatchRequest{Port: m.GetPort(), SourceLabels: labels, SourceNamespace: namespace}
-		}
-	}
-	only := proto.Clone(of).ProtoReflect()
-	fields := only.Descriptor().Fields()
-	for _, f := range []protoreflect.Name{"gateways", "name", "stat_prefix"} {
-		if d := fields.ByName(f); d != nil {
-			only.Clear(d)
-		}
-	}
-	if c.gateway != nil {
-		only.Clear(fields.ByName("port"))
-	}
-	if h, http := only.Interface().(*networking.HTTPMatchRequest); http && everyPath(h.Uri) {
-		h.Uri, h.IgnoreUriCase = nil, false
-	}
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(only.Interface())
-	for _, f := range []protoreflect.Name{"source_labels", "source_namespace"} {
-		if d := fields.ByName(f); d != nil {
-			only.Clear(d)
-		}
-	}
-	if err != nil {
-		return fmt.Sprintf(" %p", of), false, true // text that is not UTF-8 equals no other
-	}
-	return string(body), proto.Size(only.Interface()) == 0, true
-}
-
-// everyPath says that a condition on the path holds for every path.
-func everyPath(uri *networking.StringMatch) bool {
-	switch p := uri.GetMatchType().(type) {
-	case nil:
-		return true
-	case *networking.StringMatch_Prefix:
-		return p.Prefix == "/" || p.Prefix == ""
-	case *networking.StringMatch_Regex:
-		return p.Regex == ".*"
-	default:
+// matchesHTTP reports whether a match applies to all clients and, on a gateway, to all requests.
+func (r catchAllRoute) matchesHTTP(m *networking.HTTPMatchRequest) bool {
+	if !r.applies(m.Gateways) {
 		return false
 	}
+	if r.gateway == nil {
+		return m.Port == 0 && len(m.SourceLabels) == 0 && m.SourceNamespace == ""
+	}
+	only := &networking.HTTPMatchRequest{Gateways: m.Gateways, Name: m.Name, StatPrefix: m.StatPrefix, Uri: m.Uri}
+	return (m.Uri == nil || m.Uri.GetPrefix() == "/") && proto.Equal(m, only)
+}
+
+// applies reports whether a match with these gateways applies to the gateway of the route.
+func (r catchAllRoute) applies(gateways []string) bool {
+	name := push.MeshGateway
+	if r.gateway != nil {
+		name = r.gateway.object.Namespace + "/" + r.gateway.object.Name
+	}
+	return len(gateways) == 0 || slices.Contains(gateways, name)
 }

@@ -13,84 +13,96 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// rules checks that some client applies each DestinationRule, and that its ports and subsets exist.
+// rules checks that a client applies each DestinationRule, and that its ports and subsets exist.
 func (a *analysis) rules() {
 	for o := range a.objects(config.DestinationRule) {
 		spec := o.Spec.(*networking.DestinationRule)
-		clients := a.c.Audience(o)
+		clients := a.c.ExportedTo(o)
 		if slices.Contains(clients, "") {
 			clients = slices.DeleteFunc(slices.Clone(a.clients), func(ns string) bool {
-				return ns == a.root() && !a.inhabited[ns] // what is written there is for other namespaces
+				return ns == a.root() && !a.hasWorkloads[ns] // its rules are for other namespaces
 			})
 		}
 		if len(clients) == 0 {
-			continue // exported to nobody
+			continue // exported to no namespace
 		}
 		host := config.ResolveHost(spec.Host, o.Namespace, a.in.Mesh.Domain)
-		if a.applied(o, host, clients) {
-			a.portSettings(o, spec, host)
-			a.subsetLabels(o, spec, host)
+		use := a.useOf(o, host, clients)
+		if !use.applied {
+			a.reportUnused(o, host, clients, use)
+			continue
 		}
+		a.checkPorts(o, "spec.trafficPolicy", spec.TrafficPolicy, host)
+		for i, s := range spec.Subsets {
+			a.checkPorts(o, fmt.Sprintf("spec.subsets[%d].trafficPolicy", i), s.TrafficPolicy, host)
+		}
+		a.subsetLabels(o, spec, host)
 	}
 }
 
-// applied says whether some client applies a rule for host, and reports a rule that no client finds. Clients look in
-// their own namespace, in that of the service and in the root namespace.
-func (a *analysis) applied(o *config.Object, host string, clients []string) bool {
-	const so = "the rule has no effect: its settings, also for TLS, are not applied"
-	var seen *registry.Service
-	var other *push.DestinationRule // what a client finds instead
+// ruleUse is how clients use a DestinationRule.
+type ruleUse struct {
+	applied bool                  // a client applies the rule to a service
+	service *registry.Service     // a service of the host that a client sees; nil: none
+	instead *push.DestinationRule // the rule that a client applies to service instead; nil: none
+}
+
+// useOf returns how clients use a rule for host. A client searches for rules in its own namespace,
+// in that of the service, and in the root namespace.
+func (a *analysis) useOf(o *config.Object, host string, clients []string) (use ruleUse) {
+	from := func(f *config.Object) bool { return f.Key == o.Key }
 	for _, s := range a.covered(host) {
 		for _, client := range clients {
-			looks := client == o.Namespace || s.Namespace == o.Namespace || o.Namespace == a.root()
-			if seen != nil && !looks || a.c.ServiceFor(client, s.Host) != s {
+			searches := client == o.Namespace || s.Namespace == o.Namespace || o.Namespace == a.root()
+			if use.service != nil && !searches || a.c.ServiceFor(client, s.Host) != s {
 				continue
 			}
-			if seen == nil {
-				seen = s
+			if use.service == nil {
+				use.service = s
 			}
-			if !looks {
+			if !searches {
 				continue
 			}
 			r := a.c.RuleFor(client, s)
-			if r != nil && slices.ContainsFunc(r.From, func(f *config.Object) bool { return f.Key == o.Key }) {
-				return true
+			if r != nil && slices.ContainsFunc(r.From, from) {
+				return ruleUse{applied: true}
 			}
-			if other == nil {
-				other, seen = r, s
+			if use.instead == nil {
+				use.instead, use.service = r, s
 			}
 		}
 	}
+	return use
+}
+
+// reportUnused reports a rule that no client applies. A rule for a wildcard may be the default of
+// services to come.
+func (a *analysis) reportUnused(o *config.Object, host string, clients []string, use ruleUse) {
+	const noEffect = "the rule has no effect: its settings, including TLS, are not applied"
 	switch {
-	case other != nil && strings.HasPrefix(host, "*"): // a default for services to come
-	case other != nil:
+	case use.instead != nil && strings.HasPrefix(host, "*"):
+	case use.instead != nil:
 		a.report(UnusedRule, o, "spec.host",
-			fmt.Sprintf("clients of %s find %s first, so %s", seen.Host, named(a.current(other.From[0])), so),
-			"put the settings into that rule, or remove one of the two; a rule in the client's namespace "+
-				"comes first, then one in the service's, "+
-				"then one in the root namespace ("+a.root()+"), and in each the narrowest host")
-	case seen != nil:
+			fmt.Sprintf("clients of %s apply %s, so %s", use.service.Host, named(a.current(use.instead.From[0])), noEffect),
+			fmt.Sprintf("merge the settings into that rule, or delete one of them. Precedence: client namespace, "+
+				"service namespace, root namespace (%s); then the most specific host", a.root()))
+	case use.service != nil:
 		a.report(UnusedRule, o, "spec.host",
-			fmt.Sprintf("no client that sees the rule and the service %s looks for rules in namespace %s, so %s",
-				seen.Host, o.Namespace, so),
+			fmt.Sprintf("no client that sees the rule and the service %s searches for rules in namespace %s, so %s",
+				use.service.Host, o.Namespace, noEffect),
 			fmt.Sprintf("move the rule to the namespace of its clients, of the service (%s) or to the root "+
-				"namespace (%s)", seen.Namespace, a.root()))
+				"namespace (%s)", use.service.Namespace, a.root()))
 	default:
-		a.missingHost(ReferenceNotFound, o, "spec.host", host, clients, so)
-	}
-	return false
-}
-
-// portSettings checks that some service of host has the ports that a rule has settings for.
-func (a *analysis) portSettings(o *config.Object, spec *networking.DestinationRule, host string) {
-	a.portsOf(o, "spec.trafficPolicy", spec.TrafficPolicy, host)
-	for i, s := range spec.Subsets {
-		a.portsOf(o, fmt.Sprintf("spec.subsets[%d].trafficPolicy", i), s.TrafficPolicy, host)
+		a.missingHost(o, "spec.host", host, clients, noEffect)
 	}
 }
 
-func (a *analysis) portsOf(o *config.Object, path string, p *networking.TrafficPolicy, host string) {
+// checkPorts checks that a service of host has each port that a policy has settings for.
+func (a *analysis) checkPorts(o *config.Object, path string, p *networking.TrafficPolicy, host string) {
 	services := a.covered(host)
+	if len(services) == 0 {
+		return
+	}
 	for i, settings := range p.GetPortLevelSettings() {
 		n := settings.GetPort().GetNumber()
 		has := func(s *registry.Service) bool { _, ok := s.Port(n); return ok }
@@ -104,7 +116,8 @@ func (a *analysis) portsOf(o *config.Object, path string, p *networking.TrafficP
 	}
 }
 
-// subsetLabels checks that some endpoint has the labels of each subset. Services without endpoints are passed over.
+// subsetLabels checks that each subset selects at least one endpoint. It skips services without
+// endpoints.
 func (a *analysis) subsetLabels(o *config.Object, spec *networking.DestinationRule, host string) {
 	for i, s := range spec.Subsets {
 		if len(s.Labels) == 0 {
@@ -112,15 +125,15 @@ func (a *analysis) subsetLabels(o *config.Object, spec *networking.DestinationRu
 		}
 		if without := a.withoutLabels(s.Labels, host); without != nil {
 			a.report(EmptySubset, o, fmt.Sprintf("spec.subsets[%d].labels", i),
-				fmt.Sprintf("no endpoint of %s has %s, so what is routed to subset %s fails",
+				fmt.Sprintf("no endpoint of %s has %s, so requests to subset %s fail",
 					without.Host, labelsText(s.Labels), s.Name),
-				"correct the labels, or give them to the endpoints")
+				"correct the labels, or add them to the endpoints")
 		}
 	}
 }
 
-// withoutLabels is a service of host that has endpoints, none with these labels; nil when there is none, or when
-// another one has such an endpoint.
+// withoutLabels returns a service of host whose endpoints all lack the labels. It returns nil if
+// any endpoint of host has them.
 func (a *analysis) withoutLabels(labels map[string]string, host string) (without *registry.Service) {
 	for _, s := range a.covered(host) {
 		list := a.in.Endpoints.At(s.Key)
@@ -128,7 +141,7 @@ func (a *analysis) withoutLabels(labels map[string]string, host string) (without
 			continue
 		}
 		for i := range list.Items {
-			if selectsAll(labels, list.Items[i].Labels) {
+			if push.SelectsAll(labels, list.Items[i].Labels) {
 				return nil
 			}
 		}
@@ -139,7 +152,7 @@ func (a *analysis) withoutLabels(labels map[string]string, host string) (without
 	return without
 }
 
-// labelsText is a set of labels for people.
+// labelsText returns "the label app: web" or "the labels app: web, version: v1".
 func labelsText(labels map[string]string) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
@@ -151,8 +164,8 @@ func labelsText(labels map[string]string) string {
 	return "the labels " + strings.Join(out, ", ")
 }
 
-// ruleConflicts finds parts of rules for one host that are left out, because an older rule sets them. Rules of one
-// namespace and host are merged: the first trafficPolicy counts, and of each subset the first one.
+// ruleConflicts reports parts of DestinationRules without effect. Rules of one namespace and host
+// are merged: the first trafficPolicy is used, and the first subset of each name.
 func (a *analysis) ruleConflicts() {
 	type hostKey struct{ namespace, host string }
 	groups := map[hostKey][]*config.Object{}
@@ -163,26 +176,26 @@ func (a *analysis) ruleConflicts() {
 	}
 	for k, list := range groups {
 		slices.SortFunc(list, push.CompareAge)
-		taken := map[string][]*config.Object{}
-		claim := func(o *config.Object, part, field string) {
-			for _, first := range taken[part] {
-				if covers(a.c.Audience(first), a.c.Audience(o)) {
-					a.report(ConflictingRules, o, field,
-						fmt.Sprintf("has no effect, because %s for host %s comes first, by age or by name, "+
-							"and has a %s already", named(first), k.host, part),
-						"put the rules for that host into one object, or leave one of the two out")
-					return
-				}
+		owners := map[string][]*config.Object{} // by part
+		check := func(o *config.Object, part, field string) {
+			owns := func(w *config.Object) bool { return covers(a.c.ExportedTo(w), a.c.ExportedTo(o)) }
+			i := slices.IndexFunc(owners[part], owns)
+			if i < 0 {
+				owners[part] = append(owners[part], o)
+				return
 			}
-			taken[part] = append(taken[part], o)
+			a.report(ConflictingRules, o, field,
+				fmt.Sprintf("has no effect: %s for host %s has a %s too and %s",
+					named(owners[part][i]), k.host, part, precedence),
+				"put the rules for that host into one object, or remove the part from one of them")
 		}
 		for _, o := range list {
 			spec := o.Spec.(*networking.DestinationRule)
 			if spec.TrafficPolicy != nil {
-				claim(o, "trafficPolicy", "spec.trafficPolicy")
+				check(o, "trafficPolicy", "spec.trafficPolicy")
 			}
 			for i, s := range spec.Subsets {
-				claim(o, "subset "+s.Name, fmt.Sprintf("spec.subsets[%d]", i))
+				check(o, "subset "+s.Name, fmt.Sprintf("spec.subsets[%d]", i))
 			}
 		}
 	}

@@ -20,15 +20,15 @@ func TestRules(t *testing.T) {
 			[]string{"service db.internal of namespace data is not exported to namespace shop, so the rule has no effect"},
 		},
 		{
-			"in a namespace where no client looks", []string{reviews, rule("a/r", full+"exportTo: [b]")},
-			[]string{"ASH0004 mesh.yaml:6 DestinationRule a/r spec.host: no client that sees the rule and the service reviews.shop.svc.cluster.local looks for rules in namespace a, so the rule has no effect"},
+			"in a namespace where no client searches", []string{reviews, rule("a/r", full+"exportTo: [b]")},
+			[]string{"ASH0004 mesh.yaml:6 DestinationRule a/r spec.host: no client that sees the rule and the service reviews.shop.svc.cluster.local searches for rules in namespace a, so the rule has no effect"},
 		},
 		{
-			"another namespace's rule comes first", []string{reviews, rule("shop/own", full+random), rule("istio-system/mesh", full+random)},
-			[]string{"ASH0004 mesh.yaml:11 DestinationRule istio-system/mesh spec.host: clients of reviews.shop.svc.cluster.local find DestinationRule shop/own (mesh.yaml) first, so the rule has no effect"},
+			"another namespace's rule takes precedence", []string{reviews, rule("shop/own", full+random), rule("istio-system/mesh", full+random)},
+			[]string{"ASH0004 mesh.yaml:11 DestinationRule istio-system/mesh spec.host: clients of reviews.shop.svc.cluster.local apply DestinationRule shop/own (mesh.yaml), so the rule has no effect"},
 		},
 		{
-			"a narrower host comes first", []string{reviews, rule("shop/own", full+random), rule("shop/exact", `host: "reviews.shop.svc.cluster.local", exportTo: ["*"], subsets: [{name: v1}]`)},
+			"a narrower host takes precedence", []string{reviews, rule("shop/own", full+random), rule("shop/exact", `host: "reviews.shop.svc.cluster.local", exportTo: ["*"], subsets: [{name: v1}]`)},
 			nil, // both are merged
 		},
 		{"a default for services to come", []string{reviews, rule("shop/own", full+random), rule("istio-system/wide", `host: "*.local", `+random)}, nil},
@@ -43,7 +43,7 @@ func TestRules(t *testing.T) {
 		},
 		{
 			"no endpoint in a subset", []string{reviews, rule("shop/r", full+"subsets: [{name: v1, labels: {version: v1}}]")},
-			[]string{"IST0173 mesh.yaml:6 DestinationRule shop/r spec.subsets[0].labels: no endpoint of reviews.shop.svc.cluster.local has the label version: v1, so what is routed to subset v1 fails"},
+			[]string{"IST0173 mesh.yaml:6 DestinationRule shop/r spec.subsets[0].labels: no endpoint of reviews.shop.svc.cluster.local has the label version: v1, so requests to subset v1 fail"},
 		},
 		{"an endpoint in a subset", []string{
 			strings.Replace(reviews, "{address: 10.0.0.1}", "{address: 10.0.0.1, labels: {version: v1}}", 1), rule("shop/r", full+"subsets: [{name: v1, labels: {version: v1}}]"),
@@ -60,8 +60,8 @@ func TestRuleConflicts(t *testing.T) {
 		{
 			"one part twice", []string{web, rule("shop/a", full+random+", subsets: [{name: v1}]"), rule("shop/b", full+random+", subsets: [{name: v2}, {name: v1}]")},
 			[]string{
-				"ASH0003 mesh.yaml:11 DestinationRule shop/b spec.subsets[1]: has no effect, because DestinationRule shop/a (mesh.yaml) for host web.internal comes first, by age or by name, and has a subset v1 already",
-				"ASH0003 mesh.yaml:11 DestinationRule shop/b spec.trafficPolicy: has no effect, because DestinationRule shop/a (mesh.yaml) for host web.internal comes first",
+				"ASH0003 mesh.yaml:11 DestinationRule shop/b spec.subsets[1]: has no effect: DestinationRule shop/a (mesh.yaml) for host web.internal has a subset v1 too and takes precedence because it is older or sorts first",
+				"ASH0003 mesh.yaml:11 DestinationRule shop/b spec.trafficPolicy: has no effect: DestinationRule shop/a (mesh.yaml) for host web.internal has a trafficPolicy too and takes precedence",
 			},
 		},
 		{"for different clients", []string{web, rule("shop/a", full+random+", exportTo: [.]"), rule("shop/b", full+random)}, nil},

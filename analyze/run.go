@@ -8,12 +8,13 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Run returns what is wrong in a context, sorted by place. It uses one core, and its cost grows with the number of
-// objects and endpoints. It returns nil soon after ctx ends.
+// Run returns the findings about a context, sorted by place. It uses one core, and its cost grows
+// with the number of objects and endpoints. It returns nil soon after ctx ends.
 func Run(ctx context.Context, c *push.Context) []Finding {
 	a := newAnalysis(ctx, c)
 	for _, check := range []func(){
@@ -34,18 +35,19 @@ func Run(ctx context.Context, c *push.Context) []Finding {
 
 // analysis is one run.
 type analysis struct {
-	stopped   func() bool // the run is cancelled
-	c         *push.Context
-	in        push.Inputs
-	mesh      *mesh.MeshConfig
-	clients   []string        // push.Context.ClientNamespaces
-	inhabited map[string]bool // namespaces that have services or Gateways
-	findings  []Finding
+	stopped      func() bool // reports whether the run is cancelled
+	c            *push.Context
+	in           push.Inputs
+	mesh         *mesh.MeshConfig
+	clients      []string        // push.Context.ClientNamespaces
+	hasWorkloads map[string]bool // namespaces that have services or Gateways
+	findings     []Finding
 
-	// The following are made when they are first needed.
+	// The following are built on first use.
 	byPattern map[string][]*registry.Service // services by each pattern that covers their host
+	byPort    map[uint32][]*registry.Service // services by each port, except UDP
 	gateways  map[string]*gateway            // by "namespace/name"
-	known     *workloads
+	workloads workloads
 	hints     int // how many unknown names were compared with known ones
 }
 
@@ -53,27 +55,33 @@ func newAnalysis(ctx context.Context, c *push.Context) *analysis {
 	in := c.Inputs()
 	a := &analysis{
 		stopped: func() bool { return ctx.Err() != nil },
-		c:       c, in: in, mesh: in.Mesh.Config, clients: c.ClientNamespaces(), inhabited: map[string]bool{},
+		c:       c, in: in, mesh: in.Mesh.Config, clients: c.ClientNamespaces(), hasWorkloads: map[string]bool{},
 	}
 	for k := range in.Services.All() {
-		a.inhabited[k.Namespace] = true
+		a.hasWorkloads[k.Namespace] = true
 	}
 	for o := range a.objects(config.Gateway) {
-		a.inhabited[o.Namespace] = true
+		a.hasWorkloads[o.Namespace] = true
 	}
 	return a
 }
 
-// report adds a finding and returns it, for changes.
+// report adds a finding about a part of o, and returns it, for changes.
 func (a *analysis) report(code Code, o *config.Object, field, text, remedy string) *Finding {
-	a.findings = append(a.findings, finding(code, a.current(o), field, text, remedy))
+	o = a.current(o)
+	p := feed.Problem{
+		Severity: code.Severity(), Source: o.Origin.Source, Object: o.Key.String(), Field: field,
+		File: o.Origin.File, Line: o.Origin.Line, Text: text,
+	}
+	a.findings = append(a.findings, Finding{p, code, remedy, code.FromRegistry()})
 	return &a.findings[len(a.findings)-1]
 }
 
-// current is o as it stands in its file now: an index may hold an equal object from before it moved.
+// current returns the version of o that is in its file now. An index keeps an equal object from
+// before it moved there.
 func (a *analysis) current(o *config.Object) *config.Object {
-	if now := a.in.Objects.At(o.Key); now != nil {
-		return now
+	if current := a.in.Objects.At(o.Key); current != nil {
+		return current
 	}
 	return o
 }
@@ -89,7 +97,7 @@ func (a *analysis) objects(kind config.Kind) iter.Seq[*config.Object] {
 	}
 }
 
-// covered are the services that a host, which may be a wildcard, covers.
+// covered returns the services that a host, which may be a wildcard, covers.
 func (a *analysis) covered(host string) []*registry.Service {
 	if a.byPattern == nil {
 		a.byPattern = map[string][]*registry.Service{}
@@ -102,33 +110,12 @@ func (a *analysis) covered(host string) []*registry.Service {
 	return a.byPattern[host]
 }
 
-// root is the namespace whose objects hold for the whole mesh.
+// root returns the namespace whose objects apply to the whole mesh.
 func (a *analysis) root() string { return a.mesh.GetRootNamespace() }
 
-// covers says that everyone who sees what is exported to narrow also sees what is exported to wide. Both are as
-// push.Context.Audience returns them.
+// covers reports whether all clients to which narrow is exported are among those to which wide is
+// exported. Both are namespaces as push.Context.ExportedTo returns them.
 func covers(wide, narrow []string) bool {
-	have := map[string]bool{}
-	for _, ns := range wide {
-		have[ns] = true
-	}
-	if have[""] {
-		return true
-	}
-	for _, ns := range narrow {
-		if !have[ns] {
-			return false
-		}
-	}
-	return true
-}
-
-// selectsAll says whether labels have every pair of want.
-func selectsAll(want, labels map[string]string) bool {
-	for k, v := range want {
-		if have, ok := labels[k]; !ok || have != v {
-			return false
-		}
-	}
-	return true
+	outside := func(ns string) bool { return !slices.Contains(wide, ns) }
+	return slices.Contains(wide, "") || !slices.ContainsFunc(narrow, outside)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// services checks that declared services have endpoints, and that clients speak mutual TLS to workloads that take it.
+// services checks that declared services have endpoints, and that clients send mutual TLS to
+// workloads that accept it.
 func (a *analysis) services() {
 	for key, s := range a.in.Services.All() {
 		if a.stopped() {
@@ -20,7 +21,7 @@ func (a *analysis) services() {
 		}
 		o := a.in.Objects.At(config.ParseKey(s.Object))
 		if o == nil {
-			continue // a registry alone has it
+			continue // only registries have it
 		}
 		spec, ok := o.Spec.(*networking.ServiceEntry)
 		if !ok {
@@ -29,19 +30,20 @@ func (a *analysis) services() {
 		list := a.in.Endpoints.At(key)
 		declares := len(spec.Endpoints) > 0 || spec.WorkloadSelector != nil
 		if s.Resolution == registry.Static && !s.Relayed && list.Len() == 0 && !declares {
-			a.report(EmptyService, o, "spec", fmt.Sprintf("%s has no endpoints, and no registry knows it, so "+
-				"requests to it fail", s.Host),
+			a.report(EmptyService, o, "spec",
+				fmt.Sprintf("%s has no endpoints, and no registry has it, so requests to it fail", s.Host),
 				"write endpoints or workloadSelector, or register instances of it")
 		}
-		takesMutual := func(ep registry.Endpoint) bool { return ep.TLSMode == "istio" }
+		acceptsMTLS := func(ep registry.Endpoint) bool { return ep.TLSMode == "istio" }
 		plaintext := s.External && a.mesh.GetEnableAutoMtls().GetValue()
-		if plaintext && list.Len() > 0 && slices.ContainsFunc(list.Items, takesMutual) {
-			if rule := a.c.RuleFor(s.Namespace, s); rule == nil || rule.Spec.GetTrafficPolicy().GetTls() == nil {
-				a.report(PlaintextToMesh, o, "spec.location",
-					fmt.Sprintf("workloads of %s take the mesh's mutual TLS, but clients send them plaintext, "+
-						"because the service is outside of the mesh (MESH_EXTERNAL, the default)", s.Host),
-					"write location: MESH_INTERNAL, or a DestinationRule with the tls mode that is meant")
-			}
+		if !plaintext || list.Len() == 0 || !slices.ContainsFunc(list.Items, acceptsMTLS) {
+			continue
+		}
+		if rule := a.c.RuleFor(s.Namespace, s); rule == nil || rule.Spec.GetTrafficPolicy().GetTls() == nil {
+			a.report(PlaintextToMesh, o, "spec.location",
+				fmt.Sprintf("workloads of %s accept mutual TLS, but clients send them plaintext, because the service is "+
+					"outside of the mesh (MESH_EXTERNAL, the default)", s.Host),
+				"write location: MESH_INTERNAL, or a DestinationRule with the tls mode that is meant")
 		}
 	}
 }
@@ -59,10 +61,11 @@ func (p addressPort) String() string {
 	return fmt.Sprintf("address %s port %d", strings.TrimSuffix(p.address.String(), "/32"), p.port)
 }
 
-// addressConflicts finds services that connections to their address and port do not reach.
+// addressConflicts reports services that connections to their address and port do not reach.
 //
-// Source: Istio. A sidecar has one listener for an address and port. SNI tells TLS services apart there, and the Host
-// header tells HTTP services apart; all else goes to the oldest service. Package gen makes listeners in that way.
+// Source: Istio. A sidecar has one listener for an address and port. It selects TLS services by SNI
+// and HTTP services by the Host header. Other connections go to the oldest service. xds/gen has the
+// same rule.
 func (a *analysis) addressConflicts() {
 	places := map[addressPort][]*registry.Service{}
 	for _, s := range a.in.Services.All() {
@@ -72,7 +75,7 @@ func (a *analysis) addressConflicts() {
 		}
 		for _, p := range s.Ports {
 			for _, ip := range addresses {
-				if at := (addressPort{ip.Masked(), p.Number}); needsPlace(p, ip) {
+				if at := (addressPort{ip.Masked(), p.Number}); needsAddress(p, ip) {
 					places[at] = append(places[at], s)
 				}
 			}
@@ -94,34 +97,34 @@ func (a *analysis) addressConflicts() {
 	}
 }
 
-// needsPlace says whether a service needs an address and a port for itself.
-func needsPlace(p registry.Port, ip netip.Prefix) bool {
+// needsAddress reports whether a service cannot share the address and port with other services.
+func needsAddress(p registry.Port, ip netip.Prefix) bool {
 	switch {
 	case p.Protocol == registry.UDP || p.Protocol.IsHTTP() || p.Protocol.IsTLS():
-		return false // not proxied, or told apart by host or SNI
+		return false // not proxied, or selected by host or SNI
 	case p.Protocol == registry.Unknown && !ip.IsValid():
-		return false // most speak HTTP, and proxies that capture DNS reach all of them by their allocated addresses
+		return false // most are HTTP; proxies that capture DNS reach the rest by allocated addresses
 	default:
 		return true
 	}
 }
 
-// excludes says that everybody who sees s reaches other, which is older, instead.
+// excludes reports whether all clients that see s reach other, which is older, instead.
 func (a *analysis) excludes(other, s *registry.Service) bool {
 	if other.Host == s.Host || other.Object != "" && other.Object == s.Object {
 		return false
 	}
-	return covers(a.c.ServiceAudience(other), a.c.ServiceAudience(s))
+	return covers(a.c.ServiceExportedTo(other), a.c.ServiceExportedTo(s))
 }
 
 func (a *analysis) reportAddress(at addressPort, s, first *registry.Service) {
 	o := a.in.Objects.At(config.ParseKey(s.Object))
 	if o == nil {
-		return // no configuration declares it, so there is no object to correct
+		return // only registries have it, so there is no object to correct
 	}
-	by := "from " + first.Source
+	where := "from " + first.Source
 	if f := a.in.Objects.At(config.ParseKey(first.Object)); f != nil {
-		by = named(f)
+		where = named(f)
 	}
 	port, _ := s.Port(at.port)
 	kind := ""
@@ -133,7 +136,7 @@ func (a *analysis) reportAddress(at addressPort, s, first *registry.Service) {
 		remedy += fmt.Sprintf("; proxies that capture DNS reach it by its allocated address, %s", s.AutoAddresses[0])
 	}
 	a.report(ConflictingAddresses, o, fmt.Sprintf("spec.ports[%d]", slices.Index(s.Ports, port)),
-		fmt.Sprintf("connections to %s%s do not reach host %s from clients that see both, because they go to %s (%s)",
-			at, kind, s.Host, first.Host, by),
+		fmt.Sprintf("connections to %s%s go to host %s (%s), not to %s, from clients that see both",
+			at, kind, first.Host, where, s.Host),
 		remedy)
 }

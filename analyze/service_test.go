@@ -16,7 +16,7 @@ func tcp(name, protocol, addresses, more string) string {
 func TestAddressConflicts(t *testing.T) {
 	t.Parallel()
 	lost := func(where string) []string {
-		return []string{"ASH0010 mesh.yaml:6 ServiceEntry a/y spec.ports[0]: connections to " + where + " do not reach host y.internal from clients that see both, because they go to x.internal (ServiceEntry a/x (mesh.yaml))"}
+		return []string{"ASH0010 mesh.yaml:6 ServiceEntry a/y spec.ports[0]: connections to " + where + " go to host x.internal (ServiceEntry a/x (mesh.yaml)), not to y.internal, from clients that see both"}
 	}
 	check(t, []testCase{
 		{"different addresses", []string{tcp("x", "TCP", "10.0.0.1", ""), tcp("y", "TCP", "10.0.0.2", "")}, nil},
@@ -38,9 +38,9 @@ func TestServices(t *testing.T) {
 	const endpoint = ", workloadSelector: {labels: {app: web}}"
 	workload := object(config.WorkloadEntry, "shop/web-1", "address: 10.0.0.1, labels: {app: web, security.istio.io/tlsMode: istio}, serviceAccount: web")
 	check(t, []testCase{
-		{"no endpoints", []string{web(", location: MESH_INTERNAL")}, []string{"ASH0011 mesh.yaml:1 ServiceEntry shop/web spec: web.internal has no endpoints, and no registry knows it"}},
+		{"no endpoints", []string{web(", location: MESH_INTERNAL")}, []string{"ASH0011 mesh.yaml:1 ServiceEntry shop/web spec: web.internal has no endpoints, and no registry has it"}},
 		{"a selector without workloads", []string{web(endpoint + ", location: MESH_INTERNAL")}, nil},
-		{"external, with workloads of the mesh", []string{web(endpoint), workload}, []string{"ASH0012 mesh.yaml:1 ServiceEntry shop/web spec.location: workloads of web.internal take the mesh's mutual TLS, but clients send them plaintext"}},
+		{"external, with workloads of the mesh", []string{web(endpoint), workload}, []string{"ASH0012 mesh.yaml:1 ServiceEntry shop/web spec.location: workloads of web.internal accept mutual TLS, but clients send them plaintext"}},
 		{"internal", []string{web(endpoint + ", location: MESH_INTERNAL"), workload}, nil},
 		{"external, with a rule", []string{web(endpoint), workload, rule("shop/web", "host: web.internal, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}")}, nil},
 	})
@@ -56,19 +56,19 @@ func TestSidecars(t *testing.T) {
 		{"every port", []string{shop, sidecar("shop/s", `egress: [{port: {number: 9999, name: x, protocol: HTTP_PROXY}, hosts: ["./*"]}]`)}, nil},
 		{
 			"unknown port", []string{shop, sidecar("shop/s", "egress: [{"+missing+`hosts: ["*/*"]}, {hosts: ["./*"]}]`)},
-			[]string{"ASH0005 mesh.yaml:6 Sidecar shop/s spec.egress[0]: no imported service has port 9999, so proxies leave this listener out | use the port of a service, or declare the port"},
+			[]string{"ASH0005 mesh.yaml:6 Sidecar shop/s spec.egress[0]: no imported service has port 9999, so proxies ignore this listener | use the port of a service, or declare the port"},
 		},
 		{
 			"not imported", []string{data, sidecar("shop/s", "egress: [{"+port+`hosts: ["./*"]}]`)},
-			[]string{"so proxies leave this listener out | import a service that has it, such as data/db.data.internal"},
+			[]string{"so proxies ignore this listener | import a service that has it, such as data/db.data.internal"},
 		},
 		{
 			"two for a namespace", []string{sidecar("shop/a", `egress: [{hosts: ["./*"]}]`), sidecar("shop/b", `egress: [{hosts: ["*/*"]}]`)},
-			[]string{"IST0111 mesh.yaml:6 Sidecar shop/b spec.workloadSelector: has no effect, because Sidecar shop/a (mesh.yaml) is for all of namespace shop too and comes first"},
+			[]string{"IST0111 mesh.yaml:6 Sidecar shop/b spec.workloadSelector: has no effect: Sidecar shop/a (mesh.yaml) is for all of namespace shop too and takes precedence"},
 		},
 		{
 			"two with one selector", []string{sidecar("shop/a", `workloadSelector: {labels: {app: x}}, egress: [{hosts: ["./*"]}]`), sidecar("shop/b", `workloadSelector: {labels: {app: x}}, egress: [{hosts: ["*/*"]}]`)},
-			[]string{"IST0110 mesh.yaml:6 Sidecar shop/b spec.workloadSelector.labels: has no effect, because Sidecar shop/a (mesh.yaml) has the same labels and comes first"},
+			[]string{"IST0110 mesh.yaml:6 Sidecar shop/b spec.workloadSelector.labels: has no effect: Sidecar shop/a (mesh.yaml) has the same labels and takes precedence"},
 		},
 		{"different selectors", []string{sidecar("shop/a", `workloadSelector: {labels: {app: x}}, egress: [{hosts: ["./*"]}]`), sidecar("shop/b", `egress: [{hosts: ["*/*"]}]`)}, nil},
 	})

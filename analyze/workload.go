@@ -1,40 +1,42 @@
 package analyze
 
 import (
-	"maps"
+	"iter"
+	"slices"
 
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// workload is something that a policy may select.
+// workload is an endpoint, or an object that stands for one, which policies may select.
 type workload struct {
 	labels   map[string]string
-	service  *registry.Service // nil: none
-	endpoint *registry.Endpoint
+	service  *registry.Service  // nil: none
+	endpoint *registry.Endpoint // nil: none
 }
 
-// workloads is an index of everything that policies may select: endpoints, WorkloadEntries, WorkloadGroups and
-// Gateways, which stand for their proxies.
-type workloads struct {
-	byLabel     map[labelKey][]*workload
-	byNamespace map[string][]*workload
-}
+// workloads indexes what policies may select: endpoints, WorkloadEntries, WorkloadGroups, and
+// Gateways for their proxies.
+type workloads map[labelKey][]*workload
 
-// labelKey is a label of the workloads of a namespace; "" is every namespace, and "*" an unknown one.
+// labelKey is a label of the workloads of a namespace. An empty namespace stands for all, and an
+// empty label too.
 type labelKey struct{ namespace, name, value string }
 
+// unknownNamespace is the namespace of the proxies that a Gateway selects.
 const unknownNamespace = "*"
 
-// allWorkloads is the index.
-func (a *analysis) allWorkloads() *workloads {
-	if a.known != nil {
-		return a.known
+// allWorkloads returns the index of all workloads.
+func (a *analysis) allWorkloads() workloads {
+	if a.workloads != nil {
+		return a.workloads
 	}
-	x := &workloads{byLabel: map[labelKey][]*workload{}, byNamespace: map[string][]*workload{}}
-	a.known = x
+	x := workloads{}
+	a.workloads = x
 	for k, list := range a.in.Endpoints.All() {
 		s := a.in.Services.At(k)
 		if s == nil || s.External {
@@ -49,11 +51,7 @@ func (a *analysis) allWorkloads() *workloads {
 		x.add(o.Namespace, &workload{labels: o.Spec.(*networking.WorkloadEntry).Labels})
 	}
 	for o := range a.objects(config.WorkloadGroup) {
-		spec := o.Spec.(*networking.WorkloadGroup)
-		labels := map[string]string{}
-		maps.Copy(labels, spec.GetTemplate().GetLabels())
-		maps.Copy(labels, spec.GetMetadata().GetLabels())
-		x.add(o.Namespace, &workload{labels: labels})
+		x.add(o.Namespace, &workload{labels: entry.GroupLabels(o.Spec.(*networking.WorkloadGroup), nil)})
 	}
 	for o := range a.objects(config.Gateway) {
 		x.add(unknownNamespace, &workload{labels: o.Spec.(*networking.Gateway).Selector})
@@ -61,47 +59,40 @@ func (a *analysis) allWorkloads() *workloads {
 	return x
 }
 
-func (x *workloads) add(namespace string, w *workload) {
+func (x workloads) add(namespace string, w *workload) {
 	for _, ns := range []string{namespace, ""} {
-		if namespace != unknownNamespace {
-			x.byNamespace[ns] = append(x.byNamespace[ns], w)
-		}
+		x[labelKey{namespace: ns}] = append(x[labelKey{namespace: ns}], w)
 		for k, v := range w.labels {
 			key := labelKey{ns, k, v}
-			x.byLabel[key] = append(x.byLabel[key], w)
+			x[key] = append(x[key], w)
 		}
 	}
 }
 
-// selected yields the workloads of a namespace, "" for any, that have these labels.
-func (x *workloads) selected(namespace string, want map[string]string) func(yield func(*workload) bool) {
-	lists := [][]*workload{x.byNamespace[namespace]}
-	if len(want) > 0 {
-		lists = nil
-		for k, v := range want {
-			these := [][]*workload{x.byLabel[labelKey{namespace, k, v}]}
-			if namespace != "" {
-				these = append(these, x.byLabel[labelKey{unknownNamespace, k, v}])
-			}
-			if lists == nil || total(these) < total(lists) { // the rarest label is the quickest
-				lists = these
-			}
+// selected yields the workloads of a namespace that have these labels. An empty namespace stands
+// for all.
+func (x workloads) selected(namespace string, want map[string]string) iter.Seq[*workload] {
+	candidates := x.at(labelKey{namespace: namespace})
+	for k, v := range want {
+		if list := x.at(labelKey{namespace, k, v}); len(list) < len(candidates) { // the rarest label is the fastest
+			candidates = list
 		}
 	}
 	return func(yield func(*workload) bool) {
-		for _, list := range lists {
-			for _, w := range list {
-				if selectsAll(want, w.labels) && !yield(w) {
-					return
-				}
+		for _, w := range candidates {
+			if push.SelectsAll(want, w.labels) && !yield(w) {
+				return
 			}
 		}
 	}
 }
 
-func total(lists [][]*workload) (n int) {
-	for _, l := range lists {
-		n += len(l)
+// at returns the workloads with a label that are, or may be, in its namespace.
+func (x workloads) at(key labelKey) []*workload {
+	list := x[key]
+	if key.namespace == "" {
+		return list
 	}
-	return n
+	key.namespace = unknownNamespace
+	return slices.Concat(list, x[key])
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Assembler merges what all sources supply, and publishes a Context for each state.
+// Assembler merges the content of all sources, and publishes a Context after each change.
 type Assembler struct {
 	cfg      AssemblerConfig // immutable
 	requests chan request    // received by the loop
-	ended    chan struct{}   // closed when Run has ended: nothing receives requests any more
+	ended    chan struct{}   // closed when Run has ended, and requests are no longer received
 }
 
-// NewAssembler makes an assembler; Run starts it, and is called once.
+// NewAssembler returns an Assembler. Call its Run once.
 func NewAssembler(cfg AssemblerConfig) *Assembler {
 	if cfg.Gap == 0 {
 		cfg.Gap = 50 * time.Millisecond
@@ -26,9 +26,9 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 	return &Assembler{cfg: cfg, requests: make(chan request), ended: make(chan struct{})}
 }
 
-// Run runs the sources and publishes contexts until ctx ends. The first is published when all
-// required sources have delivered or have saved content, and trust, virtual IPs and keys are there.
-// Errors: those of Sources.Check, and that of a source that can never work.
+// Run runs the sources and publishes contexts until ctx ends. It publishes the first one when all
+// required sources have delivered or have saved content, and when trust, virtual IPs and keys have
+// arrived. It returns the error of Sources.Check, or that of a source that can never work.
 func (a *Assembler) Run(ctx context.Context) error {
 	defer close(a.ended)
 	if err := a.cfg.Sources.Check(); err != nil {
@@ -56,32 +56,32 @@ func (a *Assembler) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// loop is the goroutine of an Assembler, which owns all of its state.
+// loop is the state of an Assembler. The goroutine of run owns it.
 type loop struct {
 	*assembly
 	requests       <-chan request
 	objectSources  *runner[*config.Object]
 	serviceSources *runner[registry.Instances]
-	derivable      <-chan struct{} // sends when the deriver has more
+	derivable      <-chan struct{} // receives when the deriver has changes
 	allocated      chan registry.VIPs
 	fetched        chan *KeySets
 
 	vipsHere   bool     // the first virtual IPs arrived
 	keysWanted bool     // Keys.Want was called
-	keysHere   bool     // Keys has answered since
-	serving    bool     // everything was there that the first build waits for
-	context    *Context // the latest; nil before the first build
+	keysHere   bool     // keys arrived after Keys.Want
+	serving    bool     // the first build no longer waits
+	context    *Context // the latest context; nil before the first build
 	builds     int
 }
 
-// run handles one event at a time, and builds when it is time to.
+// run handles one event at a time, and builds a context when one is due.
 func (l *loop) run(ctx context.Context) {
 	l.setSources(ctx, l.cfg.Sources)
 	l.restore(l.cfg.Saved, time.Now())
 	l.derive(time.Now())
 	var (
-		dirty = true    // the inputs differ from the context; an empty mesh has a context too
-		since time.Time // when the first change since the last build was noticed
+		dirty = true    // the inputs differ from the context; true at first, for an empty mesh
+		since time.Time // when the first change after the last build was noticed
 		built time.Time // when the last build ended
 		timer = time.NewTimer(0)
 	)
@@ -143,7 +143,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// setSources starts and stops sources until those of s run, and merges them.
+// setSources starts and stops sources so that those of s run, and merges their content.
 func (l *loop) setSources(ctx context.Context, s Sources) {
 	l.objectSources.set(ctx, s.Objects)
 	l.serviceSources.set(ctx, s.Services)
@@ -153,8 +153,8 @@ func (l *loop) setSources(ctx context.Context, s Sources) {
 // waiting lists the required sources that have neither delivered nor saved content.
 func (l *loop) waiting() []string { return append(l.objects.Waiting(), l.services.Waiting()...) }
 
-// ready reports whether everything is there that the first build waits for. Once it is, it stays
-// so.
+// ready reports whether everything has arrived that the first build waits for. It never becomes
+// false again.
 func (l *loop) ready() bool {
 	switch {
 	case l.serving:
@@ -162,7 +162,7 @@ func (l *loop) ready() bool {
 	case len(l.waiting()) > 0, l.cfg.Trust != nil && l.inputs.Trust == nil, l.cfg.Allocator != nil && !l.vipsHere:
 		return false
 	case l.cfg.Keys != nil && !l.keysWanted:
-		// Without keys, proxies would refuse tokens that were valid before the start.
+		// Without keys, proxies would reject tokens that were valid before the start.
 		l.keysWanted, l.rekey = true, false
 		l.cfg.Keys.Want(keyURLs(l.inputs.Objects))
 	}
@@ -170,7 +170,7 @@ func (l *loop) ready() bool {
 	return l.serving
 }
 
-// wantKeys asks for the keys of RequestAuthentications that changed since the first request.
+// wantKeys requests the keys of RequestAuthentications that changed after the first request.
 func (l *loop) wantKeys() {
 	if l.keysWanted && l.rekey {
 		l.rekey = false
@@ -178,7 +178,7 @@ func (l *loop) wantKeys() {
 	}
 }
 
-// save hands over the groups that changed.
+// save sends the groups that changed to Save.
 func (l *loop) save() {
 	changed := l.takeSaved()
 	if l.cfg.Save != nil && len(changed.Objects)+len(changed.Services) > 0 {
@@ -186,7 +186,7 @@ func (l *loop) save() {
 	}
 }
 
-// build makes the next context and publishes it.
+// build builds the next context and publishes it.
 func (l *loop) build(since time.Time) {
 	if l.newWants && l.cfg.Allocator != nil {
 		l.newWants = false

@@ -9,63 +9,63 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// AssemblerConfig says what an Assembler merges and where the result goes. Functions are called
-// from one goroutine and must not block.
+// AssemblerConfig configures an Assembler. Its functions are called from one goroutine and must not
+// block.
 type AssemblerConfig struct {
-	// Sources are what is merged; SetSources replaces them.
+	// Sources are the sources whose content is merged. SetSources replaces them.
 	Sources Sources
 	// Saved are the groups that Save received before the restart.
 	Saved Saved
-	// Save receives the groups that changed. Nil: they are not saved.
+	// Save receives the groups that changed. If it is nil, nothing is saved.
 	Save func(Saved)
-	// Join says how services that several sources supply are joined. Its ExportTo is taken from Mesh.
+	// Join configures how services that several sources supply are joined. NewAssembler sets its
+	// ExportTo from Mesh.
 	Join registry.JoinConfig
-	// Export is what other control planes get; nil: nothing.
+	// Export configures what is exported to other control planes. Nil if nothing is.
 	Export *ExportConfig
-	// Deriver makes services of configuration; nil: there are none.
+	// Deriver derives services from configuration. May be nil.
 	Deriver Deriver
-	// Allocator allocates virtual IPs; nil: none are allocated.
+	// Allocator allocates virtual IPs. May be nil.
 	Allocator Allocator
-	// Mesh are the mesh-wide settings; required.
+	// Mesh holds the mesh-wide settings. Required.
 	Mesh *Mesh
-	// Trust sends the trusted roots and revocations whenever they changed. Nothing is built before
-	// the first. Nil: there is no certificate authority.
+	// Trust receives the trusted roots and revocations after each change. Nothing is built before
+	// the first. Nil if there is no certificate authority.
 	Trust <-chan *Trust
-	// Keys fetches the keys of token issuers; nil: none are fetched.
+	// Keys fetches the keys of token issuers. May be nil.
 	Keys KeySource
-	// Gap is the least time between two builds. The first change after a quiet period is built at
-	// once. Default 50ms.
+	// Gap is the shortest time between two builds. The first change after a quiet period is built
+	// at once. Default 50ms.
 	Gap time.Duration
-	// Publish receives every context; required.
+	// Publish receives every context. Required.
 	Publish func(*Context, Changes)
 }
 
-// Saved are groups of the mergers, for the next start.
+// Saved holds groups of the mergers, for the next start.
 type Saved struct {
 	Objects  []feed.SavedGroup[*config.Object]
 	Services []feed.SavedGroup[registry.Instances]
 }
 
-// Deriver makes services of configuration and of the workloads that registered. One goroutine calls
-// it, except for Name.
+// Deriver derives services from configuration and registered workloads. One goroutine calls it,
+// except for Name.
 type Deriver interface {
-	// Name identifies it as a source.
+	// Name returns the name of the deriver as a source.
 	Name() string
-	// Derive returns the groups that changed since the last call. The first batch is Full, all are
+	// Derive returns the groups that changed since the last call. The first batch is Full. All are
 	// Explicit. It does not wait.
 	Derive(objects Objects) feed.Batch[registry.Instances]
-	// Watch sends whenever something besides objects changed, so that Derive returns more, until
-	// ctx ends. It is never closed.
+	// Watch returns a channel that receives when something other than objects changed, so that
+	// Derive returns more, until ctx ends. The channel is never closed.
 	Watch(ctx context.Context) <-chan struct{}
 }
 
 // Allocator allocates virtual IPs by host. Nothing waits for an allocation.
 type Allocator interface {
-	// Want replaces the list of hosts that need virtual IPs, sorted, with those that have some: it
-	// tells that they are in use. It does not wait.
+	// Want replaces the list of hosts that need virtual IPs, sorted. It includes the hosts that
+	// have virtual IPs, which marks these as used. It does not wait.
 	Want(hosts []string)
-	// Run sends all virtual IPs first, and again whenever they changed, until ctx ends; then it
-	// returns nil.
+	// Run sends all virtual IPs first, and again after each change. It returns nil when ctx ends.
 	Run(ctx context.Context, out chan<- registry.VIPs) error
 }
 
@@ -73,7 +73,7 @@ type Allocator interface {
 type KeySource interface {
 	// Want replaces the list of URLs whose keys are needed, sorted, each once. It does not wait.
 	Want(urls []string)
-	// Run sends all keys that there are whenever they changed. It also sends after each Want, once
-	// each of the URLs has answered, has failed or has timed out. It returns nil when ctx ends.
+	// Run sends all keys after each change. It also sends after each Want, when every URL has
+	// answered, failed or timed out. It returns nil when ctx ends.
 	Run(ctx context.Context, out chan<- *KeySets) error
 }

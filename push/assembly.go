@@ -11,28 +11,27 @@ import (
 )
 
 const (
-	// settle is how long a configuration object stays that no source supplies any more: rule R3 of
+	// settle is how long a configuration object stays after no source supplies it: rule R3 of
 	// internal/feed.
 	settle = 2 * time.Second
-	// massRemoval is how long services stay that a source lost together with most of its others:
-	// rule R4.
+	// massRemoval is how long services stay after a source lost most of its services at once: rule
+	// R4.
 	massRemoval = 10 * time.Minute
 )
 
-// assembly merges what the sources supply into Inputs. It has no goroutine and no clock: one
-// goroutine owns it.
+// assembly merges the content of the sources into Inputs. It has no clock. One goroutine owns it.
 type assembly struct {
 	cfg      *AssemblerConfig
 	objects  *feed.Merger[config.Key, *config.Object]
 	services *feed.Merger[registry.Host, registry.Instances]
 	inputs   Inputs
 	vips     registry.VIPs
-	exporter *exporter // nil: nothing is exported
+	exporter *exporter // nil if nothing is exported
 
 	conflicts map[registry.Host][]feed.Problem // between the sources of a service
 	wanting   map[registry.Host]struct{}       // hosts that need virtual IPs
-	newWants  bool                             // wanting changed since Allocator.Want
-	rekey     bool                             // a RequestAuthentication changed since Keys.Want
+	newWants  bool                             // wanting changed after the last Allocator.Want
+	rekey     bool                             // a RequestAuthentication changed after the last Keys.Want
 }
 
 func newAssembly(cfg *AssemblerConfig) *assembly {
@@ -58,13 +57,13 @@ func objectKey(o *config.Object) config.Key { return o.Key }
 
 func serviceHost(in registry.Instances) registry.Host { return registry.Host(in.Service.Host) }
 
-// restore puts in what was saved before the restart. The sources are set.
+// restore adds the groups that were saved before the restart. Call it after mergeSources.
 func (a *assembly) restore(saved Saved, now time.Time) {
 	a.updateObjects(a.objects.Restore(saved.Objects, now), now)
 	a.updateServices(a.services.Restore(saved.Services, now))
 }
 
-// mergeSources replaces the list of sources. Declarations come before registries.
+// mergeSources replaces the list of sources. The deriver takes precedence over registries.
 func (a *assembly) mergeSources(s Sources, now time.Time) {
 	services := sourceConfigs(s.Services)
 	if d := a.cfg.Deriver; d != nil {
@@ -74,12 +73,12 @@ func (a *assembly) mergeSources(s Sources, now time.Time) {
 	a.updateServices(a.services.SetSources(services, now))
 }
 
-// applyObjects takes in configuration.
+// applyObjects applies a batch of configuration.
 func (a *assembly) applyObjects(b feed.Batch[*config.Object], now time.Time) {
 	a.updateObjects(a.objects.Apply(b, now), now)
 }
 
-// applyServices takes in services.
+// applyServices applies a batch of services.
 func (a *assembly) applyServices(b feed.Batch[registry.Instances], now time.Time) {
 	a.updateServices(a.services.Apply(b, now))
 }
@@ -90,12 +89,13 @@ func (a *assembly) expire(now time.Time) {
 	a.updateServices(a.services.Expire(now))
 }
 
-// nextExpiry is when to call expire; zero: not before something else happens.
+// nextExpiry returns when to call expire next. Zero if it need not be called before the next
+// change.
 func (a *assembly) nextExpiry() time.Time {
 	return earlier(a.objects.NextExpiry(), a.services.NextExpiry())
 }
 
-// earlier is the earlier of two times; zero is never.
+// earlier returns the earlier of two times. Zero stands for never.
 func earlier(s, t time.Time) time.Time {
 	if s.IsZero() || !t.IsZero() && t.Before(s) {
 		return t
@@ -103,17 +103,17 @@ func earlier(s, t time.Time) time.Time {
 	return s
 }
 
-// acceptRemovals removes what is retained of a source.
+// acceptRemovals removes the retained items of a source.
 func (a *assembly) acceptRemovals(source string, now time.Time) {
 	a.updateObjects(a.objects.AcceptRemovals(source, now), now)
 	a.updateServices(a.services.AcceptRemovals(source, now))
 }
 
-// updateObjects updates the objects of these keys, and the services that are derived from them.
+// updateObjects updates the objects with these keys, and the services that are derived from them.
 func (a *assembly) updateObjects(keys []config.Key, now time.Time) {
 	for _, k := range keys {
 		supplies := a.objects.Items(k)
-		a.inputs.Objects = withFirst(a.inputs.Objects, k, supplies)
+		a.inputs.Objects = replace(a.inputs.Objects, k, first(supplies))
 		if a.exporter != nil {
 			a.exporter.setObject(k, supplies)
 		}
@@ -124,22 +124,22 @@ func (a *assembly) updateObjects(keys []config.Key, now time.Time) {
 	}
 }
 
-// withFirst returns objects with the first of supplies, or without k when there is none.
-func withFirst(objects Objects, k config.Key, supplies []feed.Supply[*config.Object]) Objects {
+// first returns the object that is supplied first, or nil if there is none.
+func first(supplies []feed.Supply[*config.Object]) *config.Object {
 	if len(supplies) == 0 {
-		return objects.Without(k)
+		return nil
 	}
-	return objects.With(k, supplies[0].Item)
+	return supplies[0].Item
 }
 
-// derive asks the deriver, which knows what changed since it was last asked.
+// derive applies what the deriver derives from the changed objects.
 func (a *assembly) derive(now time.Time) {
 	if a.cfg.Deriver != nil {
 		a.applyServices(a.cfg.Deriver.Derive(a.inputs.Objects), now)
 	}
 }
 
-// setVIPs takes in the allocated virtual IPs.
+// setVIPs replaces the allocated virtual IPs.
 func (a *assembly) setVIPs(vips registry.VIPs) {
 	var changed []registry.Host
 	for ch := range vips.Diff(a.vips) {
@@ -149,30 +149,30 @@ func (a *assembly) setVIPs(vips registry.VIPs) {
 	a.updateServices(changed)
 }
 
-// updateServices joins the services of these hosts anew.
+// updateServices joins the services of these hosts again.
 func (a *assembly) updateServices(hosts []registry.Host) {
 	for _, host := range hosts {
 		parts := a.parts(host)
 		joined := a.cfg.Join.Join(parts)
-		now := make([]registry.Instances, len(joined))
+		services := make([]registry.Instances, len(joined))
 		wants := false
 		delete(a.conflicts, host)
 		for i, j := range joined {
-			now[i] = a.withVIP(j.Instances)
-			wants = wants || now[i].Service.WantsAddress()
+			services[i] = a.withVIP(j.Instances)
+			wants = wants || services[i].Service.WantsAddress()
 			if problems := j.Problems(); len(problems) > 0 {
 				a.conflicts[host] = append(a.conflicts[host], problems...)
 			}
 		}
 		a.setWanting(host, wants)
-		a.inputs.Services, a.inputs.Endpoints = replaceHost(a.inputs.Services, a.inputs.Endpoints, host, now)
+		a.inputs.Services, a.inputs.Endpoints = replaceHost(a.inputs.Services, a.inputs.Endpoints, host, services)
 		if a.exporter != nil {
 			a.exporter.setServices(host, parts)
 		}
 	}
 }
 
-// parts are what sources supply for a host, the first source first.
+// parts returns what the sources supply for a host, in the order of the sources.
 func (a *assembly) parts(host registry.Host) []registry.Part {
 	supplies := a.services.Items(host)
 	out := make([]registry.Part, len(supplies))
@@ -182,7 +182,7 @@ func (a *assembly) parts(host registry.Host) []registry.Part {
 	return out
 }
 
-// withVIP gives a service the virtual IPs that are allocated for its host, if it needs any.
+// withVIP returns a service with the virtual IPs allocated for its host, if it needs any.
 func (a *assembly) withVIP(in registry.Instances) registry.Instances {
 	if vip, ok := a.vips.Get(pmap.String(in.Service.Host)); ok && in.Service.WantsAddress() {
 		in.Service = in.Service.WithVIP(vip)
@@ -190,7 +190,7 @@ func (a *assembly) withVIP(in registry.Instances) registry.Instances {
 	return in
 }
 
-// setWanting notes whether a host needs virtual IPs.
+// setWanting sets whether a host needs virtual IPs.
 func (a *assembly) setWanting(host registry.Host, wants bool) {
 	if _, wanted := a.wanting[host]; wanted == wants {
 		return
@@ -203,7 +203,7 @@ func (a *assembly) setWanting(host registry.Host, wants bool) {
 	}
 }
 
-// wants are the hosts that need virtual IPs, sorted.
+// wants returns the hosts that need virtual IPs, sorted.
 func (a *assembly) wants() []string {
 	out := make([]string, 0, len(a.wanting))
 	for host := range a.wanting {
@@ -213,10 +213,10 @@ func (a *assembly) wants() []string {
 	return out
 }
 
-// replaceHost returns the maps with these services as all that there are of the host. What is equal
-// keeps its pointer.
+// replaceHost returns the maps with list as the services of the host. Equal services and endpoints
+// keep their pointers.
 func replaceHost(
-	services Services, endpoints Endpoints, host registry.Host, now []registry.Instances,
+	services Services, endpoints Endpoints, host registry.Host, list []registry.Instances,
 ) (Services, Endpoints) {
 	before := map[registry.Key]registry.Instances{}
 	for k, s := range services.From(registry.Key{Host: string(host)}) {
@@ -225,7 +225,7 @@ func replaceHost(
 		}
 		before[k] = registry.Instances{Service: s, Endpoints: endpoints.At(k)}
 	}
-	for _, in := range now {
+	for _, in := range list {
 		k := in.Service.Key
 		in = registry.Keep(before[k], in)
 		services, endpoints = services.With(k, in.Service), endpoints.With(k, in.Endpoints)

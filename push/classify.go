@@ -20,7 +20,7 @@ func (c *Context) Classify(n Node) Facets {
 		Capabilities: n.Capabilities,
 		IPv6Only:     ipv6Only(n.IPs.Items()),
 		DualStack:    dualStack(n.IPs.Items()),
-		RouteSources: c.routeSources(n),
+		RouteSources: c.matchesFor(n),
 		Identity:     n.Identity,
 		Probe:        n.Probe,
 
@@ -42,7 +42,7 @@ func (c *Context) Classify(n Node) Facets {
 			f.Bind = bindAddress(n.IPs.Items())
 		}
 	}
-	v := c.viewOf(f)
+	v := c.viewOf(f) // depends on the fields that are set so far
 	if v.byLocality {
 		f.Locality = c.localityOf(n)
 	}
@@ -53,21 +53,22 @@ func (c *Context) Classify(n Node) Facets {
 	return f
 }
 
-// networkLabel is the failoverPriority that stands for the network of a workload.
+// networkLabel is the failoverPriority label that stands for the network of a workload.
 // Source: istio.io, LocalityLoadBalancerSetting.failoverPriority.
 const networkLabel = "topology.istio.io/network"
 
-// facetNamespace is the proxy's namespace if what it sees depends on it.
+// facetNamespace returns the proxy's namespace if its configuration depends on the namespace, else
+// empty.
 func (c *Context) facetNamespace(n Node, s *SidecarConfig) string {
-	special := c.cache.services().special[n.Namespace] || c.cache.routes().special[n.Namespace] ||
-		c.cache.rules().special[n.Namespace]
-	if s != nil || special {
+	hasOwnView := c.cache.services().namespacesWithOwnView[n.Namespace] ||
+		c.cache.routes().namespacesWithOwnView[n.Namespace] || c.cache.rules().namespacesWithOwnView[n.Namespace]
+	if s != nil || hasOwnView {
 		return n.Namespace
 	}
 	return ""
 }
 
-// ownOf is the part that only n has.
+// ownOf returns the facts specific to this proxy: its addresses and inbound ports.
 func (c *Context) ownOf(n Node) *Own {
 	in := c.inboundOf(n)
 	slices.SortStableFunc(in, func(a, b Inbound) int {
@@ -81,7 +82,7 @@ func (c *Context) ownOf(n Node) *Own {
 	return c.tables.own.Get(Own{Addresses: n.IPs, Inbound: c.tables.inbound.Of(in)})
 }
 
-// inboundOf finds what the workload of n serves: the service ports of the endpoints at its
+// inboundOf returns the service ports that the workload of n serves: those of the endpoints at its
 // addresses, in its namespace.
 func (c *Context) inboundOf(n Node) []Inbound {
 	var in []Inbound
@@ -93,7 +94,10 @@ func (c *Context) inboundOf(n Node) []Inbound {
 			}
 			for _, p := range s.Ports {
 				if target := w.target(p); target != 0 {
-					in = append(in, Inbound{s, p, target, w.mutual, w.intercepted, w.state(target)})
+					in = append(in, Inbound{
+						Service: s, Port: p, TargetPort: target,
+						Mutual: w.mtls, Intercepted: w.intercepted, State: w.state(target),
+					})
 				}
 			}
 		}
@@ -101,8 +105,8 @@ func (c *Context) inboundOf(n Node) []Inbound {
 	return in
 }
 
-// localityOf is the locality of the workload's own endpoint, else of the proxy.
-// Source: istio.io, "the locality of the registry comes first".
+// localityOf returns the locality of the workload's endpoint, or of the proxy if that is unset. As
+// in Istio, the registry takes precedence.
 func (c *Context) localityOf(n Node) registry.Locality {
 	for _, a := range n.IPs.Items() {
 		for _, w := range c.workloads.at(a) {
@@ -114,7 +118,7 @@ func (c *Context) localityOf(n Node) registry.Locality {
 	return n.Locality
 }
 
-// failoverLabels are those of the node's labels that some destination orders endpoints by.
+// failoverLabels returns the labels of the node by which a destination orders its endpoints.
 func (c *Context) failoverLabels(n Node, v *view) *intern.List[Label] {
 	var out []Label
 	for _, l := range n.Labels.Items() {
@@ -125,8 +129,8 @@ func (c *Context) failoverLabels(n Node, v *view) *intern.List[Label] {
 	return c.tables.labels.Of(out)
 }
 
-// routeSources lists the conditional matches that apply to n.
-func (c *Context) routeSources(n Node) *intern.List[any] {
+// matchesFor returns the conditional matches that apply to n: those by source labels or namespace.
+func (c *Context) matchesFor(n Node) *intern.List[any] {
 	var out []any
 	for _, vs := range c.virtual.conditional.All() {
 		for _, cond := range vs.conditions {
@@ -138,7 +142,7 @@ func (c *Context) routeSources(n Node) *intern.List[any] {
 	return c.tables.sources.Of(out)
 }
 
-// serversOf lists the gateway servers of a router.
+// serversOf returns the gateway servers of a router.
 func (c *Context) serversOf(n Node) *intern.List[GatewayServer] {
 	objects := c.tables.objects.Of(c.gateways.selecting(n))
 	if objects == nil {
@@ -150,7 +154,7 @@ func (c *Context) serversOf(n Node) *intern.List[GatewayServer] {
 	return keep(&c.cache.servers, c.tables.serverView, in).list
 }
 
-// bindAddress is the address of listeners to which no traffic is redirected.
+// bindAddress returns the address of listeners to which no traffic is redirected.
 func bindAddress(ips []netip.Addr) netip.Addr {
 	if len(ips) > 0 && ips[0].IsLoopback() {
 		return ips[0]

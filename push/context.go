@@ -6,28 +6,28 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Objects are all configuration objects by key.
+// Objects holds all configuration objects by key.
 type Objects = pmap.Map[config.Key, *config.Object]
 
-// Services are all services by key.
+// Services holds all services by key.
 type Services = pmap.Map[registry.Key, *registry.Service]
 
-// Endpoints are the endpoints of all services by key.
+// Endpoints holds the endpoints of all services by key.
 type Endpoints = pmap.Map[registry.Key, *registry.EndpointList]
 
-// Inputs are everything that a Context depends on. Comparable.
+// Inputs holds everything that a Context depends on. Comparable.
 type Inputs struct {
-	// Mesh are the mesh-wide settings, never nil.
+	// Mesh holds the mesh-wide settings. It is never nil.
 	Mesh *Mesh
-	// Objects are all active configuration objects.
+	// Objects holds the active configuration objects.
 	Objects Objects
-	// Services and Endpoints are joined from all sources, with the virtual IPs that are allocated
-	// for them.
+	// Services and Endpoints are joined from all sources. Services have their allocated virtual
+	// IPs.
 	Services  Services
 	Endpoints Endpoints
-	// Trust are the trusted roots and the revocations; nil: there is no certificate authority.
+	// Trust holds the trusted roots and the revocations. Nil if there is no certificate authority.
 	Trust *Trust
-	// Keys are the public keys of token issuers; nil: none were fetched.
+	// Keys holds the public keys of token issuers. Nil if none were fetched.
 	Keys *KeySets
 }
 
@@ -41,18 +41,18 @@ type Context struct {
 	rules     rules
 	sidecars  sidecars
 	gateways  gateways
-	workloads workloads
+	workloads workloadIndex
 	entries   workloadEntries
 
 	peers, requests, authorization policies
 	identities                     identities
 
 	cache    *contextCache // results that were computed from the above on demand
-	previous *contextCache // that of the last earlier context that computed any; it keeps them in the memos
+	previous *contextCache // cache of the last context that computed results; keeps them in the memos
 }
 
-// Build makes the context of in. It equals Build(nil, in): prev, which may be nil, only donates
-// what did not change. So the cost is that of the changes.
+// Build returns the context of in. The result equals Build(nil, in). It shares what did not change
+// with prev, which may be nil, and so its cost grows with the changes only.
 func Build(prev *Context, in Inputs) *Context {
 	if prev == nil || prev.in.Mesh.Domain != in.Mesh.Domain {
 		prev = &Context{tables: newTables()}
@@ -76,11 +76,11 @@ func Build(prev *Context, in Inputs) *Context {
 // Inputs returns what the context was built from.
 func (c *Context) Inputs() Inputs { return c.in }
 
-// Object returns the configuration object of that key; nil when there is none.
+// Object returns the configuration object with that key, or nil if there is none.
 func (c *Context) Object(key config.Key) *config.Object { return c.in.Objects.At(key) }
 
-// index updates the index of the kind of a changed object. When only its position in a file
-// changed, the index keeps the old pointer, and everything that was computed from it.
+// index updates the index for the kind of a changed object. If only the position in its file
+// changed, the index keeps the old pointer, and everything that was computed from it stays valid.
 func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 	if ch.Old != nil && ch.New != nil && ch.Old.Hash != 0 && ch.Old.Hash == ch.New.Hash {
 		return
@@ -93,14 +93,23 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 	case config.Sidecar:
 		c.sidecars = c.sidecars.with(ch.Key, ch.New)
 	case config.Gateway:
-		c.gateways = c.gateways.with(ch.Key, ch.New)
+		c.gateways.byKey = replace(c.gateways.byKey, ch.Key, ch.New)
 	case config.WorkloadEntry:
 		c.entries = c.entries.with(ch.Old, ch.New)
 	case config.PeerAuthentication:
-		c.peers = c.peers.with(ch.Key, ch.New)
+		c.peers.byKey = replace(c.peers.byKey, ch.Key, ch.New)
 	case config.RequestAuthentication:
-		c.requests = c.requests.with(ch.Key, ch.New)
+		c.requests.byKey = replace(c.requests.byKey, ch.Key, ch.New)
 	case config.AuthorizationPolicy:
-		c.authorization = c.authorization.with(ch.Key, ch.New)
+		c.authorization.byKey = replace(c.authorization.byKey, ch.Key, ch.New)
 	}
+}
+
+// replace returns m with v at key k, or without k if v is zero.
+func replace[K pmap.Key[K], V comparable](m pmap.Map[K, V], k K, v V) pmap.Map[K, V] {
+	var zero V
+	if v == zero {
+		return m.Without(k)
+	}
+	return m.With(k, v)
 }

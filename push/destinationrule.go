@@ -15,7 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// ruleKey is a DestinationRule by what it is looked up by.
+// ruleKey is the key by which a DestinationRule is looked up.
 type ruleKey struct{ Namespace, Host, Name string }
 
 // Compare orders by namespace, host, name.
@@ -28,7 +28,7 @@ type rules struct {
 	byHost pmap.Map[ruleKey, *config.Object]
 }
 
-// with returns the index with object old replaced by o; either may be nil.
+// with returns a copy of the index with o instead of old. Either may be nil.
 func (x rules) with(old, o *config.Object, domain string) rules {
 	key := func(o *config.Object) ruleKey {
 		h := ruleHostOf(o, domain)
@@ -43,22 +43,22 @@ func (x rules) with(old, o *config.Object, domain string) rules {
 	return x
 }
 
-// ruleView are all rules, merged by host and ordered for look-ups. Made from the whole index when
-// it or the services changed.
+// ruleView looks up merged DestinationRules. It is built from the whole index whenever that or the
+// services change.
 type ruleView struct {
 	in ruleViewIn
-	// byHost are the rules of one namespace and host, the older first.
+	// byHost holds the rules of each namespace and host, sorted by CompareAge.
 	byHost map[ruleHost][]*config.Object
-	// perNamespace counts the rules.
+	// perNamespace is the number of rules of each namespace.
 	perNamespace map[string]int
-	// special are the namespaces to which rules apply that do not apply to others.
-	special map[string]bool
+	// namespacesWithOwnView are the namespaces in which rules apply that do not apply in others.
+	namespacesWithOwnView map[string]bool
 }
 
-// ruleHost is what the rules that are merged have in common.
+// ruleHost identifies the rules that are merged.
 type ruleHost struct{ namespace, host string }
 
-// ruleHostOf is that of the DestinationRule o, with the host's full name.
+// ruleHostOf returns the ruleHost of a DestinationRule, with the full name of its host.
 func ruleHostOf(o *config.Object, domain string) ruleHost {
 	return ruleHost{o.Namespace, config.ResolveHost(o.Spec.(*networking.DestinationRule).Host, o.Namespace, domain)}
 }
@@ -72,22 +72,23 @@ type ruleViewIn struct {
 
 func newRuleView(in ruleViewIn) *ruleView {
 	v := &ruleView{
-		in: in, byHost: map[ruleHost][]*config.Object{}, perNamespace: map[string]int{}, special: map[string]bool{},
+		in: in, byHost: map[ruleHost][]*config.Object{}, perNamespace: map[string]int{},
+		namespacesWithOwnView: map[string]bool{},
 	}
 	for k, o := range in.rules.byHost.All() {
 		h := ruleHost{k.Namespace, k.Host}
 		v.byHost[h] = append(v.byHost[h], o)
 		v.perNamespace[k.Namespace]++
-		addSpecial(v.special, v.exportTo(o), nil, k.Namespace)
+		addNamespacesWithOwnView(v.namespacesWithOwnView, v.exportTo(o), nil, k.Namespace)
 		// A public rule in its service's namespace applies to all clients. A rule for a wildcard
 		// also applies to services of other namespaces, for clients in its own.
-		_, beside := in.services.Get(registry.Key{Host: k.Host, Namespace: k.Namespace})
-		if !beside || strings.HasPrefix(k.Host, "*") || k.Namespace == v.root() {
-			v.special[k.Namespace] = true
+		_, hasService := in.services.Get(registry.Key{Host: k.Host, Namespace: k.Namespace})
+		if !hasService || strings.HasPrefix(k.Host, "*") || k.Namespace == v.root() {
+			v.namespacesWithOwnView[k.Namespace] = true
 		}
 	}
 	for _, objects := range v.byHost {
-		slices.SortFunc(objects, olderFirst)
+		slices.SortFunc(objects, CompareAge)
 	}
 	return v
 }
@@ -98,9 +99,9 @@ func (v *ruleView) exportTo(o *config.Object) []string {
 	return exportTo(o.Spec.(*networking.DestinationRule).ExportTo, v.in.mesh.Config.GetDefaultDestinationRuleExportTo())
 }
 
-// find returns what a client in namespace applies to s, nil when there is no rule: the rule of the
-// client's namespace, else of the service's, else of the root namespace; in each the most specific
-// host.
+// find returns the rule that a client in namespace applies to s, or nil if there is none. It
+// searches the namespace of the client, then that of the service, then the root namespace, and
+// returns the rule with the most specific host of the first that has one.
 // Source: istio.io, DestinationRule exportTo and "Cross namespace configuration".
 func (v *ruleView) find(namespace string, s *registry.Service) *DestinationRule {
 	if len(v.byHost) == 0 {
@@ -115,13 +116,13 @@ func (v *ruleView) find(namespace string, s *registry.Service) *DestinationRule 
 	return v.mostSpecific(v.root(), s.Host, namespace)
 }
 
-// mostSpecific returns the merged rule of namespace from with the most specific host that covers
-// host, among those exported to client.
+// mostSpecific returns the merged rule of namespace from that is exported to client and has the
+// most specific pattern for host.
 func (v *ruleView) mostSpecific(from, host, client string) *DestinationRule {
 	if from == "" || v.perNamespace[from] == 0 {
 		return nil
 	}
-	for pattern := host; pattern != ""; pattern = widen(pattern) {
+	for pattern := host; pattern != ""; pattern = WiderHost(pattern) {
 		objects := v.byHost[ruleHost{from, pattern}]
 		if len(objects) == 0 {
 			continue
@@ -139,8 +140,9 @@ func (v *ruleView) mostSpecific(from, host, client string) *DestinationRule {
 	return nil
 }
 
-// widen returns the next wider pattern of a host: a.b.c, *.b.c, *.c, *; empty after the last.
-func widen(pattern string) string {
+// WiderHost returns the next wider pattern of a host, as in a.b.c, *.b.c, *.c, *. After * it
+// returns an empty text.
+func WiderHost(pattern string) string {
 	if pattern == "*" {
 		return ""
 	}
@@ -151,14 +153,14 @@ func widen(pattern string) string {
 	return "*." + rest
 }
 
-// mergeIn is what a merged rule depends on.
+// mergeIn holds everything that a merged rule depends on.
 type mergeIn struct {
 	objects *intern.List[*config.Object]
 	host    string
 }
 
-// mergeRules makes one rule of several for one host: subsets are united, and the first subset of a
-// name and the first traffic policy are used.
+// mergeRules merges the rules of one host. The result has all subsets. The first traffic policy is
+// used, and the first subset of each name.
 // Source: istio.io, "Traffic management best practices: split large virtual services and
 // destination rules".
 func mergeRules(in mergeIn) *DestinationRule {

@@ -11,11 +11,11 @@ import (
 type destinationPlace struct {
 	protocol string // "http", "tcp" or "tls"
 	rule     int
-	list     string // "route", "mirrors", or "mirror", which is none
+	list     string // "route", "mirrors", or "mirror", which has no index
 	index    int
 }
 
-// String is the field's path.
+// String returns the path of the field.
 func (p destinationPlace) String() string {
 	if p.list == "mirror" {
 		return fmt.Sprintf("spec.%s[%d].mirror", p.protocol, p.rule)
@@ -23,7 +23,7 @@ func (p destinationPlace) String() string {
 	return fmt.Sprintf("spec.%s[%d].%s[%d].destination", p.protocol, p.rule, p.list, p.index)
 }
 
-// destinationsOf yields every destination that a VirtualService names.
+// destinationsOf yields every destination of a VirtualService.
 func destinationsOf(spec *networking.VirtualService) iter.Seq[*networking.Destination] {
 	return func(yield func(*networking.Destination) bool) {
 		for _, d := range destinationsAt(spec) {
@@ -34,7 +34,7 @@ func destinationsOf(spec *networking.VirtualService) iter.Seq[*networking.Destin
 	}
 }
 
-// destinationsAt yields every destination that a VirtualService names, and where.
+// destinationsAt yields every destination of a VirtualService, and its field.
 func destinationsAt(spec *networking.VirtualService) iter.Seq2[destinationPlace, *networking.Destination] {
 	return func(yield func(destinationPlace, *networking.Destination) bool) {
 		each := func(p destinationPlace, d *networking.Destination) bool { return d == nil || yield(p, d) }

@@ -1,16 +1,16 @@
-// Package push turns configuration, services and endpoints into one immutable Context, and a
-// Context into what one proxy sees of it.
+// Package push builds one immutable Context of configuration, services and endpoints, and from it
+// the Scope of each proxy: what the proxy sees.
 //
-//   - Build makes a Context. The previous one only donates what did not change: Build(prev, in) equals Build(nil, in).
+//   - Build returns a Context, which shares what did not change with the previous one.
 //   - Classify reduces a proxy to its Facets, the few comparable facts that its resources depend on.
-//   - Scope is what proxies of equal facets see. It is computed once for all of them.
+//   - Scope is what proxies with equal facets see. It is computed once for all of them.
 //   - Compare counts the differences between two contexts, for the log and for metrics.
-//   - Assembler merges what all sources supply (assembly.go), and builds and publishes a Context for each state.
+//   - Assembler merges the content of all sources (assembly.go), and publishes a Context after each
+//     change.
 //
 // Everything but the Assembler is pure: no clock, I/O, logger or goroutine. One goroutine owns the
-// state of the Assembler; Status, Problems and other requests are answered by it. Retention is the
-// merger's alone: see internal/feed.
+// state of the Assembler and answers requests such as Status. Retention is in internal/feed alone.
 //
-// The package finds no problems in configuration: see package analyze. It knows nothing of Envoy:
-// see xds/gen.
+// The package does not check configuration (see package analyze) and does not depend on Envoy (see
+// xds/gen).
 package push

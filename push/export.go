@@ -9,42 +9,42 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// ExportConfig says what other control planes get: what our own sources supply.
+// ExportConfig configures what is exported to other control planes: the content of our own sources.
 type ExportConfig struct {
-	// External reports whether the content of a source belongs to another control plane. It is not
-	// exported.
+	// External reports whether the content of a source belongs to another control plane. Such
+	// content is not exported.
 	External func(source string) bool
-	// Services exports the services of registries too.
+	// Services means that the services of registries are exported too.
 	Services bool
-	// Publish receives what is exported whenever it changed, at first when all required sources
-	// that are not External have delivered.
+	// Publish receives what is exported after each change. The first call is when all required
+	// sources that are not External have delivered.
 	Publish func(Exported)
 }
 
-// Exported is what other control planes get. Comparable.
+// Exported is what is exported to other control planes. Comparable.
 type Exported struct {
-	// Objects are the configuration objects.
+	// Objects holds the configuration objects.
 	Objects Objects
-	// Services and Endpoints are what our registries know, whatever configuration declares. Each
-	// host is there once.
+	// Services and Endpoints hold the services of our registries, without what configuration
+	// declares. Hosts are unique.
 	Services  Services
 	Endpoints Endpoints
 }
 
-// exporter keeps what is exported.
+// exporter collects what is exported.
 type exporter struct {
 	cfg  *ExportConfig
 	join registry.JoinConfig
-	gap  time.Duration // the least time between two calls of Publish
+	gap  time.Duration // the shortest time between two calls of Publish
 
-	now       Exported
+	current   Exported
 	published Exported
-	last      time.Time // when it was published; zero: never
+	last      time.Time // when published was published; zero: never
 }
 
 func (e *exporter) setObject(k config.Key, supplies []feed.Supply[*config.Object]) {
 	external := func(s feed.Supply[*config.Object]) bool { return e.cfg.External(s.Source) }
-	e.now.Objects = withFirst(e.now.Objects, k, slices.DeleteFunc(slices.Clone(supplies), external))
+	e.current.Objects = replace(e.current.Objects, k, first(slices.DeleteFunc(slices.Clone(supplies), external)))
 }
 
 func (e *exporter) setServices(host registry.Host, parts []registry.Part) {
@@ -52,24 +52,26 @@ func (e *exporter) setServices(host registry.Host, parts []registry.Part) {
 		return
 	}
 	configured := func(p registry.Part) bool { return p.Service.Declared() || p.Service.Relayed }
-	var now []registry.Instances
+	var services []registry.Instances
 	for _, j := range e.join.Join(slices.DeleteFunc(slices.Clone(parts), configured)) {
-		now = append(now, j.Instances)
+		services = append(services, j.Instances)
 	}
-	e.now.Services, e.now.Endpoints = replaceHost(e.now.Services, e.now.Endpoints, host, now)
+	x := &e.current
+	x.Services, x.Endpoints = replaceHost(x.Services, x.Endpoints, host, services)
 }
 
-// publish publishes what is exported if it changed, unless the required sources of our own are
-// still waited for. It returns when to call it again; zero: after the next event.
+// publish publishes what is exported if it changed, unless a required source of our own has not
+// delivered yet. It returns when to call it again. Zero if it need not be called before the next
+// event.
 func (e *exporter) publish(waiting []string, now time.Time) time.Time {
-	own := func(source string) bool { return !e.cfg.External(source) }
-	if e.last.IsZero() && slices.ContainsFunc(waiting, own) || !e.last.IsZero() && e.now == e.published {
+	local := func(source string) bool { return !e.cfg.External(source) }
+	if e.last.IsZero() && slices.ContainsFunc(waiting, local) || !e.last.IsZero() && e.current == e.published {
 		return time.Time{}
 	}
 	if next := e.last.Add(e.gap); now.Before(next) {
 		return next
 	}
-	e.cfg.Publish(e.now)
-	e.published, e.last = e.now, now
+	e.cfg.Publish(e.current)
+	e.published, e.last = e.current, now
 	return time.Time{}
 }

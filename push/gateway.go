@@ -17,17 +17,8 @@ type gateways struct {
 	byKey pmap.Map[config.Key, *config.Object]
 }
 
-func (x gateways) with(key config.Key, o *config.Object) gateways {
-	if o == nil {
-		x.byKey = x.byKey.Without(key)
-		return x
-	}
-	x.byKey = x.byKey.With(key, o)
-	return x
-}
-
-// selecting lists the Gateways that select n, the older first. An empty selector selects every
-// router.
+// selecting returns the Gateways that select n, sorted by CompareAge. An empty selector selects
+// every router.
 // Source: istio.io, Gateway: the selector is matched in all namespaces
 // (PILOT_SCOPE_GATEWAY_TO_NAMESPACE is off).
 func (x gateways) selecting(n Node) []*config.Object {
@@ -40,15 +31,16 @@ func (x gateways) selecting(n Node) []*config.Object {
 			out = append(out, o)
 		}
 	}
-	slices.SortFunc(out, olderFirst)
+	slices.SortFunc(out, CompareAge)
 	return out
 }
 
-// portTarget is a port of a router's own service, and where the router listens for it.
+// portTarget is a port of a router's own service, and the port at which the router listens for it.
 type portTarget struct{ number, target uint32 }
 
-// targetPorts are the ports of a router's own services for which it listens elsewhere, by number.
-// Source: Istio. Of several services with one port the first is used; here that is the oldest.
+// targetPorts returns the ports of a router's own services for which it listens at another port,
+// sorted by number.
+// Source: Istio. Of several services with one port it uses the first, which is the oldest here.
 func (c *Context) targetPorts(n Node) *intern.List[portTarget] {
 	in := c.inboundOf(n)
 	slices.SortStableFunc(in, func(a, b Inbound) int {
@@ -66,8 +58,8 @@ func (c *Context) targetPorts(n Node) *intern.List[portTarget] {
 	return c.tables.targets.Of(out)
 }
 
-// listenPort is where a router listens for a server: at its targetPort, else where the router's own
-// service maps its port, else at the port itself.
+// listenPort returns the port at which a router listens for a server: its targetPort, or else the
+// port to which the router's own service maps its port, or else the port itself.
 func listenPort(s *networking.Server, targets []portTarget) uint32 {
 	//nolint:staticcheck // deprecated in Istio
 	if p := s.GetPort().GetTargetPort(); p != 0 {
@@ -82,8 +74,8 @@ func listenPort(s *networking.Server, targets []portTarget) uint32 {
 	return n
 }
 
-// newServerView lists the servers of Gateways with the VirtualServices that are bound to each, as
-// seen from the namespace of the router.
+// newServerView returns the servers of Gateways with the VirtualServices that are bound to each and
+// that the namespace of the router sees.
 func newServerView(in serverViewIn) *serverView {
 	var out []GatewayServer
 	for _, o := range in.gateways.Items() {

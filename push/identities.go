@@ -13,10 +13,10 @@ import (
 // Identity is the identity of a workload within its trust domain.
 type Identity struct{ Namespace, ServiceAccount string }
 
-// Identities are the identities that the endpoints of a service may have. Comparable. Zero: it has
-// no endpoints.
+// Identities are the identities that the endpoints of a service may have. Zero if it has no
+// endpoints. Comparable.
 type Identities struct {
-	// Names are the service accounts of the endpoints, sorted, each once.
+	// Names lists the service accounts of the endpoints, sorted, each once.
 	Names *intern.List[Identity]
 	// AnyName means that there are endpoints and none of them has a service account.
 	AnyName bool
@@ -29,23 +29,16 @@ type Identities struct {
 // tlsModeIstio is the Endpoint.TLSMode of endpoints that accept the mesh's mutual TLS.
 const tlsModeIstio = "istio"
 
-// identities is the index of the Identities of each service. It does not change with the health of
-// endpoints.
+// identities indexes the Identities of each service. The health of endpoints does not change it.
 type identities struct {
 	byService pmap.Map[registry.Key, Identities]
 }
 
-// with returns the index with the changed endpoints of one service.
+// with returns a copy of the index with ch applied.
 func (x identities) with(t *tables, ch pmap.Change[registry.Key, *registry.EndpointList]) identities {
-	now := identitiesOf(t, ch.New)
-	if now == x.byService.At(ch.Key) {
-		return x
+	if current := identitiesOf(t, ch.New); current != x.byService.At(ch.Key) {
+		x.byService = replace(x.byService, ch.Key, current)
 	}
-	if now == (Identities{}) {
-		x.byService = x.byService.Without(ch.Key)
-		return x
-	}
-	x.byService = x.byService.With(ch.Key, now)
 	return x
 }
 
@@ -69,18 +62,13 @@ func identitiesOf(t *tables, l *registry.EndpointList) Identities {
 	return out
 }
 
-// IdentityOf is the identity of an endpoint's service account; the zero ID: it has none.
+// IdentityOf returns the SPIFFE ID of an endpoint's service account, or the zero ID if it has none.
 func (c *Context) IdentityOf(ep *registry.Endpoint) spiffe.ID {
-	id, err := spiffe.New(c.trustDomain(), ep.Namespace, ep.ServiceAccount)
+	id, err := spiffe.New(c.in.Mesh.TrustDomain(), ep.Namespace, ep.ServiceAccount)
 	if err != nil {
 		return spiffe.ID{} // not a valid identity
 	}
 	return id
-}
-
-// trustDomain is the mesh's own.
-func (c *Context) trustDomain() string {
-	return cmp.Or(c.in.Mesh.Config.GetTrustDomain(), "cluster.local")
 }
 
 // addIdentity adds id to a sorted list, once.

@@ -10,12 +10,12 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// imported applies a Sidecar. It returns a group for each egress listener, and every service that
+// imported applies a Sidecar. It returns a group for each egress listener, and the services that
 // the groups import or route to.
 func (in viewIn) imported(all *visible) (groups []*Egress, called []*registry.Service) {
 	hosts := map[string]bool{}
 	for _, l := range egressListeners(in.sidecar.Spec) {
-		patterns := parseImports(l.Hosts, in.namespace)
+		patterns := ParseImports(l.Hosts, in.namespace)
 		services := patterns.services(all)
 		routes := in.meshRoutes(patterns.route)
 		for _, s := range services {
@@ -35,7 +35,8 @@ func (in viewIn) imported(all *visible) (groups []*Egress, called []*registry.Se
 	return groups, pick(all, hosts)
 }
 
-// egressListeners are those of the Sidecar, or one that imports everything when it has none.
+// egressListeners returns the egress listeners of a Sidecar, or one that imports everything if it
+// has none.
 func egressListeners(s *networking.Sidecar) []*networking.IstioEgressListener {
 	if len(s.Egress) == 0 {
 		return []*networking.IstioEgressListener{{Hosts: []string{"*/*"}}}
@@ -43,14 +44,19 @@ func egressListeners(s *networking.Sidecar) []*networking.IstioEgressListener {
 	return s.Egress
 }
 
-// imports are the "namespace/host" patterns of an egress listener: hosts by namespace, "*" for any.
-type imports map[string][]string
+// Imports are the "namespace/host" patterns of a Sidecar's egress listener or of a Gateway's
+// server: hosts by namespace. The namespace "*" stands for all.
+type Imports map[string][]string
 
-// parseImports reads patterns; "." is the namespace of the proxy, "~" imports nothing.
-func parseImports(patterns []string, namespace string) imports {
-	out := imports{}
+// ParseImports parses patterns. The namespace "." stands for namespace, and "~" for none. A pattern
+// without a namespace is for all.
+func ParseImports(patterns []string, namespace string) Imports {
+	out := Imports{}
 	for _, p := range patterns {
-		ns, host, _ := strings.Cut(p, "/")
+		ns, host, ok := strings.Cut(p, "/")
+		if !ok {
+			ns, host = "*", p
+		}
 		switch ns {
 		case "~":
 			continue
@@ -62,14 +68,14 @@ func parseImports(patterns []string, namespace string) imports {
 	return out
 }
 
-// services lists those of all that the patterns import.
-func (im imports) services(all *visible) []*registry.Service {
+// services lists the services that the patterns import.
+func (im Imports) services(all *visible) []*registry.Service {
 	if slices.Equal(slices.Collect(maps.Keys(im)), []string{"*"}) && slices.Contains(im["*"], "*") {
 		return all.list.Items()
 	}
 	var out []*registry.Service
 	for _, s := range all.list.Items() {
-		if im.covers(s.Namespace, s.Host) {
+		if im.Cover(s.Namespace, s.Host) {
 			out = append(out, s)
 		}
 	}
@@ -77,17 +83,20 @@ func (im imports) services(all *visible) []*registry.Service {
 }
 
 // route reports whether the patterns import a VirtualService: one of its hosts is enough.
-func (im imports) route(vs *VirtualService) bool {
-	return slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return im.covers(vs.Object.Namespace, h) })
+func (im Imports) route(vs *VirtualService) bool {
+	return slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return im.Cover(vs.Object.Namespace, h) })
 }
 
-func (im imports) covers(namespace, host string) bool {
-	matches := func(pattern string) bool { return hostsOverlap(pattern, host) }
-	return slices.ContainsFunc(im[namespace], matches) || slices.ContainsFunc(im["*"], matches)
+// Cover reports whether a pattern covers a host of a namespace. It is enough if it covers a part of
+// a wildcard host.
+func (im Imports) Cover(namespace, host string) bool {
+	overlaps := func(pattern string) bool { return HostsOverlap(pattern, host) }
+	return slices.ContainsFunc(im[namespace], overlaps) || slices.ContainsFunc(im["*"], overlaps)
 }
 
-// hostsOverlap reports whether some host matches both patterns; each is a name, "*.suffix" or "*".
-func hostsOverlap(a, b string) bool {
+// HostsOverlap reports whether a host can match both patterns. Each pattern is a name, "*.suffix"
+// or "*".
+func HostsOverlap(a, b string) bool {
 	if a == b || a == "*" || b == "*" {
 		return true
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// keyURLs lists the URLs from which RequestAuthentications want keys, sorted, each once.
+// keyURLs returns the URLs of the keys that RequestAuthentications need, sorted, each once.
 func keyURLs(objects Objects) []string {
 	var out []string
 	for k, o := range objects.From(config.Key{Kind: config.RequestAuthentication}) {

@@ -21,3 +21,15 @@ func TestLackingPort(t *testing.T) {
 		t.Errorf("it serves %+v", own)
 	}
 }
+
+// An endpoint whose address is written as IPv6 is the workload with the IPv4 address.
+func TestMappedAddress(t *testing.T) {
+	t.Parallel()
+	e := newEditor()
+	e.service("shop", "web")
+	e.endpoints("shop", "web", "::ffff:10.0.0.1")
+	own := push.Build(nil, e.in).Classify(node("shop", "10.0.0.1")).Own
+	if got := own.Inbound.Len(); got != 1 {
+		t.Errorf("got %d inbound ports, want 1", got)
+	}
+}

@@ -1,15 +1,25 @@
 package push
 
 import (
+	"cmp"
+
 	mesh "istio.io/api/mesh/v1alpha1"
 )
 
-// Mesh are the mesh-wide settings. Immutable: the pointer is the version.
+// Mesh holds the mesh-wide settings. Immutable: the pointer is the version.
 type Mesh struct {
-	// Config is Istio's MeshConfig with defaults filled in; never nil.
+	// Config is Istio's MeshConfig with its defaults. It is never nil.
 	Config *mesh.MeshConfig
-	// Networks is Istio's MeshNetworks; nil when there are none.
+	// Networks is Istio's MeshNetworks. Nil if there are none.
 	Networks *mesh.MeshNetworks
 	// Domain is the suffix of short host names: "web" in namespace shop is web.shop.svc.<Domain>.
 	Domain string
+}
+
+// TrustDomain returns the trust domain of the mesh. The default is cluster.local, as in Istio.
+func (m *Mesh) TrustDomain() string { return cmp.Or(m.Config.GetTrustDomain(), "cluster.local") }
+
+// TrustDomains returns the trust domain of the mesh, then its aliases.
+func (m *Mesh) TrustDomains() []string {
+	return append([]string{m.TrustDomain()}, m.Config.GetTrustDomainAliases()...)
 }

@@ -48,14 +48,15 @@ func (c Capabilities) Has(want Capabilities) bool { return c&want == want }
 // Label is one label of a workload.
 type Label struct{ Key, Value string }
 
-// Node is what a proxy sends about itself, reduced to what Ashore uses. Comparable.
+// Node holds the fields of a proxy's node that Ashore uses. Comparable.
 type Node struct {
 	Type NodeType
 	// ID is the third part of the node ID, "web-1.shop".
 	ID string
-	// Namespace is that of its workload.
+	// Namespace is the namespace of the workload.
 	Namespace string
-	// IPs are its addresses, the first one is its own for listeners.
+	// IPs lists the addresses of the proxy. Listeners use the first one. IPv4 addresses are not
+	// mapped.
 	IPs *intern.List[netip.Addr]
 	// Labels are sorted by key.
 	Labels *intern.List[Label]
@@ -68,69 +69,71 @@ type Node struct {
 	// CapturesDNS means that the workload's DNS queries are answered from the proxy's name table:
 	// node metadata DNS_CAPTURE.
 	CapturesDNS bool
-	// HTTPProxyPort is the port of the HTTP proxy listener: node metadata HTTP_PROXY_PORT. Zero:
-	// the mesh's setting.
+	// HTTPProxyPort is the port of the HTTP proxy listener: node metadata HTTP_PROXY_PORT. If it is
+	// zero, the mesh's setting applies.
 	HTTPProxyPort uint32
-	// Identity means that it is authenticated, so it has a certificate of the mesh.
+	// Identity means that the proxy is authenticated, and so has a certificate of the mesh.
 	Identity bool
-	// Probe is the ReadinessProbe of the WorkloadGroup that its workload registered from, in
-	// protobuf's encoding; the empty text: the group has none. Zero: it did not register from a
-	// group.
+	// Probe is the ReadinessProbe of the WorkloadGroup that the workload registered with, in
+	// protobuf encoding. It is an empty text if the group has none, and zero if the workload did
+	// not register with a group.
 	Probe        unique.Handle[string]
 	Capabilities Capabilities
 }
 
-// Facets are what a proxy's resources depend on. Proxies with equal facets get equal resources. A
-// fact that makes no difference to a proxy has its zero value.
+// Facets are the facts that a proxy's resources depend on. Proxies with equal facets get equal
+// resources. A fact that makes no difference to a proxy has its zero value.
 type Facets struct {
 	Type NodeType
-	// Namespace is set only when the proxy's namespace sees something that others do not.
+	// Namespace is set only if the proxy's configuration depends on the namespace.
 	Namespace string
-	// Sidecar is the one that applies to the proxy; nil: everything visible is in scope.
+	// Sidecar is the Sidecar that applies to the proxy. If it is nil, all visible services are in
+	// scope.
 	Sidecar *SidecarConfig
-	// Gateways are the servers that select the proxy (routers only), in order of precedence.
+	// Gateways lists the servers that select the proxy (routers only), in order of precedence.
 	Gateways *intern.List[GatewayServer]
-	// Own is the proxy's inbound side; nil for routers.
+	// Own holds the addresses and inbound ports of the proxy. Nil for routers.
 	Own *Own
-	// RouteSources are the conditional matches of routes (by source label or namespace) that hold
-	// for the proxy: pointers to HTTPMatchRequest, L4MatchAttributes or TLSMatchAttributes.
+	// RouteSources lists the conditional matches of routes (by source labels or namespace) that
+	// apply to the proxy: pointers to HTTPMatchRequest, L4MatchAttributes or TLSMatchAttributes.
 	RouteSources *intern.List[any]
-	// Locality and Network are set only when a destination's endpoints are ordered by them.
+	// Locality and Network are set only if a destination's endpoints are ordered by them.
 	Locality registry.Locality
 	Network  string
-	// FailoverLabels are the proxy's labels that a destination's failoverPriority names, by key;
-	// nil otherwise.
+	// FailoverLabels lists the proxy's labels that a destination's failoverPriority names, by key.
 	FailoverLabels *intern.List[Label]
-	// Interception says how its listeners bind.
+	// Interception is how traffic reaches the listeners.
 	Interception Interception
-	// Bind is the default address of outbound listeners with a port of their own: the proxy's own
-	// address if that is a loopback address, else 127.0.0.1. Zero unless Interception is None.
+	// Bind is the default address of outbound listeners: the first address of the proxy if that is
+	// a loopback address, else 127.0.0.1 or ::1. Zero unless Interception is None.
 	Bind netip.Addr
 	// CapturesDNS means that clients of the proxy resolve hosts to their allocated addresses.
 	CapturesDNS bool
 	// IPv6Only means that the proxy has no IPv4 address.
 	IPv6Only bool
-	// DualStack means that it has an IPv4 address, and an IPv6 address that others can reach.
+	// DualStack means that the proxy has an IPv4 address, and an IPv6 address that is not
+	// link-local.
 	DualStack bool
-	// HTTPProxyPort is where the mesh's HTTP proxy listens; zero: nowhere.
+	// HTTPProxyPort is the port of the HTTP proxy listener. Zero if there is none.
 	HTTPProxyPort uint32
-	// Identity means that it has a certificate of the mesh. Without one it speaks no mutual TLS.
+	// Identity means that the proxy has a certificate of the mesh. Without one it cannot use mutual
+	// TLS.
 	Identity bool
-	// Probe is that of the workload's WorkloadGroup, as in Node.
+	// Probe is Node.Probe.
 	Probe unique.Handle[string]
-	// PeerAuthentication, RequestAuthentication and AuthorizationPolicy are the objects of those
-	// kinds that select the proxy, of its own and of the root namespace, the older first.
+	// PeerAuthentication, RequestAuthentication and AuthorizationPolicy list the objects of these
+	// kinds in the proxy's and in the root namespace that select the proxy, sorted by CompareAge.
 	PeerAuthentication    *intern.List[*config.Object]
 	RequestAuthentication *intern.List[*config.Object]
 	AuthorizationPolicy   *intern.List[*config.Object]
 	Capabilities          Capabilities
 }
 
-// Own is what only one proxy has. Equal values are one pointer.
+// Own holds the facts that are specific to one proxy. Equal values are one pointer.
 type Own struct {
-	// Addresses are the proxy's.
+	// Addresses is Node.IPs.
 	Addresses *intern.List[netip.Addr]
-	// Inbound are the service ports that the workload serves, by target port, then host.
+	// Inbound lists the service ports that the workload serves, by target port, then host.
 	Inbound *intern.List[Inbound]
 }
 
@@ -138,11 +141,12 @@ type Own struct {
 type Inbound struct {
 	Service *registry.Service
 	Port    registry.Port
-	// TargetPort is where the workload listens.
+	// TargetPort is the port at which the workload listens.
 	TargetPort uint32
-	// Mutual means that the endpoint accepts mutual TLS. Intercepted means that clients expect its
-	// proxy at every port.
-	Mutual, Intercepted bool
-	// State is PortServed, PortClosed or PortLoopback; PortServed when the workload is intercepted.
+	// Mutual means that the endpoint accepts mutual TLS.
+	Mutual bool
+	// Intercepted means that connections to every port of the endpoint reach its proxy.
+	Intercepted bool
+	// State is PortServed, PortClosed or PortLoopback. It is PortServed if Intercepted is set.
 	State registry.PortState
 }

@@ -28,15 +28,15 @@ type PortMode struct {
 	Mode PeerMode
 }
 
-// PeerModes are the modes of a workload. Comparable.
+// PeerModes holds the modes of a workload. Comparable.
 type PeerModes struct {
 	// Default is the mode of all ports that Ports does not list.
 	Default PeerMode
-	// Ports are the ports whose mode is not Default, sorted by number.
+	// Ports lists the ports whose mode is not Default, sorted by number.
 	Ports *intern.List[PortMode]
 }
 
-// At is the mode of a port.
+// At returns the mode of a port.
 func (m PeerModes) At(port uint32) PeerMode {
 	for _, p := range m.Ports.Items() {
 		if p.Port == port {
@@ -52,8 +52,8 @@ func (m PeerModes) Strict() bool {
 	return m.Default == PeerStrict || slices.ContainsFunc(m.Ports.Items(), strict)
 }
 
-// PeerModesOf returns the modes of a workload that policies, the older first, select. root is the
-// mesh's root namespace.
+// PeerModesOf returns the modes of a workload that the policies select. The policies are sorted by
+// CompareAge. root is the mesh's root namespace.
 func PeerModesOf(policies []*config.Object, root string, lists *intern.Lists[PortMode]) PeerModes {
 	d := decide(policies, root)
 	var m PeerModes
@@ -69,11 +69,11 @@ func PeerModesOf(policies []*config.Object, root string, lists *intern.Lists[Por
 	return m
 }
 
-// decidingPeers are the policies that apply to a workload: the oldest of each level; nil: there is
+// decidingPeers holds the oldest policy of each level that applies to a workload. Nil if there is
 // none.
 type decidingPeers struct{ workload, namespace, mesh *config.Object }
 
-// peerSpec is the spec of a PeerAuthentication; nil when o is nil.
+// peerSpec returns the spec of a PeerAuthentication, or nil if o is nil.
 func peerSpec(o *config.Object) *security.PeerAuthentication {
 	if o == nil {
 		return nil
@@ -83,14 +83,14 @@ func peerSpec(o *config.Object) *security.PeerAuthentication {
 
 // decide returns the policies that apply.
 //
-// Source: istio.io, PeerAuthentication. One with a selector is for workloads, one without for its
-// namespace, or in the root namespace for the mesh. One with a selector in the root namespace is
-// ignored.
+// Source: istio.io, PeerAuthentication. A policy with a selector applies to workloads. One without
+// applies to its namespace, or to the mesh if that is the root namespace. A policy with a selector
+// in the root namespace is ignored.
 func decide(policies []*config.Object, root string) decidingPeers {
 	var d decidingPeers
 	for _, o := range policies {
 		level := &d.namespace
-		switch selects := len(selectorLabels(o)) > 0; {
+		switch selects := len(SelectorLabels(o)) > 0; {
 		case selects && o.Namespace == root:
 			continue
 		case selects:
@@ -105,8 +105,7 @@ func decide(policies []*config.Object, root string) decidingPeers {
 	return d
 }
 
-// mode is the mode of ports without one of their own, and the policy of the nearest level that sets
-// it.
+// mode returns the mode of ports that have no port-level mode, and the policy that sets it.
 func (d decidingPeers) mode() (PeerMode, *config.Object) {
 	for _, o := range []*config.Object{d.workload, d.namespace, d.mesh} {
 		if m, ok := peerMode(peerSpec(o).GetMtls()); ok {
@@ -116,7 +115,7 @@ func (d decidingPeers) mode() (PeerMode, *config.Object) {
 	return PeerPermissive, nil
 }
 
-// at is the mode of a port, and the policy that sets it; nil: none does.
+// at returns the mode of a port and the policy that sets it, or nil if none does.
 func (d decidingPeers) at(port uint32) (PeerMode, *config.Object) {
 	if m, ok := peerMode(peerSpec(d.workload).GetPortLevelMtls()[port]); ok {
 		return m, d.workload
@@ -124,7 +123,8 @@ func (d decidingPeers) at(port uint32) (PeerMode, *config.Object) {
 	return d.mode()
 }
 
-// peerMode translates a mode; false when it is inherited. An unknown mode is PeerStrict.
+// peerMode translates a mode. It returns false if the mode is inherited. An unknown mode is
+// PeerStrict.
 func peerMode(m *security.PeerAuthentication_MutualTLS) (PeerMode, bool) {
 	switch m.GetMode() {
 	case security.PeerAuthentication_MutualTLS_UNSET:
@@ -154,8 +154,8 @@ func (x policies) disables() bool {
 	return false
 }
 
-// Disabling is p when one of its policies sets DISABLE, else nil. Clients need not look at the
-// others.
+// Disabling returns p if one of its policies sets DISABLE, else nil. Other policies make no
+// difference to clients.
 func (p *PeerPolicies) Disabling() *PeerPolicies {
 	if p == nil || !p.disables {
 		return nil

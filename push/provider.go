@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// ProviderService is the service of an external authorization provider. An empty host: it is
-// another kind of provider. An empty namespace: the service of any namespace.
+// ProviderService returns the service of an external authorization provider. The host is empty if
+// it is a provider of another kind. The namespace is empty if the service may be in any namespace.
 func ProviderService(p *mesh.MeshConfig_ExtensionProvider) (namespace, host string, port uint32) {
 	service, port := p.GetEnvoyExtAuthzGrpc().GetService(), p.GetEnvoyExtAuthzGrpc().GetPort()
 	if h := p.GetEnvoyExtAuthzHttp(); h != nil {
@@ -26,8 +26,8 @@ func ProviderService(p *mesh.MeshConfig_ExtensionProvider) (namespace, host stri
 	return namespace, host, port
 }
 
-// AskedProvider is the provider that the CUSTOM policies of a proxy name; nil: there are no such
-// policies, or they name several providers, or an unknown one.
+// AskedProvider returns the provider that the CUSTOM policies of a proxy name. It returns nil if
+// there are no such policies, or if they name several providers or an unknown one.
 func AskedProvider(m *mesh.MeshConfig, policies *intern.List[*config.Object]) *mesh.MeshConfig_ExtensionProvider {
 	name := ""
 	for _, o := range policies.Items() {
@@ -49,8 +49,8 @@ func AskedProvider(m *mesh.MeshConfig, policies *intern.List[*config.Object]) *m
 	return all[i]
 }
 
-// withProvider adds the service of a provider to the services that a proxy calls, also if its
-// Sidecar does not import it. The list stays sorted by host.
+// withProvider returns the services that a proxy calls with the service of a provider, even if the
+// proxy's Sidecar does not import it. The list stays sorted by host.
 func withProvider(all *visible, called []*registry.Service, p *mesh.MeshConfig_ExtensionProvider) []*registry.Service {
 	_, host, _ := ProviderService(p)
 	s := all.byHost[host]

@@ -12,11 +12,11 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// request is something that the loop does between two events. ctx is that of Run.
+// request is a function that the loop runs between two events. ctx is the context passed to Run.
 type request func(ctx context.Context, l *loop)
 
-// send has the loop handle r, and waits until that is done. Errors: ctx's, when the loop is busy or
-// not started until then; the loop has ended.
+// send runs r on the loop and waits for it. It returns an error if the loop has ended, or if ctx is
+// done before r starts.
 func (a *Assembler) send(ctx context.Context, r request) error {
 	done := make(chan struct{})
 	handle := func(ctx context.Context, l *loop) {
@@ -28,20 +28,20 @@ func (a *Assembler) send(ctx context.Context, r request) error {
 		<-done
 		return nil
 	case <-a.ended:
-		return errors.New("assembler: it has ended")
+		return errors.New("assembler: stopped")
 	case <-ctx.Done():
 		return fmt.Errorf("assembler: %w", context.Cause(ctx))
 	}
 }
 
-// Responds returns nil as soon as the loop is idle. Errors: ctx's, when it is not until then.
+// Responds returns nil when the loop is idle. It returns an error if ctx is done first.
 func (a *Assembler) Responds(ctx context.Context) error {
 	return a.send(ctx, func(context.Context, *loop) {})
 }
 
-// SetSources replaces the sources. A source that is in the list already goes on. The merger of
-// internal/feed says what becomes of the content of others. Errors: those of Sources.Check, and
-// then nothing is replaced; ctx's.
+// SetSources replaces the sources. Sources that are in both lists keep running. For the content of
+// the removed ones see feed.Merger.SetSources. It returns the error of Sources.Check, or an error
+// if ctx is done first; the sources are then unchanged.
 func (a *Assembler) SetSources(ctx context.Context, s Sources) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -49,27 +49,26 @@ func (a *Assembler) SetSources(ctx context.Context, s Sources) error {
 	return a.send(ctx, func(ctx context.Context, l *loop) { l.setSources(ctx, s) })
 }
 
-// AcceptRemovals removes the items that are retained although a source does not supply them any
-// more.
-// Errors: ctx's.
+// AcceptRemovals removes the retained items that a source no longer supplies. It returns an error
+// if ctx is done first.
 func (a *Assembler) AcceptRemovals(ctx context.Context, source string) error {
 	return a.send(ctx, func(_ context.Context, l *loop) { l.acceptRemovals(source, time.Now()) })
 }
 
 // Status describes the sources and the loop.
 type Status struct {
-	// Sources are those of configuration, then those of services.
+	// Sources lists the configuration sources, then the service sources.
 	Sources []feed.SourceStatus
-	// Waiting lists the required sources that serving waits for.
+	// Waiting lists the required sources that have not delivered yet. Serving starts when it is
+	// empty.
 	Waiting []string
-	// Conflicts counts the options of services that sources set differently.
+	// Conflicts is the number of service options that two sources set to different values.
 	Conflicts int
-	// Builds counts the contexts that were built.
+	// Builds is the number of push.Context values built so far.
 	Builds int
 }
 
-// Status describes the sources and the loop. Its cost does not depend on the size of the mesh.
-// Errors: ctx's.
+// Status returns the status of the sources and the loop. It returns an error if ctx is done first.
 func (a *Assembler) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := a.send(ctx, func(_ context.Context, l *loop) {
@@ -81,8 +80,8 @@ func (a *Assembler) Status(ctx context.Context) (Status, error) {
 	return s, err
 }
 
-// Problems lists all that is wrong with what sources supply, in the order of feed.SortProblems.
-// Errors: ctx's.
+// Problems lists the problems of all sources, sorted by feed.SortProblems. It returns an error if
+// ctx is done first.
 func (a *Assembler) Problems(ctx context.Context) ([]feed.Problem, error) {
 	var out []feed.Problem
 	err := a.send(ctx, func(_ context.Context, l *loop) {
@@ -95,8 +94,8 @@ func (a *Assembler) Problems(ctx context.Context) ([]feed.Problem, error) {
 	return out, err
 }
 
-// Supplied returns a service and the parts that it was made of, as of the next context; false:
-// there is none. Errors: ctx's.
+// Supplied returns a service and the parts merged into it, as the next push.Context will have them.
+// ok is false if there is no such service. It returns an error if ctx is done first.
 func (a *Assembler) Supplied(ctx context.Context, k registry.Key) (out registry.Joined, ok bool, err error) {
 	err = a.send(ctx, func(_ context.Context, l *loop) {
 		joined := l.cfg.Join.Join(l.parts(registry.Host(k.Host)))
@@ -109,7 +108,7 @@ func (a *Assembler) Supplied(ctx context.Context, k registry.Key) (out registry.
 	return out, ok, err
 }
 
-// definedAt is where an object is defined: its file and line, else its source.
+// definedAt returns where an object is defined: its file and line, or else its source.
 func definedAt(o *config.Object) string {
 	switch {
 	case o.Origin.File == "":
@@ -121,5 +120,5 @@ func definedAt(o *config.Object) string {
 	}
 }
 
-// suppliedAs is what the source calls a service.
+// suppliedAs returns the name of a service in its source.
 func suppliedAs(in registry.Instances) string { return in.Service.Object }

@@ -14,7 +14,7 @@ type runner[T any] struct {
 	group   *errgroup.Group
 	out     chan delivery[T]
 	running map[string]*run[T]       // by name
-	ended   map[string]chan struct{} // of the last run of each name; closed when it has ended
+	ended   map[string]chan struct{} // by name; closed when the last run of the source has ended
 }
 
 // run is one source while it runs.
@@ -35,21 +35,20 @@ func newRunner[T any](group *errgroup.Group) *runner[T] {
 	}
 }
 
-// set starts and stops sources until those of the list run. A source that is in the list already
-// goes on.
+// set starts and stops sources so that those of the list run. Sources that run already keep
+// running.
 func (r *runner[T]) set(ctx context.Context, list []Source[T]) {
 	before := r.running
 	r.running = make(map[string]*run[T], len(list))
 	for _, s := range list {
 		name := s.Name()
-		old := before[name]
-		if old != nil && old.source == s.Source {
-			r.running[name] = old
+		if running := before[name]; running != nil && running.source == s.Source {
+			r.running[name] = running
 			delete(before, name)
 		}
 	}
-	for _, old := range before {
-		old.stop()
+	for _, replaced := range before {
+		replaced.stop()
 	}
 	for _, s := range list {
 		if r.running[s.Name()] == nil {
@@ -58,22 +57,22 @@ func (r *runner[T]) set(ctx context.Context, list []Source[T]) {
 	}
 }
 
-// current reports whether the run that sent d was not stopped since.
+// current reports whether the run that sent d has not been stopped.
 func (r *runner[T]) current(d delivery[T]) bool { return r.running[d.batch.Source] == d.from }
 
-// start runs a source once the former one of its name has ended.
+// start runs a source after the previous run of its name has ended.
 func (r *runner[T]) start(ctx context.Context, s feed.Source[T]) *run[T] {
 	ctx, stop := context.WithCancel(ctx)
 	started := &run[T]{source: s, stop: stop}
-	former, ended := r.ended[s.Name()], make(chan struct{})
+	previous, ended := r.ended[s.Name()], make(chan struct{})
 	r.ended[s.Name()] = ended
 	batches := make(chan feed.Batch[T])
 	r.group.Go(func() error {
 		defer close(ended)
 		defer close(batches)
 		defer stop()
-		if former != nil {
-			<-former
+		if previous != nil {
+			<-previous
 		}
 		if err := s.Run(ctx, batches); err != nil {
 			return fmt.Errorf("source %s: %w", s.Name(), err)

@@ -12,38 +12,38 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Scope is what proxies of the same facets see of a context. Immutable. Each part keeps its pointer
-// from context to context while it does not change.
+// Scope is what proxies with the same facets see of a context. Immutable. A part that does not
+// change keeps its pointer from context to context.
 type Scope struct {
 	Facets
-	// Mesh are the mesh-wide settings.
+	// Mesh holds the mesh-wide settings.
 	Mesh *Mesh
-	// Destinations are all services that the proxy may call, with the DestinationRule of each.
+	// Destinations lists the services that the proxy may call, with the DestinationRule of each.
 	Destinations *Destinations
-	// Egress are the groups of a sidecar's outbound side: one for each egress listener of its
-	// Sidecar in order, or one for everything. Nil for routers.
+	// Egress lists the outbound groups of a sidecar: one for each egress listener of its Sidecar,
+	// in order, or one for everything. Nil for routers.
 	Egress *intern.List[*Egress]
-	// Endpoints are those of every service in the mesh, by key.
+	// Endpoints holds the endpoints of every service in the mesh, by key.
 	Endpoints pmap.Map[registry.Key, *registry.EndpointList]
-	// PeerAuthentications are all of the mesh: clients need them to know which servers accept
-	// mutual TLS. Nil: there are none.
+	// PeerAuthentications holds the PeerAuthentications of the mesh. Clients need them to know
+	// which servers accept mutual TLS. Nil if there are none.
 	PeerAuthentications *PeerPolicies
-	// InboundListeners are the inbound listeners of workloads to which no traffic is redirected.
-	// Nil: there are none.
+	// InboundListeners holds the inbound listeners of workloads without traffic interception. Nil
+	// if there are none.
 	InboundListeners *InboundListeners
-	// Trust are the trusted roots and the revocations; nil: there is no certificate authority.
+	// Trust holds the trusted roots and the revocations. Nil if there is no certificate authority.
 	Trust *Trust
-	// Keys are the public keys of token issuers; nil: none were fetched.
+	// Keys holds the public keys of token issuers. Nil if none were fetched.
 	Keys *KeySets
 }
 
 // Destination is a service and how a client calls it.
 type Destination struct {
 	Service *registry.Service
-	// Rule is the merged DestinationRule; nil: the mesh's defaults apply.
+	// Rule is the merged DestinationRule. If it is nil, the mesh's defaults apply.
 	Rule *DestinationRule
-	// Identities are the identities that its endpoints may have. Zero for clients without an
-	// identity of their own.
+	// Identities are the identities that its endpoints may have. Zero if the client has no
+	// identity.
 	Identities Identities
 }
 
@@ -51,7 +51,7 @@ type Destination struct {
 // one pointer.
 type Destinations struct{ list *intern.List[Destination] }
 
-// Items are the destinations in the order of their hosts, not to be changed.
+// Items returns the destinations, sorted by host. The caller must not change them.
 func (d *Destinations) Items() []Destination {
 	if d == nil {
 		return nil
@@ -59,7 +59,7 @@ func (d *Destinations) Items() []Destination {
 	return d.list.Items()
 }
 
-// Get returns the destination of exactly that host, and whether there is one.
+// Get returns the destination with exactly that host, and whether there is one.
 func (d *Destinations) Get(host string) (Destination, bool) {
 	items := d.Items()
 	byHost := func(d Destination, host string) int { return strings.Compare(d.Service.Host, host) }
@@ -70,31 +70,30 @@ func (d *Destinations) Get(host string) (Destination, bool) {
 	return items[i], true
 }
 
-// DestinationRule is made of all DestinationRules of one host that apply to one client.
+// DestinationRule is merged from the DestinationRules of one host that apply to one client.
 type DestinationRule struct {
-	// Spec is the merged rule; its host is a full name.
+	// Spec is the merged rule. Its host is a full name.
 	Spec *networking.DestinationRule
-	// From are the objects that it was merged from, the most important first.
+	// From lists the merged objects in order of precedence.
 	From []*config.Object
 }
 
 // VirtualService is a VirtualService object with every short name in it (hosts, destinations,
-// gateways) written out.
+// gateways) resolved.
 type VirtualService struct {
 	Object *config.Object
 	Spec   *networking.VirtualService
 
-	conditions []condition // its matches that apply to some clients only
+	conditions []condition // the matches that do not apply to all clients
 }
 
-// Egress is one group of what a sidecar may call, and where it listens for it.
+// Egress is a group of services that a sidecar may call, and the listener for them.
 type Egress struct {
-	// Listener is the Sidecar's egress listener; nil: the default, which takes all ports.
+	// Listener is the Sidecar's egress listener. Nil for the default, which serves all ports.
 	Listener *networking.IstioEgressListener
-	// Services are those that the group imports, sorted by host, hosts unique.
+	// Services lists the services that the group imports, sorted by host, hosts unique.
 	Services *intern.List[*registry.Service]
-	// Routes are the VirtualServices for the sidecar ("mesh") that it imports, in order of
-	// precedence: older first.
+	// Routes lists the imported VirtualServices for sidecars ("mesh"), in order of precedence.
 	Routes *intern.List[*VirtualService]
 }
 
@@ -108,9 +107,9 @@ type SidecarConfig struct {
 type GatewayServer struct {
 	Gateway *config.Object
 	Server  *networking.Server
-	// Port is where the routers listen for the server.
+	// Port is the port at which the routers listen for the server.
 	Port uint32
-	// Routes are the VirtualServices that name the gateway and may attach to it, in order of
-	// precedence (older first). The generator checks whether their hosts match hosts of the server.
+	// Routes lists the visible VirtualServices that name the Gateway, in order of precedence.
+	// xds/gen checks whether their hosts match hosts of the server.
 	Routes *intern.List[*VirtualService]
 }

@@ -14,31 +14,31 @@ import (
 	"github.com/ashore-mesh/ashore/internal/pmap"
 )
 
-// Trust are the trusted roots and the revocations. Immutable: the pointer is the version. It comes
-// from the certificate authority, not from configuration.
+// Trust holds the trusted roots and the revocations. Immutable: the pointer is the version. It
+// comes from the certificate authority, not from configuration.
 type Trust struct {
-	// ID names the set of roots.
+	// ID identifies the set of roots.
 	ID string
-	// Roots are the trusted authorities, each a certificate in PEM.
+	// Roots lists the trusted authorities, each a certificate in PEM.
 	Roots []string
-	// Identities are the revoked SPIFFE IDs, sorted.
+	// Identities lists the revoked SPIFFE IDs, sorted.
 	Identities []string
-	// Certificates are revoked leaves: the SHA-256 of each in DER as lower-case hexadecimal digits,
-	// sorted.
+	// Certificates lists the hex SHA-256 fingerprints of the revoked leaf certificates, in lower
+	// case, sorted.
 	Certificates []string
-	// Epoch grows with each revocation, and with nothing else.
+	// Epoch increases with each revocation, and with nothing else.
 	Epoch uint64
-	// Connections bounds how long clients with a certificate use one connection for requests.
+	// Connections limits the lifetime of connections of clients with a certificate.
 	Connections ConnectionBounds
 }
 
-// ConnectionBounds limits the lifetime of HTTP connections, because Envoy checks a certificate only
-// when a connection begins. So an expired certificate is of no use for long.
+// ConnectionBounds limits the lifetime of HTTP connections. Envoy checks a certificate only when a
+// connection begins, so an expired certificate would be of use for the length of the connection.
 type ConnectionBounds struct {
-	// Age is after how long a connection accepts no further requests; zero: never. A request in
-	// progress is not ended.
+	// Age is how long a connection accepts requests. Requests in progress then continue. Zero means
+	// without limit.
 	Age time.Duration
-	// Idle is how long a connection may have no request; zero: Envoy's default, 1h.
+	// Idle is how long a connection may have no request. Zero means Envoy's default, 1h.
 	Idle time.Duration
 }
 
@@ -47,17 +47,8 @@ type policies struct {
 	byKey pmap.Map[config.Key, *config.Object]
 }
 
-func (x policies) with(key config.Key, o *config.Object) policies {
-	if o == nil {
-		x.byKey = x.byKey.Without(key)
-		return x
-	}
-	x.byKey = x.byKey.With(key, o)
-	return x
-}
-
-// matching lists the policies of namespace and of the root namespace that select a workload with
-// these labels, the older first. One without a selector selects every workload.
+// matching returns the policies of namespace and of the root namespace for whose labels selects
+// returns true, sorted by CompareAge. A policy without a selector selects every workload.
 // Source: istio.io, workload selectors of security policies.
 func (x policies) matching(
 	kind config.Kind, namespace, root string, selects func(want map[string]string) bool,
@@ -66,26 +57,27 @@ func (x policies) matching(
 		return nil
 	}
 	var out []*config.Object
-	take := func(namespace string) {
+	add := func(namespace string) {
 		for k, o := range x.byKey.From(config.Key{Kind: kind, Namespace: namespace}) {
 			if k.Namespace != namespace {
 				return
 			}
-			if selects(selectorLabels(o)) {
+			if selects(SelectorLabels(o)) {
 				out = append(out, o)
 			}
 		}
 	}
-	take(namespace)
+	add(namespace)
 	if root != namespace {
-		take(root)
+		add(root)
 	}
-	slices.SortFunc(out, olderFirst)
+	slices.SortFunc(out, CompareAge)
 	return out
 }
 
-// selectorLabels are the labels that a security policy selects by; empty selects all.
-func selectorLabels(o *config.Object) map[string]string {
+// SelectorLabels returns the labels that a security policy selects by. An empty map selects all
+// workloads.
+func SelectorLabels(o *config.Object) map[string]string {
 	s, ok := o.Spec.(interface {
 		GetSelector() *typev1beta1.WorkloadSelector
 	})
@@ -95,55 +87,50 @@ func selectorLabels(o *config.Object) map[string]string {
 	return s.GetSelector().GetMatchLabels()
 }
 
-// policiesFor lists the policies of one kind for a proxy. Equal lists are one pointer.
+// policiesFor returns the policies of one kind that select a proxy. Equal lists are one pointer.
 func (c *Context) policiesFor(x policies, kind config.Kind, n Node) *intern.List[*config.Object] {
 	root := c.in.Mesh.Config.GetRootNamespace()
 	matches := func(want map[string]string) bool { return selects(want, n.Labels) }
 	return c.tables.objects.Of(x.matching(kind, n.Namespace, root, matches))
 }
 
-// PeerPolicies are all PeerAuthentications. Clients need them to know how servers accept
-// connections. Its pointer is kept while none of them changes; nil: there are none.
+// PeerPolicies holds all PeerAuthentications. Clients need them to know how servers accept
+// connections. The pointer changes only if one of them changes. Nil if there are none.
 type PeerPolicies struct {
 	policies policies
 	root     string
 	disables bool // the mode of some policy is DISABLE
 }
 
-// peerPoliciesIn is everything that they depend on.
-type peerPoliciesIn struct {
-	policies policies
-	root     string
+func newPeerPolicies(p PeerPolicies) *PeerPolicies {
+	p.disables = p.policies.disables()
+	return &p
 }
 
-func newPeerPolicies(in peerPoliciesIn) *PeerPolicies {
-	return &PeerPolicies{in.policies, in.root, in.policies.disables()}
-}
-
-// Of lists the policies that match a workload, the older first.
+// Of returns the policies that select a workload, sorted by CompareAge.
 func (p *PeerPolicies) Of(namespace string, labels map[string]string) []*config.Object {
 	if p == nil {
 		return nil
 	}
-	matches := func(want map[string]string) bool { return selectsAll(want, labels) }
+	matches := func(want map[string]string) bool { return SelectsAll(want, labels) }
 	return p.policies.matching(config.PeerAuthentication, namespace, p.root, matches)
 }
 
-// peerPolicies is the index for clients.
+// peerPolicies returns Scope.PeerAuthentications.
 func (c *Context) peerPolicies() *PeerPolicies {
 	if c.peers.byKey.Len() == 0 {
 		return nil
 	}
-	return c.tables.peerPolicies.Get(peerPoliciesIn{c.peers, c.in.Mesh.Config.GetRootNamespace()})
+	return c.tables.peerPolicies.Get(PeerPolicies{policies: c.peers, root: c.in.Mesh.Config.GetRootNamespace()})
 }
 
-// KeySets are the public keys of token issuers, by URL. Immutable: the pointer is the version.
+// KeySets holds the public keys of token issuers, by URL. Immutable: the pointer is the version.
 type KeySets struct {
 	// ByURL holds the last JWKS document of each URL.
 	ByURL map[string]string
 }
 
-// Get is the document of a URL, and whether there is one.
+// Get returns the document of a URL, and whether there is one.
 func (k *KeySets) Get(url string) (string, bool) {
 	if k == nil {
 		return "", false
@@ -152,8 +139,9 @@ func (k *KeySets) Get(url string) (string, bool) {
 	return s, ok
 }
 
-// KeyURL is where the keys of a rule are fetched: its jwksUri, else the issuer's OpenID
-// configuration, which names the URL of its keys. Empty: the rule contains them.
+// KeyURL returns the URL from which the keys of a rule are fetched: its jwksUri, or else the OpenID
+// configuration of the issuer, which names the URL of the keys. It is empty if the rule contains
+// the keys.
 func KeyURL(r *security.JWTRule) string {
 	switch {
 	case r.GetJwks() != "":

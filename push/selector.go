@@ -1,9 +1,9 @@
 package push
 
-// selectsAll says whether wide selects everything that narrow does.
-func selectsAll(wide, narrow map[string]string) bool {
-	for k, v := range wide {
-		if have, ok := narrow[k]; !ok || have != v {
+// SelectsAll reports whether labels has every pair of want. An empty want selects everything.
+func SelectsAll(want, labels map[string]string) bool {
+	for k, v := range want {
+		if have, ok := labels[k]; !ok || have != v {
 			return false
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // sidecars is the index of Sidecar objects, by namespace.
 type sidecars struct {
 	byKey pmap.Map[config.Key, *SidecarConfig]
-	// ingress is how many of them have ingress listeners.
+	// ingress is the number of Sidecars with ingress listeners.
 	ingress int
 }
 
@@ -33,9 +33,9 @@ func (x sidecars) with(key config.Key, o *config.Object) sidecars {
 	return x
 }
 
-// governing returns the Sidecar that applies to n, nil when there is none: one of its namespace
-// that selects it, else its namespace's default, else the root namespace's default; the older of
-// several.
+// governing returns the Sidecar that applies to n, or nil if there is none: one of its namespace
+// that selects it, or else the default of its namespace, or else the default of the root namespace.
+// Of several it returns the first by CompareAge.
 // Source: istio.io, Sidecar: "one and only one".
 func (x sidecars) governing(n Node, root string) *SidecarConfig {
 	if n.Type != Sidecar {
@@ -44,8 +44,8 @@ func (x sidecars) governing(n Node, root string) *SidecarConfig {
 	return x.governingWorkload(n.Namespace, root, func(want map[string]string) bool { return selects(want, n.Labels) })
 }
 
-// governingWorkload is governing for a workload of a namespace whose labels are compared by
-// selects.
+// governingWorkload returns what governing does, for a workload of a namespace. selects reports
+// whether a selector selects the workload.
 func (x sidecars) governingWorkload(namespace, root string, selects func(want map[string]string) bool) *SidecarConfig {
 	if x.byKey.Len() == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (x sidecars) governingWorkload(namespace, root string, selects func(want ma
 	}
 	for _, candidates := range [][]*SidecarConfig{selecting, fallback} {
 		if len(candidates) > 0 {
-			return slices.MinFunc(candidates, func(a, b *SidecarConfig) int { return olderFirst(a.Object, b.Object) })
+			return slices.MinFunc(candidates, func(a, b *SidecarConfig) int { return CompareAge(a.Object, b.Object) })
 		}
 	}
 	return nil
@@ -85,21 +85,11 @@ func (x sidecars) of(namespace string) func(yield func(*SidecarConfig) bool) {
 	}
 }
 
-// InboundListeners are the ports at which Sidecars give workloads inbound listeners. Its pointer is
-// kept while no Sidecar changes; nil: there are none.
+// InboundListeners holds the ports for which Sidecars have ingress listeners. The pointer changes
+// only if a Sidecar changes. Nil if there are none.
 type InboundListeners struct {
 	sidecars sidecars
 	root     string
-}
-
-// inboundListenersIn is everything that they depend on.
-type inboundListenersIn struct {
-	sidecars sidecars
-	root     string
-}
-
-func newInboundListeners(in inboundListenersIn) *InboundListeners {
-	return &InboundListeners{in.sidecars, in.root}
 }
 
 // At reports whether the Sidecar of a workload with these labels has an ingress listener for a
@@ -108,23 +98,23 @@ func (l *InboundListeners) At(namespace string, labels map[string]string, port u
 	if l == nil {
 		return false
 	}
-	selects := func(want map[string]string) bool { return selectsAll(want, labels) }
+	selects := func(want map[string]string) bool { return SelectsAll(want, labels) }
 	s := l.sidecars.governingWorkload(namespace, l.root, selects)
 	return s != nil && slices.ContainsFunc(s.Spec.Ingress, func(i *networking.IstioIngressListener) bool {
 		return i.GetPort().GetNumber() == port
 	})
 }
 
-// inboundListeners is the index for clients.
+// inboundListeners returns Scope.InboundListeners.
 func (c *Context) inboundListeners() *InboundListeners {
 	if c.sidecars.ingress == 0 {
 		return nil
 	}
-	return c.tables.inboundListeners.Get(inboundListenersIn{c.sidecars, c.in.Mesh.Config.GetRootNamespace()})
+	return c.tables.inboundListeners.Get(InboundListeners{c.sidecars, c.in.Mesh.Config.GetRootNamespace()})
 }
 
-// TakesMutual reports whether the proxy of an endpoint accepts the mesh's mutual TLS at a port.
-func (l *InboundListeners) TakesMutual(ep *registry.Endpoint, port uint32) bool {
+// AcceptsMTLS reports whether the proxy of an endpoint accepts the mesh's mutual TLS at a port.
+func (l *InboundListeners) AcceptsMTLS(ep *registry.Endpoint, port uint32) bool {
 	listens := ep.Intercepted() || ep.States.At(port) == registry.PortListener
 	return ep.TLSMode == tlsModeIstio && (listens || l.At(ep.Namespace, ep.Labels, port))
 }

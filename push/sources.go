@@ -10,23 +10,23 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Sources are what an Assembler merges, most important first. Names are unique.
+// Sources lists the sources that an Assembler merges, in order of precedence. Names are unique.
 type Sources struct {
 	Objects  []Source[*config.Object]
 	Services []Source[registry.Instances]
 }
 
-// Source is a source and how its content is used.
+// Source is a source with its settings.
 type Source[T any] struct {
 	feed.Source[T]
 	// Optional means that serving does not wait for the source.
 	Optional bool
-	// MaxAge and DropStale are those of feed.SourceConfig.
+	// MaxAge and DropStale are fields of feed.SourceConfig.
 	MaxAge    time.Duration
 	DropStale bool
 }
 
-// Check lists the names that several sources have. Nil: none.
+// Check returns an error if two sources have the same name.
 func (s Sources) Check() error {
 	var errs []error
 	seen := map[string]int{}
@@ -44,7 +44,7 @@ func (s Sources) Check() error {
 	return errors.Join(errs...)
 }
 
-// sourceConfigs are the sources for a merger.
+// sourceConfigs returns the settings of sources for a merger.
 func sourceConfigs[T any](list []Source[T]) []feed.SourceConfig {
 	out := make([]feed.SourceConfig, len(list))
 	for i, s := range list {

@@ -7,8 +7,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// tables remember results and equal values. A context shares them with all contexts that are built
-// from it. They never change a result: each is remembered under its whole input.
+// tables holds memoized results and interned values. A context shares it with all contexts that are
+// built from it. The key of each result is its whole input.
 type tables struct {
 	labels       intern.Lists[Label]
 	objects      intern.Lists[*config.Object]
@@ -26,7 +26,7 @@ type tables struct {
 
 	own          *memo.Func[Own, Own]
 	egressOf     *memo.Func[Egress, Egress]
-	listOf       *memo.Func[destinationsKey, Destinations]
+	listOf       *memo.Func[Destinations, Destinations]
 	merged       *memo.Func[mergeIn, DestinationRule]
 	serviceView  *memo.Func[serviceViewIn, serviceView]
 	routeView    *memo.Func[routeViewIn, routeView]
@@ -38,19 +38,16 @@ type tables struct {
 	scope        *memo.Func[Scope, Scope]
 
 	identities   intern.Lists[Identity]
-	peerPolicies *memo.Func[peerPoliciesIn, PeerPolicies]
+	peerPolicies *memo.Func[PeerPolicies, PeerPolicies]
 
-	inboundListeners *memo.Func[inboundListenersIn, InboundListeners]
+	inboundListeners *memo.Func[InboundListeners, InboundListeners]
 }
-
-// destinationsKey gives lists of destinations their identity.
-type destinationsKey struct{ list *intern.List[Destination] }
 
 func newTables() *tables {
 	return &tables{
-		own:          memo.New(func(o Own) *Own { return &o }),
-		egressOf:     memo.New(func(e Egress) *Egress { return &e }),
-		listOf:       memo.New(func(k destinationsKey) *Destinations { return &Destinations{list: k.list} }),
+		own:          memo.New(pointer[Own]),
+		egressOf:     memo.New(pointer[Egress]),
+		listOf:       memo.New(pointer[Destinations]),
 		merged:       memo.New(mergeRules),
 		serviceView:  memo.New(newServiceView),
 		routeView:    memo.New(newRouteView),
@@ -59,10 +56,13 @@ func newTables() *tables {
 		visible:      memo.New(newVisible),
 		view:         memo.New(newView),
 		identityView: memo.New(newIdentityView),
-		scope:        memo.New(func(s Scope) *Scope { return &s }),
+		scope:        memo.New(pointer[Scope]),
 
 		peerPolicies: memo.New(newPeerPolicies),
 
-		inboundListeners: memo.New(newInboundListeners),
+		inboundListeners: memo.New(pointer[InboundListeners]),
 	}
 }
+
+// pointer returns a pointer to v. Memoized, it returns one pointer for equal values.
+func pointer[T any](v T) *T { return &v }

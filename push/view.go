@@ -15,7 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Scope returns what proxies with facets f see.
+// Scope returns the scope of proxies with facets f.
 func (c *Context) Scope(f Facets) *Scope {
 	v := c.viewOf(f)
 	return c.tables.scope.Get(Scope{
@@ -25,19 +25,20 @@ func (c *Context) Scope(f Facets) *Scope {
 	})
 }
 
-// view is the part of a scope that depends neither on endpoints nor on what only one proxy has.
+// view is the part of a scope that does not depend on endpoints, nor on facts specific to one
+// proxy.
 type view struct {
 	destinations *Destinations
 	egress       *intern.List[*Egress]
-	// byLocality means that some destination orders its endpoints by the client's locality.
+	// byLocality means that a destination orders its endpoints by the client's locality.
 	byLocality bool
-	// failoverKeys are the labels that some destination orders its endpoints by.
+	// failoverKeys lists the labels by which a destination orders its endpoints.
 	failoverKeys *intern.List[string]
-	// all is referenced to keep it in its memo, for other views of the namespace.
+	// all is referenced so that its memo keeps it, for other views of the namespace.
 	all *visible
 }
 
-// viewIn is everything that a view depends on.
+// viewIn holds everything that a view depends on.
 type viewIn struct {
 	tables    *tables
 	mesh      *Mesh
@@ -48,31 +49,32 @@ type viewIn struct {
 	namespace string
 	sidecar   *SidecarConfig
 	gateways  *intern.List[GatewayServer]
-	// provider is the provider that the proxy's policies name; nil: none.
+	// provider is the provider that the proxy's policies name. Nil if there is none.
 	provider *mesh.MeshConfig_ExtensionProvider
 }
 
-// identityViewIn is everything that the view of proxies with an identity depends on. It has a memo of
-// its own, because identities change when any service gets its first endpoint or loses its last one.
+// identityViewIn holds everything that the view of proxies with an identity depends on. It has a
+// separate memo, because identities change if any service gets its first endpoint or loses its
+// last.
 type identityViewIn struct {
 	tables     *tables
 	view       *view
 	identities identities
 }
 
-// newIdentityView adds the identities of the endpoints to the destinations of a view.
+// newIdentityView returns a view whose destinations have the identities of their endpoints.
 func newIdentityView(in identityViewIn) *view {
 	v := *in.view
 	list := slices.Clone(v.destinations.Items())
 	for i := range list {
 		list[i].Identities = in.identities.byService.At(list[i].Service.Key)
 	}
-	v.destinations = in.tables.listOf.Get(destinationsKey{in.tables.destinations.Of(list)})
+	v.destinations = in.tables.listOf.Get(Destinations{in.tables.destinations.Of(list)})
 	return &v
 }
 
-// contextCache keeps the results of a context in memory once they were computed. It does not refer to
-// the context, so that older contexts are freed.
+// contextCache keeps the computed results of a context in memory. It does not reference the
+// context, so that older contexts can be freed.
 type contextCache struct {
 	services func() *serviceView
 	routes   func() *routeView
@@ -142,28 +144,28 @@ func newView(in viewIn) *view {
 	return v
 }
 
-// meshRoutes lists the VirtualServices for sidecars that the namespace sees and for which keep is
-// true; nil keeps all.
+// meshRoutes returns the VirtualServices for sidecars that the namespace sees and for which keep
+// returns true. A nil keep keeps all.
 func (in viewIn) meshRoutes(keep func(*VirtualService) bool) *intern.List[*VirtualService] {
 	return in.tables.routes.Of(in.routes.visible(in.namespace, func(vs *VirtualService) bool {
-		return vs.boundTo(meshGateway) && (keep == nil || keep(vs))
+		return vs.boundTo(MeshGateway) && (keep == nil || keep(vs))
 	}))
 }
 
-// destinations gives each service its rule.
+// destinations returns the services with the rule of each.
 func (in viewIn) destinations(called []*registry.Service) *Destinations {
 	list := make([]Destination, len(called))
 	for i, s := range called {
 		list[i] = Destination{Service: s, Rule: in.rules.find(in.namespace, s)}
 	}
-	return in.tables.listOf.Get(destinationsKey{in.tables.destinations.Of(list)})
+	return in.tables.listOf.Get(Destinations{in.tables.destinations.Of(list)})
 }
 
-// localityFacts reports whether endpoints are ordered by the client's locality, and by which
-// labels. A false positive only costs sharing.
+// localityFacts returns whether endpoints are ordered by the client's locality, and the labels by
+// which they are ordered. A false positive only prevents proxies from sharing resources.
 func (in viewIn) localityFacts(d *Destinations) (byLocality bool, keys *intern.List[string]) {
 	var labels []string
-	see := func(lb *networking.LocalityLoadBalancerSetting) {
+	add := func(lb *networking.LocalityLoadBalancerSetting) {
 		if lb == nil {
 			return
 		}
@@ -173,13 +175,13 @@ func (in viewIn) localityFacts(d *Destinations) (byLocality bool, keys *intern.L
 			labels = append(labels, key)
 		}
 	}
-	see(in.mesh.Config.GetLocalityLbSetting())
+	add(in.mesh.Config.GetLocalityLbSetting())
 	policy := func(p *networking.TrafficPolicy) {
 		byLocality = byLocality || p.GetOutlierDetection() != nil
-		see(p.GetLoadBalancer().GetLocalityLbSetting())
+		add(p.GetLoadBalancer().GetLocalityLbSetting())
 		for _, port := range p.GetPortLevelSettings() {
 			byLocality = byLocality || port.OutlierDetection != nil
-			see(port.GetLoadBalancer().GetLocalityLbSetting())
+			add(port.GetLoadBalancer().GetLocalityLbSetting())
 		}
 	}
 	for _, dest := range d.Items() {
@@ -195,7 +197,7 @@ func (in viewIn) localityFacts(d *Destinations) (byLocality bool, keys *intern.L
 	return byLocality, in.tables.strings.Of(slices.Compact(labels))
 }
 
-// visible are the services that one namespace sees.
+// visible holds the services that one namespace sees.
 type visible struct {
 	list   *intern.List[*registry.Service]
 	byHost map[string]*registry.Service
@@ -216,7 +218,7 @@ func newVisible(in visibleIn) *visible {
 	return v
 }
 
-// serverView are the gateway servers of equal routers.
+// serverView holds the gateway servers of equal routers.
 type serverView struct{ list *intern.List[GatewayServer] }
 
 type serverViewIn struct {
@@ -227,7 +229,7 @@ type serverViewIn struct {
 	namespace string
 }
 
-// referenced lists the services that the routes of gateway servers name, sorted by host.
+// referenced returns the services that the routes of gateway servers name, sorted by host.
 func referenced(all *visible, servers *intern.List[GatewayServer]) []*registry.Service {
 	hosts := map[string]bool{}
 	for _, s := range servers.Items() {
@@ -240,7 +242,7 @@ func referenced(all *visible, servers *intern.List[GatewayServer]) []*registry.S
 	return pick(all, hosts)
 }
 
-// pick lists those services of all whose host is wanted, sorted by host.
+// pick returns the services of all with one of these hosts, sorted by host.
 func pick(all *visible, hosts map[string]bool) []*registry.Service {
 	out := make([]*registry.Service, 0, len(hosts))
 	for h := range hosts {

@@ -13,17 +13,17 @@ import (
 	"github.com/ashore-mesh/ashore/internal/pmap"
 )
 
-// meshGateway is the name of the gateway that stands for all sidecars.
-const meshGateway = "mesh"
+// MeshGateway is the name of the gateway that stands for all sidecars.
+const MeshGateway = "mesh"
 
 // virtualServices is the index of VirtualServices.
 type virtualServices struct {
 	byKey pmap.Map[config.Key, *VirtualService]
-	// conditional are those of byKey with matches that apply to some clients only.
+	// conditional holds the VirtualServices that have conditions.
 	conditional pmap.Map[config.Key, *VirtualService]
 }
 
-// with returns the index with the object of key replaced by o, or without it when o is nil.
+// with returns a copy of the index with o at key, or without key if o is nil.
 func (x virtualServices) with(key config.Key, o *config.Object, domain string) virtualServices {
 	x.conditional = x.conditional.Without(key)
 	if o == nil {
@@ -38,7 +38,7 @@ func (x virtualServices) with(key config.Key, o *config.Object, domain string) v
 	return x
 }
 
-// resolveVirtualService writes out every short name of o's spec.
+// resolveVirtualService returns o with every short name in its spec resolved.
 func resolveVirtualService(o *config.Object, domain string) *VirtualService {
 	spec := proto.Clone(o.Spec).(*networking.VirtualService)
 	full := func(host string) string { return config.ResolveHost(host, o.Namespace, domain) }
@@ -67,27 +67,27 @@ func resolveVirtualService(o *config.Object, domain string) *VirtualService {
 	return &VirtualService{Object: o, Spec: spec, conditions: conditionsOf(spec)}
 }
 
-// gatewaysOf are the full names of the gateways of a VirtualService as it is written: "mesh" where
-// it names none.
+// gatewaysOf returns the full names of the gateways of a VirtualService, or "mesh" if it names
+// none.
 func gatewaysOf(o *config.Object) []string {
 	names := o.Spec.(*networking.VirtualService).Gateways
 	if len(names) == 0 {
-		return []string{meshGateway}
+		return []string{MeshGateway}
 	}
 	return resolveGateways(slices.Clone(names), o.Namespace)
 }
 
-// resolveGateways writes "name" out as "namespace/name".
+// resolveGateways replaces "name" by "namespace/name", in place.
 func resolveGateways(names []string, namespace string) []string {
 	for i, n := range names {
-		if n != meshGateway && !strings.Contains(n, "/") {
+		if n != MeshGateway && !strings.Contains(n, "/") {
 			names[i] = namespace + "/" + n
 		}
 	}
 	return names
 }
 
-// condition is a match that applies to some clients only.
+// condition is a match that does not apply to all clients.
 type condition struct {
 	// match is the HTTPMatchRequest, L4MatchAttributes or TLSMatchAttributes.
 	match     any
@@ -100,12 +100,13 @@ func (c condition) holds(n Node) bool {
 	return (c.namespace == "" || c.namespace == n.Namespace) && selects(c.labels, n.Labels)
 }
 
-// sourceMatch is what the three kinds of matches have in common.
+// sourceMatch is implemented by the matches of HTTP, TCP and TLS routes.
 type sourceMatch interface {
 	GetSourceLabels() map[string]string
 	GetSourceNamespace() string
 }
 
+// conditionsOf returns the matches of a VirtualService that do not apply to all clients.
 func conditionsOf(spec *networking.VirtualService) []condition {
 	var out []condition
 	add := func(m sourceMatch) {
@@ -131,19 +132,18 @@ func conditionsOf(spec *networking.VirtualService) []condition {
 	return out
 }
 
-// olderFirst orders objects by precedence: the older first, then by namespace and name.
-func olderFirst(a, b *config.Object) int {
+// CompareAge orders objects by precedence: the older object first, ties by namespace and name.
+func CompareAge(a, b *config.Object) int {
 	return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
 }
 
-// routeView are all VirtualServices, ordered for look-ups. Made from the whole index when it
-// changed.
+// routeView looks up VirtualServices. It is built from the whole index whenever that changes.
 type routeView struct {
-	// sorted by precedence.
+	// sorted holds all VirtualServices by precedence.
 	sorted []*VirtualService
-	// special are the namespaces that see some which others do not.
-	special map[string]bool
-	// defaultTo is the mesh's default of exportTo.
+	// namespacesWithOwnView are the namespaces that see a VirtualService that others do not see.
+	namespacesWithOwnView map[string]bool
+	// defaultTo is the mesh's default exportTo.
 	defaultTo []string
 }
 
@@ -153,19 +153,20 @@ type routeViewIn struct {
 }
 
 func newRouteView(in routeViewIn) *routeView {
-	v := &routeView{special: map[string]bool{}, defaultTo: in.mesh.Config.GetDefaultVirtualServiceExportTo()}
+	v := &routeView{namespacesWithOwnView: map[string]bool{}, defaultTo: in.mesh.Config.GetDefaultVirtualServiceExportTo()}
 	for _, vs := range in.byKey.All() {
 		v.sorted = append(v.sorted, vs)
-		addSpecial(v.special, vs.Spec.ExportTo, v.defaultTo, vs.Object.Namespace)
+		addNamespacesWithOwnView(v.namespacesWithOwnView, vs.Spec.ExportTo, v.defaultTo, vs.Object.Namespace)
 	}
-	slices.SortFunc(v.sorted, func(a, b *VirtualService) int { return olderFirst(a.Object, b.Object) })
+	slices.SortFunc(v.sorted, func(a, b *VirtualService) int { return CompareAge(a.Object, b.Object) })
 	return v
 }
 
-// visible lists those that namespace sees and for which keep is true: first those exported to it
-// alone, then those exported to some namespaces, then the public ones; the older first in each.
+// visible returns the VirtualServices that namespace sees and for which keep returns true. Those
+// that are exported to it alone are first, then those exported to several namespaces, then the
+// public ones, each sorted by age.
 func (v *routeView) visible(namespace string, keep func(*VirtualService) bool) []*VirtualService {
-	var own, some, public []*VirtualService
+	var private, shared, public []*VirtualService
 	for _, vs := range v.sorted {
 		to := exportTo(vs.Spec.ExportTo, v.defaultTo)
 		if !visibleTo(to, vs.Object.Namespace, namespace) || !keep(vs) {
@@ -173,18 +174,18 @@ func (v *routeView) visible(namespace string, keep func(*VirtualService) bool) [
 		}
 		switch exportRank(to, vs.Object.Namespace) {
 		case 0:
-			own = append(own, vs)
+			private = append(private, vs)
 		case 1:
-			some = append(some, vs)
+			shared = append(shared, vs)
 		default:
 			public = append(public, vs)
 		}
 	}
-	return slices.Concat(own, some, public)
+	return slices.Concat(private, shared, public)
 }
 
-// exportRank orders VirtualServices by whom they are exported to, before age: 0 their own namespace
-// alone, 1 some, 2 all.
+// exportRank returns the rank of a VirtualService by its exportTo, which takes precedence over age:
+// 0 for its own namespace alone, 1 for several namespaces, 2 for all.
 func exportRank(to []string, from string) int {
 	switch {
 	case slices.Contains(to, "*"):
@@ -196,7 +197,7 @@ func exportRank(to []string, from string) int {
 	}
 }
 
-// boundTo reports whether vs is for that gateway ("mesh": for sidecars).
+// boundTo reports whether vs names that gateway, or sidecars for MeshGateway.
 func (vs *VirtualService) boundTo(gateway string) bool {
 	return slices.Contains(vs.Spec.Gateways, gateway)
 }

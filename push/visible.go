@@ -8,10 +8,10 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// exportTo is the exportTo of an object, else the mesh's default, else everyone.
-func exportTo(own, fallback []string) []string {
-	if len(own) > 0 {
-		return own
+// exportTo returns the exportTo of an object, or else the mesh's default, or else all namespaces.
+func exportTo(declared, fallback []string) []string {
+	if len(declared) > 0 {
+		return declared
 	}
 	if len(fallback) > 0 {
 		return fallback
@@ -19,8 +19,8 @@ func exportTo(own, fallback []string) []string {
 	return []string{"*"}
 }
 
-// visibleTo reports whether something of namespace from, exported to those in to, is seen in
-// namespace client. The empty client stands for all namespaces that see nothing special.
+// visibleTo reports whether namespace client sees an object of namespace from with exportTo to. An
+// empty client stands for all namespaces without their own view.
 func visibleTo(to []string, from, client string) bool {
 	for _, t := range to {
 		switch t {
@@ -39,18 +39,18 @@ func visibleTo(to []string, from, client string) bool {
 	return false
 }
 
-// addSpecial marks the namespaces that see something which others do not.
-func addSpecial(special map[string]bool, own, fallback []string, from string) {
-	for _, ns := range audience(exportTo(own, fallback), from) {
+// addNamespacesWithOwnView adds the namespaces that see an object of namespace from, unless all do.
+func addNamespacesWithOwnView(set map[string]bool, declared, fallback []string, from string) {
+	for _, ns := range exportedTo(exportTo(declared, fallback), from) {
 		if ns != "" {
-			special[ns] = true
+			set[ns] = true
 		}
 	}
 }
 
-// audience lists the namespaces that see what is exported from a namespace to those in to; the
-// empty one alone stands for all of them.
-func audience(to []string, from string) []string {
+// exportedTo returns the namespaces that see an object of namespace from with exportTo to. One
+// empty name means all namespaces.
+func exportedTo(to []string, from string) []string {
 	if slices.Contains(to, "*") {
 		return []string{""}
 	}
@@ -77,11 +77,11 @@ func selects(want map[string]string, labels *intern.List[Label]) bool {
 	return true
 }
 
-// serviceView are all services, ordered for look-ups. Made from the whole map when it changed.
+// serviceView looks up services. It is built from the whole map whenever that changes.
 type serviceView struct {
 	in serviceViewIn
-	// special are the namespaces that see a service that others do not see.
-	special map[string]bool
+	// namespacesWithOwnView are the namespaces that see a service that other namespaces do not see.
+	namespacesWithOwnView map[string]bool
 }
 
 type serviceViewIn struct {
@@ -90,21 +90,22 @@ type serviceViewIn struct {
 }
 
 func newServiceView(in serviceViewIn) *serviceView {
-	v := &serviceView{in: in, special: map[string]bool{}}
+	v := &serviceView{in: in, namespacesWithOwnView: map[string]bool{}}
 	var before registry.Key
 	for k, s := range in.services.All() {
-		addSpecial(v.special, s.ExportTo, in.mesh.Config.GetDefaultServiceExportTo(), k.Namespace)
+		addNamespacesWithOwnView(v.namespacesWithOwnView, s.ExportTo, in.mesh.Config.GetDefaultServiceExportTo(), k.Namespace)
 		if k.Host == before.Host && before.Namespace != "" {
-			// one host in two namespaces: each prefers its own
-			v.special[before.Namespace], v.special[k.Namespace] = true, true
+			// One host in two namespaces: each prefers its own service.
+			v.namespacesWithOwnView[before.Namespace], v.namespacesWithOwnView[k.Namespace] = true, true
 		}
 		before = k
 	}
 	return v
 }
 
-// visible lists the services that namespace sees, sorted by host, hosts unique: of several services
-// of one host its own is used, then a declared one, then the older, then the first by namespace.
+// visible returns the services that namespace sees, sorted by host, one for each host. Of several
+// it returns that of the namespace, then a declared one, then the older one; ties are broken by
+// namespace.
 func (v *serviceView) visible(namespace string) []*registry.Service {
 	out := make([]*registry.Service, 0, v.in.services.Len())
 	for _, s := range v.in.services.All() {
@@ -123,8 +124,8 @@ func (v *serviceView) visible(namespace string) []*registry.Service {
 	return out
 }
 
-// find returns the service of exactly that host which visible lists for namespace, nil when it
-// lists none.
+// find returns the service with exactly that host that visible returns for namespace, or nil if
+// there is none.
 func (v *serviceView) find(namespace, host string) *registry.Service {
 	var out *registry.Service
 	for s := range v.of(host) {
@@ -135,7 +136,7 @@ func (v *serviceView) find(namespace, host string) *registry.Service {
 	return out
 }
 
-// of yields the services of exactly that host, in all namespaces.
+// of yields the services with exactly that host, in all namespaces.
 func (v *serviceView) of(host string) iter.Seq[*registry.Service] {
 	return func(yield func(*registry.Service) bool) {
 		for k, s := range v.in.services.From(registry.Key{Host: host}) {
@@ -153,8 +154,8 @@ func (v *serviceView) sees(namespace string, s *registry.Service) bool {
 
 // prefer reports whether namespace uses s rather than other, which has the same host.
 func prefer(s, other *registry.Service, namespace string) bool {
-	if own := s.Namespace == namespace; own || other.Namespace == namespace {
-		return own
+	if here := s.Namespace == namespace; here || other.Namespace == namespace {
+		return here
 	}
 	if d := s.Declared(); !s.Relayed && !other.Relayed && d != other.Declared() {
 		return d

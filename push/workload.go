@@ -2,6 +2,7 @@ package push
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -21,46 +22,47 @@ func (k addressKey) Compare(o addressKey) int {
 	return cmp.Or(k.address.Compare(o.address), k.service.Compare(o.service))
 }
 
-// namedPort is an endpoint's own number for a port of its service.
+// namedPort is the port number that an endpoint uses for a named service port.
 type namedPort struct {
 	Name   string
 	Number uint32
 }
 
-// workload is what the proxy of an endpoint needs to know about it.
+// workload holds the endpoint fields that the endpoint's own proxy needs.
 type workload struct {
 	namespace string
 	locality  registry.Locality
 	ports     *intern.List[namedPort]
-	// mutual and intercepted are what clients expect: Endpoint.TLSMode is "istio",
-	// Endpoint.Intercepted.
-	mutual, intercepted bool
-	// states are those of its ports, unless it is intercepted.
+	// mtls means that Endpoint.TLSMode is "istio".
+	mtls bool
+	// intercepted is Endpoint.Intercepted.
+	intercepted bool
+	// states holds the port states. It is empty if traffic is intercepted.
 	states registry.PortStates
 }
 
-// workloads is the index of endpoints by address: how a sidecar finds what it serves.
-type workloads struct {
+// workloadIndex indexes endpoints by IP address. A sidecar uses it to find the services it serves.
+type workloadIndex struct {
 	byAddress pmap.Map[addressKey, *intern.List[workload]]
 }
 
-// with returns the index with the changed endpoints of one service.
-func (x workloads) with(t *tables, ch pmap.Change[registry.Key, *registry.EndpointList]) workloads {
-	old, now := workloadsOf(t, ch.Old), workloadsOf(t, ch.New)
-	for a := range old {
-		if _, stays := now[a]; !stays {
+// with returns a copy of the index with ch applied.
+func (x workloadIndex) with(t *tables, ch pmap.Change[registry.Key, *registry.EndpointList]) workloadIndex {
+	previous, current := workloadsOf(t, ch.Old), workloadsOf(t, ch.New)
+	for a := range previous {
+		if _, stays := current[a]; !stays {
 			x.byAddress = x.byAddress.Without(addressKey{a, ch.Key})
 		}
 	}
-	for a, w := range now {
-		if !slices.Equal(old[a], w) {
+	for a, w := range current {
+		if !slices.Equal(previous[a], w) {
 			x.byAddress = x.byAddress.With(addressKey{a, ch.Key}, t.workloads.Of(w))
 		}
 	}
 	return x
 }
 
-// workloadsOf lists the endpoints of l by address, those with an IP address only.
+// workloadsOf returns the endpoints of l that have an IP address, by that address.
 func workloadsOf(t *tables, l *registry.EndpointList) map[netip.Addr][]workload {
 	if l.Len() == 0 {
 		return nil
@@ -70,21 +72,23 @@ func workloadsOf(t *tables, l *registry.EndpointList) map[netip.Addr][]workload 
 		ep := &l.Items[i]
 		a, err := netip.ParseAddr(ep.Address)
 		if err != nil {
-			continue // a name or a unix socket; the address of a proxy is an IP address
+			continue // a DNS name or a Unix socket
 		}
 		a = a.Unmap() // "::ffff:10.0.0.1" is 10.0.0.1, as in the node of a proxy
 		w := workload{
 			namespace: ep.Namespace, locality: ep.Locality, ports: t.ports.Of(portsOf(ep)),
-			mutual: ep.TLSMode == tlsModeIstio, intercepted: ep.Intercepted(),
+			mtls: ep.TLSMode == tlsModeIstio, intercepted: ep.Intercepted(),
 		}
 		if !w.intercepted {
 			w.states = ep.States
 		}
+		a = a.Unmap() // as in Node.IPs
 		out[a] = append(out[a], w)
 	}
 	return out
 }
 
+// portsOf returns the named ports of an endpoint, sorted by name.
 func portsOf(ep *registry.Endpoint) []namedPort {
 	if len(ep.Ports) == 0 {
 		return nil
@@ -98,7 +102,7 @@ func portsOf(ep *registry.Endpoint) []namedPort {
 }
 
 // at yields the services with an endpoint at address, and that endpoint.
-func (x workloads) at(address netip.Addr) func(yield func(registry.Key, workload) bool) {
+func (x workloadIndex) at(address netip.Addr) iter.Seq2[registry.Key, workload] {
 	return func(yield func(registry.Key, workload) bool) {
 		for k, ws := range x.byAddress.From(addressKey{address: address}) {
 			if k.address != address {
@@ -113,7 +117,7 @@ func (x workloads) at(address netip.Addr) func(yield func(registry.Key, workload
 	}
 }
 
-// state is the state of a port. It is the same whether the proxy listens there already or not.
+// state returns the state of a port. It is the same before and after the proxy adds its listener.
 func (w workload) state(port uint32) registry.PortState {
 	s := w.states.At(port)
 	if s == registry.PortListener {
@@ -122,11 +126,11 @@ func (w workload) state(port uint32) registry.PortState {
 	return s
 }
 
-// target is where the workload listens for port p of its service; zero: it does not.
+// target returns the workload port for service port p, or 0 if there is none.
 func (w workload) target(p registry.Port) uint32 {
-	for _, own := range w.ports.Items() {
-		if own.Name == p.Name {
-			return own.Number
+	for _, named := range w.ports.Items() {
+		if named.Name == p.Name {
+			return named.Number
 		}
 	}
 	return cmp.Or(p.TargetPort, p.Number)

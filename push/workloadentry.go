@@ -22,23 +22,23 @@ func (k entryKey) Compare(o entryKey) int {
 	return cmp.Or(k.address.Compare(o.address), k.entry.Compare(o.entry))
 }
 
-// workloadEntries is the index of WorkloadEntry objects by IP address.
+// workloadEntries indexes WorkloadEntry objects by IP address.
 type workloadEntries struct {
 	byAddress pmap.Map[entryKey, *config.Object]
 }
 
-// with returns the index with a changed WorkloadEntry; old or now is nil when there is none.
-func (x workloadEntries) with(old, now *config.Object) workloadEntries {
-	if k, ok := entryKeyOf(old); ok {
+// with returns a copy of the index with current instead of previous. Either may be nil.
+func (x workloadEntries) with(previous, current *config.Object) workloadEntries {
+	if k, ok := entryKeyOf(previous); ok {
 		x.byAddress = x.byAddress.Without(k)
 	}
-	if k, ok := entryKeyOf(now); ok {
-		x.byAddress = x.byAddress.With(k, now)
+	if k, ok := entryKeyOf(current); ok {
+		x.byAddress = x.byAddress.With(k, current)
 	}
 	return x
 }
 
-// entryKeyOf is the key of a WorkloadEntry; false: it has no IP address, or is nil.
+// entryKeyOf returns the key of a WorkloadEntry. It returns false if o is nil or has no IP address.
 func entryKeyOf(o *config.Object) (entryKey, bool) {
 	if o == nil {
 		return entryKey{}, false

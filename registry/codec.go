@@ -8,7 +8,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Codec writes services with their endpoints for a feed.Writer. What it reads equals what was written.
+// Codec returns the codec of services with their endpoints for a feed.Writer.
 func Codec() feed.Codec[Instances] {
 	return feed.Codec[Instances]{Encode: encode, Decode: decode}
 }
@@ -23,7 +23,7 @@ func decode(b json.RawMessage) (Instances, error) {
 	return in, in.complete()
 }
 
-// complete returns what is missing that every service has.
+// complete returns an error if a required field is missing.
 func (in Instances) complete() error {
 	switch s := in.Service; {
 	case s == nil:

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Locality is where something runs, from large to small; parts may be empty from the right.
+// Locality is where an endpoint or a proxy runs. The last parts may be empty.
 type Locality struct{ Region, Zone, SubZone string }
 
-// ParseLocality reads Istio's "region/zone/subzone"; missing parts stay empty.
+// ParseLocality parses Istio's "region/zone/subzone". Missing parts stay empty.
 func ParseLocality(s string) Locality {
 	p := strings.SplitN(s, "/", 3)
 	p = append(p, "", "", "")
 	return Locality{p[0], p[1], p[2]}
 }
 
-// String is "region/zone/subzone" without empty parts at the end.
+// String returns "region/zone/subzone" without empty parts at the end.
 func (l Locality) String() string {
 	return strings.TrimRight(l.Region+"/"+l.Zone+"/"+l.SubZone, "/")
 }
 
-// Health is whether an endpoint gets traffic.
+// Health says whether an endpoint gets traffic.
 type Health uint8
 
 const (
@@ -37,25 +37,25 @@ const (
 type Endpoint struct {
 	// Address is an IP address, a DNS name (Resolution DNS), or "unix://" and a path.
 	Address string
-	// Ports are the endpoint's own port numbers by the service port's name; zero: it does not have
-	// that port. May be nil.
+	// Ports holds the port numbers of the endpoint by the name of the service port. Zero if the
+	// endpoint does not have that port. May be nil.
 	Ports map[string]uint32
-	// Labels select it into subsets; may be nil.
+	// Labels are matched by the labels of subsets. May be nil.
 	Labels map[string]string
-	// Locality and Network are where it runs; may be empty.
+	// Locality and Network are where the endpoint runs. They may be empty.
 	Locality Locality
 	Network  string
-	// Weight is relative to other endpoints of its locality; zero means 1.
+	// Weight is relative to other endpoints of the locality. Zero means 1.
 	Weight uint32
-	// ServiceAccount is the name in its identity; may be empty.
+	// ServiceAccount is the service account of the endpoint's identity. May be empty.
 	ServiceAccount string
-	// Namespace is the workload's, and Workload its name.
+	// Namespace and Workload are the namespace and the name of the workload.
 	Namespace, Workload string
-	// TLSMode is "istio" when it accepts the mesh's mutual TLS, else empty.
+	// TLSMode is "istio" if the endpoint accepts the mesh's mutual TLS, else empty.
 	TLSMode string
-	// Health is whether it gets traffic.
+	// Health says whether the endpoint gets traffic.
 	Health Health
-	// States are those of its ports.
+	// States holds the states of the endpoint's ports.
 	States PortStates
 }
 
@@ -66,10 +66,10 @@ const InterceptionLabel, InterceptionNone = "ashore.io/interception", "none"
 // Intercepted reports whether connections to the endpoint reach its proxy at every port.
 func (e *Endpoint) Intercepted() bool { return e.Labels[InterceptionLabel] != InterceptionNone }
 
-// Port is where the endpoint serves service port p: its own number by name, else the target port,
-// else the number. Zero: it does not serve p.
+// Port returns the port at which the endpoint serves service port p: the number in Ports, or else
+// the target port, or else the number of p. Zero if the endpoint does not serve p.
 func (e *Endpoint) Port(p Port) uint32 {
-	if n, own := e.Ports[p.Name]; own {
+	if n, ok := e.Ports[p.Name]; ok {
 		return n
 	}
 	if p.TargetPort != 0 {
@@ -78,10 +78,10 @@ func (e *Endpoint) Port(p Port) uint32 {
 	return p.Number
 }
 
-// EndpointList is the endpoints of one service, immutable: the pointer is the version.
+// EndpointList holds the endpoints of one service. Immutable: the pointer is the version.
 type EndpointList struct{ Items []Endpoint }
 
-// Len is the number of endpoints; of a nil list, zero.
+// Len returns the number of endpoints. A nil list has none.
 func (l *EndpointList) Len() int {
 	if l == nil {
 		return 0
@@ -89,7 +89,7 @@ func (l *EndpointList) Len() int {
 	return len(l.Items)
 }
 
-// All are the endpoints, not to be changed; of a nil list, none.
+// All returns the endpoints. The caller must not change them. A nil list has none.
 func (l *EndpointList) All() []Endpoint {
 	if l == nil {
 		return nil

@@ -14,42 +14,42 @@ type Part struct {
 	Instances
 	// Source is the name of the source.
 	Source string
-	// Used counts the endpoints that the joined service has from this part. Join sets it.
+	// Used is the number of endpoints of the joined service that are from this part. Join sets it.
 	Used int
 }
 
-// Joined is one service and the parts that it was made of. Its endpoints are in the order of the
-// parts.
+// Joined is one service and the parts merged into it. Its endpoints are in the order of the parts.
 type Joined struct {
 	Instances
-	// Parts are never empty. The first one sets the options of the service.
+	// Parts is never empty. The first part sets the options of the service.
 	Parts []Part
 }
 
-// JoinConfig says how the services that several sources supply for one host are joined.
+// JoinConfig configures how the services that several sources supply for one host are joined.
 type JoinConfig struct {
-	// Shadow takes the endpoints of the first part that has any. Otherwise the endpoints of all
-	// parts are united.
+	// Shadow means that only the endpoints of the first part that has any are used. Otherwise the
+	// endpoints of all parts are united.
 	Shadow bool
 	// ExportTo is the default of Service.ExportTo. Empty means "*".
 	ExportTo []string
 }
 
-// Join makes the services of one host of what sources supply for it, the first source first.
+// Join returns the services of one host. parts are what the sources supply for it, in the order of
+// the sources.
 //
-// Declarations (ServiceEntry) of several namespaces are several services. Registries do not know
-// namespaces: what they know joins the oldest declaration. If that is not exported to all
-// namespaces, it also joins the next one, and so on. If none is exported to all, the registries'
-// own service remains for all others, in the namespace of the first registry. What another control
-// plane relayed counts after our own registries.
+// Declarations (ServiceEntry) of several namespaces are several services. Registries have no
+// namespaces: their parts join the oldest declaration. If that is not exported to all namespaces,
+// they also join the next one, and so on. If none is exported to all, the parts of the registries
+// also become a service for the remaining namespaces, in the namespace of the first registry. Parts
+// that another control plane relayed come after those of our registries.
 //
-// The first part of a service sets its options. Its ports are those of all parts. An endpoint
-// serves only the ports of its own part. Endpoints of a part with another Resolution are not used.
+// The first part of a service sets its options. The service has the ports of all parts. An endpoint
+// serves only the ports of its part. Endpoints of a part with another Resolution are not used.
 func (c JoinConfig) Join(parts []Part) []Joined {
 	declared, known := split(parts)
 	var (
 		out    []Joined
-		public bool // who would use the registries' own service uses a declaration
+		public bool // no namespace needs a service of the registries alone
 	)
 	for _, group := range declared {
 		first, all := group[0].Service, group
@@ -65,8 +65,8 @@ func (c JoinConfig) Join(parts []Part) []Joined {
 	return out
 }
 
-// split returns the declarations by namespace, those with the oldest first, and what registries
-// know.
+// split returns the declarations by namespace, sorted by the oldest of each, and the parts of
+// registries.
 func split(parts []Part) (declared [][]Part, known []Part) {
 	if len(parts) == 1 && !parts[0].Service.Declared() {
 		return nil, parts
@@ -99,7 +99,7 @@ func (c JoinConfig) public(s *Service) bool {
 	return len(to) == 0 || slices.Contains(to, "*")
 }
 
-// join makes one service of parts.
+// join joins parts to one service.
 func (c JoinConfig) join(parts []Part) Joined {
 	out := Joined{Instances: parts[0].Instances, Parts: slices.Clone(parts)}
 	if len(parts) == 1 {
@@ -115,8 +115,8 @@ func (c JoinConfig) join(parts []Part) Joined {
 	return out
 }
 
-// unitedPorts are the ports of all parts, unique by number and name. Of two ports with one number
-// the first is used.
+// unitedPorts returns the ports of all parts, unique by number and name. Of two ports with one
+// number it returns the first.
 func unitedPorts(parts []Part) []Port {
 	out := slices.Clip(parts[0].Service.Ports)
 	for _, part := range parts[1:] {
@@ -156,20 +156,20 @@ func (c JoinConfig) uniteEndpoints(j *Joined) {
 	j.Endpoints = &EndpointList{Items: u.endpoints}
 }
 
-// union are endpoints of several parts.
+// union collects the endpoints of several parts.
 type union struct {
 	ports     []Port // of the joined service
 	endpoints []Endpoint
-	by        map[place]*Part // which part serves a port of the service there
+	by        map[place]*Part // the part that serves a port of the service at a place
 }
 
-// place is an address and port where an endpoint serves a port of a service.
+// place is an address and port at which an endpoint serves a port of a service.
 type place struct {
 	address      string
 	port, number uint32
 }
 
-// add adds the endpoints of a part. What an earlier part serves at a place stays as it is.
+// add adds the endpoints of a part, without the places that an earlier part serves.
 func (u *union) add(part *Part) {
 	for _, e := range part.Endpoints.All() {
 		if ports, serves := u.serve(part, &e); serves {
@@ -183,8 +183,8 @@ func (u *union) add(part *Part) {
 func (u *union) serve(part *Part, e *Endpoint) (ports map[string]uint32, serves bool) {
 	for _, p := range u.ports {
 		number := uint32(0)
-		if own, ok := part.Service.Port(p.Number); ok {
-			number = e.Port(own)
+		if port, ok := part.Service.Port(p.Number); ok {
+			number = e.Port(port)
 		}
 		at := place{e.Address, p.Number, number}
 		if number != 0 && u.by[at] == nil {
@@ -195,7 +195,7 @@ func (u *union) serve(part *Part, e *Endpoint) (ports map[string]uint32, serves 
 		}
 		serves = serves || number != 0
 		if number == cmp.Or(p.TargetPort, p.Number) {
-			continue // as without an entry
+			continue // the default without an entry
 		}
 		if ports == nil {
 			ports = map[string]uint32{}
@@ -205,9 +205,8 @@ func (u *union) serve(part *Part, e *Endpoint) (ports map[string]uint32, serves 
 	return ports, serves
 }
 
-// Problems are the options of parts that differ from those of the first part, and are not used.
-// They are also the ports that have no endpoints because the parts that have endpoints have other
-// ports.
+// Problems returns the options of parts that are not used because the first part has others. It
+// also returns the ports without endpoints because no part that has endpoints has the port.
 func (j Joined) Problems() (out []feed.Problem) {
 	first := j.Parts[0]
 	for _, part := range j.Parts[1:] {
@@ -229,7 +228,7 @@ func (j Joined) Problems() (out []feed.Problem) {
 	return out
 }
 
-// withoutPort returns a part with endpoints if no part with endpoints has port p. Otherwise nil.
+// withoutPort returns a part with endpoints if no part with endpoints has port p, or else nil.
 func (j Joined) withoutPort(p Port) (other *Part) {
 	for i := range j.Parts {
 		part := &j.Parts[i]
@@ -244,14 +243,14 @@ func (j Joined) withoutPort(p Port) (other *Part) {
 	return other
 }
 
-// problem is a warning about what the part declares.
+// problem returns a warning about the part.
 func (p Part) problem(field, format string, args ...any) feed.Problem {
 	return feed.Problem{
 		Severity: feed.Warning, Source: p.source(), Object: p.title(), Field: field, Text: fmt.Sprintf(format, args...),
 	}
 }
 
-// source is the name of the source that an operator edits.
+// source returns the name of the source that an operator edits.
 func (p Part) source() string { return cmp.Or(p.Service.Source, p.Source) }
 
 func (p Part) title() string { return cmp.Or(p.Service.Object, p.Service.Host) }
@@ -260,7 +259,7 @@ func (p Part) title() string { return cmp.Or(p.Service.Object, p.Service.Host) }
 // Text says how it differs.
 type Difference struct{ Field, Text string }
 
-// Differences are the options of other that contradict those of s.
+// Differences returns the options of other that contradict those of s.
 func Differences(s, other *Service) (out []Difference) {
 	add := func(field, format string, args ...any) {
 		out = append(out, Difference{field, fmt.Sprintf(format, args...)})

@@ -12,10 +12,10 @@ import (
 
 // MemoryConfig configures a Memory.
 type MemoryConfig struct {
-	// File keeps the registrations over a restart: "/var/lib/ashore/runtime.json". Empty: they are
-	// lost.
+	// File keeps the registrations across restarts: "/var/lib/ashore/runtime.json". If it is empty,
+	// a restart loses them.
 	File string
-	// Replica is the name of this control plane, for people.
+	// Replica is the name of this control plane.
 	Replica string
 	// Grace is how long a registration lasts after its proxy disconnected. Zero means 10s, as in
 	// Istio.
@@ -23,16 +23,15 @@ type MemoryConfig struct {
 	// RestartGrace is how long the registrations of File last after the start, unless their proxies
 	// connect. Zero means 5m.
 	RestartGrace time.Duration
-	// Log receives errors of File and registrations that end; required.
+	// Log receives errors of File and registrations that end. Required.
 	Log hclog.Logger
 }
 
-// Memory is a Runtime for one machine. A file keeps its registrations over a restart; it is written
-// once a second.
+// Memory is a Runtime for one machine. A file keeps its registrations across restarts. It is
+// written at most once a second, and a write that failed is repeated.
 type Memory struct {
-	cfg MemoryConfig // immutable
-
-	unsaved bool // the file could not be written; belongs to Run
+	cfg     MemoryConfig // immutable
+	failing bool         // belongs to Run; the latest save failed
 
 	mu       sync.Mutex // guards the following
 	all      Registrations
@@ -41,8 +40,8 @@ type Memory struct {
 
 var _ Runtime = (*Memory)(nil)
 
-// NewMemory makes a Memory with the registrations of its file. A file that cannot be read is logged
-// and renamed.
+// NewMemory returns a Memory with the registrations of its file. It logs and renames a file that
+// cannot be read.
 func NewMemory(cfg MemoryConfig) (*Memory, error) {
 	if cfg.Log == nil {
 		return nil, errors.New("registry: a Memory needs a Log")
@@ -52,7 +51,7 @@ func NewMemory(cfg MemoryConfig) (*Memory, error) {
 	m := &Memory{cfg: cfg, watchers: map[chan struct{}]bool{}}
 	lease := time.Now().Add(cfg.RestartGrace)
 	for _, r := range m.load() {
-		r.Lease = lease
+		r.LeaseExpiry = lease
 		m.all = m.all.With(r.RegistrationKey, &r)
 	}
 	return m, nil
@@ -70,8 +69,8 @@ func (m *Memory) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			m.expire(time.Now())
-			if now := m.Registrations(); now != written && m.save(now) {
-				written = now
+			if all := m.Registrations(); all != written && m.save(all) {
+				written = all
 			}
 		}
 	}
@@ -82,7 +81,7 @@ func (m *Memory) expire(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, r := range m.all.All() {
-		if !r.Lease.IsZero() && !r.Lease.After(now) {
+		if !r.LeaseExpiry.IsZero() && !r.LeaseExpiry.After(now) {
 			m.cfg.Log.Info("registration ended: the proxy did not reconnect",
 				"workload", key.Namespace+"/"+key.Name, "group", key.Group)
 			m.set(key, nil)
@@ -119,7 +118,7 @@ func (m *Memory) Connect(_ context.Context, r Registration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	r.Replica, r.ConnectedAt, r.DisconnectedAt, r.Lease = m.cfg.Replica, now, time.Time{}, time.Time{}
+	r.Replica, r.ConnectedAt, r.DisconnectedAt, r.LeaseExpiry = m.cfg.Replica, now, time.Time{}, time.Time{}
 	r.Created, r.Health = now, Report{}
 	if old, ok := m.all.Get(r.RegistrationKey); ok && old.Identity == r.Identity {
 		r.Created, r.Health = old.Created, old.Health
@@ -143,7 +142,7 @@ func (m *Memory) Report(_ context.Context, key RegistrationKey, session string, 
 func (m *Memory) Disconnect(_ context.Context, key RegistrationKey, session string) error {
 	return m.change(key, session, func(r Registration) *Registration {
 		r.DisconnectedAt = time.Now()
-		r.Lease, r.Session = r.DisconnectedAt.Add(m.cfg.Grace), ""
+		r.LeaseExpiry, r.Session = r.DisconnectedAt.Add(m.cfg.Grace), ""
 		return &r
 	})
 }
@@ -153,7 +152,8 @@ func (m *Memory) Remove(_ context.Context, key RegistrationKey, session string) 
 	return m.change(key, session, func(Registration) *Registration { return nil })
 }
 
-// change replaces the registration of a session by what f makes of it. Errors: ErrSession.
+// change replaces the registration of a session by the result of f. It returns ErrSession if the
+// session is not the current one.
 func (m *Memory) change(key RegistrationKey, session string, f func(Registration) *Registration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,7 +165,8 @@ func (m *Memory) change(key RegistrationKey, session string, f func(Registration
 	return nil
 }
 
-// set replaces a registration and wakes the watchers; nil: it is removed. mu is held.
+// set replaces a registration, or removes it if r is nil, and wakes the watchers. The caller holds
+// mu.
 func (m *Memory) set(key RegistrationKey, r *Registration) {
 	before := m.all
 	if r == nil {

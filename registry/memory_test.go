@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/runtimetest"
@@ -19,7 +21,9 @@ import (
 // run makes a Memory and runs it until the test ends or stop is called.
 func run(t *testing.T, cfg registry.MemoryConfig) (m *registry.Memory, stop func()) {
 	t.Helper()
-	cfg.Log = testlog.New(t)
+	if cfg.Log == nil {
+		cfg.Log = testlog.New(t)
+	}
 	m, err := registry.NewMemory(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -218,17 +222,29 @@ func TestUnusableFile(t *testing.T) {
 	}
 }
 
-// A file that cannot be written stops nobody.
-func TestUnwritableFile(t *testing.T) {
+// A write that fails stops nobody. It is repeated until it succeeds; its begin and its end are logged.
+func TestFailedWrite(t *testing.T) {
 	t.Parallel()
-	m, stop := run(t, registry.MemoryConfig{File: filepath.Join(t.TempDir(), "no", "such", "folder")})
-	if err := connect(1, "a")(m); err != nil {
-		t.Fatal(err)
-	}
-	stop()
-	if got := names(m); got != "1" {
-		t.Errorf("registered: %q", got)
-	}
+	folder := filepath.Join(t.TempDir(), "folder")
+	file := filepath.Join(folder, "runtime.json")
+	synctest.Test(t, func(t *testing.T) {
+		var log testlog.Text
+		m, stop := run(t, registry.MemoryConfig{File: file, Log: hclog.New(&hclog.LoggerOptions{Output: &log})})
+		defer stop()
+		play(t, m, []step{{0, connect(1, "a"), "1"}, {10 * time.Second, nothing, "1"}})
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		for _, message := range []string{"registrations would be lost", "saved again"} {
+			if n := strings.Count(log.String(), message); n != 1 {
+				t.Errorf("%q is logged %d times, want once:\n%s", message, n, log.String())
+			}
+		}
+		if content, err := os.ReadFile(file); !strings.Contains(string(content), "web-10.0.0.1") {
+			t.Errorf("got %q, %v, want the registration", content, err)
+		}
+	})
 }
 
 // A file that could not be written is written as soon as that is possible.

@@ -11,11 +11,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// maxFile bounds the file of a Memory, in bytes. A registration has about 500.
+// maxFile is the greatest size of the file of a Memory, in bytes. A registration has about 500
+// bytes.
 const maxFile = 256 << 20
 
-// load reads the file. One that cannot be used is renamed, so that the next write does not destroy
-// it.
+// load reads the file. It renames a file that cannot be used, so that the next write does not
+// destroy it.
 func (m *Memory) load() []Registration {
 	if m.cfg.File == "" {
 		return nil
@@ -39,9 +40,9 @@ func (m *Memory) load() []Registration {
 	return list
 }
 
-// save writes the file, and reports whether it did. It logs when an error begins and when it is over:
-// the registrations are active all the same, until a restart.
-func (m *Memory) save(all Registrations) bool {
+// save writes the file and reports whether it succeeded. It logs the first failure and the end of
+// failures. Meanwhile the registrations are active, but would be lost at a restart.
+func (m *Memory) save(all Registrations) (saved bool) {
 	if m.cfg.File == "" {
 		return true
 	}
@@ -53,18 +54,18 @@ func (m *Memory) save(all Registrations) bool {
 	if err == nil {
 		err = wholefile.Write(m.cfg.File, raw)
 	}
-	switch {
-	case err != nil && !m.unsaved:
+	switch failed := err != nil; {
+	case failed && !m.failing:
 		m.cfg.Log.Error("registrations would be lost at a restart: check the disk and the permissions of the folder",
 			"file", m.cfg.File, "error", err)
-	case err == nil && m.unsaved:
+	case !failed && m.failing:
 		m.cfg.Log.Info("registrations are saved again", "file", m.cfg.File)
 	}
-	m.unsaved = err != nil
+	m.failing = err != nil
 	return err == nil
 }
 
-// decodeRegistrations reads what save wrote. With an error nothing of it is used.
+// decodeRegistrations parses the file. It returns an error if one registration is invalid.
 func decodeRegistrations(raw []byte) ([]Registration, error) {
 	var list []Registration
 	if err := json.Unmarshal(raw, &list); err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// PortState is what the agent of a workload found at a port.
+// PortState is the state of a port, as found by the agent of the workload.
 type PortState string
 
 // The states of a port.
@@ -24,15 +24,15 @@ const (
 	PortListener PortState = "listener"
 )
 
-// PortStates are the states of a workload's ports that are not PortServed, by number:
+// PortStates holds the states of a workload's ports that are not PortServed, by number:
 // "8080=closed,9090=listener".
 type PortStates string
 
-// maxPortStates bounds how many ports of a workload have a state.
+// maxPortStates is the greatest number of ports of a workload with a state.
 const maxPortStates = 64
 
-// ReadPortStates parses states that an agent reported, "8080=closed". It ignores invalid ones, and
-// those beyond 64.
+// ReadPortStates parses the states that an agent reported, "8080=closed". It ignores invalid ones,
+// and those after the first 64.
 func ReadPortStates(reported []string) PortStates {
 	known := map[uint32]PortState{}
 	for _, text := range reported {
@@ -73,14 +73,14 @@ func (p PortStates) List() []string {
 	return strings.Split(string(p), ",")
 }
 
-// Without leaves out the ports that have a state.
+// Without returns the states without the ports that have a given state.
 func (p PortStates) Without(state PortState) PortStates {
 	return PortStates(strings.Join(slices.DeleteFunc(p.List(), func(one string) bool {
 		return strings.HasSuffix(one, "="+string(state))
 	}), ","))
 }
 
-// In lists the ports that have one of these states, for people: "80, 81".
+// In returns the ports that have one of these states: "80, 81".
 func (p PortStates) In(states ...PortState) string {
 	var out []string
 	for _, one := range p.List() {
@@ -91,7 +91,7 @@ func (p PortStates) In(states ...PortState) string {
 	return strings.Join(out, ", ")
 }
 
-// At is the state of one port.
+// At returns the state of a port.
 func (p PortStates) At(port uint32) PortState {
 	if p == "" {
 		return PortServed

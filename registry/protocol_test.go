@@ -27,3 +27,15 @@ func TestParseProtocol(t *testing.T) {
 		}
 	}
 }
+
+func TestProtocolByName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]registry.Protocol{
+		"http": registry.HTTP, "http-web": registry.HTTP, "GRPC-Web-x": registry.GRPCWeb, "grpc-api": registry.GRPC,
+		"httpx": registry.Unknown, "web-http": registry.Unknown, "unknown": registry.Unknown, "": registry.Unknown,
+	} {
+		if got := registry.ProtocolByName(name); got != want {
+			t.Errorf("ProtocolByName(%q) is %s, want %s", name, got, want)
+		}
+	}
+}

@@ -12,14 +12,14 @@ import (
 	"github.com/ashore-mesh/ashore/internal/pmap"
 )
 
-// RegistrationKey identifies a workload that registered, or that reports its health for a
+// RegistrationKey identifies a registered workload, or one that reports its health for a
 // WorkloadEntry of an operator.
 type RegistrationKey struct {
 	Namespace string `json:"namespace"`
-	// Group is the name of its WorkloadGroup; empty when it reports for the WorkloadEntry called
-	// Name.
+	// Group is the name of the WorkloadGroup. Empty if the workload reports for the WorkloadEntry
+	// called Name.
 	Group string `json:"group,omitempty"`
-	// Name is that of its WorkloadEntry; see RegistrationName.
+	// Name is the name of the WorkloadEntry. See RegistrationName.
 	Name string `json:"name"`
 }
 
@@ -28,47 +28,51 @@ func (k RegistrationKey) Compare(o RegistrationKey) int {
 	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Group, o.Group), cmp.Compare(k.Name, o.Name))
 }
 
-// Registration is what a proxy sent about its workload. Immutable: the pointer is the version. It
-// does not contain what the WorkloadGroup sets.
+// Registration is what a proxy sent about its workload. It does not contain the settings of the
+// WorkloadGroup. Immutable: the pointer is the version.
 type Registration struct {
 	RegistrationKey
-	// Identity is its authenticated SPIFFE ID; empty: it is not authenticated.
+	// Identity is the workload's authenticated SPIFFE ID. Empty if the workload is not
+	// authenticated.
 	Identity string `json:"identity,omitempty"`
-	// Certificate is the SHA-256 of its latest certificate in DER, in hexadecimal digits; empty: it
-	// is not authenticated.
+	// Certificate is the hex SHA-256 fingerprint of the workload's latest certificate. Empty if the
+	// workload is not authenticated.
 	Certificate string `json:"certificate,omitempty"`
-	// Workload distinguishes it from others with its Identity, whatever certificate it has. Limits
-	// are per Workload. Empty: it is not authenticated.
+	// Workload is a stable ID that all certificates of the workload have in common. Limits are per
+	// Workload. Empty if the workload is not authenticated.
 	Workload string `json:"workload,omitempty"`
-	// Addresses are the proxy's, the first one is the workload's; at least one.
+	// Addresses lists the addresses of the proxy, at least one. The first is the address of the
+	// workload.
 	Addresses []netip.Addr `json:"addresses"`
-	// Labels, Locality and Network are those that the proxy sent; may be empty.
+	// Labels, Locality and Network are those that the proxy sent. They may be empty.
 	Labels   map[string]string `json:"labels,omitempty"`
 	Locality Locality          `json:"locality,omitzero"`
 	Network  string            `json:"network,omitempty"`
-	// Unintercepted means that connections bypass the workload's proxy: its INTERCEPTION_MODE is
-	// NONE.
+	// Unintercepted means that connections bypass the proxy: its INTERCEPTION_MODE is NONE.
 	Unintercepted bool `json:"unintercepted,omitempty"`
 	// Probed means that the workload has a readiness probe. It is not healthy before the first
 	// report.
 	Probed bool `json:"probed,omitempty"`
 	// Health is the latest report of the proxy.
 	Health Report `json:"health,omitzero"`
-	// Created is when it registered for the first time.
+	// Created is when the workload registered for the first time.
 	Created time.Time `json:"created,omitzero"`
-	// ConnectedAt is when its proxy connected last. DisconnectedAt is when it disconnected; zero
-	// while it is connected.
-	ConnectedAt    time.Time `json:"connectedAt,omitzero"`
+	// ConnectedAt is when the proxy last connected.
+	ConnectedAt time.Time `json:"connectedAt,omitzero"`
+	// DisconnectedAt is when the proxy disconnected. Zero while it is connected.
 	DisconnectedAt time.Time `json:"disconnectedAt,omitzero"`
-	// Replica is the control plane that its proxy is, or was, connected to.
+	// Replica is the name of the control plane that the proxy is, or was last, connected to.
 	Replica string `json:"replica,omitempty"`
-	// Session identifies the stream that registered it, unique among all replicas. It is not saved.
+	// Session is the globally unique ID of the xDS stream that registered the workload. It is not
+	// persisted.
 	Session string `json:"-"`
-	// Lease is when the registration ends unless the proxy reconnects; zero while it is connected.
-	Lease time.Time `json:"-"`
+	// LeaseExpiry is when the registration ends unless the proxy reconnects. Zero while the proxy
+	// is connected.
+	LeaseExpiry time.Time `json:"-"`
 }
 
-// CheckSize checks the size against MaxRegistration. Errors: ErrTooLarge.
+// CheckSize returns ErrTooLarge if the registration without its health, in JSON, is larger than
+// MaxRegistration.
 func (r Registration) CheckSize() error {
 	r.Health = Report{}
 	text, err := json.Marshal(r)
@@ -76,7 +80,7 @@ func (r Registration) CheckSize() error {
 		return fmt.Errorf("workload %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	if len(text) > MaxRegistration {
-		return fmt.Errorf("workload %s/%s: %w: its labels and addresses have %d bytes, want %d or less",
+		return fmt.Errorf("workload %s/%s: %w: the registration is %d bytes, the limit is %d",
 			r.Namespace, r.Name, ErrTooLarge, len(text), MaxRegistration)
 	}
 	return nil
@@ -93,36 +97,37 @@ const (
 	ReportedUnhealthy
 )
 
-// Report is one report of health.
+// Report is one health report.
 type Report struct {
 	State Reported `json:"state,omitempty"`
 	// Message is why the probe failed.
 	Message string `json:"message,omitempty"`
-	// Ports are the states of its ports.
+	// Ports holds the states of the workload's ports.
 	Ports PortStates `json:"ports,omitempty"`
 	At    time.Time  `json:"at,omitzero"`
 }
 
-// Same reports whether two reports are equal but for their time.
+// Same returns true if r and o differ at most in At.
 func (r Report) Same(o Report) bool {
 	r.At, o.At = time.Time{}, time.Time{}
 	return r == o
 }
 
-// Healthy reports whether the workload gets traffic. A probed workload gets none before the first
+// Healthy reports whether the workload gets traffic. A probed workload gets none before its first
 // report.
 func (r Report) Healthy(probed bool) bool {
 	return r.State == ReportedHealthy || r.State == NotReported && !probed
 }
 
-// Registrations are workloads by key.
+// Registrations holds the registered workloads by key.
 type Registrations = pmap.Map[RegistrationKey, *Registration]
 
-// maxName bounds the name of an object.
+// maxName is the greatest length of the name of an object.
 const maxName = 253
 
-// RegistrationName is the name of the WorkloadEntry of a workload that registered: "web-10.0.0.1",
-// with its network "web-10.0.0.1-n1". The beginning of a name that is too long is cut off.
+// RegistrationName returns the name of the WorkloadEntry of a registered workload: GROUP-ADDRESS,
+// or GROUP-ADDRESS-NETWORK if network is set. A name over 253 characters loses its beginning, as in
+// Istio.
 // Source: Istio, pilot/pkg/autoregistration.
 func RegistrationName(group string, address netip.Addr, network string) string {
 	parts := []string{group, strings.ReplaceAll(address.Unmap().WithZone("").String(), ":", "-"), network}

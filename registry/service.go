@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// Host is the name of a service, by which what several sources supply is joined.
+// Host is the name of a service. The services of several sources are joined by host.
 type Host string
 
+// String returns the host.
 func (h Host) String() string { return string(h) }
 
-// Key identifies a service: the same host may be declared in several namespaces.
+// Key identifies a service. Several namespaces may declare the same host.
 type Key struct {
 	Host      string
 	Namespace string
@@ -69,36 +70,36 @@ const (
 	Passthrough
 )
 
-// Service is one destination, immutable.
+// Service is one destination. Immutable.
 type Service struct {
 	Key
-	// Addresses are the virtual IPs, single addresses or prefixes; empty when it has none.
+	// Addresses lists the declared virtual IPs, single addresses or prefixes. May be empty.
 	Addresses []netip.Prefix
-	// AutoAddress means that virtual IPs are allocated while Addresses is empty; see WantsAddress.
+	// AutoAddress means that virtual IPs are allocated if Addresses is empty. See WantsAddress.
 	AutoAddress bool `json:",omitempty"`
-	// AutoAddresses are the allocated virtual IPs, for proxies that capture DNS. Sources leave it
+	// AutoAddresses lists the allocated virtual IPs, for proxies that capture DNS. Sources leave it
 	// empty.
 	AutoAddresses []netip.Addr `json:",omitempty"`
-	// Ports is in the order of declaration, at least one, numbers unique.
+	// Ports lists the ports in the order of declaration, at least one. Numbers are unique.
 	Ports []Port
-	// Resolution of its endpoints.
+	// Resolution is how the addresses of the endpoints are found.
 	Resolution Resolution
 	// External is Istio's MESH_EXTERNAL.
 	External bool
-	// ExportTo lists namespaces, "*" for all, "." for its own, "~" for none; empty means the mesh's
-	// default.
+	// ExportTo lists namespaces: "*" for all, "." for that of the service, "~" for none. Empty
+	// means the mesh's default.
 	ExportTo []string
-	// Labels are those of the declaration; may be nil.
+	// Labels are the labels of the declaration. May be nil.
 	Labels map[string]string
-	// SubjectAltNames are the identities that its workloads may have; empty means any.
+	// SubjectAltNames lists the identities that the workloads may have. Empty means any.
 	SubjectAltNames []string
-	// Created decides which of two declarations of a host is used: the older.
+	// Created is when the service was declared. The older of two declarations of a host is used.
 	Created time.Time
-	// Relayed means that the registry of another control plane knows it. Our declarations and
-	// registries count before it, even if they are younger.
+	// Relayed means that the service is from the registry of another control plane. Our
+	// declarations and registries take precedence, even if they are younger.
 	Relayed bool `json:",omitempty"`
-	// Source is the name of the source that an operator edits, and Object what is written there:
-	// "ServiceEntry shop/web".
+	// Source is the name of the source that an operator edits. Object is the name of the service
+	// there: "ServiceEntry shop/web".
 	Source, Object string
 }
 
@@ -106,13 +107,14 @@ type Service struct {
 type Port struct {
 	Number uint32
 	Name   string
-	// Protocol is declared, or taken from the port's name; the proxy detects Unknown.
+	// Protocol is declared, or follows from the name of the port. If it is Unknown, the proxy
+	// detects the protocol.
 	Protocol Protocol
-	// TargetPort is the endpoints' port where they do not name their own; zero means Number.
+	// TargetPort is the port of endpoints that have no entry in Endpoint.Ports. Zero means Number.
 	TargetPort uint32
 }
 
-// Port returns the port of that number, and whether there is one.
+// Port returns the port with that number, and whether there is one.
 func (s *Service) Port(number uint32) (Port, bool) {
 	for _, p := range s.Ports {
 		if p.Number == number {
@@ -122,11 +124,11 @@ func (s *Service) Port(number uint32) (Port, bool) {
 	return Port{}, false
 }
 
-// Declared reports whether configuration declares the service. Otherwise only registries know it.
+// Declared reports whether configuration declares the service. Otherwise it is from a registry.
 func (s *Service) Declared() bool { return !s.Relayed && strings.HasPrefix(s.Object, "ServiceEntry ") }
 
-// CompareAge orders services of one host by use: relayed ones last, then the older first. Zero
-// means that only their names decide.
+// CompareAge orders services by precedence: relayed services last, and the older service first. It
+// returns zero if only their names differ.
 func (s *Service) CompareAge(o *Service) int {
 	switch {
 	case s.Relayed == o.Relayed:
@@ -138,19 +140,19 @@ func (s *Service) CompareAge(o *Service) int {
 	}
 }
 
-// WantsAddress reports whether virtual IPs are to be allocated for the host.
+// WantsAddress reports whether the host needs allocated virtual IPs.
 func (s *Service) WantsAddress() bool {
 	return s.AutoAddress && len(s.Addresses) == 0 && s.Resolution != Passthrough && !strings.HasPrefix(s.Host, "*")
 }
 
-// WithVIP returns the service with allocated virtual IPs.
+// WithVIP returns a copy of the service with allocated virtual IPs.
 func (s *Service) WithVIP(v VIP) *Service {
 	out := *s
 	out.AutoAddresses = []netip.Addr{v.IPv4, v.IPv6}
 	return &out
 }
 
-// VirtualIPs are the addresses of the service: the declared ones, or else the allocated ones.
+// VirtualIPs returns the declared virtual IPs of the service, or else the allocated ones.
 func (s *Service) VirtualIPs() []netip.Prefix {
 	if len(s.Addresses) > 0 {
 		return s.Addresses
@@ -162,15 +164,15 @@ func (s *Service) VirtualIPs() []netip.Prefix {
 	return out
 }
 
-// Keep returns now, with the pointers of old where the contents are equal.
-func Keep(old, now Instances) Instances {
-	if old.Service.Equal(now.Service) {
-		now.Service = old.Service
+// Keep returns current, with the pointers of previous where the contents are equal.
+func Keep(previous, current Instances) Instances {
+	if previous.Service.Equal(current.Service) {
+		current.Service = previous.Service
 	}
-	if old.Endpoints.Equal(now.Endpoints) {
-		now.Endpoints = old.Endpoints
+	if previous.Endpoints.Equal(current.Endpoints) {
+		current.Endpoints = previous.Endpoints
 	}
-	return now
+	return current
 }
 
 // Equal reports whether two services are the same in all fields.

@@ -5,38 +5,38 @@ import (
 	"strings"
 )
 
-// String is the protocol's name as in a ServiceEntry; that of Unknown is "UNKNOWN".
+// String returns the name of the protocol as in a ServiceEntry, or "UNKNOWN".
 func (p Protocol) String() string { return nameOf(p, protocolNames()) }
 
-// MarshalText is String.
+// MarshalText implements encoding.TextMarshaler.
 func (p Protocol) MarshalText() ([]byte, error) { return marshalName(p, protocolNames(), "protocol") }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (p *Protocol) UnmarshalText(b []byte) error {
 	return unmarshalName(p, b, protocolNames(), "protocol")
 }
 
-// String is the resolution's name: STATIC, DNS, DNS_ROUND_ROBIN or NONE. Source:
-// ServiceEntry.resolution.
+// String returns STATIC, DNS, DNS_ROUND_ROBIN or NONE.
+// Source: istio.io, ServiceEntry.resolution.
 func (r Resolution) String() string { return nameOf(r, resolutionNames()) }
 
-// MarshalText is String.
+// MarshalText implements encoding.TextMarshaler.
 func (r Resolution) MarshalText() ([]byte, error) {
 	return marshalName(r, resolutionNames(), "resolution")
 }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (r *Resolution) UnmarshalText(b []byte) error {
 	return unmarshalName(r, b, resolutionNames(), "resolution")
 }
 
-// String is "healthy", "unhealthy" or "draining".
+// String returns "healthy", "unhealthy" or "draining".
 func (h Health) String() string { return nameOf(h, healthNames()) }
 
-// MarshalText is String.
+// MarshalText implements encoding.TextMarshaler.
 func (h Health) MarshalText() ([]byte, error) { return marshalName(h, healthNames(), "health") }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (h *Health) UnmarshalText(b []byte) error { return unmarshalName(h, b, healthNames(), "health") }
 
 // The names, in the order of the constants.
@@ -50,7 +50,7 @@ func resolutionNames() []string { return []string{"STATIC", "DNS", "DNS_ROUND_RO
 
 func healthNames() []string { return []string{"healthy", "unhealthy", "draining"} }
 
-// nameOf is the name of a constant, and its number where it has none.
+// nameOf returns the name of a constant, or its number if it has none.
 func nameOf[T ~uint8](v T, names []string) string {
 	if int(v) < len(names) {
 		return names[v]

@@ -58,7 +58,7 @@ func (s *Server) Connected() map[string]bool {
 	out := map[string]bool{}
 	if s.cfg.Runtime != nil {
 		for _, r := range s.cfg.Runtime.Registrations().All() {
-			if r.Certificate != "" && r.DisconnectedAt.IsZero() && r.Lease.IsZero() {
+			if r.Certificate != "" && r.DisconnectedAt.IsZero() && r.LeaseExpiry.IsZero() {
 				out[r.Certificate] = true
 			}
 		}

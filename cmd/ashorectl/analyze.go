@@ -92,12 +92,12 @@ func offlineInputs(objects []*config.Object) (push.Inputs, []config.Problem) {
 // reportFindings writes findings, errors first; fine is what to say when there are none. Errors:
 // errFound when one is an error.
 func (t *tool) reportFindings(w io.Writer, list []analyze.Finding, fine string) error {
-	rank := map[analyze.Severity]int{analyze.Error: 0, analyze.Warning: 1, analyze.Info: 2}
+	rank := map[feed.Severity]int{feed.Error: 0, feed.Warning: 1, analyze.Info: 2}
 	slices.SortStableFunc(list, func(a, b analyze.Finding) int { return rank[a.Severity] - rank[b.Severity] })
 	if err := t.output.write(w, list, func(w io.Writer) error { return findingsText(w, list, fine) }); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(list, func(f analyze.Finding) bool { return f.Severity == analyze.Error }) {
+	if slices.ContainsFunc(list, func(f analyze.Finding) bool { return f.IsError() }) {
 		return errFound
 	}
 	return nil
@@ -105,7 +105,7 @@ func (t *tool) reportFindings(w io.Writer, list []analyze.Finding, fine string) 
 
 // findingsText is one paragraph a finding, and their number.
 func findingsText(w io.Writer, list []analyze.Finding, fine string) error {
-	n := map[analyze.Severity]int{}
+	n := map[feed.Severity]int{}
 	for _, f := range list {
 		n[f.Severity]++
 		place := orDash(f.File)
@@ -127,6 +127,6 @@ func findingsText(w io.Writer, list []analyze.Finding, fine string) error {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%s, %s, %s\n",
-		count(n[analyze.Error], "error"), count(n[analyze.Warning], "warning"), count(n[analyze.Info], "note"))
+		count(n[feed.Error], "error"), count(n[feed.Warning], "warning"), count(n[analyze.Info], "note"))
 	return err
 }

@@ -2,7 +2,8 @@ package feed
 
 import "time"
 
-// expiry is when the items of a source become older than MaxAge; zero: they do not, or are.
+// expiry returns when the items of a source will be older than MaxAge. Zero if they will not be, or
+// are already.
 func (s *source[K, T]) expiry() time.Time {
 	if s.MaxAge == 0 || s.status.Error == "" || s.expired {
 		return time.Time{}
@@ -10,10 +11,10 @@ func (s *source[K, T]) expiry() time.Time {
 	return s.status.ErrorSince.Add(s.MaxAge)
 }
 
-// dropped says that the items of a source are not used because they are older than MaxAge.
+// dropped reports whether the items of a source are not used because they are older than MaxAge.
 func (s *source[K, T]) dropped() bool { return s.expired && s.DropStale }
 
-// setExpired notes whether the items of a source are older than MaxAge.
+// setExpired sets whether the items of a source are older than MaxAge.
 func (m *Merger[K, T]) setExpired(s *source[K, T], expired bool) {
 	if s.expired == expired {
 		return

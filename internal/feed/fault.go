@@ -2,13 +2,14 @@ package feed
 
 import "time"
 
-// faults are what R3 may retain an item for.
+// faults holds the faults for which R3 may retain an item.
 type faults[K Key, T any] struct {
 	settle     time.Duration
 	invalid    map[string]*group[K, T] // a group that names a key as invalid
 	unreadable []*group[K, T]
 }
 
+// faults returns the faults of all sources.
 func (m *Merger[K, T]) faults() faults[K, T] {
 	f := faults[K, T]{settle: m.cfg.Settle, invalid: map[string]*group[K, T]{}}
 	for _, s := range m.sources {
@@ -24,7 +25,7 @@ func (m *Merger[K, T]) faults() faults[K, T] {
 	return f
 }
 
-// reason is why R3 retains an item; empty: it does not.
+// reason returns why R3 retains an item. Empty if it does not.
 func (f *faults[K, T]) reason(i *item[K, T]) string {
 	if f.settle == 0 {
 		return ""

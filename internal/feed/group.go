@@ -11,34 +11,34 @@ import (
 // groupID identifies a group among all sources.
 type groupID struct{ source, name string }
 
-// GroupState is what may be wrong with a group.
+// GroupState holds the faults of a group.
 type GroupState struct {
 	// Invalid is Update.Invalid.
 	Invalid []string `json:",omitzero"`
-	// Unreadable is since when the group cannot be read; zero: it can.
+	// Unreadable is when the group became unreadable. Zero if it can be read.
 	Unreadable time.Time `json:",omitzero"`
-	// HasError means that some problem of the group is an error.
+	// HasError means that a problem of the group is an error.
 	HasError bool `json:",omitzero"`
 }
 
-// ok says that nothing is wrong.
+// ok reports whether the group has no fault.
 func (g *GroupState) ok() bool { return len(g.Invalid) == 0 && g.Unreadable.IsZero() && !g.HasError }
 
-// group is the latest content of a group, and what is retained of its former content.
+// group holds the latest content of a group, and what is retained of its previous content.
 type group[K Key, T any] struct {
 	GroupState
 	source *source[K, T]
 	name   string
 
 	items    []*item[K, T]
-	removed  map[K]*item[K, T] // items that it supplied, and that are retained (R3, R4)
+	removed  map[K]*item[K, T] // retained items that the group no longer supplies (R3, R4)
 	problems []Problem
 }
 
-// title names a group for people.
+// title returns the name of a group and its source, for problems.
 func (g *group[K, T]) title() string { return fmt.Sprintf("%s of source %s", g.name, g.source.Name) }
 
-// group returns the group of a name, which it makes when there is none.
+// group returns the group with a name. It adds one if there is none.
 func (m *Merger[K, T]) group(s *source[K, T], name string) *group[K, T] {
 	g := s.groups[name]
 	if g == nil {
@@ -48,16 +48,14 @@ func (m *Merger[K, T]) group(s *source[K, T], name string) *group[K, T] {
 	return g
 }
 
-// all are the items of the group, and those that are retained.
+// all returns the items of the group, and those that are retained.
 func (g *group[K, T]) all() []*item[K, T] {
 	return slices.AppendSeq(slices.Clone(g.items), maps.Values(g.removed))
 }
 
-// replace replaces the content of a group (R1), and returns the items that it does not supply any
-// more.
+// replace replaces the content of a group (R1), and returns the items that it no longer supplies.
 func (m *Merger[K, T]) replace(s *source[K, T], u Update[T], now time.Time) (lost []*item[K, T]) {
 	g := m.group(s, u.Group)
-	m.count(g, -1)
 	g.problems, g.HasError = dated(u.Problems, g.problems, now), Errors(u.Problems) > 0
 	if u.Unreadable {
 		if g.Unreadable.IsZero() {
@@ -70,13 +68,12 @@ func (m *Merger[K, T]) replace(s *source[K, T], u Update[T], now time.Time) (los
 		g.Unreadable, g.Invalid = time.Time{}, u.Invalid
 		lost = m.replaceItems(g, u.Items)
 	}
-	m.count(g, +1)
 	m.tidy(g)
 	return lost
 }
 
-// replaceItems replaces the items of a group that can be read. An item that is invalid now stays in
-// its former version.
+// replaceItems replaces the items of a group that can be read. An item that became invalid stays in
+// its previous version.
 func (m *Merger[K, T]) replaceItems(g *group[K, T], values []T) (lost []*item[K, T]) {
 	old := g.items
 	g.items = make([]*item[K, T], 0, len(values))
@@ -111,17 +108,7 @@ func (m *Merger[K, T]) newItem(g *group[K, T], index int, saved SavedItem[T]) *i
 	return &item[K, T]{SavedItem: saved, key: m.cfg.KeyOf(saved.Item), group: g, index: index}
 }
 
-// count adds a group to the counters of its source, or takes it out.
-func (m *Merger[K, T]) count(g *group[K, T], by int) {
-	s := &g.source.status
-	s.Items += by * len(g.items)
-	s.Problems += by * len(g.problems)
-	if slices.ContainsFunc(g.items, func(i *item[K, T]) bool { return i.Stale }) {
-		s.Stale += by
-	}
-}
-
-// tidy brings the indexes up to date after a group changed, and forgets it when it is empty.
+// tidy updates the indexes after a group changed, and removes the group if it is empty.
 func (m *Merger[K, T]) tidy(g *group[K, T]) {
 	s := g.source
 	m.unsaved[groupID{s.Name, g.name}] = struct{}{}
@@ -132,7 +119,8 @@ func (m *Merger[K, T]) tidy(g *group[K, T]) {
 	}
 }
 
-// dated returns problems with the time when each appeared: that of the same problem in old, or now.
+// dated returns problems with the time when each appeared: that of the same problem in old, or else
+// now.
 func dated(problems, old []Problem, now time.Time) []Problem {
 	since := make(map[Problem]time.Time, len(old))
 	for _, p := range old {
@@ -145,7 +133,7 @@ func dated(problems, old []Problem, now time.Time) []Problem {
 	return out
 }
 
-// undated is the problem without its time and line: an edit above it moves the line.
+// undated returns the problem without its time and line. An edit above it changes the line.
 func (p Problem) undated() Problem {
 	p.Line, p.Since = 0, time.Time{}
 	return p

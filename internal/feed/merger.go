@@ -15,19 +15,19 @@ type Key interface {
 	fmt.Stringer
 }
 
-// Config says how a Merger keeps items.
+// Config configures how a Merger merges and retains items.
 type Config[K Key, T any] struct {
-	// KeyOf returns the key of an item; required.
+	// KeyOf returns the key of an item. Required.
 	KeyOf func(T) K
-	// Union means that all items of a key are used together, such as one host's instances in two
-	// registries. What a source lost is then retained beside what others supply, and several items
-	// of one key are no problem.
+	// Union means that all items of a key are used together, such as the instances of one host in
+	// two registries. Lost items are then retained even if other sources supply the key, and
+	// several items of one key are not a problem.
 	Union bool
-	// Settle is how long an item that no source supplies any more stays (R3). Zero: it is removed
-	// at once.
+	// Settle is how long an item stays after no source supplies it (R3). Zero means that it is
+	// removed at once.
 	Settle time.Duration
-	// MassRemoval is how long items stay that a source lost together with most of its others (R4).
-	// Zero: until they return or AcceptRemovals is called.
+	// MassRemoval is how long items stay after a source lost most of its items at once (R4). Zero
+	// means until they return or AcceptRemovals is called.
 	MassRemoval time.Duration
 }
 
@@ -35,21 +35,22 @@ type Config[K Key, T any] struct {
 type SourceConfig struct {
 	// Name is Source.Name.
 	Name string
-	// Required means that serving waits until the source has sent content, also before the restart.
+	// Required means that serving waits until the source has sent content, now or before a restart.
 	Required bool
-	// MaxAge is how long items are used while their source is down. Zero: without limit. After a
-	// restart it starts again.
+	// MaxAge is how long items are used while their source is down. Zero means without limit. It
+	// starts again after a restart.
 	MaxAge time.Duration
-	// DropStale removes the items of the source after MaxAge. Otherwise they stay, and a problem
-	// says so.
+	// DropStale means that the items of the source are not used after MaxAge. Otherwise they stay
+	// and cause a problem.
 	DropStale bool
 }
 
-// Merger holds the latest content of every group of every source, and what is retained of former
-// content. It has no clock and no goroutine: one goroutine owns it, and passes the time.
+// Merger holds the latest content of every group of every source, and what is retained of previous
+// content. It has no clock: one goroutine owns it, and passes the time.
 //
-// Of several items with one key the first source of the list is used, within a source the first
-// group by name, and within a group the first item. So the order of arrival does not matter.
+// Of several items with one key it uses that of the first source in the list, within a source that
+// of the first group by name, and within a group the first item. So the order of arrival does not
+// matter.
 type Merger[K Key, T any] struct {
 	cfg     Config[K, T]
 	sources map[string]*source[K, T]
@@ -63,17 +64,17 @@ type Merger[K Key, T any] struct {
 	unsaved     map[groupID]struct{} // groups that changed since TakeChanged
 }
 
-// source is what is known of one source.
+// source is the state of one source.
 type source[K Key, T any] struct {
 	SourceConfig
 	status SourceStatus
-	rank   int // place in the list; unlisted: it is not in the list
+	rank   int // position in the list, or unlisted
 
 	groups map[string]*group[K, T]
 	faulty map[*group[K, T]]struct{} // groups that have problems or faults, or retain items
 
-	delivered bool // it sent content, perhaps before the restart
-	expired   bool // its items are older than MaxAge
+	delivered bool // the source sent content, perhaps before the restart
+	expired   bool // the items are older than MaxAge
 }
 
 // unlisted is the rank of sources that are not in the list.
@@ -91,9 +92,9 @@ func NewMerger[K Key, T any](cfg Config[K, T]) *Merger[K, T] {
 	}
 }
 
-// SetSources replaces the list of sources, most important first. Groups of a source that is not in
-// the list any more are removed once all required sources have delivered, as R3 says. It returns
-// the keys whose items changed, in no order.
+// SetSources replaces the list of sources, in order of precedence. The groups of a source that is
+// no longer in the list are removed by R3 when all required sources have delivered. It returns the
+// keys whose items changed, in no order.
 func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed []K) {
 	for _, s := range m.sources {
 		m.setExpired(s, false)
@@ -108,7 +109,7 @@ func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed [
 		}
 	}
 	for _, s := range m.sources {
-		if s.rank == unlisted { // if it returns, its groups are like those from before a restart
+		if s.rank == unlisted { // if the source returns, its groups are as after a restart
 			s.status.Synced, s.status.Error = false, ""
 		}
 	}
@@ -121,7 +122,7 @@ func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed [
 	return m.finish(now)
 }
 
-// source returns the source of a name, which it makes when there is none.
+// source returns the source with a name. It adds one if there is none.
 func (m *Merger[K, T]) source(name string) *source[K, T] {
 	s := m.sources[name]
 	if s == nil {
@@ -132,8 +133,8 @@ func (m *Merger[K, T]) source(name string) *source[K, T] {
 	return s
 }
 
-// Apply takes in a batch and returns the keys whose items changed, in no order. It may return keys
-// whose items are equal to those before. A batch of a source that is not in the list is ignored.
+// Apply applies a batch and returns the keys whose items changed, in no order. Some of these items
+// may be equal to the previous ones. It ignores a batch of a source that is not in the list.
 func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) (changed []K) {
 	s := m.sources[b.Source]
 	if s == nil || s.rank == unlisted {
@@ -152,12 +153,12 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) (changed []K) {
 		s.status.Error, s.status.ErrorSince = "", time.Time{}
 	}
 	m.setExpired(s, false)
-	m.take(s, b, now)
+	m.applyGroups(s, b, now)
 	return m.finish(now)
 }
 
-// take takes in the groups of a batch.
-func (m *Merger[K, T]) take(s *source[K, T], b Batch[T], now time.Time) {
+// applyGroups applies the groups of a batch.
+func (m *Merger[K, T]) applyGroups(s *source[K, T], b Batch[T], now time.Time) {
 	var lost []*item[K, T]
 	named := make(map[string]struct{}, len(b.Updates))
 	for _, u := range b.Updates {
@@ -182,14 +183,14 @@ func (m *Merger[K, T]) take(s *source[K, T], b Batch[T], now time.Time) {
 	if b.Explicit {
 		return
 	}
-	slices.SortFunc(lost, (*item[K, T]).compare) // of several items of one key the one that was used is retained
+	slices.SortFunc(lost, (*item[K, T]).compare) // of several items of a key the used one is retained
 	for _, i := range lost {
 		i.Removal = Removal{At: now, Settled: s.rank == unlisted}
 		m.retain(i, now)
 	}
 }
 
-// finish does what follows from a change, and returns the keys whose items changed.
+// finish applies MaxAge and removals that are due, and returns the keys whose items changed.
 func (m *Merger[K, T]) finish(now time.Time) []K {
 	for _, s := range m.list {
 		if at := s.expiry(); !at.IsZero() && !now.Before(at) {
@@ -197,10 +198,10 @@ func (m *Merger[K, T]) finish(now time.Time) []K {
 		}
 	}
 	waiting := slices.ContainsFunc(m.list, func(s *source[K, T]) bool { return s.Required && !s.status.Synced })
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.sources))) { // the one that is used first comes last
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.sources))) { // the source that takes precedence is last
 		s := m.sources[name]
 		if s.rank == unlisted && !s.status.Synced && !waiting {
-			m.take(s, Batch[T]{Full: true}, now)
+			m.applyGroups(s, Batch[T]{Full: true}, now)
 		}
 		if s.rank == unlisted && len(s.groups) == 0 {
 			delete(m.sources, name)
@@ -218,17 +219,17 @@ type item[K Key, T any] struct {
 	SavedItem[T]
 	key   K
 	group *group[K, T]
-	index int // within the group
+	index int // position in the group
 }
 
-// compare orders items of one key by use.
+// compare orders the items of one key by precedence.
 func (i *item[K, T]) compare(o *item[K, T]) int {
 	a, b := i.group.source, o.group.source
 	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.Name, b.Name), cmp.Compare(i.group.name, o.group.name),
 		cmp.Compare(i.index, o.index))
 }
 
-// add puts an item among those of its key. It ends the removals of those that it replaces.
+// add adds an item to those of its key. It ends the retention of items that it replaces.
 func (m *Merger[K, T]) add(i *item[K, T]) {
 	for _, o := range slices.Clone(m.items[i.key]) {
 		if o.lost() && m.replaces(i, o) {
@@ -240,7 +241,7 @@ func (m *Merger[K, T]) add(i *item[K, T]) {
 	m.setItems(i.key, slices.Insert(list, at, i))
 }
 
-// remove takes an item out of those of its key.
+// remove removes an item from those of its key.
 func (m *Merger[K, T]) remove(i *item[K, T]) {
 	list := m.items[i.key]
 	if at := slices.Index(list, i); at >= 0 {
@@ -265,21 +266,18 @@ func setMember[K comparable](set map[K]struct{}, k K, member bool) {
 	}
 }
 
-// Supply is an item and where it comes from.
+// Supply is an item with its source and group.
 type Supply[T any] struct {
 	Source, Group string
 	Item          T
-	// Retained is why an item is used that its source does not supply any more; empty: it supplies
-	// it.
-	Retained string
 }
 
-// Items lists all that is supplied for k, the one that is used first.
+// Items returns all items for k, in order of precedence.
 func (m *Merger[K, T]) Items(k K) []Supply[T] {
 	var out []Supply[T]
 	for _, i := range m.items[k] {
 		if s := i.group.source; !s.dropped() {
-			out = append(out, Supply[T]{s.Name, i.group.name, i.Item, i.retained()})
+			out = append(out, Supply[T]{s.Name, i.group.name, i.Item})
 		}
 	}
 	return out

@@ -94,11 +94,8 @@ func (w *world) active() string {
 	var out []string
 	for k := range w.m.items {
 		var all []string
-		for _, s := range w.m.Items(k) {
-			text := string(s.Item)
-			if s.Retained != "" {
-				text += "~"
-			}
+		for n, s := range w.m.Items(k) {
+			text := string(s.Item) + retainedMark(w.m, k, n)
 			if all = append(all, text); !w.cfg.Union {
 				break
 			}
@@ -109,6 +106,15 @@ func (w *world) active() string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, " ")
+}
+
+// retainedMark is "~" if item n of those that are used for k is retained.
+func retainedMark(m *Merger[testKey, testItem], k testKey, n int) string {
+	used := slices.DeleteFunc(slices.Clone(m.items[k]), func(i *item[testKey, testItem]) bool { return i.group.source.dropped() })
+	if used[n].lost() || used[n].Stale {
+		return "~"
+	}
+	return ""
 }
 
 // step is one event of a case, written as

@@ -438,8 +438,8 @@ func (h *history) state() map[testKey][]string {
 	out := map[testKey][]string{}
 	for n := range 14 {
 		k := testKey(fmt.Sprintf("k%02d", n))
-		for _, s := range h.m.Items(k) {
-			out[k] = append(out[k], fmt.Sprint(s.Source, " ", s.Group, " ", s.Item, map[bool]string{true: "~"}[s.Retained != ""]))
+		for n, s := range h.m.Items(k) {
+			out[k] = append(out[k], fmt.Sprint(s.Source, " ", s.Group, " ", s.Item, retainedMark(h.m, k, n)))
 		}
 	}
 	return out

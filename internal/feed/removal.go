@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -9,53 +8,42 @@ import (
 )
 
 const (
-	// unreadableBefore is how long before a removal a group may have become unreadable to be the
-	// reason for it (R3).
+	// unreadableBefore is the longest time from when a group became unreadable to a removal for
+	// which it may be the reason (R3).
 	unreadableBefore = 10 * time.Minute
-	// massItems is how many items a source that keeps some has to lose for R4.
+	// massItems is the least number of items that a source must lose for R4, unless it loses all.
 	massItems = 10
 )
 
-// Removal is about an item that is used although no source supplies it any more.
+// Removal is the state of an item that is used although no source supplies it any more.
 type Removal struct {
-	// At is when the item was lost; zero: it was not.
+	// At is when the item was lost. Zero if a source supplies it.
 	At time.Time `json:",omitzero"`
-	// Settled means that R4 does not apply, or was decided on. Mass means that R4 retains the item.
+	// Settled means that R4 has been checked, or does not apply.
 	Settled bool `json:",omitzero"`
-	Mass    bool `json:",omitzero"`
+	// Mass means that R4 retains the item.
+	Mass bool `json:",omitzero"`
 
-	due    time.Time // when to decide on it again; zero: R4 retains it without limit
-	reason string    // why it is retained, for people; empty before that is decided
+	due    time.Time // when to check the removal again; zero: R4 retains the item without limit
+	reason string    // why the item is retained, for problems; empty before the first check
 }
 
-// lost says that no source supplies the item any more.
+// lost reports whether no source supplies the item any more.
 func (r *Removal) lost() bool { return !r.At.IsZero() }
 
-// retained is Supply.Retained.
-func (i *item[K, T]) retained() string {
-	switch {
-	case i.lost():
-		return cmp.Or(i.reason, "its removal is about to take effect")
-	case i.Stale:
-		return "the current version in " + i.group.title() + " cannot be used"
-	}
-	return ""
-}
-
-// replaces says that an item which was lost is not retained, because another takes its place.
+// replaces reports whether a lost item is not retained because of the item by.
 func (m *Merger[K, T]) replaces(by, lost *item[K, T]) bool {
 	a, b := by.group, lost.group
 	return !m.cfg.Union || a.source == b.source && (!by.lost() || a.name == b.name)
 }
 
-// retain puts an item that was lost back into use, unless another replaces it.
+// retain keeps a lost item in use, unless another item replaces it.
 func (m *Merger[K, T]) retain(i *item[K, T], now time.Time) {
 	if slices.ContainsFunc(m.items[i.key], func(o *item[K, T]) bool { return m.replaces(o, i) }) {
 		return
 	}
-	i.group = m.group(i.group.source, i.group.name) // it may have been forgotten
+	i.group = m.group(i.group.source, i.group.name) // tidy may have removed it
 	i.group.removed[i.key] = i
-	i.group.source.status.Retained++
 	m.add(i)
 	if i.due = now.Add(m.cfg.Settle); i.Mass {
 		m.retainMass(i)
@@ -64,15 +52,14 @@ func (m *Merger[K, T]) retain(i *item[K, T], now time.Time) {
 	m.tidy(i.group)
 }
 
-// endRemoval stops using an item that was retained.
+// endRemoval removes a retained item.
 func (m *Merger[K, T]) endRemoval(i *item[K, T]) {
 	m.remove(i)
 	delete(i.group.removed, i.key)
-	i.group.source.status.Retained--
 	m.tidy(i.group)
 }
 
-// retainMass has R4 retain an item.
+// retainMass retains an item by R4.
 func (m *Merger[K, T]) retainMass(i *item[K, T]) {
 	i.Settled, i.Mass, i.due = true, true, time.Time{}
 	i.reason = fmt.Sprintf("source %s lost all or most of its items at once", i.group.source.Name)
@@ -82,7 +69,7 @@ func (m *Merger[K, T]) retainMass(i *item[K, T]) {
 	m.tidy(i.group)
 }
 
-// earlier is the earlier of two times that are not zero.
+// earlier returns the earlier of two times. It ignores a time that is zero.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -90,7 +77,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// removed are the items of a source that R3 and R4 retain.
+// removed yields the items of a source that R3 and R4 retain.
 func (s *source[K, T]) removed() iter.Seq[*item[K, T]] {
 	return func(yield func(*item[K, T]) bool) {
 		for g := range s.faulty {
@@ -108,7 +95,7 @@ func (m *Merger[K, T]) Expire(now time.Time) (changed []K) {
 	return m.finish(now)
 }
 
-// NextExpiry is when to call Expire next; zero: not before the next Apply.
+// NextExpiry returns when to call Expire next. Zero if it need not be called before the next Apply.
 func (m *Merger[K, T]) NextExpiry() time.Time {
 	next := m.nextRemoval
 	for _, s := range m.list {
@@ -117,7 +104,7 @@ func (m *Merger[K, T]) NextExpiry() time.Time {
 	return next
 }
 
-// settle decides on removals that are due.
+// settle checks the removals that are due, and ends or extends their retention.
 func (m *Merger[K, T]) settle(now time.Time) {
 	if m.nextRemoval.IsZero() || now.Before(m.nextRemoval) {
 		return
@@ -140,8 +127,7 @@ func (m *Merger[K, T]) settle(now time.Time) {
 	}
 }
 
-// settleItem decides on R3 when the settle time of a removal ends, and again after each further
-// one.
+// settleItem checks R3 after each settle time of a removal. It returns whether the item stays.
 func (m *Merger[K, T]) settleItem(i *item[K, T], f faults[K, T], now time.Time) (stays bool) {
 	i.reason, i.due = f.reason(i), now.Add(m.cfg.Settle)
 	if !i.Settled {
@@ -151,8 +137,8 @@ func (m *Merger[K, T]) settleItem(i *item[K, T], f faults[K, T], now time.Time) 
 	return i.reason != ""
 }
 
-// lostMost decides on R4 when the settle time of a removal ends: over all removals of the source
-// that are pending.
+// lostMost reports whether R4 applies to the pending removals of the source. It returns false if
+// the settle time of none of them has ended.
 func (s *source[K, T]) lostMost(now time.Time) bool {
 	lost, due := 0, false
 	for i := range s.removed() {
@@ -161,7 +147,11 @@ func (s *source[K, T]) lostMost(now time.Time) bool {
 			due = due || !now.Before(i.due)
 		}
 	}
-	return due && (s.status.Items == 0 || lost >= massItems && lost > s.status.Items)
+	if !due {
+		return false
+	}
+	items := s.items()
+	return items == 0 || lost >= massItems && lost > items
 }
 
 // AcceptRemovals removes all items of a source that R3 and R4 retain, and returns the keys whose
@@ -172,7 +162,7 @@ func (m *Merger[K, T]) AcceptRemovals(source string, now time.Time) (changed []K
 		return nil
 	}
 	if s.rank == unlisted {
-		m.take(s, Batch[T]{Full: true, Explicit: true}, now)
+		m.applyGroups(s, Batch[T]{Full: true, Explicit: true}, now)
 	}
 	for i := range s.removed() {
 		m.endRemoval(i)

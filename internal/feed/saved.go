@@ -4,16 +4,17 @@ import (
 	"time"
 )
 
-// SavedGroup is a group as it is saved across restarts.
+// SavedGroup is the saved form of a group.
 type SavedGroup[T any] struct {
 	Source, Group string
-	// Removed means that the group is to be deleted from what was saved.
+	// Removed means that the saved group is to be deleted.
 	Removed bool `json:",omitzero"`
 	GroupState
 	Items []SavedItem[T]
 }
 
-// deliveredGroup is the name of the saved group that says that a source has sent content, which may be none.
+// deliveredGroup is the name of a saved group without items. It means that the source has
+// delivered.
 const deliveredGroup = ""
 
 // SavedItem is an item of a SavedGroup.
@@ -21,14 +22,13 @@ type SavedItem[T any] struct {
 	Item T
 	// Stale means that the group has a newer version, which cannot be used (R1).
 	Stale bool `json:",omitzero"`
-	// Removal is why the item is used although the group does not supply it any more; zero: it
-	// does.
+	// Removal is set if the item is used although the group no longer supplies it.
 	Removal `json:",omitzero"`
 }
 
-// Restore puts in groups that were saved before a restart. Call it once, after the first SetSources
-// and before Apply. Saved groups of sources that are not in the list are kept as SetSources says.
-// It returns the keys that have items.
+// Restore adds the groups that were saved before a restart. Call it once, after the first
+// SetSources and before Apply. Groups of sources that are not in the list are treated as by
+// SetSources. It returns the keys that have items.
 func (m *Merger[K, T]) Restore(saved []SavedGroup[T], now time.Time) (changed []K) {
 	for _, group := range saved {
 		s := m.source(group.Source)
@@ -47,13 +47,12 @@ func (m *Merger[K, T]) Restore(saved []SavedGroup[T], now time.Time) (changed []
 				m.add(i)
 			}
 		}
-		m.count(g, +1)
 		m.tidy(g)
 	}
 	return m.finish(now)
 }
 
-// TakeChanged returns the groups that changed since it was called last, for a Writer.
+// TakeChanged returns the groups that changed since the last call, for a Writer.
 func (m *Merger[K, T]) TakeChanged() []SavedGroup[T] {
 	out := make([]SavedGroup[T], 0, len(m.unsaved))
 	for id := range m.unsaved {

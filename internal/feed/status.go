@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Waiting lists the required sources that have not sent content, also not before the restart, in
+// Waiting returns the required sources that have never sent content, also not before a restart, in
 // the order of the list.
 func (m *Merger[K, T]) Waiting() []string {
 	var out []string
@@ -26,44 +26,61 @@ type SourceStatus struct {
 	Required bool `json:"required"`
 	// Synced means that the source has delivered its first Full batch since the start.
 	Synced bool `json:"synced"`
-	// Items and Problems count what the source supplies and what is wrong with it. Retained counts
-	// the items that are used although the source does not supply them any more.
-	Items    int `json:"items"`
+	// Items is the number of items that the source supplies.
+	Items int `json:"items"`
+	// Problems is the number of problems of the source and its groups.
 	Problems int `json:"problems"`
+	// Retained is the number of items that are used although the source no longer supplies them.
 	Retained int `json:"retained,omitempty"`
-	// Stale counts the groups whose current content cannot be used, so that older content is.
+	// Stale is the number of groups of which older content is used, because the current one is
+	// invalid or unreadable.
 	Stale int `json:"stale,omitempty"`
 	// LastUpdate is when the source last sent content.
 	LastUpdate time.Time `json:"lastUpdate,omitzero"`
-	// Error is why the source is down, since ErrorSince; empty: it is not.
+	// Error is why the source is down, since ErrorSince. Empty if it is not down.
 	Error      string    `json:"error,omitempty"`
 	ErrorSince time.Time `json:"errorSince,omitzero"`
-	// LastError is the latest error that is over, since LastErrorEnd; empty: there was none.
+	// LastError is the latest error that ended, at LastErrorEnd. Empty if there was none.
 	LastError    string    `json:"lastError,omitempty"`
 	LastErrorEnd time.Time `json:"lastErrorEnd,omitzero"`
 	// Reading is Batch.Reading.
 	Reading int `json:"reading,omitempty"`
-	// Setting is the name of the source in the settings file. The merger does not know it.
+	// Setting is the name of the source in the settings file. The merger does not set it.
 	Setting string `json:"setting,omitempty"`
 }
 
-// Status describes all sources, in the order of the list. Its cost does not depend on the number of
-// groups.
+// Status returns the status of all sources, in the order of the list.
 func (m *Merger[K, T]) Status() []SourceStatus {
 	out := make([]SourceStatus, len(m.list))
 	for n, s := range m.list {
 		out[n] = s.status
 		out[n].Name, out[n].Required = s.Name, s.Required
+		out[n].Items = s.items()
 		if s.status.Error != "" {
 			out[n].Problems++
+		}
+		for g := range s.faulty {
+			out[n].Problems += len(g.problems)
+			out[n].Retained += len(g.removed)
+			if slices.ContainsFunc(g.items, func(i *item[K, T]) bool { return i.Stale }) {
+				out[n].Stale++
+			}
 		}
 	}
 	return out
 }
 
-// Problems lists all that is wrong: the problems of groups, sources that are down, items that are
-// retained, and keys that several groups define. In no order; see SortProblems. describe says where
-// an item was defined, such as a file and line.
+// items returns the number of items that a source supplies.
+func (s *source[K, T]) items() (n int) {
+	for _, g := range s.groups {
+		n += len(g.items)
+	}
+	return n
+}
+
+// Problems returns the problems of groups, sources that are down, retained items, and keys that
+// several groups define. They are in no order; see SortProblems. describe returns where an item was
+// defined, such as a file and line.
 func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 	var out []Problem
 	old := m.outdated()
@@ -89,12 +106,15 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 		return out
 	}
 	for k := range m.shared {
-		items := slices.DeleteFunc(slices.Clone(m.items[k]), func(i *item[K, T]) bool { return i.group.source.dropped() })
-		if len(items) == 0 {
-			continue
-		}
-		used := items[0]
-		for _, i := range items[1:] {
+		var used *item[K, T]
+		for _, i := range m.items[k] {
+			if i.group.source.dropped() {
+				continue // the source has a problem that says so
+			}
+			if used == nil {
+				used = i
+				continue
+			}
 			text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; "+
 				"remove one of them", describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
 			out = append(out, Problem{Severity: Error, Source: i.group.source.Name, Object: k.String(), Text: text})
@@ -103,7 +123,7 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 	return out
 }
 
-// outdated are the keys, as text, of items of which an older version is used.
+// outdated returns the keys, as text, of items of which an older version is used.
 func (m *Merger[K, T]) outdated() map[string]struct{} {
 	out := map[string]struct{}{}
 	for _, s := range m.sources {
@@ -118,13 +138,14 @@ func (m *Merger[K, T]) outdated() map[string]struct{} {
 	return out
 }
 
-// problem is why the items of the source as a whole may be outdated; without a Text there is none.
+// problem returns why the items of the source may be outdated. Its Text is empty if there is no
+// reason.
 func (s *source[K, T]) problem() Problem {
 	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.dropped(), Text: s.status.Error, Since: s.status.ErrorSince}
 	switch {
-	case s.rank == unlisted && s.status.Items > 0:
+	case s.rank == unlisted && s.items() > 0:
 		p.Text = fmt.Sprintf("the source is not in the settings any more; its items (%d) stay active until all "+
-			"required sources have delivered, or until you run %s", s.status.Items, s.acceptCommand())
+			"required sources have delivered, or until you run %s", s.items(), s.acceptCommand())
 	case p.Text == "":
 	case s.dropped():
 		p.Severity = Error
@@ -137,12 +158,12 @@ func (s *source[K, T]) problem() Problem {
 	return p
 }
 
-// acceptCommand is what an operator runs to accept the removals of a source.
+// acceptCommand returns the command that accepts the removals of a source.
 func (s *source[K, T]) acceptCommand() string {
 	return fmt.Sprintf("%q", "ashorectl sources accept-removals "+s.Name)
 }
 
-// problem says why an item is retained.
+// problem returns why an item is retained.
 func (i *item[K, T]) problem(describe func(T) string) Problem {
 	s := i.group.source
 	remedy := "fix that"

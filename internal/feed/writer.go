@@ -11,16 +11,16 @@ import (
 	"github.com/ashore-mesh/ashore/internal/writebehind"
 )
 
-// Store keeps groups across restarts. Each Merger has a set of its own, such as "config".
+// Store keeps groups across restarts. Each Merger has its own set, such as "config".
 type Store interface {
-	// LoadGroups returns what was saved in a set, by name.
+	// LoadGroups returns the saved content of a set, by name.
 	LoadGroups(ctx context.Context, set string) (map[string][]byte, error)
 	// SaveGroups saves content by name, all or none; nil removes it.
 	SaveGroups(ctx context.Context, set string, content map[string][]byte) error
 }
 
-// Codec writes items as JSON and reads them back. Decode says why an item cannot be used, and must
-// check all that a source checks. Both are called from other goroutines than the Merger's.
+// Codec encodes items as JSON and decodes them. Decode returns an error if an item is invalid, and
+// must check what a source checks. Both are called from other goroutines than that of the Merger.
 type Codec[T any] struct {
 	Encode func(T) (json.RawMessage, error)
 	Decode func(json.RawMessage) (T, error)
@@ -32,16 +32,16 @@ type Writer[T any] struct {
 	behind *writebehind.Writer
 }
 
-// NewWriter returns a Writer into a set of a store. Run starts it.
+// NewWriter returns a Writer for a set of a store. Call its Run.
 func NewWriter[T any](store Store, set string, codec Codec[T], log hclog.Logger) *Writer[T] {
 	save := func(ctx context.Context, content map[string][]byte) error { return store.SaveGroups(ctx, set, content) }
 	return &Writer[T]{codec, writebehind.New(writebehind.Config{Save: save, What: "last known good " + set, Log: log})}
 }
 
-// Run saves until ctx ends, and then what is left.
+// Run saves groups until ctx ends. Then it saves what is pending and returns.
 func (w *Writer[T]) Run(ctx context.Context) error { return w.behind.Run(ctx) }
 
-// Put saves groups, as Merger.TakeChanged returns them. It does not block.
+// Put adds groups to save, as Merger.TakeChanged returns them. It does not block.
 func (w *Writer[T]) Put(groups []SavedGroup[T]) {
 	records := make(map[string]writebehind.Encode, len(groups))
 	for _, g := range groups {
@@ -60,7 +60,7 @@ func (w *Writer[T]) Put(groups []SavedGroup[T]) {
 	w.behind.Put(records)
 }
 
-// Problems says that groups cannot be saved, while that is so.
+// Problems returns a problem while groups cannot be saved.
 func (w *Writer[T]) Problems() []Problem {
 	since, err := w.behind.Err()
 	if err == nil {
@@ -70,8 +70,8 @@ func (w *Writer[T]) Problems() []Problem {
 	return []Problem{{Severity: Error, Text: text, Since: since}}
 }
 
-// Load reads the groups that a Writer saved in a set. What cannot be read is left out, and the
-// error says so.
+// Load returns the groups that a Writer saved in a set. It omits what cannot be read, and returns an
+// error for it.
 func Load[T any](ctx context.Context, store Store, set string, codec Codec[T]) ([]SavedGroup[T], error) {
 	content, err := store.LoadGroups(ctx, set)
 	errs := []error{err}
@@ -91,8 +91,8 @@ func Load[T any](ctx context.Context, store Store, set string, codec Codec[T]) (
 	return groups, errors.Join(errs...)
 }
 
-// convert returns a group with other items. Those that cannot be converted are left out; the error
-// is that of the last.
+// convert returns a group with converted items. It omits items that cannot be converted, and
+// returns the error of the last one.
 func convert[A, B any](g SavedGroup[A], item func(A) (B, error)) (out SavedGroup[B], failed error) {
 	out = SavedGroup[B]{Source: g.Source, Group: g.Group, GroupState: g.GroupState}
 	for _, i := range g.Items {

@@ -16,8 +16,8 @@ type Account struct{ Namespace, Name string }
 // String returns "namespace/name".
 func (a Account) String() string { return a.Namespace + "/" + a.Name }
 
-// AccountOf returns the service account of a WorkloadEntry, or of the workloads of a WorkloadGroup. If
-// the object has none it is "default", as in Istio.
+// AccountOf returns the service account of a WorkloadEntry, or of the workloads of a WorkloadGroup.
+// If the object has none it is "default", as in Istio.
 func AccountOf(o *config.Object) Account {
 	if g, ok := o.Spec.(*networking.WorkloadGroup); ok {
 		return newAccount(o.Namespace, g.GetTemplate().GetServiceAccount())
@@ -27,8 +27,8 @@ func AccountOf(o *config.Object) Account {
 
 func newAccount(namespace, name string) Account { return Account{namespace, cmp.Or(name, "default")} }
 
-// authenticatedAs reports whether a workload has the identity of an account. With --dev it has none, and
-// matches all.
+// authenticatedAs reports whether a workload has the identity of an account. Without authentication
+// (--dev) every workload has.
 func authenticatedAs(r *registry.Registration, account Account) bool {
 	if r.Identity == "" {
 		return true

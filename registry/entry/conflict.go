@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// conflicts warns of a ServiceEntry that sets options of a host otherwise than the one that is used,
-// which comes first.
+// conflicts returns a warning if ServiceEntry o sets other options for a host than first, which
+// takes precedence.
 func conflicts(first *config.Object, s *registry.Service, o *config.Object, other *registry.Service) []feed.Problem {
 	var texts []string
 	for _, d := range registry.Differences(s, other) {

@@ -24,7 +24,7 @@ type Runtime interface {
 	Watch(ctx context.Context) <-chan struct{}
 }
 
-// Entries are WorkloadEntry objects by key.
+// Entries holds WorkloadEntry objects by key.
 type Entries = pmap.Map[config.Key, *config.Object]
 
 // objectSet is a set of objects.
@@ -32,7 +32,7 @@ type objectSet = map[config.Key]*config.Object
 
 // Deriver derives services. One goroutine calls it, except for Entries.
 type Deriver struct {
-	runtime Runtime                 // immutable; nil: no workload registers
+	runtime Runtime                 // immutable; nil if no workloads register
 	entries atomic.Pointer[Entries] // written by Derive, read by Entries
 
 	started       bool                                 // Derive was called
@@ -44,12 +44,13 @@ type Deriver struct {
 	relayed   map[registry.Key]bool      // services that other control planes relay
 
 	written    workloads                              // WorkloadEntry objects
-	registered workloads                              // workloads that registered
-	byKey      map[registry.RegistrationKey]*workload // those of registered
-	ownLabels  int                                    // how many of registered have labels of their own
+	registered workloads                              // registered workloads
+	byKey      map[registry.RegistrationKey]*workload // registered workloads by key
+	ownLabels  int                                    // number of registered workloads with workload.ownLabels
 }
 
-// New makes a Deriver. The workloads that register with runtime become endpoints; nil: none do.
+// New returns a Deriver. The workloads that register with runtime become endpoints. runtime may be
+// nil.
 func New(runtime Runtime) *Deriver {
 	return &Deriver{
 		runtime:    runtime,
@@ -65,7 +66,8 @@ func New(runtime Runtime) *Deriver {
 // Name returns the name of the Deriver as a source.
 func (d *Deriver) Name() string { return source }
 
-// Watch sends whenever registrations changed, until ctx ends. It is nil when no workload registers.
+// Watch returns a channel that receives after registrations changed, until ctx ends. It returns nil
+// if no workloads register.
 func (d *Deriver) Watch(ctx context.Context) <-chan struct{} {
 	if d.runtime == nil {
 		return nil
@@ -73,8 +75,8 @@ func (d *Deriver) Watch(ctx context.Context) <-chan struct{} {
 	return d.runtime.Watch(ctx)
 }
 
-// Entries are the WorkloadEntry objects of registered workloads, as of the latest Derive. Safe for
-// concurrent use.
+// Entries returns the WorkloadEntry objects of registered workloads, as of the latest Derive. Safe
+// for concurrent use.
 func (d *Deriver) Entries() Entries {
 	if e := d.entries.Load(); e != nil {
 		return *e
@@ -82,9 +84,9 @@ func (d *Deriver) Entries() Entries {
 	return Entries{}
 }
 
-// Derive returns the services that changed since the last call. Each is a group, which is empty when the
-// service is removed. What another control plane relays of a service is a group of its own. The first
-// batch is Full, and all are Explicit.
+// Derive returns the services that changed since the last call. Each is a group, which is empty if
+// the service was removed. The part of a service that another control plane relays is a separate
+// group. The first batch is Full, and all are Explicit.
 func (d *Deriver) Derive(objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {
 	changed := map[registry.Key]bool{}
 	var groups []config.Key
@@ -99,7 +101,7 @@ func (d *Deriver) Derive(objects pmap.Map[config.Key, *config.Object]) feed.Batc
 		}
 	}
 	d.objects = objects
-	d.takeRegistrations(groups, changed)
+	d.updateRegistrations(groups, changed)
 
 	b := feed.Batch[registry.Instances]{Source: source, Full: !d.started, Explicit: true}
 	d.started = true
@@ -117,28 +119,29 @@ func (d *Deriver) Derive(objects pmap.Map[config.Key, *config.Object]) feed.Batc
 	return b
 }
 
-// replaceEntry takes in a ServiceEntry that changed, and marks its services as changed.
-func (d *Deriver) replaceEntry(old, now *config.Object, changed map[registry.Key]bool) {
-	if old != nil {
-		spec := old.Spec.(*networking.ServiceEntry)
+// replaceEntry replaces a ServiceEntry in the indexes, and marks its services as changed. previous
+// or current may be nil.
+func (d *Deriver) replaceEntry(previous, current *config.Object, changed map[registry.Key]bool) {
+	if previous != nil {
+		spec := previous.Spec.(*networking.ServiceEntry)
 		for _, h := range spec.Hosts {
-			key := registry.Key{Host: h, Namespace: old.Namespace}
-			removeFrom(d.byHost, key, old.Key)
+			key := registry.Key{Host: h, Namespace: previous.Namespace}
+			removeFrom(d.byHost, key, previous.Key)
 			changed[key] = true
 		}
 		if sel := spec.WorkloadSelector; sel != nil {
-			removeFrom(d.selectors, selectorKey(old.Namespace, sel.Labels), old.Key)
+			removeFrom(d.selectors, selectorKey(previous.Namespace, sel.Labels), previous.Key)
 		}
 	}
-	if now != nil {
-		spec := now.Spec.(*networking.ServiceEntry)
+	if current != nil {
+		spec := current.Spec.(*networking.ServiceEntry)
 		for _, h := range spec.Hosts {
-			key := registry.Key{Host: h, Namespace: now.Namespace}
-			addTo(d.byHost, key, now)
+			key := registry.Key{Host: h, Namespace: current.Namespace}
+			addTo(d.byHost, key, current)
 			changed[key] = true
 		}
 		if sel := spec.WorkloadSelector; sel != nil {
-			addTo(d.selectors, selectorKey(now.Namespace, sel.Labels), now)
+			addTo(d.selectors, selectorKey(current.Namespace, sel.Labels), current)
 		}
 	}
 }
@@ -157,15 +160,16 @@ func removeFrom[K comparable](index map[K]objectSet, key K, object config.Key) {
 	}
 }
 
-// replaceWorkload replaces a workload in an index, and marks the services that select it as changed.
-func (d *Deriver) replaceWorkload(index workloads, old, now *workload, changed map[registry.Key]bool) {
-	if old != nil {
-		d.markSelecting(old.object, changed)
-		index.remove(old)
+// replaceWorkload replaces a workload in an index, and marks the services that select it as
+// changed. previous or current may be nil.
+func (d *Deriver) replaceWorkload(index workloads, previous, current *workload, changed map[registry.Key]bool) {
+	if previous != nil {
+		d.markSelecting(previous.object, changed)
+		index.remove(previous)
 	}
-	if now != nil {
-		d.markSelecting(now.object, changed)
-		index.add(now)
+	if current != nil {
+		d.markSelecting(current.object, changed)
+		index.add(current)
 	}
 }
 
@@ -186,7 +190,7 @@ func (d *Deriver) markSelecting(o *config.Object, changed map[registry.Key]bool)
 }
 
 // entriesOf returns the ServiceEntries that declare a service, and those that another control plane
-// relays of it, both with the oldest first.
+// relays for it. Both are sorted by age.
 func (d *Deriver) entriesOf(key registry.Key) (declared, relayed []*config.Object) {
 	for _, o := range d.byHost[key] {
 		if synthetic(o) {
@@ -201,10 +205,10 @@ func (d *Deriver) entriesOf(key registry.Key) (declared, relayed []*config.Objec
 	return declared, relayed
 }
 
-// derive makes the group of a service. Several ServiceEntries of one host and namespace are one service
-// with the ports of all, and an endpoint serves the ports of its own entry. The oldest entry sets the
-// options. Entries with another resolution or exportTo are not used, so that endpoints are not exported
-// against their will. Source: Istio merges the ports (SidecarScope).
+// derive returns the group of a service. Several ServiceEntries of one host and namespace are one
+// service with the ports of all. An endpoint serves the ports of its entry. The oldest entry sets
+// the options. Entries with another resolution or exportTo are not used, because their endpoints
+// would be exported otherwise than they declare. Source: Istio merges the ports (SidecarScope).
 func (d *Deriver) derive(group string, key registry.Key, entries []*config.Object) feed.Update[registry.Instances] {
 	out := feed.Update[registry.Instances]{Group: group}
 	var parts []registry.Part
@@ -230,8 +234,8 @@ func (d *Deriver) derive(group string, key registry.Key, entries []*config.Objec
 	return out
 }
 
-// endpoints returns those that a ServiceEntry lists or selects. A DNS service without any resolves its
-// host.
+// endpoints returns the endpoints that a ServiceEntry lists or selects. A DNS service without
+// endpoints resolves its host.
 func (d *Deriver) endpoints(o *config.Object, s *registry.Service) *registry.EndpointList {
 	spec := o.Spec.(*networking.ServiceEntry)
 	items := listed(o)

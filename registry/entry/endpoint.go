@@ -10,11 +10,12 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// tlsModeLabel sets whether a workload accepts mutual TLS. Without it, a workload with a service account
-// does. Source: Istio, label security.istio.io/tlsMode.
+// tlsModeLabel sets whether a workload accepts mutual TLS. Without it, a workload with a service
+// account does. Source: Istio, label security.istio.io/tlsMode.
 const tlsModeLabel = "security.istio.io/tlsMode"
 
-// endpoint makes an endpoint of a WorkloadEntry, of a ServiceEntry's list or an object.
+// endpoint returns the endpoint of a WorkloadEntry, which is an object or in the list of a
+// ServiceEntry.
 func endpoint(w *networking.WorkloadEntry, namespace, name string, labels map[string]string) registry.Endpoint {
 	ep := registry.Endpoint{
 		Address:        w.Address,
@@ -46,8 +47,8 @@ func listed(o *config.Object) []registry.Endpoint {
 	return out
 }
 
-// selected returns the endpoints of a namespace that have labels, one for each address: WorkloadEntry
-// objects, then registered workloads.
+// selected returns the endpoints of a namespace that have labels, one for each address:
+// WorkloadEntry objects, then registered workloads.
 func (d *Deriver) selected(namespace string, labels map[string]string) []registry.Endpoint {
 	var s selection
 	for _, w := range d.written.selected(namespace, labels) {
@@ -99,9 +100,9 @@ func (s *selection) append(ep registry.Endpoint, w *workload) {
 	s.endpoints, s.workloads = append(s.endpoints, ep), append(s.workloads, w)
 }
 
-// addRegistered adds the endpoint of a registered workload. If an operator wrote a WorkloadEntry of the
-// same address and account, that one gets its health. Of two registered ones with the same ports, the one
-// whose proxy is connected is used.
+// addRegistered adds the endpoint of a registered workload. If an operator wrote a WorkloadEntry
+// with the same address and account, its endpoint gets the health instead. Of two registered
+// workloads with the same address, account and ports, the connected one is used.
 func (s *selection) addRegistered(ep registry.Endpoint, w *workload) {
 	for _, i := range s.byAddress[canonical(ep.Address)] {
 		other, owner := &s.endpoints[i], s.workloads[i]

@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// selectedByOwnLabels warns of a ServiceEntry that selects workloads by labels which they set themselves
-// when they registered: everyone who may join their group can serve its hosts.
+// selectedByOwnLabels returns a warning if a ServiceEntry selects workloads by labels that they set
+// themselves when they registered. Then all who may join the group can serve its hosts.
 func (d *Deriver) selectedByOwnLabels(o *config.Object) []feed.Problem {
 	sel := o.Spec.(*networking.ServiceEntry).WorkloadSelector
 	if sel == nil || d.ownLabels == 0 {
@@ -21,9 +21,9 @@ func (d *Deriver) selectedByOwnLabels(o *config.Object) []feed.Problem {
 	}
 	labels := map[string][]string{} // by group
 	for _, w := range d.registered.selected(o.Namespace, sel.Labels) {
-		own := missing(sel.Labels, GroupLabels(w.group.Spec.(*networking.WorkloadGroup), nil))
-		if w.ownLabels && len(own) > 0 {
-			labels[w.group.Namespace+"/"+w.group.Name] = slices.Sorted(slices.Values(own))
+		added := missing(sel.Labels, GroupLabels(w.group.Spec.(*networking.WorkloadGroup), nil))
+		if w.ownLabels && len(added) > 0 {
+			labels[w.group.Namespace+"/"+w.group.Name] = slices.Sorted(slices.Values(added))
 		}
 	}
 	var out []feed.Problem

@@ -28,28 +28,29 @@ const (
 	probedAnnotation       = "proxy.istio.io/health-checks-enabled"
 )
 
-// localityLabel has the locality of a Kubernetes pod. Workloads register their locality instead.
+// localityLabel is the label with the locality of a Kubernetes pod. Workloads register their
+// locality instead.
 const localityLabel = "istio-locality"
 
-// takeRegistrations takes in registrations and WorkloadGroups that changed, and marks the services that
+// updateRegistrations applies changed registrations and WorkloadGroups, and marks the services that
 // select their workloads as changed.
-func (d *Deriver) takeRegistrations(groups []config.Key, changed map[registry.Key]bool) {
+func (d *Deriver) updateRegistrations(groups []config.Key, changed map[registry.Key]bool) {
 	if d.runtime == nil {
 		return
 	}
-	now, touched := d.runtime.Registrations(), map[registry.RegistrationKey]bool{}
-	for ch := range now.Diff(d.registrations) {
+	current, touched := d.runtime.Registrations(), map[registry.RegistrationKey]bool{}
+	for ch := range current.Diff(d.registrations) {
 		touched[ch.Key] = true
 	}
 	for _, g := range groups {
-		for k := range now.From(registry.RegistrationKey{Namespace: g.Namespace, Group: g.Name}) {
+		for k := range current.From(registry.RegistrationKey{Namespace: g.Namespace, Group: g.Name}) {
 			if k.Namespace != g.Namespace || k.Group != g.Name {
 				break
 			}
 			touched[k] = true
 		}
 	}
-	d.registrations = now
+	d.registrations = current
 	entries := d.Entries()
 	for k := range touched {
 		if k.Group != "" {
@@ -57,7 +58,7 @@ func (d *Deriver) takeRegistrations(groups []config.Key, changed map[registry.Ke
 			continue
 		}
 		key := config.Key{Kind: config.WorkloadEntry, Namespace: k.Namespace, Name: k.Name}
-		if o := d.objects.At(key); o != nil { // its health was reported
+		if o := d.objects.At(key); o != nil { // its reported health changed
 			d.markSelecting(o, changed)
 		}
 	}
@@ -68,26 +69,26 @@ func (d *Deriver) takeRegistrations(groups []config.Key, changed map[registry.Ke
 func (d *Deriver) replaceRegistered(
 	k registry.RegistrationKey, entries Entries, changed map[registry.Key]bool,
 ) Entries {
-	old, now := d.byKey[k], (*workload)(nil)
+	previous, current := d.byKey[k], (*workload)(nil)
 	group := d.objects.At(config.Key{Kind: config.WorkloadGroup, Namespace: k.Namespace, Name: k.Group})
 	if r := d.registrations.At(k); r != nil && group != nil {
-		now = registeredWorkload(r, group)
+		current = registeredWorkload(r, group)
 	}
-	if old != nil && now != nil && sameEndpoint(old, now) {
+	if previous != nil && current != nil && sameEndpoint(previous, current) {
 		changed = map[registry.Key]bool{} // no service changes
 	}
-	d.replaceWorkload(d.registered, old, now, changed)
-	if old != nil {
-		entries = entries.Without(old.object.Key)
+	d.replaceWorkload(d.registered, previous, current, changed)
+	if previous != nil {
+		entries = entries.Without(previous.object.Key)
 		delete(d.byKey, k)
-		if old.ownLabels {
+		if previous.ownLabels {
 			d.ownLabels--
 		}
 	}
-	if now != nil {
-		entries = entries.With(now.object.Key, now.object)
-		d.byKey[k] = now
-		if now.ownLabels {
+	if current != nil {
+		entries = entries.With(current.object.Key, current.object)
+		d.byKey[k] = current
+		if current.ownLabels {
 			d.ownLabels++
 		}
 	}
@@ -104,8 +105,8 @@ func sameEndpoint(a, b *workload) bool {
 		a.ownLabels == b.ownLabels && (!a.ownLabels || a.group == b.group)
 }
 
-// registeredWorkload makes the WorkloadEntry of a registered workload; nil: the group now belongs to
-// another service account.
+// registeredWorkload returns a registered workload with its WorkloadEntry. It returns nil if the
+// group has another service account than the workload.
 func registeredWorkload(r *registry.Registration, group *config.Object) *workload {
 	g, account := group.Spec.(*networking.WorkloadGroup), AccountOf(group)
 	if !authenticatedAs(r, account) {
@@ -139,11 +140,12 @@ func registeredWorkload(r *registry.Registration, group *config.Object) *workloa
 	return &workload{object: o, registration: r, group: group, ownLabels: ownLabels}
 }
 
-// GroupLabels returns the labels of a workload of a group: those of the group's metadata, then of its
-// template, then its own. Policies and services select by what the group sets; a workload can only add.
-func GroupLabels(g *networking.WorkloadGroup, own map[string]string) map[string]string {
+// GroupLabels returns the labels of a workload of a group. The labels of the group's metadata take
+// precedence over those of its template, and these over those that the workload registered. So a
+// workload can only add labels.
+func GroupLabels(g *networking.WorkloadGroup, registered map[string]string) map[string]string {
 	labels := map[string]string{}
-	maps.Copy(labels, own)
+	maps.Copy(labels, registered)
 	maps.Copy(labels, g.GetTemplate().GetLabels())
 	maps.Copy(labels, g.GetMetadata().GetLabels())
 	delete(labels, localityLabel)

@@ -2,7 +2,6 @@ package entry
 
 import (
 	"net/netip"
-	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -10,7 +9,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// service makes the service of one host of a ServiceEntry.
+// service returns the service of one host of a ServiceEntry.
 func service(o *config.Object, host string) *registry.Service {
 	spec := o.Spec.(*networking.ServiceEntry)
 	return &registry.Service{
@@ -33,28 +32,17 @@ func service(o *config.Object, host string) *registry.Service {
 func ports(in []*networking.ServicePort) []registry.Port {
 	out := make([]registry.Port, len(in))
 	for i, p := range in {
-		protocol := protocolOf(p.Protocol, p.Name)
+		protocol, _ := registry.ParseProtocol(p.Protocol)
+		if p.Protocol == "" {
+			protocol = registry.ProtocolByName(p.Name)
+		}
 		out[i] = registry.Port{Number: p.Number, Name: p.Name, Protocol: protocol, TargetPort: p.TargetPort}
 	}
 	return out
 }
 
-// protocolOf returns the protocol that a port declares, or else the one that its name begins with
-// ("http-web"), or else Unknown, which Envoy detects.
-func protocolOf(declared, name string) registry.Protocol {
-	if p, ok := registry.ParseProtocol(declared); ok || declared != "" {
-		return p
-	}
-	name = strings.ToLower(name)
-	if strings.HasPrefix(name, "grpc-web") {
-		return registry.GRPCWeb
-	}
-	prefix, _, _ := strings.Cut(name, "-")
-	p, _ := registry.ParseProtocol(prefix)
-	return p
-}
-
-// prefixes parses virtual addresses, single ones or CIDR ranges. config.Validate rejects others.
+// prefixes parses virtual IPs, single addresses or CIDR ranges. config.Validate rejects other
+// values.
 func prefixes(in []string) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(in))
 	for _, s := range in {

@@ -16,7 +16,7 @@ import (
 // syntheticPrefix begins the names of the ServiceEntries that Synthetic makes.
 const syntheticPrefix = "registry-"
 
-// Synthetic describes a service of a registry as a ServiceEntry, for other control planes. It leaves out
+// Synthetic describes a service of a registry as a ServiceEntry, for other control planes. It omits
 // what a ServiceEntry cannot describe: endpoints that are not healthy or do not have all ports, and
 // allocated addresses.
 func Synthetic(in registry.Instances) *config.Object {
@@ -68,19 +68,18 @@ func hasAllPorts(ep *registry.Endpoint, s *registry.Service) bool {
 	return !slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return ep.Port(p) == 0 })
 }
 
-// SyntheticKey is the key of the ServiceEntry that Synthetic makes of a service.
+// SyntheticKey returns the key of the ServiceEntry that Synthetic returns for a service.
 func SyntheticKey(k registry.Key) config.Key {
 	return config.Key{Kind: config.ServiceEntry, Namespace: k.Namespace, Name: syntheticPrefix + k.Host}
 }
 
-// SyntheticOf is the reverse of SyntheticKey; false: the key is not one that Synthetic uses.
+// SyntheticOf is the reverse of SyntheticKey. It returns false if Synthetic does not use the key.
 func SyntheticOf(k config.Key) (registry.Key, bool) {
 	host, ok := strings.CutPrefix(k.Name, syntheticPrefix)
 	return registry.Key{Host: host, Namespace: k.Namespace}, ok && k.Kind == config.ServiceEntry
 }
 
-// synthetic reports whether a control plane made an object by Synthetic: it describes what a registry of
-// that control plane has.
+// synthetic reports whether an object is the result of Synthetic in another control plane.
 func synthetic(o *config.Object) bool {
 	spec, ok := o.Spec.(*networking.ServiceEntry)
 	return ok && o.Annotations[config.SourceAnnotation] != "" && len(spec.Hosts) == 1 &&

@@ -14,14 +14,14 @@ import (
 // workload is a WorkloadEntry that services may select.
 type workload struct {
 	object *config.Object
-	// registration is what object was made of, and group its WorkloadGroup; nil: an operator wrote it.
+	// registration and group are what object was derived from. Nil if an operator wrote object.
 	registration *registry.Registration
 	group        *config.Object
-	// ownLabels means that the workload has labels that its group does not have.
+	// ownLabels means that the workload registered labels that its group does not have.
 	ownLabels bool
 }
 
-// writtenWorkload is a WorkloadEntry of an operator; nil for nil.
+// writtenWorkload returns the workload of an operator's WorkloadEntry, or nil for nil.
 func writtenWorkload(o *config.Object) *workload {
 	if o == nil {
 		return nil
@@ -29,13 +29,13 @@ func writtenWorkload(o *config.Object) *workload {
 	return &workload{object: o}
 }
 
-// workloads are indexed by namespace and by each of their labels.
+// workloads indexes workloads by namespace and by each of their labels.
 type workloads map[labelKey]map[config.Key]*workload
 
-// labelKey is a label in a namespace. The empty label is for all workloads of the namespace.
+// labelKey is a label in a namespace. The empty label stands for all workloads of the namespace.
 type labelKey struct{ namespace, name, value string }
 
-// labelKeys yields the keys by which a workload with labels is found.
+// labelKeys yields the keys under which a workload with labels is indexed.
 func labelKeys(namespace string, labels map[string]string) iter.Seq[labelKey] {
 	return func(yield func(labelKey) bool) {
 		if !yield(labelKey{namespace: namespace}) {
@@ -49,8 +49,8 @@ func labelKeys(namespace string, labels map[string]string) iter.Seq[labelKey] {
 	}
 }
 
-// selectorKey is the key by which a selector is indexed: its first label by name. Every workload that
-// it selects has that label.
+// selectorKey returns the key under which a selector is indexed: its first label by name. Every
+// workload that it selects has that label.
 func selectorKey(namespace string, labels map[string]string) labelKey {
 	if len(labels) == 0 {
 		return labelKey{namespace: namespace}
@@ -79,7 +79,7 @@ func (x workloads) remove(w *workload) {
 	}
 }
 
-// selected returns the workloads of a namespace that have all labels of a selector, by name.
+// selected returns the workloads of a namespace that have all labels of a selector, sorted by name.
 func (x workloads) selected(namespace string, selector map[string]string) []*workload {
 	fewest := x[labelKey{namespace: namespace}]
 	for name, value := range selector {
@@ -100,7 +100,7 @@ func (x workloads) selected(namespace string, selector map[string]string) []*wor
 // selects reports whether labels contain a selector.
 func selects(selector, labels map[string]string) bool { return len(missing(selector, labels)) == 0 }
 
-// missing lists the labels of a selector, as "name=value", that labels do not contain.
+// missing returns the labels of a selector, as "name=value", that labels do not contain.
 func missing(selector, labels map[string]string) (out []string) {
 	for name, value := range selector {
 		if have, ok := labels[name]; !ok || have != value {
@@ -110,7 +110,8 @@ func missing(selector, labels map[string]string) (out []string) {
 	return out
 }
 
-// labelsOf returns the labels of a WorkloadEntry: those of its metadata, and over them those of its spec.
+// labelsOf returns the labels of a WorkloadEntry: those of its metadata, and over them those of its
+// spec.
 func labelsOf(o *config.Object) map[string]string {
 	spec := o.Spec.(*networking.WorkloadEntry).Labels
 	if len(o.Labels) == 0 {

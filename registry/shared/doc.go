@@ -1,8 +1,8 @@
 // Package shared is a registry.Runtime for several replicas, which share a record.Store.
 //
 // A registration is one record. What a stream of this replica sends is active on this replica at
-// once, and on the others when it is written: after milliseconds, or when the store is available
-// again. Streams never wait for the store. Each replica writes a heartbeat; workloads do not.
+// once. It is active on the others when it is written: after milliseconds, or when the store is
+// available again. Streams never wait for the store. Replicas write heartbeats; workloads do not.
 //
 // When a workload has sessions on two replicas, the one that connected last is active. When it ends
 // and the other is still connected, the other becomes active again.
@@ -11,6 +11,6 @@
 // after its proxy disconnected, or RestartGrace after its replica stopped sending heartbeats. These
 // times start again when the store was unavailable.
 //
-// Not promised: the registrations of a replica that cannot reach the store for longer than
-// RestartGrace are deleted by the others. It writes them again when it is back.
+// Limits: if a replica cannot reach the store for longer than RestartGrace, the other replicas
+// delete its registrations. It writes them again when it reaches the store.
 package shared

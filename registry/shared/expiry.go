@@ -16,7 +16,7 @@ type expiry struct {
 	at      time.Time
 }
 
-// setExpiry starts or stops the time after which a record is deleted. mu is held.
+// setExpiry starts or stops the time after which a record is deleted. The caller holds mu.
 func (r *Runtime) setExpiry(name string) {
 	s := r.saved[name]
 	if s.registration == nil || r.connected(&s) {
@@ -33,8 +33,8 @@ func (r *Runtime) setExpiry(name string) {
 	r.expiring[name] = expiry{s.version, time.Now().Add(grace)}
 }
 
-// expire deletes the records of registrations that have ended, and of replicas that were lost long ago.
-// Errors: the store is unavailable.
+// expire deletes the records of registrations that have ended, and of replicas that were lost long
+// ago. It returns an error if the store is unavailable.
 func (r *Runtime) expire(ctx context.Context) error {
 	now := time.Now()
 	r.findLost(now)
@@ -43,7 +43,7 @@ func (r *Runtime) expire(ctx context.Context) error {
 			return err
 		}
 		err := r.commit(ctx, batch...)
-		if err != nil && !errors.Is(err, record.ErrConflict) { // on a conflict one of them changed: next time
+		if err != nil && !errors.Is(err, record.ErrConflict) { // after a conflict the next round retries
 			return fmt.Errorf("delete registrations that ended: %w", err)
 		}
 		for _, w := range batch {
@@ -75,7 +75,7 @@ func (r *Runtime) expired(now time.Time) (out []record.Write) {
 	return out
 }
 
-// nextExpiry is when this replica will have something to delete; at most limit.
+// nextExpiry returns when this replica must delete a record next, but not later than limit.
 func (r *Runtime) nextExpiry(limit time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

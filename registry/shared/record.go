@@ -32,11 +32,11 @@ type replicaRecord struct {
 	Name      string   `json:"name"`
 	Advertise []string `json:"advertise,omitempty"`
 	Member    string   `json:"member,omitempty"`
-	// Count is different in each heartbeat.
+	// Count increases with each heartbeat.
 	Count int `json:"count"`
 }
 
-// recordName is the name of a registration's record. A name that is too long is hashed.
+// recordName returns the name of a registration's record. It hashes names that are too long.
 func recordName(k registry.RegistrationKey) string {
 	name := k.Namespace + "/" + k.Group + "/" + k.Name
 	if len(registrationTable)+len(name) > record.MaxName {
@@ -51,7 +51,7 @@ func encode(r *registry.Registration, owner string) ([]byte, error) {
 	return json.Marshal(registrationRecord{Registration: *r, Session: r.Session, Owner: owner})
 }
 
-// decode reads the value of the record called name.
+// decode parses the value of the record called name.
 func decode(name string, value []byte) (r *registry.Registration, owner string, err error) {
 	var d registrationRecord
 	if err := json.Unmarshal(value, &d); err != nil {

@@ -10,19 +10,20 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// missedBeats is how many heartbeats a replica must miss to be lost.
+// missedBeats is the number of heartbeats after which a replica that sends none is lost.
 const missedBeats = 4
 
-// replica is another replica, as this one knows it.
+// replica is the state of another replica.
 type replica struct {
 	replicaRecord
 	version string
 	beats   int       // heartbeats received since this replica started
-	seen    time.Time // of the last heartbeat, or when the store became available
-	lost    time.Time // zero: it is alive
+	seen    time.Time // when the last heartbeat was received, or the store became available
+	lost    time.Time // when the replica was lost; zero: it is alive
 }
 
-// heartbeat writes the record of this replica when it is time to. Errors: the store is unavailable.
+// heartbeat writes the record of this replica if it is due. It returns an error if the store is
+// unavailable.
 func (r *Runtime) heartbeat(ctx context.Context) error {
 	now := time.Now()
 	if r.available && now.Before(r.nextBeat) {
@@ -47,8 +48,8 @@ func (r *Runtime) heartbeat(ctx context.Context) error {
 	return nil
 }
 
-// restartTimers starts all waiting times again: while the store was unavailable, other replicas could
-// neither write heartbeats nor what their proxies sent.
+// restartTimers starts all waiting times again. While the store was unavailable, other replicas
+// could write neither heartbeats nor registrations.
 func (r *Runtime) restartTimers() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,8 +62,8 @@ func (r *Runtime) restartTimers() {
 	}
 }
 
-// takeReplicas takes in the records of replicas. mu is held.
-func (r *Runtime) takeReplicas(list []record.Record) {
+// updateReplicas applies the records of replicas. The caller holds mu.
+func (r *Runtime) updateReplicas(list []record.Record) {
 	now := time.Now()
 	found := map[string]bool{r.id: true}
 	for _, rec := range list {
@@ -80,13 +81,13 @@ func (r *Runtime) takeReplicas(list []record.Record) {
 			r.replicas[rec.Name] = x
 			r.cfg.Log.Info("found another replica", "replica", value.Name)
 		}
-		back := !x.lost.IsZero()
+		returned := !x.lost.IsZero()
 		x.replicaRecord, x.version, x.seen, x.lost = value, rec.Version, now, time.Time{}
 		x.beats++
-		if back {
+		if returned {
 			r.cfg.Log.Info("a replica sends heartbeats again", "replica", x.Name)
 		}
-		if back || x.beats == 1 {
+		if returned || x.beats == 1 {
 			r.settleOwned(rec.Name)
 		}
 	}
@@ -113,7 +114,7 @@ func (r *Runtime) findLost(now time.Time) {
 	}
 }
 
-// settleOwned settles the registrations of a replica. mu is held.
+// settleOwned settles the registrations of a replica. The caller holds mu.
 func (r *Runtime) settleOwned(owner string) {
 	for name, s := range r.saved {
 		if s.owner == owner {
@@ -122,14 +123,15 @@ func (r *Runtime) settleOwned(owner string) {
 	}
 }
 
-// alive reports whether the replica with an ID sends heartbeats. mu is held.
+// alive reports whether the replica with an ID sends heartbeats. The caller holds mu.
 func (r *Runtime) alive(id string) bool {
 	x := r.replicas[id]
 	return id == r.id || x != nil && x.lost.IsZero()
 }
 
-// deletes reports whether this replica deletes what a replica left: that one itself while it is
-// alive, otherwise the first by ID of those that are. mu is held.
+// deletes reports whether this replica deletes the records of a replica. An alive replica deletes
+// its records itself. For a lost one, the alive replica with the first ID does. The caller holds
+// mu.
 func (r *Runtime) deletes(owner string) bool {
 	if r.alive(owner) {
 		return owner == r.id
@@ -142,7 +144,7 @@ func (r *Runtime) deletes(owner string) bool {
 	return true
 }
 
-// Advertised lists Config.Advertise of the other replicas that are alive, sorted.
+// Advertised returns Config.Advertise of the other replicas that are alive, sorted.
 func (r *Runtime) Advertised() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,8 +158,8 @@ func (r *Runtime) Advertised() []string {
 	return slices.Compact(out)
 }
 
-// Replicas is how many replicas are alive, with this one. Others count from their first heartbeat
-// after this one started.
+// Replicas returns the number of alive replicas, including this one. Other replicas are included
+// after their first heartbeat since this one started.
 func (r *Runtime) Replicas() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,9 +184,9 @@ func (r *Runtime) Alive(member string) bool {
 	return false
 }
 
-// DuplicateID returns the name of another replica that is alive and has the same Config.Member: one of
-// them has a copy of the other's state folder. Empty: there is none. It is known after two heartbeats,
-// because this replica may have left a record itself when it was killed.
+// DuplicateID returns the name of an alive replica with the same Config.Member as this one, or an
+// empty text. One of the two then has a copy of the other's state folder. A replica is a duplicate
+// after two heartbeats, because this replica may itself have left a record when it was killed.
 func (r *Runtime) DuplicateID() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

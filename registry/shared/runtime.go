@@ -19,7 +19,7 @@ import (
 type Config struct {
 	// Records are shared by the replicas. They must implement record.Changer.
 	Records record.Store
-	// Replica is the name of this replica, for people.
+	// Replica is the name of this replica, for operators.
 	Replica string
 	// Advertise lists where agents connect to this replica. The other replicas send it to machines
 	// that join.
@@ -45,13 +45,13 @@ type Runtime struct {
 	records record.Changer // immutable; Config.Records
 	id      string         // immutable; of this process, unique
 
-	work chan struct{} // capacity 1; something is pending
+	work chan struct{} // capacity 1; receives when pending is not empty
 
 	mu       sync.Mutex // guards the following
 	all      registry.Registrations
-	saved    map[string]saved    // the records, as read last, by name
-	local    map[string]local    // what streams of this replica sent last, by name of the record
-	pending  map[string]struct{} // names of local that must be written
+	saved    map[string]saved    // the latest records, by name
+	local    map[string]local    // what streams of this replica last sent, by name of the record
+	pending  map[string]struct{} // names in local that must be written
 	expiring map[string]expiry   // records that will be deleted, by name
 	replicas map[string]*replica // the other replicas, by ID
 	failure  failure
@@ -69,21 +69,21 @@ var _ registry.Runtime = (*Runtime)(nil)
 // saved is a record of a registration.
 type saved struct {
 	key registry.RegistrationKey
-	// registration is the latest version that could be read; nil: there is none.
+	// registration is the latest version that could be read. Nil if there is none.
 	registration *registry.Registration
 	owner        string // the ID of the replica that wrote it
 	value        []byte
 	version      string
 }
 
-// local is what a stream of this replica sent last.
+// local is what a stream of this replica last sent.
 type local struct {
 	key     registry.RegistrationKey
 	session string
-	// registration is nil when it is to be removed.
+	// registration is nil if it is to be removed.
 	registration *registry.Registration
-	value        []byte // the record; nil: it is to be deleted
-	// connected and owner order it among the sessions of the workload.
+	value        []byte // the record; nil if it is to be deleted
+	// connected and owner order the sessions of the workload.
 	connected time.Time
 	owner     string
 }
@@ -91,7 +91,7 @@ type local struct {
 // live reports whether the stream is connected.
 func (l *local) live() bool { return l.registration != nil && l.registration.DisconnectedAt.IsZero() }
 
-// New makes a Runtime with the registrations of the records. Run must be called.
+// New returns a Runtime with the registrations of the records. Call its Run.
 func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	records, ok := cfg.Records.(record.Changer)
 	if cfg.Log == nil || !ok {
@@ -116,7 +116,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	for _, x := range r.replicas {
-		x.beats = 0 // it may be what is left of one that was killed
+		x.beats = 0 // a killed replica may have left the record
 	}
 	return r, nil
 }
@@ -154,7 +154,7 @@ func (r *Runtime) Connect(_ context.Context, reg registry.Registration) error {
 	if old != nil && !now.After(old.ConnectedAt) { // that replica's clock is ahead
 		now = old.ConnectedAt.Add(time.Microsecond)
 	}
-	reg.Replica, reg.ConnectedAt, reg.DisconnectedAt, reg.Lease = r.cfg.Replica, now, time.Time{}, time.Time{}
+	reg.Replica, reg.ConnectedAt, reg.DisconnectedAt, reg.LeaseExpiry = r.cfg.Replica, now, time.Time{}, time.Time{}
 	reg.Created, reg.Health = now, registry.Report{}
 	if old != nil && old.Identity == reg.Identity {
 		reg.Created, reg.Health = old.Created, old.Health
@@ -187,8 +187,8 @@ func (r *Runtime) Remove(_ context.Context, key registry.RegistrationKey, sessio
 	return r.change(key, session, func(registry.Registration) *registry.Registration { return nil })
 }
 
-// change replaces the registration of a session by what f makes of it; nil removes it. It also
-// changes a session that is connected but not active. Errors: ErrSession, when it is not active.
+// change replaces the registration of a session by the result of f, or removes it if that is nil.
+// It also changes a session that is connected but not active, and then returns ErrSession.
 func (r *Runtime) change(key registry.RegistrationKey, session string,
 	f func(registry.Registration) *registry.Registration) error {
 	r.mu.Lock()
@@ -212,7 +212,7 @@ func (r *Runtime) change(key registry.RegistrationKey, session string,
 	return nil
 }
 
-// setLocal stores what a stream sent. mu is held.
+// setLocal stores what a stream sent. The caller holds mu.
 func (r *Runtime) setLocal(l local, reg *registry.Registration) (err error) {
 	l.registration, l.value = reg, nil
 	if reg != nil {
@@ -226,8 +226,8 @@ func (r *Runtime) setLocal(l local, reg *registry.Registration) (err error) {
 	return nil
 }
 
-// settle decides which registration of a workload is active, after its record, what a stream sent,
-// or the state of a replica changed. mu is held.
+// settle sets which registration of a workload is active, after a change of its record, of what a
+// stream sent, or of the state of a replica. The caller holds mu.
 func (r *Runtime) settle(name string, key registry.RegistrationKey) {
 	s, hasRecord := r.saved[name]
 	l, hasLocal := r.local[name]
@@ -268,8 +268,8 @@ func (r *Runtime) settle(name string, key registry.RegistrationKey) {
 	}
 }
 
-// replaces reports whether what a stream of this replica sent replaces the record: it is from the
-// session that connected last, or the only one that is connected. mu is held.
+// replaces reports whether the session of this replica replaces the record: it connected last, or
+// it is the only one that is connected. The caller holds mu.
 func (r *Runtime) replaces(l *local, s *saved) bool {
 	if s.registration == nil {
 		return true
@@ -278,8 +278,8 @@ func (r *Runtime) replaces(l *local, s *saved) bool {
 	return order >= 0 || l.live() && !r.connected(s)
 }
 
-// connected reports whether the session of a record is connected, as far as this replica knows. mu
-// is held.
+// connected reports whether the session of a record is connected, as far as this replica knows. The
+// caller holds mu.
 func (r *Runtime) connected(s *saved) bool {
 	if !s.registration.DisconnectedAt.IsZero() {
 		return false
@@ -292,7 +292,7 @@ func (r *Runtime) connected(s *saved) bool {
 	return ok && l.session == s.registration.Session
 }
 
-// wake sends, unless something was sent that is not received yet.
+// wake sends to c, unless the previous value has not been received yet.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -14,15 +14,16 @@ const (
 	timeout = 10 * time.Second
 	// retryGap is the time between attempts while the store is unavailable.
 	retryGap = time.Second
-	// maxPause bounds the pause between two rounds: it lets changes of many proxies become one write.
+	// maxPause bounds the pause between two rounds: it lets changes of many proxies become one
+	// write.
 	maxPause = 100 * time.Millisecond
-	// maxWrites and maxBytes bound what is written at once.
+	// maxWrites and maxBytes limit one write.
 	maxWrites, maxBytes = 256, 256 << 10
 )
 
 // Run reads what other replicas write, writes what the streams of this one sent, and deletes
-// registrations that have ended, until ctx ends. Then it deletes the record of this replica and returns
-// nil.
+// registrations that have ended, until ctx ends. Then it deletes the record of this replica and
+// returns nil.
 func (r *Runtime) Run(ctx context.Context) error {
 	registrations, replicas := r.records.Watch(ctx, registrationTable), r.records.Watch(ctx, replicaTable)
 	for {
@@ -58,7 +59,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sync does one round. Errors: the store is unavailable.
+// sync does one round. It returns an error if the store is unavailable.
 func (r *Runtime) sync(ctx context.Context) error {
 	if err := r.read(ctx); err != nil {
 		return err
@@ -72,7 +73,7 @@ func (r *Runtime) sync(ctx context.Context) error {
 	return r.expire(ctx)
 }
 
-// read takes in what changed in the store.
+// read reads the changes in the store.
 func (r *Runtime) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -87,16 +88,16 @@ func (r *Runtime) read(ctx context.Context) error {
 	r.mark = mark
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.takeReplicas(replicas)
+	r.updateReplicas(replicas)
 	for _, rec := range changes {
-		r.takeRegistration(rec)
+		r.updateRegistration(rec)
 	}
 	return nil
 }
 
-// takeRegistration takes in a record that changed. When it cannot be read, its former content stays
-// active. mu is held.
-func (r *Runtime) takeRegistration(rec record.Record) {
+// updateRegistration applies a changed record. If it cannot be read, its previous content stays
+// active. The caller holds mu.
+func (r *Runtime) updateRegistration(rec record.Record) {
 	s := r.saved[rec.Name]
 	if rec.Version == "" {
 		delete(r.saved, rec.Name)
@@ -115,7 +116,7 @@ func (r *Runtime) takeRegistration(rec record.Record) {
 	r.settle(rec.Name, s.key)
 }
 
-// write writes what is pending. Errors: the store is unavailable.
+// write writes what is pending. It returns an error if the store is unavailable.
 func (r *Runtime) write(ctx context.Context) error {
 	for {
 		if err := r.heartbeat(ctx); err != nil {
@@ -126,7 +127,7 @@ func (r *Runtime) write(ctx context.Context) error {
 			return nil
 		}
 		err := r.commit(ctx, writes...)
-		if err != nil && !errors.Is(err, record.ErrConflict) { // on a conflict read and decide again
+		if err != nil && !errors.Is(err, record.ErrConflict) { // after a conflict read and retry
 			return fmt.Errorf("write %d registrations, the first is %s: %w", len(writes), writes[0].Name, err)
 		}
 		if err := r.read(ctx); err != nil {
@@ -135,7 +136,7 @@ func (r *Runtime) write(ctx context.Context) error {
 	}
 }
 
-// writes returns some of what is pending.
+// writes returns as much of what is pending as one write may have.
 func (r *Runtime) writes() (out []record.Write) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +158,8 @@ func (r *Runtime) commit(ctx context.Context, writes ...record.Write) error {
 	return r.records.Commit(ctx, writes...)
 }
 
-// stop deletes the record of this replica. If that fails, the others find that it sends no heartbeats.
+// stop deletes the record of this replica. If that fails, the others find that it sends no
+// heartbeats.
 func (r *Runtime) stop() error {
 	if r.count == 0 {
 		return nil
@@ -171,7 +173,7 @@ func (r *Runtime) stop() error {
 	return nil
 }
 
-// failure is why registrations are not shared. The zero value: they are.
+// failure is why registrations are not shared. Zero if they are.
 type failure struct {
 	text  string
 	since time.Time
@@ -194,7 +196,7 @@ func (r *Runtime) setFailure(err error) {
 	}
 }
 
-// Problems says when registrations are not shared.
+// Problems returns a problem while registrations are not shared.
 func (r *Runtime) Problems() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +208,7 @@ func (r *Runtime) Problems() []string {
 		r.failure.since.UTC().Format(time.RFC3339), r.failure.text)}
 }
 
-// Unshared is how many workloads have changes that are not written yet.
+// Unshared returns the number of workloads with changes that are not written yet.
 func (r *Runtime) Unshared() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,11 +15,11 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Config says where allocations are kept.
+// Config configures an Allocator.
 type Config struct {
-	// Records keeps the allocations, for all replicas; required.
+	// Records stores the allocations of all replicas. Required.
 	Records record.Store
-	// Log receives failures and their end; required.
+	// Log receives failures and their end. Required.
 	Log hclog.Logger
 }
 
@@ -30,10 +30,10 @@ type Allocator struct {
 
 	mu      sync.Mutex
 	wanted  []string  // guarded by mu
-	used    int       // guarded by mu; how many virtual IPs are allocated
-	invalid []string  // guarded by mu; records that cannot be read
-	failure error     // guarded by mu; of the latest attempt; nil: it succeeded
-	since   time.Time // guarded by mu; of failure
+	used    int       // guarded by mu; number of allocated virtual IPs
+	invalid []string  // guarded by mu; names of records that cannot be read
+	failure error     // guarded by mu; of the latest attempt; nil if it succeeded
+	since   time.Time // guarded by mu; when failures began
 }
 
 const (
@@ -42,11 +42,11 @@ const (
 	markGap = time.Hour
 )
 
-// New returns an allocator; Run allocates.
+// New returns an Allocator. Call its Run.
 func New(cfg Config) *Allocator { return &Allocator{cfg: cfg, wake: make(chan struct{}, 1)} }
 
-// Want replaces the list of hosts that need virtual IPs, with those that have some: they are marked as
-// used. It does not wait. Safe for concurrent use.
+// Want replaces the list of hosts that need virtual IPs. It includes the hosts that have virtual
+// IPs, which marks these as used. It does not wait. Safe for concurrent use.
 func (a *Allocator) Want(hosts []string) {
 	a.mu.Lock()
 	a.wanted = hosts
@@ -57,8 +57,8 @@ func (a *Allocator) Want(hosts []string) {
 	}
 }
 
-// Run sends the virtual IPs of all hosts first, and again whenever they changed, also by another replica,
-// until ctx ends; then it returns nil. While the store is unavailable it tries again.
+// Run sends the virtual IPs of all hosts first, and again after each change, also by another
+// replica. It retries while the store is unavailable. It returns nil when ctx ends.
 func (a *Allocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
 	changed := a.cfg.Records.Watch(ctx, tableName)
 	var sent registry.VIPs
@@ -92,7 +92,7 @@ func (a *Allocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
 	}
 }
 
-// allocate writes what the wanted hosts lack, and returns all addresses.
+// allocate allocates virtual IPs for the wanted hosts that have none, and returns all of them.
 func (a *Allocator) allocate(ctx context.Context) (registry.VIPs, error) {
 	a.mu.Lock()
 	wanted := a.wanted
@@ -147,7 +147,8 @@ func (a *Allocator) setFailure(err error) {
 	}
 }
 
-// Problems says when allocation fails, and when nearly all addresses are allocated. Safe for concurrent use.
+// Problems returns a problem while allocation fails, if nearly all virtual IPs are allocated, and
+// if records cannot be read. Safe for concurrent use.
 func (a *Allocator) Problems() []feed.Problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// tableName is the table of records. The name of a record is its IPv4 address, so that the store
-	// prevents that two hosts get one.
+	// tableName is the table of records. The name of a record is its IPv4 address, so the store
+	// prevents two hosts from getting the same one.
 	tableName = "vip"
-	// batch is how many records are written at once.
+	// batch is the greatest number of records in one write.
 	batch = 256
-	// unusedFor is how long no replica must have used a host before Release frees its address.
+	// unusedFor is how long a host must be unused by all replicas before Release frees its address.
 	unusedFor = 7 * 24 * time.Hour
 )
 
 // allocation is the value of a record.
 type allocation struct {
 	Host string `json:"host"`
-	// Used is a time within a day before a replica last used the host.
+	// Used is at most a day before a replica last used the host.
 	Used time.Time `json:"used"`
 
 	index   int
@@ -62,14 +62,14 @@ func readTable(ctx context.Context, records record.Store) (table, error) {
 			continue
 		}
 		a.index = index
-		if _, ok := t.byHost[a.Host]; !ok { // of two, all replicas use the lower one
+		if _, ok := t.byHost[a.Host]; !ok { // of two records, all replicas use the lower address
 			t.byHost[a.Host] = a
 		}
 	}
 	return t, nil
 }
 
-// vips are the addresses by host.
+// vips returns the virtual IPs by host.
 func (t table) vips() (out registry.VIPs) {
 	for host, a := range t.byHost {
 		out = out.With(pmap.String(host), address(a.index))
@@ -77,8 +77,8 @@ func (t table) vips() (out registry.VIPs) {
 	return out
 }
 
-// allocate returns allocations for the hosts that have none, at most batch. Errors: ErrExhausted, with the
-// allocations that are possible.
+// allocate returns allocations for the hosts that have none, at most batch. It returns
+// ErrExhausted, with the possible allocations, if there are not enough addresses.
 func (t table) allocate(hosts []string, now time.Time) (out []allocation, err error) {
 	for _, host := range hosts {
 		if _, has := t.byHost[host]; has {
@@ -107,7 +107,8 @@ func (t table) unmarked(hosts []string, now time.Time) (out []allocation) {
 	return out
 }
 
-// write writes allocations, all or none. Errors: record.ErrConflict, when another replica wrote one of them.
+// write writes allocations, all or none. It returns record.ErrConflict if another replica wrote one
+// of them.
 func write(ctx context.Context, records record.Store, list []allocation) error {
 	writes := make([]record.Write, len(list))
 	for i, a := range list {
@@ -120,7 +121,8 @@ func write(ctx context.Context, records record.Store, list []allocation) error {
 	return records.Commit(ctx, writes...)
 }
 
-// Release frees the addresses of hosts that no replica has used for a week, and returns those hosts, sorted.
+// Release frees the addresses of hosts that no replica has used for a week, and returns those
+// hosts, sorted.
 func Release(ctx context.Context, records record.Store, now time.Time) (released []string, err error) {
 	t, err := readTable(ctx, records)
 	if err != nil {

@@ -142,7 +142,7 @@ func Targets(c *push.Context, to string, port uint32) []Target {
 					out = append(out, Target{
 						Namespace: ep.Namespace, Workload: ep.Workload, Address: ep.Address,
 						Port: own, TCP: !p.Protocol.IsHTTP() && p.Protocol != registry.Unknown,
-						MutualTLS: listeners.TakesMutual(ep, own),
+						MutualTLS: listeners.AcceptsMTLS(ep, own),
 						host:      s.Host, servicePort: p.Number, labels: ep.Labels,
 					})
 				}

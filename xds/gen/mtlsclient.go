@@ -183,7 +183,7 @@ func appendTLSMode(b []byte) []byte { return appendTextMember(b, "tlsMode", "ist
 // takesMutual says that an endpoint takes mutual TLS at a port: it says so, its proxy stands before
 // the port, and no PeerAuthentication denies it.
 func (s assignmentSpec) takesMutual(ep *registry.Endpoint, port uint32) bool {
-	return s.mutual && s.inbound.TakesMutual(ep, port) && !s.peers.Disabled(ep.Namespace, ep.Labels, port)
+	return s.mutual && s.inbound.AcceptsMTLS(ep, port) && !s.peers.Disabled(ep.Namespace, ep.Labels, port)
 }
 
 // endpointMetadata is what an endpoint's metadata says of it.

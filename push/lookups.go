@@ -1,0 +1,92 @@
+package push
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// The look-ups in this file decide what proxies see. Package analyze uses them too.
+
+// VirtualServices yields all VirtualServices, with every short name in them resolved.
+func (c *Context) VirtualServices() iter.Seq[*VirtualService] {
+	return func(yield func(*VirtualService) bool) {
+		for _, vs := range c.virtual.byKey.All() {
+			if !yield(vs) {
+				return
+			}
+		}
+	}
+}
+
+// ServiceFor returns the service that clients in a namespace reach by exactly that host, or nil if
+// there is none. An empty namespace stands for all namespaces without their own view.
+func (c *Context) ServiceFor(namespace, host string) *registry.Service {
+	return c.cache.services().find(namespace, host)
+}
+
+// RuleFor returns the DestinationRule that clients in a namespace apply to s, or nil if there is
+// none.
+func (c *Context) RuleFor(namespace string, s *registry.Service) *DestinationRule {
+	return c.cache.rules().find(namespace, s)
+}
+
+// ClientNamespaces returns, sorted, the namespaces with their own view of services or rules. The
+// first entry, empty, stands for all other namespaces.
+func (c *Context) ClientNamespaces() []string {
+	out := map[string]bool{"": true}
+	maps.Copy(out, c.cache.services().namespacesWithOwnView)
+	maps.Copy(out, c.cache.rules().namespacesWithOwnView)
+	return slices.Sorted(maps.Keys(out))
+}
+
+// ExportedTo returns the namespaces that o, a VirtualService or a DestinationRule, is exported to.
+// One empty name means all namespaces; an empty list means none.
+func (c *Context) ExportedTo(o *config.Object) []string {
+	var to []string
+	switch spec := o.Spec.(type) {
+	case *networking.VirtualService:
+		to = exportTo(spec.ExportTo, c.in.Mesh.Config.GetDefaultVirtualServiceExportTo())
+	case *networking.DestinationRule:
+		to = exportTo(spec.ExportTo, c.in.Mesh.Config.GetDefaultDestinationRuleExportTo())
+	}
+	return exportedTo(to, o.Namespace)
+}
+
+// ServiceExportedTo returns the namespaces that a service is exported to, as ExportedTo does.
+func (c *Context) ServiceExportedTo(s *registry.Service) []string {
+	return exportedTo(exportTo(s.ExportTo, c.in.Mesh.Config.GetDefaultServiceExportTo()), s.Namespace)
+}
+
+// CompareRoutes orders VirtualServices by precedence: the narrower exportTo wins, then the older
+// object; ties are broken by namespace and name.
+func (c *Context) CompareRoutes(a, b *VirtualService) int {
+	rank := func(vs *VirtualService) int {
+		to := exportTo(vs.Spec.ExportTo, c.in.Mesh.Config.GetDefaultVirtualServiceExportTo())
+		return exportRank(to, vs.Object.Namespace)
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), CompareAge(a.Object, b.Object))
+}
+
+// Destinations yields all destinations of a VirtualService, with the path of each field.
+func (vs *VirtualService) Destinations() iter.Seq2[string, *networking.Destination] {
+	return func(yield func(string, *networking.Destination) bool) {
+		for at, to := range destinationsAt(vs.Spec) {
+			if !yield(at.String(), to) {
+				return
+			}
+		}
+	}
+}
+
+// PeerModeAt returns the mTLS mode of a port and the PeerAuthentication that sets it, or nil if
+// none does.
+func (sc *Scope) PeerModeAt(port uint32) (PeerMode, *config.Object) {
+	return decide(sc.PeerAuthentication.Items(), sc.Mesh.Config.GetRootNamespace()).at(port)
+}
