@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"iter"
+	"maps"
 	"slices"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -9,7 +10,6 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
-	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
 // workload is an endpoint, or an object that stands for one, which policies may select.
@@ -51,7 +51,13 @@ func (a *analysis) allWorkloads() workloads {
 		x.add(o.Namespace, &workload{labels: o.Spec.(*networking.WorkloadEntry).Labels})
 	}
 	for o := range a.objects(config.WorkloadGroup) {
-		x.add(o.Namespace, &workload{labels: entry.GroupLabels(o.Spec.(*networking.WorkloadGroup), nil)})
+		spec := o.Spec.(*networking.WorkloadGroup)
+		labels := maps.Clone(spec.GetTemplate().GetLabels())
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		maps.Copy(labels, spec.GetMetadata().GetLabels())
+		x.add(o.Namespace, &workload{labels: labels})
 	}
 	for o := range a.objects(config.Gateway) {
 		x.add(unknownNamespace, &workload{labels: o.Spec.(*networking.Gateway).Selector})

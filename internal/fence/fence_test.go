@@ -48,7 +48,7 @@ func importFences() []importFence {
 		{"github.com/envoyproxy/go-control-plane", []string{"xds", "xds/ads", "xds/authz", "xds/gen", "agent/...", "bench/..."}},
 		{"k8s.io/client-go", []string{"registry/kube", "webhook"}},
 		{"github.com/hashicorp/consul/api", []string{"registry/consul", "filestore/consul"}},
-		{"github.com/miekg/dns", []string{"agent/dns"}},
+		{"github.com/miekg/dns", []string{"agent/dns", "agent/intercept"}},
 		{"go.etcd.io/bbolt", []string{"filestore/bolt"}},
 	}
 }
