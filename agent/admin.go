@@ -16,7 +16,8 @@ import (
 const (
 	// adminTimeout bounds a request to Envoy's admin interface whose answer is read at once.
 	adminTimeout = 2 * time.Second
-	// maxAdminAnswer bounds what is read of an answer. The certificates of every cluster of 10,000 services are 16 MB.
+	// maxAdminAnswer bounds what is read of an answer. The certificates of every cluster of 10,000
+	// services are 16 MB.
 	maxAdminAnswer = 64 << 20
 	// maxAdminError bounds what is read of an error.
 	maxAdminError = 4 << 10
@@ -30,7 +31,8 @@ func newAdmin(s *Settings) *admin {
 	return &admin{unixClient(s.adminSocket(), 0)}
 }
 
-// unixClient returns a client of the HTTP server at a unix socket; the host of its URLs is ignored. Zero: no timeout.
+// unixClient returns a client of the HTTP server at a unix socket; the host of its URLs is ignored.
+// Zero: no timeout.
 func unixClient(path string, timeout time.Duration) *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
@@ -53,7 +55,8 @@ func (a *admin) do(ctx context.Context, method, path string) ([]byte, error) {
 	return body, nil
 }
 
-// open sends one request and returns its answer, for the caller to close. An answer other than 200 is an error.
+// open sends one request and returns its answer, for the caller to close. An answer other than 200
+// is an error.
 func (a *admin) open(ctx context.Context, method, path string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
 	if err != nil {
@@ -68,7 +71,8 @@ func (a *admin) open(ctx context.Context, method, path string) (io.ReadCloser, e
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminError))
 	err = errors.Join(err, resp.Body.Close())
-	return nil, errors.Join(fmt.Errorf("Envoy answers %d to %s: %s", resp.StatusCode, path, strings.TrimSpace(string(body))), err)
+	return nil, errors.Join(fmt.Errorf("Envoy answers %d to %s: %s", resp.StatusCode, path,
+		strings.TrimSpace(string(body))), err)
 }
 
 // stats are the counters and gauges whose names match the regular expression filter.
@@ -96,13 +100,15 @@ func (a *admin) stats(ctx context.Context, filter string) (map[string]uint64, er
 	return out, nil
 }
 
-// drain makes Envoy tell every connection to go and close its listeners at the end of its drain time.
+// drain makes Envoy tell every connection to go and close its listeners at the end of its drain
+// time.
 func (a *admin) drain(ctx context.Context) error {
 	_, err := a.do(ctx, http.MethodPost, "/drain_listeners?graceful&skip_exit")
 	return err
 }
 
-// connections is how many connections are open to Envoy's listeners, those for health and metrics not counted.
+// connections is how many connections are open to Envoy's listeners, those for health and metrics
+// not counted.
 func (a *admin) connections(ctx context.Context) (uint64, error) {
 	stats, err := a.stats(ctx, `^listener\..*\.downstream_cx_active$`)
 	if err != nil {

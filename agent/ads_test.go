@@ -20,7 +20,8 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 )
 
-// controlPlane is a small one that answers every type once, with fixed resources, and keeps the node.
+// controlPlane is a small one that answers every type once, with fixed resources, and keeps the
+// node.
 type controlPlane struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 
@@ -72,7 +73,8 @@ func (c *controlPlane) add(t *testing.T, typ, name string, m proto.Message) {
 	c.resources[typ] = append(c.resources[typ], &discoveryv3.Resource{Name: name, Version: "1", Resource: a})
 }
 
-func (c *controlPlane) DeltaAggregatedResources(stream grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
+func (c *controlPlane) DeltaAggregatedResources(stream grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest,
+	discoveryv3.DeltaDiscoveryResponse]) error {
 	for n := 0; ; n++ {
 		req, err := stream.Recv()
 		if err != nil {
@@ -83,7 +85,9 @@ func (c *controlPlane) DeltaAggregatedResources(stream grpc.BidiStreamingServer[
 			c.node = req.GetNode()
 			c.mu.Unlock()
 		}
-		if req.GetResponseNonce() != "" || c.resources[req.GetTypeUrl()] == nil && !slices.Contains([]string{typeCluster, typeListener, "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"}, req.GetTypeUrl()) {
+		if req.GetResponseNonce() != "" || c.resources[req.GetTypeUrl()] == nil &&
+			!slices.Contains([]string{typeCluster, typeListener,
+				"type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"}, req.GetTypeUrl()) {
 			continue // nothing to answer to a report, nor of the roots
 		}
 		if err := stream.Send(&discoveryv3.DeltaDiscoveryResponse{
@@ -106,8 +110,9 @@ func localCluster(name string, a *corev3.Address) *clusterv3.Cluster {
 		Name:                 name,
 		ConnectTimeout:       durationpb.New(time.Second),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
-		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
-			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: a}}}}}}},
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name,
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{
+				LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: a}}}}}}},
 	}
 }
 

@@ -30,7 +30,8 @@ type Config struct {
 	Stdout io.Writer
 	// Sockets are those that the service manager opened for DNS.
 	Sockets []*os.File
-	// Notify reports the state to the service manager, in the form of sd_notify(3). Nil: there is none.
+	// Notify reports the state to the service manager, in the form of sd_notify(3). Nil: there is
+	// none.
 	Notify func(state string)
 	// Watchdog is how often WATCHDOG=1 is sent. Zero: never.
 	Watchdog time.Duration
@@ -66,8 +67,8 @@ type Agent struct {
 	ending  atomic.Bool // Envoy ends with this agent, whatever it runs as
 }
 
-// New finds Envoy, reads the identity and makes Envoy's bootstrap. Nothing is written or started yet. Without Dev the
-// workload must have joined.
+// New finds Envoy, reads the identity and makes Envoy's bootstrap. Nothing is written or started
+// yet. Without Dev the workload must have joined.
 func New(c Config) (*Agent, error) {
 	path, err := c.Settings.Envoy.find()
 	if err != nil {
@@ -79,7 +80,8 @@ func New(c Config) (*Agent, error) {
 	if c.Stdout == nil {
 		c.Stdout = io.Discard
 	}
-	a := &Agent{settings: c.Settings, sockets: c.Sockets, path: path, log: c.Log.Named("agent"), admin: newAdmin(&c.Settings),
+	a := &Agent{settings: c.Settings, sockets: c.Sockets, path: path, log: c.Log.Named("agent"),
+		admin:   newAdmin(&c.Settings),
 		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog},
 		checks: make(chan appCheck, 1), names: make(chan *dns.Table, 1)}
 	if err := a.identify(c.Log); err != nil {
@@ -104,7 +106,8 @@ func New(c Config) (*Agent, error) {
 // newRunner makes what runs Envoy.
 func (a *Agent) newRunner(c Config) (envoyRunner, error) {
 	if c.Settings.Envoy.Unit == "" {
-		p := &process{path: a.path, args: childArguments(&a.settings, a.bootstrapPath()), stdout: c.Stdout, log: c.Log.Named("envoy")}
+		p := &process{path: a.path, args: childArguments(&a.settings, a.bootstrapPath()), stdout: c.Stdout,
+			log: c.Log.Named("envoy")}
 		return &supervisor{run: p.run, pid: p.PID, ended: make(chan struct{}, 1), log: a.log}, nil
 	}
 	if c.manager == nil {
@@ -139,13 +142,18 @@ func (a *Agent) identify(log hclog.Logger) error {
 func (s *Settings) applyIdentity(id *Identity, j Joined) error {
 	w := &s.Workload
 	if w.Name != j.Workload {
-		return &UsageError{"workload.name", fmt.Sprintf("%q is not what the workload joined by, %q; leave it out, or name another state folder than %s", w.Name, j.Workload, s.State)}
+		return &UsageError{"workload.name",
+			fmt.Sprintf("%q is not what the workload joined by, %q; leave it out, or name another state folder than %s",
+				w.Name, j.Workload, s.State)}
 	}
 	if w.Namespace != id.ID.Namespace {
-		return &UsageError{"workload.namespace", fmt.Sprintf("%q is not that of the identity in %s, %s; leave it out, or name another state folder", w.Namespace, s.State, id.ID)}
+		return &UsageError{"workload.namespace",
+			fmt.Sprintf("%q is not that of the identity in %s, %s; leave it out, or name another state folder",
+				w.Namespace, s.State, id.ID)}
 	}
 	if w.ServiceAccount != "" && w.ServiceAccount != id.ID.ServiceAccount {
-		return &UsageError{"workload.serviceAccount", fmt.Sprintf("%q is not that of the identity in %s, %s; leave it out", w.ServiceAccount, s.State, id.ID)}
+		return &UsageError{"workload.serviceAccount",
+			fmt.Sprintf("%q is not that of the identity in %s, %s; leave it out", w.ServiceAccount, s.State, id.ID)}
 	}
 	w.ServiceAccount = id.ID.ServiceAccount
 	return nil
@@ -156,9 +164,10 @@ const bootstrapFile = "bootstrap.json"
 
 func (a *Agent) bootstrapPath() string { return filepath.Join(a.settings.State, bootstrapFile) }
 
-// Run starts Envoy, or goes on with one that runs as a unit, and keeps it running. When ctx ends, Run returns nil. Before
-// that Envoy is drained and ended, unless it is a unit and the machine stays up; that takes up to the settings'
-// Drain.Maximum and a few seconds. Errors name the setting that they are about.
+// Run starts Envoy, or goes on with one that runs as a unit, and keeps it running. When ctx ends,
+// Run returns nil. Before that Envoy is drained and ended, unless it is a unit and the machine
+// stays up; that takes up to the settings' Drain.Maximum and a few seconds. Errors name the setting
+// that they are about.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	lock, err := lockState(a.settings.State)
 	if err != nil {
@@ -177,7 +186,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	a.health.resumed = resumed
-	a.log.Info("starting", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace, "address", a.settings.Workload.Addresses[0],
+	a.log.Info("starting", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace,
+		"address", a.settings.Workload.Addresses[0],
 		"control_plane", a.settings.XDS.Addresses, "envoy", a.path)
 	if a.keeper != nil {
 		id := a.keeper.Identity()
@@ -255,7 +265,8 @@ func (a *Agent) open(ctx context.Context, resumed bool) (*listeners, error) {
 	return ls, nil
 }
 
-// runParts runs everything until ctx has ended, or an operator has the workload leave, and Envoy has drained.
+// runParts runs everything until ctx has ended, or an operator has the workload leave, and Envoy
+// has drained.
 func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -298,7 +309,8 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 		parts = append(parts, task.Part{Name: "identity", Run: a.keeper.Run})
 	}
 	if ls.dns != nil {
-		parts = append(parts, task.Part{Name: "DNS", Run: ls.dns.Run}, task.Part{Name: "name table", Run: a.followNames})
+		parts = append(parts, task.Part{Name: "DNS", Run: ls.dns.Run},
+			task.Part{Name: "name table", Run: a.followNames})
 	}
 	return task.Run(alive, parts...)
 }
@@ -319,10 +331,12 @@ func (a *Agent) finish(ctx context.Context) {
 	}
 }
 
-// stopMargin is what the end takes beyond the drain: Envoy's own end, which killAfter bounds, and requests under way.
+// stopMargin is what the end takes beyond the drain: Envoy's own end, which killAfter bounds, and
+// requests under way.
 const stopMargin = killAfter + 5*time.Second
 
-// leaveEndpoints withdraws the workload and waits until its callers and load balancers have learned of it.
+// leaveEndpoints withdraws the workload and waits until its callers and load balancers have learned
+// of it.
 func (a *Agent) leaveEndpoints(ctx context.Context) {
 	a.ready.drain()
 	a.health.end()
@@ -330,7 +344,8 @@ func (a *Agent) leaveEndpoints(ctx context.Context) {
 	sleep(ctx, a.settings.Drain.Leave)
 }
 
-// drain leaves the endpoints, asks all clients to close their connections, and waits until they have.
+// drain leaves the endpoints, asks all clients to close their connections, and waits until they
+// have.
 func (a *Agent) drain(ctx context.Context) {
 	a.leaveEndpoints(ctx)
 	if err := a.admin.drain(ctx); err != nil {
@@ -340,7 +355,8 @@ func (a *Agent) drain(ctx context.Context) {
 	a.log.Info("draining envoy", "at_most", a.settings.Drain.Maximum)
 	start := time.Now()
 	if left := waitClosed(ctx, a.settings.Drain.Maximum, a.admin.connections); left > 0 {
-		a.log.Warn("connections were still open at the end of the drain", "connections", left, "waited", time.Since(start).Round(time.Millisecond))
+		a.log.Warn("connections were still open at the end of the drain", "connections", left,
+			"waited", time.Since(start).Round(time.Millisecond))
 		return
 	}
 	a.log.Info("envoy has drained", "waited", time.Since(start).Round(time.Millisecond))
@@ -349,8 +365,8 @@ func (a *Agent) drain(ctx context.Context) {
 // drainPoll is the time between two counts of open connections.
 const drainPoll = 200 * time.Millisecond
 
-// waitClosed waits until no connection is open, at most for the given time. It returns how many are still open. An Envoy
-// that does not answer has ended.
+// waitClosed waits until no connection is open, at most for the given time. It returns how many are
+// still open. An Envoy that does not answer has ended.
 func waitClosed(ctx context.Context, most time.Duration, open func(context.Context) (uint64, error)) uint64 {
 	end := time.Now().Add(most)
 	for {

@@ -150,7 +150,8 @@ func echoService(t *testing.T) string {
 // tcpForward is a cluster at target and a listener at "at" that forwards to it.
 func tcpForward(t *testing.T, at, target string) ([]*clusterv3.Cluster, []*listenerv3.Listener) {
 	t.Helper()
-	proxy, err := pack(&tcpproxyv3.TcpProxy{StatPrefix: "t", ClusterSpecifier: &tcpproxyv3.TcpProxy_Cluster{Cluster: "outbound|80||a.b.example"}})
+	proxy, err := pack(&tcpproxyv3.TcpProxy{StatPrefix: "t",
+		ClusterSpecifier: &tcpproxyv3.TcpProxy_Cluster{Cluster: "outbound|80||a.b.example"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,8 +169,9 @@ func tcpForward(t *testing.T, at, target string) ([]*clusterv3.Cluster, []*liste
 				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: proxy}}}}}}}
 }
 
-// The whole life with a real Envoy: it becomes ready with the control plane's configuration, introduces itself, answers health and
-// metrics and nothing else there, passes traffic, drains an open connection and ends; files and processes are gone.
+// The whole life with a real Envoy: it becomes ready with the control plane's configuration,
+// introduces itself, answers health and metrics and nothing else there, passes traffic, drains an
+// open connection and ends; files and processes are gone.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.41.2"
@@ -185,8 +187,10 @@ func TestLife(t *testing.T) {
 	if got, want := plane.introduced().GetId(), "sidecar~127.0.41.2~web-1.shop~shop.svc.cluster.local"; got != want {
 		t.Errorf("node ID %q, want %q", got, want)
 	}
-	if code, body, err := r.get(http.MethodGet, r.s.Ports.Metrics, "/stats/prometheus"); err != nil || code != http.StatusOK ||
-		!strings.Contains(body, `cluster_name="outbound|80||a.b.example"`) || !strings.Contains(body, `cluster_name="xds-grpc"`) {
+	if code, body, err := r.get(http.MethodGet, r.s.Ports.Metrics, "/stats/prometheus"); err != nil ||
+		code != http.StatusOK ||
+		!strings.Contains(body, `cluster_name="outbound|80||a.b.example"`) ||
+		!strings.Contains(body, `cluster_name="xds-grpc"`) {
 		t.Errorf("metrics: %d, %v; want the cluster's whole name as a label, got:\n%.2000s", code, err, body)
 	}
 	for _, ask := range []struct {
@@ -321,7 +325,8 @@ func TestNoControlPlane(t *testing.T) {
 	r := start(t, example(t, "127.0.41.5", func(s *Settings) { s.XDS.Addresses = []string{"127.0.41.5:1"} }))
 	eventually(t, "the reason", func() error {
 		code, body, err := r.get(http.MethodGet, r.s.Ports.Status, "/healthz/ready")
-		if err == nil && (code != http.StatusServiceUnavailable || !strings.Contains(body, "control plane 127.0.41.5:1 does not answer")) {
+		if err == nil && (code != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "control plane 127.0.41.5:1 does not answer")) {
 			err = fmt.Errorf("%d %s", code, body)
 		}
 		return err
@@ -372,7 +377,8 @@ func TestStartErrors(t *testing.T) {
 		{"not of this machine", "192.0.2.1", "workload.addresses: 192.0.2.1 is not an address of this machine"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if err := start(t, example(t, tc.address, nil)).fails(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if err := start(t, example(t, tc.address, nil)).fails(); err == nil ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})

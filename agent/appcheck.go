@@ -16,11 +16,11 @@ import (
 
 // Probe limits what the WorkloadGroup may check on this machine.
 type Probe struct {
-	// AllowGroupExec lets the group's probe run a command on this machine, as the agent's user: whoever may write the group
-	// can then do here what that user can.
+	// AllowGroupExec lets the group's probe run a command on this machine, as the agent's user:
+	// whoever may write the group can then do here what that user can.
 	AllowGroupExec bool `yaml:"allowGroupExec"`
-	// CheckPorts has the agent check each second whether the workload's ports are served. Where the group has no probe, that
-	// is the application's health.
+	// CheckPorts has the agent check each second whether the workload's ports are served. Where the
+	// group has no probe, that is the application's health.
 	CheckPorts bool `yaml:"checkPorts"`
 }
 
@@ -42,14 +42,16 @@ type appCheck struct {
 	refused error                      // why the probe is not used; nil: it is
 }
 
-// newAppCheck reads what the control plane sent; nil is nothing. A probe is refused when it would do what the settings do
-// not let the mesh's configuration do on this machine, or when the agent does not know its method.
+// newAppCheck reads what the control plane sent; nil is nothing. A probe is refused when it would
+// do what the settings do not let the mesh's configuration do on this machine, or when the agent
+// does not know its method.
 func newAppCheck(p *networking.ReadinessProbe, s *Settings) appCheck {
 	if p == nil {
 		return appCheck{}
 	}
 	var c appCheck
-	if key, err := (proto.MarshalOptions{Deterministic: true}).Marshal(p); err == nil { // a decoded message can be encoded
+	// a decoded message can be encoded
+	if key, err := (proto.MarshalOptions{Deterministic: true}).Marshal(p); err == nil {
 		c.key = string(key)
 	}
 	p = c.extensions(p)
@@ -110,10 +112,11 @@ func probeRefused(why string) error {
 	return errors.New("the probe of the WorkloadGroup is not used: " + why)
 }
 
-// allowsHost returns why a group's probe may not connect to a host; nil when it may. An empty host is the workload's own
-// address.
+// allowsHost returns why a group's probe may not connect to a host; nil when it may. An empty host
+// is the workload's own address.
 func (s *Settings) allowsHost(host string) error {
-	if slices.Contains([]string{"", "127.0.0.1", "::1", "localhost"}, host) || slices.Contains(s.Workload.Addresses, host) {
+	if slices.Contains([]string{"", "127.0.0.1", "::1", "localhost"}, host) ||
+		slices.Contains(s.Workload.Addresses, host) {
 		return nil
 	}
 	return probeRefused(fmt.Sprintf("it connects to the host %q, which is not this workload; "+
@@ -126,8 +129,8 @@ type schedule struct {
 	up, down               int
 }
 
-// schedule is that of the group's probe, with Istio's defaults. Without a probe, what is checked is this machine's own and
-// costs little: it is checked each second and one result decides.
+// schedule is that of the group's probe, with Istio's defaults. Without a probe, what is checked is
+// this machine's own and costs little: it is checked each second and one result decides.
 func (c *appCheck) schedule() schedule {
 	if c.probe == nil {
 		return schedule{period: time.Second, timeout: time.Second, up: 1, down: 1}
@@ -142,6 +145,7 @@ func (c *appCheck) schedule() schedule {
 		return time.Duration(positive(value, fallback)) * time.Second
 	}
 	p := c.probe
-	return schedule{delay: seconds(p.GetInitialDelaySeconds(), 0), period: seconds(p.GetPeriodSeconds(), 10), timeout: seconds(p.GetTimeoutSeconds(), 1),
-		up: positive(p.GetSuccessThreshold(), 1), down: positive(p.GetFailureThreshold(), 3)}
+	return schedule{delay: seconds(p.GetInitialDelaySeconds(), 0), period: seconds(p.GetPeriodSeconds(), 10),
+		timeout: seconds(p.GetTimeoutSeconds(), 1),
+		up:      positive(p.GetSuccessThreshold(), 1), down: positive(p.GetFailureThreshold(), 3)}
 }

@@ -62,10 +62,10 @@ type authority struct {
 	config func() *tls.Config
 }
 
-// ask returns the identity that a control plane gave; it was parsed, and nothing else was checked. It tries the
-// addresses one after another, until one gives a certificate or refuses. A refusal because of records that are not shared
-// is no reason to stop. local is this machine's address on the connection. Errors: RefusedError, or each address with what
-// went wrong.
+// ask returns the identity that a control plane gave; it was parsed, and nothing else was checked.
+// It tries the addresses one after another, until one gives a certificate or refuses. A refusal
+// because of records that are not shared is no reason to stop. local is this machine's address on
+// the connection. Errors: RefusedError, or each address with what went wrong.
 func (a *authority) ask(ctx context.Context, q certificateRequest) (id *Identity, local net.Addr, err error) {
 	var errs []error
 	for _, address := range a.addresses {
@@ -99,12 +99,14 @@ func (a *authority) askOne(ctx context.Context, address string, q certificateReq
 }
 
 // createCertificate sends one request over a connection, which it closes.
-func createCertificate(ctx context.Context, conn *tls.Conn, q certificateRequest) (answer *securityv1.IstioCertificateResponse, err error) {
+func createCertificate(ctx context.Context, conn *tls.Conn,
+	q certificateRequest) (answer *securityv1.IstioCertificateResponse, err error) {
 	csr, err := newRequest(q.key)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	client, err := relay.NewClient("control-plane", conn, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxIdentityFile)))
+	client, err := relay.NewClient("control-plane", conn,
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxIdentityFile)))
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +121,8 @@ func createCertificate(ctx context.Context, conn *tls.Conn, q certificateRequest
 	return securityv1.NewIstioCertificateServiceClient(client).CreateCertificate(ctx, r)
 }
 
-// metadata says what is asked for in words: which workload the certificate is for and, at a join, which group, and whether it may
-// take another machine's place.
+// metadata says what is asked for in words: which workload the certificate is for and, at a join,
+// which group, and whether it may take another machine's place.
 func (q certificateRequest) metadata() *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	for name, value := range map[string]string{"Workload": q.name, "Group": q.group} {
@@ -161,7 +163,8 @@ func refusal(address string, err error) error {
 	return r
 }
 
-// statusOf is the gRPC status that an error holds; nil: none. Unlike status.FromError it leaves what is around it out.
+// statusOf is the gRPC status that an error holds; nil: none. Unlike status.FromError it leaves
+// what is around it out.
 func statusOf(err error) *status.Status {
 	var s interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &s) {

@@ -43,7 +43,8 @@ func newMesh(t testing.TB, trustDomain string) *mesh {
 	t.Helper()
 	now := time.Now()
 	key := must(ca.NewKey(ca.ECDSAP256, rand.Reader))
-	root, err := ca.NewRoot(ca.Authority{Name: "root of " + trustDomain, Validity: 100 * 24 * time.Hour}, key, now, rand.Reader)
+	root, err := ca.NewRoot(ca.Authority{Name: "root of " + trustDomain, Validity: 100 * 24 * time.Hour}, key, now,
+		rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,8 @@ func (m *mesh) intermediate(t testing.TB) *ca.Signer {
 	t.Helper()
 	now := time.Now()
 	key := must(ca.NewKey(ca.ECDSAP256, rand.Reader))
-	cert, err := m.root.NewIntermediate(ca.Authority{Name: "intermediate", Validity: 30 * 24 * time.Hour, Leaves: true}, key.Public(), now, rand.Reader)
+	cert, err := m.root.NewIntermediate(ca.Authority{Name: "intermediate", Validity: 30 * 24 * time.Hour, Leaves: true},
+		key.Public(), now, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +84,10 @@ func (m *mesh) server(t testing.TB, edit func(*x509.Certificate)) *tls.Certifica
 	now := time.Now()
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-time.Minute), NotAfter: now.Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		URIs: []*url.URL{{Scheme: "spiffe", Host: m.trustDomain, Path: controlPlanePath}}, DNSNames: []string{"localhost"},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
+		URIs: []*url.URL{{Scheme: "spiffe", Host: m.trustDomain,
+			Path: controlPlanePath}}, DNSNames: []string{"localhost"},
 	}
 	if edit != nil {
 		edit(c)
@@ -108,7 +112,8 @@ func (m *mesh) issue(t testing.TB, id spiffe.ID, csr []byte, life time.Duration)
 		t.Error(err)
 		return nil
 	}
-	return []string{string(ca.EncodeCertificates(leaf)), string(ca.EncodeCertificates(m.signer.Cert)), string(ca.EncodeCertificates(m.root.Cert))}
+	return []string{string(ca.EncodeCertificates(leaf)), string(ca.EncodeCertificates(m.signer.Cert)),
+		string(ca.EncodeCertificates(m.root.Cert))}
 }
 
 // identity is one without a control plane.
@@ -122,8 +127,8 @@ func (m *mesh) identity(t testing.TB, id spiffe.ID, life time.Duration) *Identit
 	return out
 }
 
-// fakePlane is a control plane that gives certificates over real TLS: for one token once and for its key again, and
-// for the key that it bound last.
+// fakePlane is a control plane that gives certificates over real TLS: for one token once and for
+// its key again, and for the key that it bound last.
 type fakePlane struct {
 	securityv1.UnimplementedIstioCertificateServiceServer
 
@@ -153,7 +158,8 @@ type asked struct {
 // startPlane serves on a free port of address until the test ends.
 func startPlane(t testing.TB, m *mesh, address string, more ...func(*grpc.Server)) *fakePlane {
 	t.Helper()
-	p := &fakePlane{t: t, mesh: m, id: spiffe.ID{TrustDomain: m.trustDomain, Namespace: "shop", ServiceAccount: "web"}, life: time.Hour}
+	p := &fakePlane{t: t, mesh: m, id: spiffe.ID{TrustDomain: m.trustDomain, Namespace: "shop", ServiceAccount: "web"},
+		life: time.Hour}
 	cert := m.server(t, nil)
 	p.present = func() (*tls.Certificate, error) { return cert, nil }
 	l, err := net.Listen("tcp", address)
@@ -161,11 +167,12 @@ func startPlane(t testing.TB, m *mesh, address string, more ...func(*grpc.Server
 		t.Fatal(err)
 	}
 	p.addr = l.Addr().String()
-	cfg := &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.present()
-	}}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.present()
+		}}
 	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(cfg)))
 	securityv1.RegisterIstioCertificateServiceServer(g, p)
 	for _, register := range more {
@@ -202,7 +209,8 @@ func (p *fakePlane) requests() []asked {
 	return append([]asked(nil), p.asked...)
 }
 
-func (p *fakePlane) CreateCertificate(ctx context.Context, r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
+func (p *fakePlane) CreateCertificate(ctx context.Context,
+	r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	req, err := ca.ParseRequest([]byte(r.GetCsr()))
@@ -222,7 +230,8 @@ func (p *fakePlane) CreateCertificate(ctx context.Context, r *securityv1.IstioCe
 	}
 	switch {
 	case a.token != "" && (a.token != testToken || p.bound != nil && *p.bound != a.key):
-		return nil, status.Error(codes.PermissionDenied, "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME")
+		return nil, status.Error(codes.PermissionDenied,
+			"the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME")
 	case a.token != "":
 		p.bound = &a.key
 	case len(a.peer) == 0:
@@ -258,7 +267,8 @@ func freeAddress(t testing.TB, host string) string {
 	return l.Addr().String()
 }
 
-// Of the addresses of one name, one that is stuck or not the control plane does not hide the others.
+// Of the addresses of one name, one that is stuck or not the control plane does not hide the
+// others.
 func TestDialOne(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "cluster.local")
@@ -280,7 +290,8 @@ func TestDialOne(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Error(err)
 	}
-	if got, err := targetsOf(t.Context(), "localhost:15012", netip.Addr{}); err != nil || len(got) == 0 || !strings.HasSuffix(got[0], ":15012") || strings.HasPrefix(got[0], "localhost") {
+	if got, err := targetsOf(t.Context(), "localhost:15012", netip.Addr{}); err != nil || len(got) == 0 ||
+		!strings.HasSuffix(got[0], ":15012") || strings.HasPrefix(got[0], "localhost") {
 		t.Errorf("targets of localhost: %v, %v", got, err)
 	}
 }

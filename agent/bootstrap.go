@@ -34,8 +34,8 @@ type staticListener struct {
 	Port                int
 }
 
-// Bootstrap returns Envoy's first configuration for settings that Complete has accepted. Envoy asks the agent for
-// everything, its key and certificates too, over a unix socket.
+// Bootstrap returns Envoy's first configuration for settings that Complete has accepted. Envoy asks
+// the agent for everything, its key and certificates too, over a unix socket.
 func Bootstrap(s *Settings) (*bootstrapv3.Bootstrap, error) {
 	n, err := node(s, streamConfig)
 	if err != nil {

@@ -20,7 +20,8 @@ func TestNode(t *testing.T) {
 	t.Parallel()
 	s := good()
 	w := &s.Workload
-	w.Namespace, w.Addresses, w.Labels = "shop", []string{"10.0.0.7", "fd00::7"}, map[string]string{"app": "web", "version": "v1"}
+	w.Namespace, w.Addresses, w.Labels = "shop", []string{"10.0.0.7", "fd00::7"}, map[string]string{"app": "web",
+		"version": "v1"}
 	w.ServiceAccount, w.Network, w.Cluster, w.Locality, w.HTTPProxyPort = "web", "net-1", "c1", "eu/a/rack-1", 15007
 	s.Envoy.DrainTime, s.Envoy.Concurrency = 90*time.Second, 2
 	if err := s.Complete(); err != nil {
@@ -96,7 +97,8 @@ func TestEnvoyTakesBootstrap(t *testing.T) {
 			if err := wholefile.Write(path, b); err != nil {
 				t.Fatal(err)
 			}
-			out, err := exec.CommandContext(t.Context(), testenvoy.Path(t), "--mode", "validate", "--log-level", "warning", "-c", path).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), testenvoy.Path(t), "--mode", "validate", "--log-level",
+				"warning", "-c", path).CombinedOutput()
 			if err != nil || bytes.Contains(out, []byte("[warning]")) {
 				t.Errorf("Envoy: %v\n%s", err, out)
 			}

@@ -18,7 +18,8 @@ import (
 
 // UsageError is a setting that is wrong: what it is, what it should be.
 type UsageError struct {
-	// Setting is its name in the settings file; the flag is found by it too. What is only a flag is that: "--token".
+	// Setting is its name in the settings file; the flag is found by it too. What is only a flag is
+	// that: "--token".
 	Setting string
 	Text    string
 }
@@ -75,7 +76,8 @@ func (c *checker) workload(w *Workload) {
 		c.fail("workload.group", "%q is not the name of a WorkloadGroup: letters, digits, '-', '.' and '_'; its namespace is workload.namespace", w.Group)
 	}
 	if len(w.Addresses) == 0 {
-		c.fail("workload.addresses", "not set; give the workload's own IP address, for a trial one of 127.0.0.2 to 127.0.0.254")
+		c.fail("workload.addresses",
+			"not set; give the workload's own IP address, for a trial one of 127.0.0.2 to 127.0.0.254")
 	}
 	for _, a := range w.Addresses {
 		ip, err := netip.ParseAddr(a)
@@ -88,7 +90,8 @@ func (c *checker) workload(w *Workload) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {
 		if k == "" || strings.ContainsAny(k+w.Labels[k], " \t\n,=") {
-			c.fail("workload.labels", "%q: %q is not a label; want name and value without spaces, ',' and '='", k, w.Labels[k])
+			c.fail("workload.labels", "%q: %q is not a label; want name and value without spaces, ',' and '='", k,
+				w.Labels[k])
 		}
 	}
 	if strings.Count(w.Locality, "/") > 2 || strings.HasPrefix(w.Locality, "/") {
@@ -149,7 +152,8 @@ func (c *checker) envoy(e *Envoy) {
 		c.fail("envoy.path", "units run %s; leave it out, or leave envoy.unit out", PackagedEnvoy)
 	}
 	if e.ParentShutdown < time.Second {
-		c.fail("envoy.parentShutdown", "%v is too short; want 1s or more, and more than the longest request", e.ParentShutdown)
+		c.fail("envoy.parentShutdown", "%v is too short; want 1s or more, and more than the longest request",
+			e.ParentShutdown)
 	}
 	c.between("envoy.concurrency", e.Concurrency, 0, 1024)
 	c.oneOf("envoy.logLevel", e.LogLevel, "trace", "debug", "info", "warning", "error", "critical", "off")
@@ -163,8 +167,10 @@ func (c *checker) rest(s *Settings) {
 	if s.Drain.Maximum < 0 {
 		c.fail("drain.maximum", "%v is less than no time; want 0 or more", s.Drain.Maximum)
 	}
-	if u, err := url.Parse(s.Metrics.Application); s.Metrics.Application != "" && (err != nil || u.Scheme != "http" || u.Host == "") {
-		c.fail("metrics.application", "%q is not the URL of the application's metrics; want one such as http://127.0.0.1:9100/metrics", s.Metrics.Application)
+	if u, err := url.Parse(s.Metrics.Application); s.Metrics.Application != "" &&
+		(err != nil || u.Scheme != "http" || u.Host == "") {
+		c.fail("metrics.application",
+			"%q is not the URL of the application's metrics; want one such as http://127.0.0.1:9100/metrics", s.Metrics.Application)
 	}
 	s.Interception.Validate(func(field, format string, args ...any) { c.fail("interception."+field, format, args...) })
 	for _, one := range s.DNS.Servers {
@@ -174,7 +180,8 @@ func (c *checker) rest(s *Settings) {
 	}
 	c.oneOf("log.level", s.Log.Level, "trace", "debug", "info", "warn", "error")
 	c.oneOf("log.format", s.Log.Format, "text", "json")
-	for _, path := range []string{s.adminSocket(), s.xdsSocket(), s.agentSocket()} { // made or not: a folder is for all ways to run
+	// made or not: a folder is for all ways to run
+	for _, path := range []string{s.adminSocket(), s.xdsSocket(), s.agentSocket()} {
 		if len(path) > maxSocketPath {
 			c.fail("state", "the socket %s would have %d letters and a socket's name has at most %d; choose a shorter folder", path, len(path), maxSocketPath)
 			return
@@ -182,5 +189,6 @@ func (c *checker) rest(s *Settings) {
 	}
 }
 
-// maxSocketPath is what a unix socket's address holds on Linux, without the final zero byte: unix(7).
+// maxSocketPath is what a unix socket's address holds on Linux, without the final zero byte:
+// unix(7).
 const maxSocketPath = 107

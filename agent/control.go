@@ -112,9 +112,9 @@ func Status(ctx context.Context, state string) (*Report, error) {
 	return &r, nil
 }
 
-// Leave makes the workload of a state folder leave the mesh: its agent leaves the endpoints, drains and ends, and the
-// identity is removed from this machine. wait bounds how long the agent may take. The certificate stays valid until it
-// ends or is revoked at the control plane.
+// Leave makes the workload of a state folder leave the mesh: its agent leaves the endpoints, drains
+// and ends, and the identity is removed from this machine. wait bounds how long the agent may take.
+// The certificate stays valid until it ends or is revoked at the control plane.
 func Leave(ctx context.Context, state string, wait time.Duration) error {
 	_, err := askAgent(ctx, state, http.MethodPost, "/leave")
 	if err != nil && !errors.Is(err, errNotRunning) {
@@ -144,7 +144,8 @@ func Leave(ctx context.Context, state string, wait time.Duration) error {
 // forget removes what joining left. The caller holds the lock.
 func forget(state string) error {
 	// The copy of the configuration and the bootstrap are of this identity too.
-	if err := errors.Join(store{state}.remove(), removeMissing(OwnSettings(state)), removeMissing(cacheFile(state)), removeMissing(filepath.Join(state, bootstrapFile))); err != nil {
+	if err := errors.Join(store{state}.remove(), removeMissing(OwnSettings(state)), removeMissing(cacheFile(state)),
+		removeMissing(filepath.Join(state, bootstrapFile))); err != nil {
 		return diskError("remove the identity", err)
 	}
 	return nil

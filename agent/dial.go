@@ -16,9 +16,10 @@ import (
 // dialTimeout bounds the connection and the handshake with a control plane.
 const dialTimeout = 10 * time.Second
 
-// dial opens a connection to a control plane and verifies it. It comes from the workload's own address where that is
-// possible: another one the control plane would not register. Zero: any address, IPv4 first. Errors name the address,
-// what is wrong and what to do; a server that is not trusted gives a ServerError.
+// dial opens a connection to a control plane and verifies it. It comes from the workload's own
+// address where that is possible: another one the control plane would not register. Zero: any
+// address, IPv4 first. Errors name the address, what is wrong and what to do; a server that is not
+// trusted gives a ServerError.
 func dial(ctx context.Context, address string, own netip.Addr, cfg *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -38,8 +39,9 @@ func dial(ctx context.Context, address string, own netip.Addr, cfg *tls.Config) 
 	return conn, nil
 }
 
-// targetsOf are the addresses that a name stands for, first those of the workload's own IP version, or IPv4. They are in another
-// order each time: behind each may be a replica of its own, and one that is stuck must not be all that is ever tried.
+// targetsOf are the addresses that a name stands for, first those of the workload's own IP version,
+// or IPv4. They are in another order each time: behind each may be a replica of its own, and one
+// that is stuck must not be all that is ever tried.
 func targetsOf(ctx context.Context, address string, own netip.Addr) ([]string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || net.ParseIP(host) != nil {
@@ -64,8 +66,8 @@ func targetsOf(ctx context.Context, address string, own netip.Addr) ([]string, e
 	return out, nil
 }
 
-// SourceAddress is this machine's address on the way to the first control plane that there is a way to. Nothing is sent
-// but queries for names.
+// SourceAddress is this machine's address on the way to the first control plane that there is a way
+// to. Nothing is sent but queries for names.
 func SourceAddress(ctx context.Context, planes []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -84,7 +86,8 @@ func SourceAddress(ctx context.Context, planes []string) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// dialFirst tries one target after another until one is the control plane. Each has its part of the time.
+// dialFirst tries one target after another until one is the control plane. Each has its part of the
+// time.
 func dialFirst(ctx context.Context, targets []string, own netip.Addr, cfg *tls.Config) (*tls.Conn, error) {
 	var errs []error
 	for _, target := range targets {
@@ -97,11 +100,13 @@ func dialFirst(ctx context.Context, targets []string, own netip.Addr, cfg *tls.C
 	return nil, errors.Join(errs...)
 }
 
-func dialTLS(ctx context.Context, target string, own netip.Addr, cfg *tls.Config, wait time.Duration) (*tls.Conn, error) {
+func dialTLS(ctx context.Context, target string, own netip.Addr, cfg *tls.Config, wait time.Duration) (*tls.Conn,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	var d net.Dialer
-	if to, err := netip.ParseAddrPort(target); err == nil && own.IsValid() && !own.IsLoopback() && to.Addr().Is4() == own.Is4() {
+	if to, err := netip.ParseAddrPort(target); err == nil && own.IsValid() && !own.IsLoopback() &&
+		to.Addr().Is4() == own.Is4() {
 		d.LocalAddr = &net.TCPAddr{IP: own.AsSlice()}
 	}
 	raw, err := d.DialContext(ctx, "tcp", target)

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// diskError says what was being done, and what to do about a disk that is full, read-only or not ours.
+// diskError says what was being done, and what to do about a disk that is full, read-only or not
+// ours.
 func diskError(what string, err error) error {
 	var hint string
 	switch {

@@ -13,7 +13,8 @@ const logFormat = "%l\t%v"
 // maxLogLine bounds a line of Envoy's log; the rest of a longer one becomes lines of its own.
 const maxLogLine = 64 << 10
 
-// logWriter logs what Envoy writes and keeps its last error, which may be why it ended. For one goroutine.
+// logWriter logs what Envoy writes and keeps its last error, which may be why it ended. For one
+// goroutine.
 type logWriter struct {
 	log   hclog.Logger
 	rest  []byte      // the line that is not complete yet

@@ -42,7 +42,8 @@ func TestLogWriter(t *testing.T) {
 	}
 }
 
-// What Envoy writes before its log is set up is an error; a line without end does not fill the memory.
+// What Envoy writes before its log is set up is an error; a line without end does not fill the
+// memory.
 func TestLogWriterOdd(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

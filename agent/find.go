@@ -21,8 +21,8 @@ func (e *Envoy) find() (string, error) {
 	return FindEnvoy(e.Path)
 }
 
-// FindEnvoy returns the program that is run: path when it is set, else "envoy" in PATH, else the one of the package
-// ashore-envoy. The error is a UsageError that says what to do.
+// FindEnvoy returns the program that is run: path when it is set, else "envoy" in PATH, else the
+// one of the package ashore-envoy. The error is a UsageError that says what to do.
 func FindEnvoy(path string) (string, error) {
 	if path != "" {
 		return runnable(path)

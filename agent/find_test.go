@@ -67,7 +67,8 @@ func TestStateFolderOfOthers(t *testing.T) {
 		t.Errorf("a folder for everybody: %v", err)
 	}
 	victim := filepath.Join(dir, "victim")
-	if err := errors.Join(os.Chmod(dir, 0o700), os.WriteFile(victim, []byte("precious"), 0o600), os.Symlink(victim, filepath.Join(dir, "lock"))); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o700), os.WriteFile(victim, []byte("precious"), 0o600),
+		os.Symlink(victim, filepath.Join(dir, "lock"))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := lockState(dir); err == nil {

@@ -42,7 +42,8 @@ func execProbe(command ...string) *networking.ReadinessProbe {
 	return &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_Exec{Exec: &networking.ExecHealthCheckConfig{Command: command}}}
 }
 
-// A group's probe is refused where it would connect beyond the workload or run a command. The settings may allow commands.
+// A group's probe is refused where it would connect beyond the workload or run a command. The
+// settings may allow commands.
 func TestAppCheck(t *testing.T) {
 	t.Parallel()
 	exec := func(s *Settings) { s.Probe.AllowGroupExec = true }
@@ -108,9 +109,11 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// Whatever a control plane tells: a probe never runs a command, nor asks another host, where the settings do not let it.
+// Whatever a control plane tells: a probe never runs a command, nor asks another host, where the
+// settings do not let it.
 func FuzzGroupProbe(f *testing.F) {
-	for _, p := range []*networking.ReadinessProbe{{}, httpProbe("db.test", "/x"), httpProbe("", "/\u009b2J"), tcpProbe("127.0.0.1"), execProbe("sh", "-c", "id")} {
+	for _, p := range []*networking.ReadinessProbe{{}, httpProbe("db.test", "/x"), httpProbe("", "/\u009b2J"),
+		tcpProbe("127.0.0.1"), execProbe("sh", "-c", "id")} {
 		b, err := proto.Marshal(p)
 		if err != nil {
 			f.Fatal(err)
@@ -135,19 +138,21 @@ func FuzzGroupProbe(f *testing.F) {
 		if a, err := netip.ParseAddr(host); err == nil {
 			host = a.Unmap().String()
 		}
-		if !slices.Contains([]string{"", "127.0.0.1", "::1", "localhost", "10.0.0.7", "fd00::7"}, strings.ToLower(host)) {
+		if !slices.Contains([]string{"", "127.0.0.1", "::1", "localhost", "10.0.0.7", "fd00::7"},
+			strings.ToLower(host)) {
 			t.Fatalf("it asks %q", host)
 		}
 		if n.probe != nil {
-			if _, text := probeMethod(n.probe, "10.0.0.7"); strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+			if _, text := probeMethod(n.probe, "10.0.0.7"); strings.ContainsFunc(text,
+				func(r rune) bool { return r < ' ' || r > '~' }) {
 				t.Fatalf("%q does something to a terminal", text)
 			}
 		}
 	})
 }
 
-// following is a prober that runs in the bubble of a synctest. The test tells it the group's probes and makes the application
-// well or not.
+// following is a prober that runs in the bubble of a synctest. The test tells it the group's probes
+// and makes the application well or not.
 type following struct {
 	t       *testing.T
 	prober  *prober
@@ -204,8 +209,9 @@ func (x *following) wants(what string, d time.Duration, want ...Health) {
 	x.reports = nil
 }
 
-// The group's probe holds. Nothing is reported before it is known whether there is one; an edit takes nobody out of
-// the endpoints by itself; a probe that vanishes leaves the workload well; an equal probe changes nothing.
+// The group's probe holds. Nothing is reported before it is known whether there is one; an edit
+// takes nobody out of the endpoints by itself; a probe that vanishes leaves the workload well; an
+// equal probe changes nothing.
 func TestProberFollowsGroup(t *testing.T) {
 	t.Parallel()
 	well, no := Health{Healthy: true}, "no"
@@ -248,7 +254,8 @@ func TestProberFollowsGroup(t *testing.T) {
 	})
 }
 
-// A probe that is refused keeps a workload out of the endpoints only where there is none to go on with, and says so.
+// A probe that is refused keeps a workload out of the endpoints only where there is none to go on
+// with, and says so.
 func TestProberRefusesGroup(t *testing.T) {
 	t.Parallel()
 	state := func(x *following, refused bool, by string) {

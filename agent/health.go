@@ -5,8 +5,8 @@ import "sync"
 // notChecked is why a workload is not an endpoint at first.
 const notChecked = "the application was not checked yet"
 
-// healthReporter combines the states of the application, of Envoy and of the agent into the workload's health, and reports
-// changes.
+// healthReporter combines the states of the application, of Envoy and of the agent into the
+// workload's health, and reports changes.
 type healthReporter struct {
 	report func(Health) // immutable; called in the order of the changes
 

@@ -21,8 +21,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// Identity is who a workload is and how it proves that: a key, the certificates that lead from it to a root, and the
-// roots that it trusts. Immutable: the pointer is the version.
+// Identity is who a workload is and how it proves that: a key, the certificates that lead from it
+// to a root, and the roots that it trusts. Immutable: the pointer is the version.
 type Identity struct {
 	// ID is what the certificate names.
 	ID spiffe.ID
@@ -61,8 +61,8 @@ func (i *Identity) withRoots(roots []*x509.Certificate) *Identity {
 	return &out
 }
 
-// newIdentity puts an identity together and checks that its parts fit: the key is the certificate's, which names a
-// workload. Errors say what does not fit.
+// newIdentity puts an identity together and checks that its parts fit: the key is the
+// certificate's, which names a workload. Errors say what does not fit.
 func newIdentity(key crypto.Signer, chain, roots []*x509.Certificate) (*Identity, error) {
 	if len(chain) == 0 || len(roots) == 0 {
 		return nil, errors.New("there is no certificate, or no root certificate")
@@ -78,12 +78,14 @@ func newIdentity(key crypto.Signer, chain, roots []*x509.Certificate) (*Identity
 	return &Identity{ID: id, Key: key, Chain: chain, Roots: roots}, nil
 }
 
-// rooted says why the certificate leads to none of the roots; nil when it leads to one. That it has ended is another
-// matter: it is judged by when it began. A root that is taken out of the mesh takes its certificates with it.
+// rooted says why the certificate leads to none of the roots; nil when it leads to one. That it has
+// ended is another matter: it is judged by when it began. A root that is taken out of the mesh
+// takes its certificates with it.
 func (i *Identity) rooted() error {
 	leaf := i.Leaf()
-	opts := x509.VerifyOptions{Roots: pool(i.Roots), Intermediates: pool(i.Chain[1:]), CurrentTime: leaf.NotBefore.Add(time.Second),
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	opts := x509.VerifyOptions{Roots: pool(i.Roots), Intermediates: pool(i.Chain[1:]),
+		CurrentTime: leaf.NotBefore.Add(time.Second),
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if _, err := leaf.Verify(opts); err != nil {
 		return fmt.Errorf("the certificate does not lead to a root of the mesh: %w", err)
 	}
@@ -124,8 +126,8 @@ func newKey() (crypto.Signer, error) {
 	return key, nil
 }
 
-// newRequest is a certificate signing request for key, in PEM. It asks for no name: the authority gives the one that
-// was proven.
+// newRequest is a certificate signing request for key, in PEM. It asks for no name: the authority
+// gives the one that was proven.
 func newRequest(key crypto.Signer) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{}}, key)
 	if err != nil {
@@ -134,7 +136,8 @@ func newRequest(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
 }
 
-// parseAnswer reads what an authority answered: the leaf, the intermediates one by one, and all roots as the last.
+// parseAnswer reads what an authority answered: the leaf, the intermediates one by one, and all
+// roots as the last.
 func parseAnswer(key crypto.Signer, elements []string) (*Identity, error) {
 	if len(elements) < 2 {
 		return nil, fmt.Errorf("%d certificates came, want the workload's own and the roots", len(elements))
@@ -159,8 +162,8 @@ func parseAnswer(key crypto.Signer, elements []string) (*Identity, error) {
 	return id, id.rooted()
 }
 
-// parseRoots reads a trust bundle. It is refused whole when a part of it cannot be a root, or when there is none: a
-// bundle without roots would make every peer a stranger.
+// parseRoots reads a trust bundle. It is refused whole when a part of it cannot be a root, or when
+// there is none: a bundle without roots would make every peer a stranger.
 func parseRoots(pems []string) ([]*x509.Certificate, error) {
 	var roots []*x509.Certificate
 	for _, text := range pems {

@@ -7,8 +7,8 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 )
 
-// What an authority answers is an identity whose parts fit, or an error; a trust bundle that is taken has roots, and
-// authorities alone.
+// What an authority answers is an identity whose parts fit, or an error; a trust bundle that is
+// taken has roots, and authorities alone.
 func FuzzAnswer(f *testing.F) {
 	m := newMesh(f, "cluster.local")
 	key := must(newKey())

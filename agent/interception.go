@@ -42,8 +42,8 @@ func (a *Agent) listens(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// InterceptConfig is what the rules of a workload depend on whose interception is "tproxy", and how to check that its
-// machine works with them. The settings are complete.
+// InterceptConfig is what the rules of a workload depend on whose interception is "tproxy", and how
+// to check that its machine works with them. The settings are complete.
 func InterceptConfig(s *Settings) (intercept.Config, intercept.Checks, error) {
 	if s.Workload.Interception != "tproxy" {
 		return intercept.Config{}, intercept.Checks{}, &UsageError{"workload.interception",
@@ -66,8 +66,8 @@ func InterceptConfig(s *Settings) (intercept.Config, intercept.Checks, error) {
 // notIntercepted is why a workload with interception "tproxy" is not an endpoint yet.
 const notIntercepted = "the interception rules are not installed"
 
-// intercepted says whether the workload's traffic reaches Envoy, as far as the agent is responsible for that: the
-// confirmed rules of "tproxy" are installed. Others manage the rules of "redirect".
+// intercepted says whether the workload's traffic reaches Envoy, as far as the agent is responsible
+// for that: the confirmed rules of "tproxy" are installed. Others manage the rules of "redirect".
 func (s *Settings) intercepted() bool {
 	if s.Workload.Interception != "tproxy" || s.Workload.Group == "" {
 		return true
@@ -79,7 +79,8 @@ func (s *Settings) intercepted() bool {
 // reportInterception adds a line for a workload whose callers bypass Envoy.
 func (a *Agent) reportInterception(r *Report) {
 	if !a.settings.intercepted() {
-		r.line("interception", stateBad, "run \"ashore-agent intercept install\" as root", notIntercepted+": callers would bypass Envoy")
+		r.line("interception", stateBad,
+			"run \"ashore-agent intercept install\" as root", notIntercepted+": callers would bypass Envoy")
 		return
 	}
 	if ports := r.Link.Bypassed; ports != "" {
@@ -87,7 +88,8 @@ func (a *Agent) reportInterception(r *Report) {
 		if strings.Contains(ports, ",") {
 			name = "ports "
 		}
-		r.line("interception", stateWarn, "let the application listen on 127.0.0.1 alone, where Envoy then listens for it, or intercept the traffic",
+		r.line("interception", stateWarn,
+			"let the application listen on 127.0.0.1 alone, where Envoy then listens for it, or intercept the traffic",
 			"connections to %s reach the application past Envoy: no mutual TLS and no policies there", name+ports)
 	}
 }

@@ -20,10 +20,12 @@ import (
 
 // JoinConfig is what a workload joins the mesh with.
 type JoinConfig struct {
-	// Settings are those that it runs with, not completed. XDS.Addresses are the control planes; the namespace is the
-	// group's, and the addresses are by default the one that this machine has on its way to the control plane.
+	// Settings are those that it runs with, not completed. XDS.Addresses are the control planes;
+	// the namespace is the group's, and the addresses are by default the one that this machine has
+	// on its way to the control plane.
 	Settings Settings
-	// Base are the settings that apply without these, so that only differences are kept. Nil: Default.
+	// Base are the settings that apply without these, so that only differences are kept. Nil:
+	// Default.
 	Base *Settings
 	// Group is the WorkloadGroup that it becomes a member of, "namespace/name".
 	Group string
@@ -33,8 +35,8 @@ type JoinConfig struct {
 	Token string
 	// Replace lets it take the place of a machine of its name that is alive.
 	Replace bool
-	// Check says what would keep the workload from running with these settings. It is asked before the control plane is, so
-	// that the token is not used for nothing. Nil: nothing would.
+	// Check says what would keep the workload from running with these settings. It is asked before
+	// the control plane is, so that the token is not used for nothing. Nil: nothing would.
 	Check func(ctx context.Context, s *Settings) error
 	Log   hclog.Logger
 }
@@ -53,9 +55,10 @@ type JoinResult struct {
 // joinTries is how often a control plane that has too much to do is asked.
 const joinTries = 6
 
-// Join makes a key, proves with the token who the workload is, and keeps the certificate that it gets in the state
-// folder. The control plane is verified by the hash before the token is sent. When the answer is lost, the same line
-// works again on this machine. Errors say what, where and what to do; a wrong argument is a UsageError.
+// Join makes a key, proves with the token who the workload is, and keeps the certificate that it
+// gets in the state folder. The control plane is verified by the hash before the token is sent.
+// When the answer is lost, the same line works again on this machine. Errors say what, where and
+// what to do; a wrong argument is a UsageError.
 func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err := c.Prepare(); err != nil {
 		return nil, err
@@ -73,7 +76,8 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if free, err := room(s.State); err != nil {
 		return nil, err
 	} else if free < littleRoom {
-		return nil, fmt.Errorf("the disk of %s is full: %d KiB are left; make room and run this again", s.State, free>>10)
+		return nil, fmt.Errorf("the disk of %s is full: %d KiB are left; make room and run this again", s.State,
+			free>>10)
 	}
 	if c.Check != nil {
 		if err := c.Check(ctx, &s); err != nil {
@@ -88,7 +92,8 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	id, local, err := c.ask(ctx, certificateRequest{key: key, token: c.Token, name: s.Workload.Name, group: c.Group, replace: c.Replace}, disk.former())
+	id, local, err := c.ask(ctx, certificateRequest{key: key, token: c.Token, name: s.Workload.Name, group: c.Group,
+		replace: c.Replace}, disk.former())
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +108,8 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, err
 	}
 	now := time.Now()
-	if err := disk.save(id, Joined{Version: 1, Group: c.Group, Workload: s.Workload.Name, At: now, Renewed: now, Token: tokenHash(c.Token)}); err != nil {
+	if err := disk.save(id, Joined{Version: 1, Group: c.Group, Workload: s.Workload.Name, At: now, Renewed: now,
+		Token: tokenHash(c.Token)}); err != nil {
 		return nil, err
 	}
 	if skew := clockSkew(id, now); skew.Abs() > clockTolerance {
@@ -136,17 +142,20 @@ func (c *JoinConfig) Prepare() error {
 		check.fail("--token-file", "%v", err)
 	}
 	s.Workload.Namespace, s.Workload.Group = namespace, group
-	// The address is known when the control plane was reached: any other one stands for it in the check.
+	// The address is known when the control plane was reached: any other one stands for it in the
+	// check.
 	full := *s
 	if len(full.Workload.Addresses) == 0 {
 		full.Workload.Addresses = []string{"127.0.0.2"}
 	}
 	err := full.Complete()
 	if len(s.XDS.Addresses) == 0 {
-		err = &UsageError{"--control-plane", "not set; give host:port of the control plane's TLS port, such as ashore.example.com:15012"}
+		err = &UsageError{"--control-plane",
+			"not set; give host:port of the control plane's TLS port, such as ashore.example.com:15012"}
 	}
 	if s.Workload.Name == "" && full.Workload.Name == "localhost" {
-		check.fail("workload.name", "this machine is called localhost, as others are; give a name, or set the host name (hostnamectl set-hostname NAME)")
+		check.fail("workload.name",
+			"this machine is called localhost, as others are; give a name, or set the host name (hostnamectl set-hostname NAME)")
 	}
 	s.Workload.Name, s.State = full.Workload.Name, full.State
 	if s.State, err = absolute(s.State, err); err != nil || len(check.errs) > 0 {
@@ -163,10 +172,12 @@ func absolute(path string, err error) (string, error) {
 	return filepath.Abs(path)
 }
 
-// ask gets the certificate, and this machine's address on the way to the control plane. A control plane that has too
-// much to do is asked again: with the same key a token gives the same answer. The former identity, which may be nil, proves
-// that the machine is the one that joined by this name before.
-func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, former *tls.Certificate) (*Identity, string, error) {
+// ask gets the certificate, and this machine's address on the way to the control plane. A control
+// plane that has too much to do is asked again: with the same key a token gives the same answer.
+// The former identity, which may be nil, proves that the machine is the one that joined by this
+// name before.
+func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, former *tls.Certificate) (*Identity, string,
+	error) {
 	var trustDomain string
 	var own netip.Addr
 	if len(c.Settings.Workload.Addresses) > 0 {
@@ -222,7 +233,8 @@ func (c *JoinConfig) verifyIdentity(id *Identity, trustDomain string) error {
 // busyAnswer says whether a control plane was reached and has no time.
 func busyAnswer(err error) bool {
 	for _, e := range unjoin(err) {
-		if s := statusOf(e); s != nil && slices.Contains([]codes.Code{codes.ResourceExhausted, codes.Unavailable, codes.Aborted}, s.Code()) {
+		if s := statusOf(e); s != nil && slices.Contains([]codes.Code{codes.ResourceExhausted, codes.Unavailable,
+			codes.Aborted}, s.Code()) {
 			return true
 		}
 	}

@@ -29,11 +29,13 @@ func joining(t *testing.T, p *fakePlane) JoinConfig {
 	s.Workload.Name = "web-1"
 	s.Workload.Labels = map[string]string{"version": "v2"}
 	s.XDS.Addresses = []string{p.addr}
-	return JoinConfig{Settings: s, Group: "shop/web", Hash: hashOf(p.mesh.root.Cert), Token: testToken, Log: testlog.New(t)}
+	return JoinConfig{Settings: s, Group: "shop/web", Hash: hashOf(p.mesh.root.Cert), Token: testToken,
+		Log: testlog.New(t)}
 }
 
-// A workload that joins has a key that only its user can read, the certificate and the roots that came, and the
-// settings to run with. The token was sent once, to the control plane that the hash names.
+// A workload that joins has a key that only its user can read, the certificate and the roots that
+// came, and the settings to run with. The token was sent once, to the control plane that the hash
+// names.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, newMesh(t, "cluster.local"), "127.0.15.2:0")
@@ -46,11 +48,13 @@ func TestJoin(t *testing.T) {
 		t.Errorf("result %+v", r)
 	}
 	got := p.requests()
-	if len(got) != 1 || got[0].token != testToken || got[0].workload != "web-1" || got[0].group != "shop/web" || got[0].key != keyHash(r.Identity.Key) {
+	if len(got) != 1 || got[0].token != testToken || got[0].workload != "web-1" || got[0].group != "shop/web" ||
+		got[0].key != keyHash(r.Identity.Key) {
 		t.Errorf("requests %+v", got)
 	}
 	id, joined, err := store{c.Settings.State}.load()
-	if err != nil || !id.Leaf().Equal(r.Identity.Leaf()) || joined.Group != "shop/web" || len(id.Chain) != 2 || !sameCertificates(id.Roots, []*x509.Certificate{p.mesh.root.Cert}) {
+	if err != nil || !id.Leaf().Equal(r.Identity.Leaf()) || joined.Group != "shop/web" || len(id.Chain) != 2 ||
+		!sameCertificates(id.Roots, []*x509.Certificate{p.mesh.root.Cert}) {
 		t.Fatalf("on disk: %+v, %+v, %v", id, joined, err)
 	}
 	for _, name := range []string{identityFile, rootsFile} {
@@ -71,7 +75,8 @@ func TestJoin(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	w := s.Workload
-	if w.Name != "web-1" || w.Namespace != "shop" || w.Group != "web" || len(w.Addresses) != 1 || !strings.HasPrefix(w.Addresses[0], "127.") || w.Labels["version"] != "v2" || s.XDS.Addresses[0] != p.addr {
+	if w.Name != "web-1" || w.Namespace != "shop" || w.Group != "web" || len(w.Addresses) != 1 ||
+		!strings.HasPrefix(w.Addresses[0], "127.") || w.Labels["version"] != "v2" || s.XDS.Addresses[0] != p.addr {
 		t.Errorf("settings to run with:\n%s", text)
 	}
 	if strings.Contains(string(text), "token") || strings.Contains(string(text), "logLevel") {
@@ -120,7 +125,8 @@ func TestJoinAgain(t *testing.T) {
 		t.Errorf("another line while an agent runs: %v", err)
 	}
 	c.Group = "shop/other"
-	if _, err := Join(t.Context(), c); err == nil || !strings.Contains(err.Error(), "leave first: ashore-agent leave --state ") {
+	if _, err := Join(t.Context(), c); err == nil || !strings.Contains(err.Error(),
+		"leave first: ashore-agent leave --state ") {
 		t.Errorf("another group while an agent runs: %v", err)
 	}
 }
@@ -130,22 +136,27 @@ func TestJoinAnew(t *testing.T) {
 	t.Parallel()
 	old := newMesh(t, "cluster.local")
 	p := startPlane(t, newMesh(t, "cluster.local"), "127.0.15.4:0")
-	ended := old.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}, time.Hour)
+	ended := old.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"},
+		time.Hour)
 	for name, disk := range map[string]func(dir string) error{
 		"of another mesh": func(dir string) error {
-			return store{dir}.save(ended, Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: time.Now(), Renewed: time.Now()})
+			return store{dir}.save(ended, Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: time.Now(),
+				Renewed: time.Now()})
 		},
 		"broken": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, identityFile), []byte("half"), 0o600)
 		},
 		"by another line": func(dir string) error {
-			return store{dir}.save(p.mesh.identity(t, web(), time.Hour), Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: time.Now(), Renewed: time.Now(), Token: tokenHash("another")})
+			return store{dir}.save(p.mesh.identity(t, web(), time.Hour),
+				Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: time.Now(), Renewed: time.Now(),
+					Token: tokenHash("another")})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := joining(t, p)
 			p.set(func() { p.bound = nil })
-			if err := errors.Join(disk(c.Settings.State), os.WriteFile(cacheFile(c.Settings.State), nil, 0o600)); err != nil {
+			if err := errors.Join(disk(c.Settings.State), os.WriteFile(cacheFile(c.Settings.State), nil,
+				0o600)); err != nil {
 				t.Fatal(err)
 			}
 			r, err := Join(t.Context(), c)
@@ -159,8 +170,8 @@ func TestJoinAnew(t *testing.T) {
 	}
 }
 
-// Whatever keeps a workload from joining is named, with what to do about it. Nothing is left behind, and a control plane
-// that is not trusted gets no token.
+// Whatever keeps a workload from joining is named, with what to do about it. Nothing is left
+// behind, and a control plane that is not trusted gets no token.
 func TestJoinRefused(t *testing.T) {
 	t.Parallel()
 	m, other := newMesh(t, "cluster.local"), newMesh(t, "cluster.local")
@@ -183,7 +194,8 @@ func TestJoinRefused(t *testing.T) {
 		want  []string
 	}{
 		{"wrong hash", func(_ *testing.T, _ *fakePlane, c *JoinConfig) { c.Hash = hashOf(other.root.Cert) }, false,
-			[]string{"is not trusted: its root certificate has the hash " + hashOf(m.root.Cert), "the join line says " + hashOf(other.root.Cert), "make a new line there", "do not go on if the hashes still differ"}},
+			[]string{"is not trusted: its root certificate has the hash " + hashOf(m.root.Cert),
+				"the join line says " + hashOf(other.root.Cert), "make a new line there", "do not go on if the hashes still differ"}},
 		{"the hash of the leaf", func(t *testing.T, p *fakePlane, c *JoinConfig) {
 			cert := m.server(t, nil)
 			c.Hash = hashOf(must(x509.ParseCertificate(cert.Certificate[0])))
@@ -236,12 +248,15 @@ func TestJoinRefused(t *testing.T) {
 		}), true, []string{"are without the one of the join line"}},
 		{"a certificate for another key", answer(func(c []string) []string {
 			key := must(newKey())
-			return m.issue(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}, must(newRequest(key)), time.Hour)
+			return m.issue(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"},
+				must(newRequest(key)), time.Hour)
 		}), true, []string{"the certificate is for another key"}},
 		{"garbage", answer(func(c []string) []string { c[0] = "x"; return c }), true, []string{"element 1 of the chain: it holds no PEM block"}},
 		{"another group here", func(t *testing.T, _ *fakePlane, c *JoinConfig) {
-			id := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}, time.Hour)
-			if err := (store{c.Settings.State}).save(id, Joined{Version: 1, Group: "shop/db", Workload: "web-1", At: time.Now(), Renewed: time.Now()}); err != nil {
+			id := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"},
+				time.Hour)
+			if err := (store{c.Settings.State}).save(id, Joined{Version: 1, Group: "shop/db", Workload: "web-1",
+				At: time.Now(), Renewed: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
 		}, false, []string{"has the identity of a member of shop/db, and the command is for shop/web", "leave first: ashore-agent leave --state "}},
@@ -273,7 +288,8 @@ func TestJoinRefused(t *testing.T) {
 			if n := len(p.requests()); n > 0 != tc.asked {
 				t.Errorf("%d requests came", n)
 			}
-			if _, err := os.Stat(filepath.Join(c.Settings.State, identityFile)); err == nil && tc.name != "another group here" {
+			if _, err := os.Stat(filepath.Join(c.Settings.State, identityFile)); err == nil &&
+				tc.name != "another group here" {
 				t.Error("an identity is left")
 			}
 		})
@@ -351,7 +367,8 @@ func TestJoinUsage(t *testing.T) {
 			t.Parallel()
 			s := Default()
 			s.State, s.XDS.Addresses = stateFolder(t), []string{"127.0.15.8:1"}
-			c := JoinConfig{Settings: s, Group: "shop/web", Hash: hashPrefix + strings.Repeat("ab", 32), Token: testToken, Log: testlog.New(t)}
+			c := JoinConfig{Settings: s, Group: "shop/web", Hash: hashPrefix + strings.Repeat("ab", 32),
+				Token: testToken, Log: testlog.New(t)}
 			tc.edit(&c)
 			_, err := Join(t.Context(), c)
 			var u *UsageError

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// joinedBefore returns the result for a workload that has joined by this command before; nil when it has to join. pid is the
-// agent that runs with this identity, zero when none does: while one runs, a reason to join again is an error.
+// joinedBefore returns the result for a workload that has joined by this command before; nil when
+// it has to join. pid is the agent that runs with this identity, zero when none does: while one
+// runs, a reason to join again is an error.
 func (c *JoinConfig) joinedBefore(s Settings, pid int) (*JoinResult, error) {
 	id, joined, err := store{s.State}.load()
 	var reason string
@@ -40,8 +41,8 @@ func (c *JoinConfig) joinedBefore(s Settings, pid int) (*JoinResult, error) {
 	return nil, nil
 }
 
-// former is the certificate of an earlier join; nil: there is none that can be read. The control plane is verified before it is
-// shown.
+// former is the certificate of an earlier join; nil: there is none that can be read. The control
+// plane is verified before it is shown.
 func (s store) former() *tls.Certificate {
 	id, _, err := s.load()
 	if err != nil {

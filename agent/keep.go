@@ -24,8 +24,8 @@ type KeeperConfig struct {
 	Log  hclog.Logger
 }
 
-// Keeper keeps a workload's identity: it renews the certificate at about half of its life, takes in the mesh's roots,
-// and has all of it on disk before anybody uses it. Safe for concurrent use.
+// Keeper keeps a workload's identity: it renews the certificate at about half of its life, takes in
+// the mesh's roots, and has all of it on disk before anybody uses it. Safe for concurrent use.
 type Keeper struct {
 	store store                                                                  // guarded by saving
 	ask   func(context.Context, certificateRequest) (*Identity, net.Addr, error) // set once
@@ -36,22 +36,24 @@ type Keeper struct {
 	saving sync.Mutex // held while the disk is written
 
 	mu       sync.Mutex
-	id       *Identity                  // guarded by mu
-	joined   Joined                     // guarded by mu
-	due      time.Time                  // guarded by mu: of the next try
-	trouble  error                      // guarded by mu: of the last try
-	tries    int                        // guarded by mu: in vain since the last certificate
-	renewals uint64                     // guarded by mu: since the start
-	skew     time.Duration              // guarded by mu: how far this clock is ahead of the authority's, as far as that shows
+	id       *Identity // guarded by mu
+	joined   Joined    // guarded by mu
+	due      time.Time // guarded by mu: of the next try
+	trouble  error     // guarded by mu: of the last try
+	tries    int       // guarded by mu: in vain since the last certificate
+	renewals uint64    // guarded by mu: since the start
+	// guarded by mu: how far this clock is ahead of the authority's, as far as that shows
+	skew     time.Duration
 	watchers map[chan struct{}]struct{} // guarded by mu
 	renewed  chan struct{}              // cap 1; written when the certificate changed
 	now      chan struct{}              // cap 1; written when it has to be renewed now
 }
 
-// NewKeeper reads the identity from disk; nobody is asked. Errors: that the workload has not joined, or what is wrong
-// with the files and what to do.
+// NewKeeper reads the identity from disk; nobody is asked. Errors: that the workload has not
+// joined, or what is wrong with the files and what to do.
 func NewKeeper(c KeeperConfig) (*Keeper, error) {
-	k := &Keeper{store: store{c.Dir}, name: c.Name, clock: time.Now, log: c.Log.Named("identity"), watchers: map[chan struct{}]struct{}{}, renewed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+	k := &Keeper{store: store{c.Dir}, name: c.Name, clock: time.Now, log: c.Log.Named("identity"),
+		watchers: map[chan struct{}]struct{}{}, renewed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 	id, joined, err := k.store.load()
 	if err != nil {
 		return nil, err
@@ -92,8 +94,8 @@ func (k *Keeper) Joined() Joined {
 	return k.joined
 }
 
-// Changed returns a channel of capacity one that receives after each change of the identity, and a function that ends
-// the subscription.
+// Changed returns a channel of capacity one that receives after each change of the identity, and a
+// function that ends the subscription.
 func (k *Keeper) Changed() (changed <-chan struct{}, forget func()) {
 	ch := make(chan struct{}, 1)
 	k.mu.Lock()
@@ -106,8 +108,8 @@ func (k *Keeper) Changed() (changed <-chan struct{}, forget func()) {
 	}
 }
 
-// Renewed receives after each new certificate: connections that presented the former one may be replaced. There is one
-// channel, for one reader.
+// Renewed receives after each new certificate: connections that presented the former one may be
+// replaced. There is one channel, for one reader.
 func (k *Keeper) Renewed() <-chan struct{} { return k.renewed }
 
 // tell tells the watchers. Only executed with mu held.
@@ -120,18 +122,18 @@ func (k *Keeper) tell() {
 	}
 }
 
-// ClientTLS is for connections to control planes: it presents the latest certificate, and accepts servers whose chain
-// leads to one of the latest roots and that are the control plane of this workload's trust domain. Each connection needs a
-// call of its own.
+// ClientTLS is for connections to control planes: it presents the latest certificate, and accepts
+// servers whose chain leads to one of the latest roots and that are the control plane of this
+// workload's trust domain. Each connection needs a call of its own.
 func (k *Keeper) ClientTLS() *tls.Config {
 	id := k.Identity()
 	c := &serverCheck{roots: id.Roots, trustDomain: id.ID.TrustDomain, now: time.Now}
 	return c.config(func() *tls.Certificate { return k.Identity().Certificate() })
 }
 
-// SetRoots replaces the trust bundle, texts of PEM. A bundle that is empty, or that cannot be read whole, is refused and
-// changes nothing. When it lacks the root of the workload's own certificate, peers do not accept that certificate any more:
-// a new one is requested at once.
+// SetRoots replaces the trust bundle, texts of PEM. A bundle that is empty, or that cannot be read
+// whole, is refused and changes nothing. When it lacks the root of the workload's own certificate,
+// peers do not accept that certificate any more: a new one is requested at once.
 func (k *Keeper) SetRoots(pems []string) error {
 	roots, err := parseRoots(pems)
 	if err != nil {
@@ -156,11 +158,13 @@ func (k *Keeper) SetRoots(pems []string) error {
 	return nil
 }
 
-// refusedPause is how long a new certificate is not replaced after it came, although a control plane refuses it.
+// refusedPause is how long a new certificate is not replaced after it came, although a control
+// plane refuses it.
 const refusedPause = time.Minute
 
-// Refused is called when a control plane does not accept the certificate: its root may have been removed from the mesh. A
-// new one is requested at once, unless that failed already and is retried anyhow.
+// Refused is called when a control plane does not accept the certificate: its root may have been
+// removed from the mesh. A new one is requested at once, unless that failed already and is retried
+// anyhow.
 func (k *Keeper) Refused() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -34,7 +34,8 @@ func kept(t *testing.T, m *mesh, life time.Duration) *Keeper {
 	t.Helper()
 	dir := stateFolder(t)
 	now := time.Now()
-	if err := (store{dir}).save(m.identity(t, web(), life), Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: now, Renewed: now}); err != nil {
+	if err := (store{dir}).save(m.identity(t, web(), life),
+		Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: now, Renewed: now}); err != nil {
 		t.Fatal(err)
 	}
 	return keeper(t, dir)
@@ -91,7 +92,8 @@ func keeping(t *testing.T, k *Keeper) (end func()) {
 	}
 }
 
-// A certificate is renewed between 40 and 60 % of its life, again and again, with a new key each time; everybody is told.
+// A certificate is renewed between 40 and 60 % of its life, again and again, with a new key each
+// time; everybody is told.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,8 +133,8 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// While the control plane is away it is tried again, ever less often and with the same key, and the old certificate
-// stays; also after its end, for the control plane may still know the key.
+// While the control plane is away it is tried again, ever less often and with the same key, and the
+// old certificate stays; also after its end, for the control plane may still know the key.
 func TestKeepTrouble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +173,8 @@ func TestKeepTrouble(t *testing.T) {
 	})
 }
 
-// An agent that starts with a certificate from disk asks nobody before it is time, and begins where the former one stopped.
+// An agent that starts with a certificate from disk asks nobody before it is time, and begins where
+// the former one stopped.
 func TestKeepRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +207,8 @@ func TestKeepRestart(t *testing.T) {
 	})
 }
 
-// Agents that begin together after their certificates were due, as after a power cut, do not ask at one moment.
+// Agents that begin together after their certificates were due, as after a power cut, do not ask at
+// one moment.
 func TestLateTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -244,8 +248,9 @@ func TestRenewalSpread(t *testing.T) {
 	}
 }
 
-// What an authority sees of ten thousand machines that joined within one minute: in the busiest second of each later day a
-// few renewals, where without chance it would be all of them within that minute.
+// What an authority sees of ten thousand machines that joined within one minute: in the busiest
+// second of each later day a few renewals, where without chance it would be all of them within that
+// minute.
 func TestRenewalPeak(t *testing.T) {
 	t.Parallel()
 	const machines, days = 10_000, 5
@@ -290,8 +295,10 @@ func TestRetryPause(t *testing.T) {
 		{100, time.Minute, 1500 * time.Millisecond, 4500 * time.Millisecond},
 		{100, time.Second, 500 * time.Millisecond, 1500 * time.Millisecond},
 	} {
-		if low, high := retryPause(tc.tries, tc.life, 0), retryPause(tc.tries, tc.life, 1); low != tc.low || high != tc.high {
-			t.Errorf("after %d tries of a life of %v: %v to %v, want %v to %v", tc.tries, tc.life, low, high, tc.low, tc.high)
+		if low, high := retryPause(tc.tries, tc.life, 0), retryPause(tc.tries, tc.life, 1); low != tc.low ||
+			high != tc.high {
+			t.Errorf("after %d tries of a life of %v: %v to %v, want %v to %v", tc.tries, tc.life, low, high, tc.low,
+				tc.high)
 		}
 	}
 }
@@ -307,7 +314,8 @@ func TestSetRoots(t *testing.T) {
 		"none": nil, "empty": {"", "\n"}, "garbage": {mine, "garbage"}, "a leaf": {mine, leaf}, "half": {mine, more[:200]},
 	} {
 		before := k.Identity()
-		if err := k.SetRoots(bundle); err == nil || !strings.Contains(err.Error(), "the former one stays") || k.Identity() != before {
+		if err := k.SetRoots(bundle); err == nil || !strings.Contains(err.Error(), "the former one stays") ||
+			k.Identity() != before {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -327,7 +335,8 @@ func TestSetRoots(t *testing.T) {
 	default:
 	}
 	id, _, err := k.store.load()
-	if err != nil || !sameCertificates(id.Roots, []*x509.Certificate{m.root.Cert, other.root.Cert}) || id.Serial() != before.Serial() {
+	if err != nil || !sameCertificates(id.Roots, []*x509.Certificate{m.root.Cert, other.root.Cert}) ||
+		id.Serial() != before.Serial() {
 		t.Errorf("on disk: %v, %v", id, err)
 	}
 	// With both roots a server below the other one is believed.
@@ -336,13 +345,15 @@ func TestSetRoots(t *testing.T) {
 		t.Errorf("a control plane below the new root: %v", err)
 	}
 	check.trustDomain = "else.example"
-	if _, err := check.verify(parse(t, other.server(t, nil).Certificate)); err == nil || !strings.Contains(err.Error(), "belongs to else.example") {
+	if _, err := check.verify(parse(t, other.server(t, nil).Certificate)); err == nil ||
+		!strings.Contains(err.Error(), "belongs to else.example") {
 		t.Errorf("a control plane of another trust domain: %v", err)
 	}
 }
 
-// A root that is taken out of the mesh is believed no longer, even when this workload's own certificate is below it; then a
-// new certificate is asked for at once. Until it comes, the status says what is wrong, after a restart too.
+// A root that is taken out of the mesh is believed no longer, even when this workload's own
+// certificate is below it; then a new certificate is asked for at once. Until it comes, the status
+// says what is wrong, after a restart too.
 func TestRootTakenOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -367,7 +378,8 @@ func TestRootTakenOut(t *testing.T) {
 		again := keeper(t, k.store.dir)
 		r := &Report{}
 		reportKept(r, again.Identity(), again.Joined(), again.Renewal(), time.Now())
-		if r.Lines[1].State != stateBad || !strings.Contains(r.Lines[1].Text, "its root is not one of the mesh any more") || r.Todo[0] != "join again" {
+		if r.Lines[1].State != stateBad || !strings.Contains(r.Lines[1].Text,
+			"its root is not one of the mesh any more") || r.Todo[0] != "join again" {
 			t.Errorf("status %+v", r)
 		}
 		time.Sleep(time.Minute)
@@ -397,12 +409,16 @@ func TestTakeRefused(t *testing.T) {
 	m := newMesh(t, "cluster.local")
 	k := kept(t, m, time.Hour)
 	before := k.Identity()
-	admin := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "admin"}, time.Hour)
-	if err := k.take(admin, time.Now()); err == nil || !strings.Contains(err.Error(), "gave a certificate for spiffe://cluster.local/ns/shop/sa/admin, and this workload is spiffe://cluster.local/ns/shop/sa/web") {
+	admin := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "admin"},
+		time.Hour)
+	if err := k.take(admin, time.Now()); err == nil ||
+		!strings.Contains(err.Error(),
+			"gave a certificate for spiffe://cluster.local/ns/shop/sa/admin, and this workload is spiffe://cluster.local/ns/shop/sa/web") {
 		t.Errorf("another identity: %v", err)
 	}
 	next := m.identity(t, web(), time.Hour)
-	if err := k.take(next, time.Now().Add(-time.Hour)); err == nil || !strings.Contains(err.Error(), "begins at ") || !strings.Contains(err.Error(), "set the clock") {
+	if err := k.take(next, time.Now().Add(-time.Hour)); err == nil || !strings.Contains(err.Error(),
+		"begins at ") || !strings.Contains(err.Error(), "set the clock") {
 		t.Errorf("a clock that is late: %v", err)
 	}
 	if k.Identity() != before {
@@ -475,7 +491,8 @@ func TestLoadBroken(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := store{stateFolder(t)}
-			if err := errors.Join(s.save(id, joined), os.WriteFile(filepath.Join(s.dir, tc.file), []byte(tc.content), 0o600)); err != nil {
+			if err := errors.Join(s.save(id, joined), os.WriteFile(filepath.Join(s.dir, tc.file), []byte(tc.content),
+				0o600)); err != nil {
 				t.Fatal(err)
 			}
 			_, _, err := s.load()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// This machine's clock is compared with when the certificate was issued. One that begins with its young authority is within
-// the tolerance.
+// This machine's clock is compared with when the certificate was issued. One that begins with its
+// young authority is within the tolerance.
 func TestClockSkew(t *testing.T) {
 	t.Parallel()
 	issued := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A certificate that a control plane refuses is replaced at once, and not again because the new one is refused too; what
-// cannot be had is tried for as always.
+// A certificate that a control plane refuses is replaced at once, and not again because the new one
+// is refused too; what cannot be had is tried for as always.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

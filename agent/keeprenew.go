@@ -21,8 +21,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// clockLook is how often the clock is looked at while nothing is due: timers stand still while a machine sleeps, and clocks
-// are set.
+// clockLook is how often the clock is looked at while nothing is due: timers stand still while a
+// machine sleeps, and clocks are set.
 const clockLook = 5 * time.Second
 
 // awaitDue waits until the certificate is to be renewed. False: ctx ended.
@@ -59,8 +59,8 @@ func (k *Keeper) plan(now time.Time, start bool) {
 	k.log.Debug("the certificate is renewed in time", "at", k.due, "ends", end)
 }
 
-// span is when the certificate came and when it ends. It begins before it came, for clocks that are late. Only
-// executed with mu held.
+// span is when the certificate came and when it ends. It begins before it came, for clocks that are
+// late. Only executed with mu held.
 func (k *Keeper) span() (from, end time.Time) {
 	leaf := k.id.Leaf()
 	from, end = k.joined.Renewed, leaf.NotAfter
@@ -70,8 +70,8 @@ func (k *Keeper) span() (from, end time.Time) {
 	return from, end
 }
 
-// renewalTime is half of a life, and up to a tenth of it earlier or later: machines that joined together do not renew
-// together. random is from 0 to 1.
+// renewalTime is half of a life, and up to a tenth of it earlier or later: machines that joined
+// together do not renew together. random is from 0 to 1.
 func renewalTime(from, end time.Time, random float64) time.Time {
 	life := end.Sub(from)
 	return from.Add(time.Duration(float64(life) * (0.4 + 0.2*random)))
@@ -83,8 +83,8 @@ const (
 	longestRetry  = 5 * time.Minute
 )
 
-// retryPause is how long to wait after so many tries in vain: it doubles, is at most a twentieth of a life, and half
-// of it is by chance. random is from 0 to 1.
+// retryPause is how long to wait after so many tries in vain: it doubles, is at most a twentieth of
+// a life, and half of it is by chance. random is from 0 to 1.
 func retryPause(tries int, life time.Duration, random float64) time.Duration {
 	longest := min(max(life/20, shortestRetry), longestRetry)
 	pause := min(shortestRetry<<min(tries-1, 20), longest)
@@ -173,10 +173,12 @@ type Renewal struct {
 	Due time.Time
 	// Trouble is why the last try was in vain; nil when it was not.
 	Trouble error
-	// Tries is how many were in vain since the last certificate came; Count how many certificates came since the start.
+	// Tries is how many were in vain since the last certificate came; Count how many certificates
+	// came since the start.
 	Tries int
 	Count uint64
-	// Skew is how far this machine's clock was ahead of the authority's when the last certificate came.
+	// Skew is how far this machine's clock was ahead of the authority's when the last certificate
+	// came.
 	Skew time.Duration
 }
 

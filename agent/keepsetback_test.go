@@ -13,8 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 )
 
-// After a clock that was ahead is set back, a new certificate is requested at once, and again until it
-// arrives.
+// After a clock that was ahead is set back, a new certificate is requested at once, and again until
+// it arrives.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,8 @@ func TestStartBeforeTheCertificateBegins(t *testing.T) {
 		later := time.Now().Add(48 * time.Hour)
 		id := must(parseAnswer(key, issuedAt(t, m, certificateRequest{key: key}, 24*time.Hour, later)))
 		dir := stateFolder(t)
-		if err := (store{dir}).save(id, Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: later, Renewed: later}); err != nil {
+		if err := (store{dir}).save(id, Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: later,
+			Renewed: later}); err != nil {
 			t.Fatal(err)
 		}
 		k := keeper(t, dir)
@@ -79,5 +80,6 @@ func issuedAt(t *testing.T, m *mesh, q certificateRequest, life time.Duration, n
 	t.Helper()
 	r := must(ca.ParseRequest(must(newRequest(q.key))))
 	leaf := must(ca.Issue(m.signer, ca.Rules{Validity: life}, ca.Grant{ID: web(), Request: r}, now, rand.Reader))
-	return []string{string(ca.EncodeCertificates(leaf)), string(ca.EncodeCertificates(m.signer.Cert)), string(ca.EncodeCertificates(m.root.Cert))}
+	return []string{string(ca.EncodeCertificates(leaf)), string(ca.EncodeCertificates(m.signer.Cert)),
+		string(ca.EncodeCertificates(m.root.Cert))}
 }

@@ -16,7 +16,8 @@ import (
 // xdsSocket is the path of the unix socket where the agent serves xDS and SDS to Envoy.
 func (s *Settings) xdsSocket() string { return filepath.Join(s.runtime(), "xds.sock") }
 
-// agentSocket is the path of the unix socket where the agent serves status and leave to the operator's commands.
+// agentSocket is the path of the unix socket where the agent serves status and leave to the
+// operator's commands.
 func (s *Settings) agentSocket() string { return filepath.Join(s.State, "agent.sock") }
 
 // newLocalServer makes the gRPC server for Envoy, without services.
@@ -30,7 +31,8 @@ func newLocalServer() *grpc.Server {
 	)
 }
 
-// localHandshake bounds the HTTP/2 handshake: a silent connection delays the agent's end for that long.
+// localHandshake bounds the HTTP/2 handshake: a silent connection delays the agent's end for that
+// long.
 const localHandshake = 5 * time.Second
 
 // maxLocalRequest bounds one request of Envoy: 100,000 names and a node fit in.

@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-// TestMain waits for other runs of these tests: agents have ports that are given, at addresses that the tests have to name.
+// TestMain waits for other runs of these tests: agents have ports that are given, at addresses that
+// the tests have to name.
 func TestMain(m *testing.M) {
 	if file := os.Getenv(agentOf); file != "" {
 		panic(runAgentProcess(file)) // it is killed

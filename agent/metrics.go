@@ -49,7 +49,8 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxApplicationMetrics bounds the metrics of the application, in bytes. Source: Istio has the same bound.
+// maxApplicationMetrics bounds the metrics of the application, in bytes. Source: Istio has the same
+// bound.
 const maxApplicationMetrics = 10 << 20
 
 // applicationMetrics are the application's; nil without the setting.
@@ -85,7 +86,8 @@ func (a *Agent) applicationMetrics(ctx context.Context) ([]byte, error) {
 func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 	registry := prometheus.NewRegistry()
 	add := func(name, help string, value float64) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "ashore_agent", Name: name, Help: help}, func() float64 { return value }))
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "ashore_agent", Name: name,
+			Help: help}, func() float64 { return value }))
 	}
 	add("envoy_restarts", "How often Envoy was started again.", float64(max(a.envoy.State().Runs-1, 0)))
 	add("envoy_up", "1 while an Envoy process runs.", boolean(a.envoy.State().PID != 0))
@@ -94,8 +96,10 @@ func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 	}
 	if a.keeper != nil {
 		id, n := a.keeper.Identity(), a.keeper.Renewal()
-		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.", time.Until(id.Leaf().NotAfter).Seconds())
-		add("certificate_not_after_seconds", "When the certificate ends, in seconds since 1970.", float64(id.Leaf().NotAfter.Unix()))
+		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.",
+			time.Until(id.Leaf().NotAfter).Seconds())
+		add("certificate_not_after_seconds", "When the certificate ends, in seconds since 1970.",
+			float64(id.Leaf().NotAfter.Unix()))
 		add("certificate_renewals", "Certificates that came since the agent started.", float64(n.Count))
 		add("certificate_renewal_failures", "Failed renewals since the last certificate came.", float64(n.Tries))
 		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots)))

@@ -14,7 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// The application's metrics follow the agent's. An application that does not answer as it should is a metric, not an error.
+// The application's metrics follow the agent's. An application that does not answer as it should is
+// a metric, not an error.
 func TestApplicationMetrics(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -54,7 +55,8 @@ func TestApplicationMetrics(t *testing.T) {
 	}
 }
 
-// Envoy's metrics are passed on while Envoy writes them, and an answer that is cut short is not taken for the whole.
+// Envoy's metrics are passed on while Envoy writes them, and an answer that is cut short is not
+// taken for the whole.
 func TestMetricsStream(t *testing.T) {
 	t.Parallel()
 	s := example(t, "127.0.42.10", nil)
@@ -71,7 +73,8 @@ func TestMetricsStream(t *testing.T) {
 	})}
 	go func() { _ = envoy.Serve(l) }()
 	t.Cleanup(func() { _ = envoy.Close() })
-	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1), envoy: &supervisor{pid: func() int { return 0 }}}
+	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1),
+		envoy: &supervisor{pid: func() int { return 0 }}}
 	if err := a.connect(testlog.New(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +105,8 @@ func TestQuit(t *testing.T) {
 	r := newReadiness(nil, nil, nil, testlog.New(t))
 	quit := 0
 	r.quit = func() { quit++ }
-	for from, want := range map[string]int{"127.0.0.1:999": http.StatusOK, "10.0.0.7:999": http.StatusOK, "10.0.0.8:999": http.StatusForbidden} {
+	for from, want := range map[string]int{"127.0.0.1:999": http.StatusOK, "10.0.0.7:999": http.StatusOK,
+		"10.0.0.8:999": http.StatusForbidden} {
 		w, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/quitquitquit", nil)
 		req.RemoteAddr = from
 		to := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.7:15020"))
@@ -116,11 +120,13 @@ func TestQuit(t *testing.T) {
 	}
 }
 
-// The agent reports READY when Envoy is ready, or after a bound, and WATCHDOG at the interval that was asked for.
+// The agent reports READY when Envoy is ready, or after a bound, and WATCHDOG at the interval that
+// was asked for.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	var sent []string
-	a := &Agent{settings: good(), notifier: notifier{notify: func(s string) { sent = append(sent, s) }, watchdog: time.Hour}}
+	a := &Agent{settings: good(), notifier: notifier{notify: func(s string) { sent = append(sent, s) },
+		watchdog: time.Hour}}
 	if err := a.connect(testlog.New(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +145,8 @@ func TestDrainExtendsStop(t *testing.T) {
 	t.Parallel()
 	s := example(t, "127.0.42.11", func(s *Settings) { s.Drain.Maximum = 3 * time.Minute })
 	var sent []string
-	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), envoy: &supervisor{}, ready: newReadiness(nil, nil, nil, testlog.New(t)),
+	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), envoy: &supervisor{},
+		ready:    newReadiness(nil, nil, nil, testlog.New(t)),
 		health:   &healthReporter{report: func(Health) {}},
 		notifier: notifier{notify: func(s string) { sent = append(sent, s) }}}
 	a.finish(t.Context())

@@ -51,11 +51,13 @@ func mutual(t *testing.T, l *listenerv3.Listener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.FilterChains[0].TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: socket}}
+	l.FilterChains[0].TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: socket}}
 }
 
 // resources is a control plane's ADS that is served beside its authority.
-func resources(t *testing.T, clusters []*clusterv3.Cluster, listeners []*listenerv3.Listener) (*controlPlane, func(*grpc.Server)) {
+func resources(t *testing.T, clusters []*clusterv3.Cluster, listeners []*listenerv3.Listener) (*controlPlane,
+	func(*grpc.Server)) {
 	t.Helper()
 	c := &controlPlane{resources: map[string][]*discoveryv3.Resource{}}
 	for _, m := range clusters {
@@ -101,9 +103,11 @@ func ownSettings(t *testing.T, state string, edit func(*Settings)) Settings {
 	return s
 }
 
-// hello connects to a workload with mutual TLS, mine or none, and returns the serial number that it presents.
+// hello connects to a workload with mutual TLS, mine or none, and returns the serial number that it
+// presents.
 func hello(at string, mine *Identity, roots *Identity) (serial string, err error) {
-	cfg := &tls.Config{InsecureSkipVerify: true, RootCAs: pool(roots.Roots)} // the chain is looked at by the caller: workloads have no names
+	// the chain is looked at by the caller: workloads have no names
+	cfg := &tls.Config{InsecureSkipVerify: true, RootCAs: pool(roots.Roots)}
 	if mine != nil {
 		cfg.Certificates = []tls.Certificate{*mine.Certificate()}
 	}
@@ -125,9 +129,9 @@ func hello(at string, mine *Identity, roots *Identity) (serial string, err error
 	return serialText(conn.ConnectionState().PeerCertificates[0]), nil
 }
 
-// A workload that joined runs on mutual TLS: a real Envoy presents the certificate that was issued, takes callers of the
-// mesh alone, and presents the next certificate when it comes, without a failed request. It needs nobody to begin again,
-// says how it is, and leaves.
+// A workload that joined runs on mutual TLS: a real Envoy presents the certificate that was issued,
+// takes callers of the mesh alone, and presents the next certificate when it comes, without a
+// failed request. It needs nobody to begin again, says how it is, and leaves.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.15.20"
@@ -140,7 +144,8 @@ func TestMutualTLS(t *testing.T) {
 	r.ready(r.s.Ports.Status)
 	r.ready(r.s.Ports.Health)
 
-	caller := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "caller"}, time.Hour)
+	caller := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "caller"},
+		time.Hour)
 	stranger := newMesh(t, "cluster.local").identity(t, caller.ID, time.Hour)
 	for name, who := range map[string]*Identity{"without a certificate": nil, "of another mesh": stranger} {
 		if _, err := hello(address+":9443", who, first); err == nil {
@@ -168,13 +173,16 @@ func TestMutualTLS(t *testing.T) {
 		t.Errorf("it presented %s first, issued was %s", seen[0], first.Serial())
 	}
 	id, joined, err := store{r.s.State}.load()
-	if err != nil || id.Serial() != seen[1] || keyHash(id.Key) == keyHash(first.Key) || !joined.Renewed.After(joined.At) {
+	if err != nil || id.Serial() != seen[1] || keyHash(id.Key) == keyHash(first.Key) ||
+		!joined.Renewed.After(joined.At) {
 		t.Errorf("on disk: %v, %v; want %s with a new key", id, err, seen[1])
 	}
-	if asked := p.requests(); len(asked) != 2 || asked[1].token != "" || len(asked[1].peer) != 2 || serialText(asked[1].peer[0]) != first.Serial() {
+	if asked := p.requests(); len(asked) != 2 || asked[1].token != "" || len(asked[1].peer) != 2 ||
+		serialText(asked[1].peer[0]) != first.Serial() {
 		t.Errorf("the renewal was not asked for with the former certificate")
 	}
-	if got := plane.introduced().GetMetadata().GetFields(); got["AUTO_REGISTER_GROUP"].GetStringValue() != "web" || got["SERVICE_ACCOUNT"].GetStringValue() != "web" || got["NAMESPACE"].GetStringValue() != "shop" {
+	if got := plane.introduced().GetMetadata().GetFields(); got["AUTO_REGISTER_GROUP"].GetStringValue() != "web" ||
+		got["SERVICE_ACCOUNT"].GetStringValue() != "web" || got["NAMESPACE"].GetStringValue() != "shop" {
 		t.Errorf("node %v", got)
 	}
 	wellStatus(t, r, seen[1])
@@ -211,7 +219,8 @@ func wellStatus(t *testing.T, r *running, serial string) {
 		if err := report.Write(&text); err != nil {
 			return err
 		}
-		if !report.Well || !strings.Contains(text.String(), ", healthy") || report.Serial != serial || report.PID != os.Getpid() {
+		if !report.Well || !strings.Contains(text.String(), ", healthy") || report.Serial != serial ||
+			report.PID != os.Getpid() {
 			return fmt.Errorf("not well:\n%s", text.String())
 		}
 		return nil
@@ -219,7 +228,8 @@ func wellStatus(t *testing.T, r *running, serial string) {
 	if lines := strings.Split(strings.TrimSpace(text.String()), "\n"); len(lines) != 11 {
 		t.Errorf("want 11 lines:\n%s", text.String())
 	}
-	for _, want := range []string{"spiffe://cluster.local/ns/shop/sa/web, joined ", serial + " ends in ", "version 1.40.0, restarts 0, ready", "shop/web at 127.0.15.20, healthy", "live"} {
+	for _, want := range []string{"spiffe://cluster.local/ns/shop/sa/web, joined ", serial + " ends in ",
+		"version 1.40.0, restarts 0, ready", "shop/web at 127.0.15.20, healthy", "live"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("want %q in:\n%s", want, text.String())
 		}
@@ -285,7 +295,8 @@ func TestMutualRestart(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	caller := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "caller"}, time.Hour)
+	caller := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "caller"},
+		time.Hour)
 	eventually(t, "the certificate, by another Envoy", func() error {
 		if r.pid() == pid {
 			return errors.New("still the first")

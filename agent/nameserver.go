@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/agent/intercept"
 )
 
-// dnsAddresses are where DNS queries are answered: on 127.0.0.1, or on the workload's own address when that is a loopback
-// one, so that several workloads can share a machine.
+// dnsAddresses are where DNS queries are answered: on 127.0.0.1, or on the workload's own address
+// when that is a loopback one, so that several workloads can share a machine.
 func (s *Settings) dnsAddresses() []netip.AddrPort {
 	at := func(ip netip.Addr) netip.AddrPort { return netip.AddrPortFrom(ip, uint16(s.Ports.DNS)) }
 	if s.own().IsLoopback() {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Where DNS is answered, and whether the control plane and the rules know that queries are captured.
+// Where DNS is answered, and whether the control plane and the rules know that queries are
+// captured.
 func TestDNSSettings(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -38,7 +39,8 @@ func TestDNSSettings(t *testing.T) {
 			t.Errorf("%s: the rules send queries to %d, %v", name, c.DNSPort, err)
 		}
 	}
-	for text, want := range map[string]string{"10.0.0.2": "10.0.0.2:53", "10.0.0.2:5353": "10.0.0.2:5353", "fd00::1": "[fd00::1]:53"} {
+	for text, want := range map[string]string{"10.0.0.2": "10.0.0.2:53", "10.0.0.2:5353": "10.0.0.2:5353",
+		"fd00::1": "[fd00::1]:53"} {
 		if got, err := dnsServer(text); got != want || err != nil {
 			t.Errorf("%s: got %s, %v", text, got, err)
 		}

@@ -11,19 +11,20 @@ import (
 	"github.com/ashore-mesh/ashore/agent/intercept"
 )
 
-// apiVersion is the release of Istio's API that the agent speaks; node metadata ISTIO_VERSION. Without it a
-// control plane has to guess what the proxy can do.
+// apiVersion is the release of Istio's API that the agent speaks; node metadata ISTIO_VERSION.
+// Without it a control plane has to guess what the proxy can do.
 const apiVersion = "1.31.1"
 
-// The node metadata ASHORE_STREAM says what a stream of the agent is for. Without it one stream is for everything,
-// as Istio's agent has it.
+// The node metadata ASHORE_STREAM says what a stream of the agent is for. Without it one stream is
+// for everything, as Istio's agent has it.
 const (
 	streamConfig  = "config"  // Envoy's: it registers no workload
 	streamControl = "control" // the agent's own: it reads nothing for Envoy
 )
 
-// node is how Envoy, or the agent, introduces itself on a stream. The form of the ID and the names and types of the metadata are Istio's:
-// lists are text with commas, booleans are text, so that both control planes read them.
+// node is how Envoy, or the agent, introduces itself on a stream. The form of the ID and the names
+// and types of the metadata are Istio's: lists are text with commas, booleans are text, so that
+// both control planes read them.
 func node(s *Settings, stream string) (*corev3.Node, error) {
 	w := &s.Workload
 	meta, err := structpb.NewStruct(nodeMetadata(s, stream))
@@ -33,7 +34,8 @@ func node(s *Settings, stream string) (*corev3.Node, error) {
 	region, rest, _ := strings.Cut(w.Locality, "/")
 	zone, subzone, _ := strings.Cut(rest, "/")
 	n := &corev3.Node{
-		Id:       fmt.Sprintf("%s~%s~%s.%s~%s.svc.%s", w.Type, w.Addresses[0], w.Name, w.Namespace, w.Namespace, w.Domain),
+		Id: fmt.Sprintf("%s~%s~%s.%s~%s.svc.%s", w.Type, w.Addresses[0], w.Name, w.Namespace, w.Namespace,
+			w.Domain),
 		Cluster:  serviceName(w) + "." + w.Namespace,
 		Metadata: meta,
 	}
@@ -43,7 +45,8 @@ func node(s *Settings, stream string) (*corev3.Node, error) {
 	return n, nil
 }
 
-// serviceName is what the workload is called in other workloads' logs: its app label, else its name.
+// serviceName is what the workload is called in other workloads' logs: its app label, else its
+// name.
 func serviceName(w *Workload) string {
 	for _, label := range []string{"service.istio.io/canonical-name", "app.kubernetes.io/name", "app"} {
 		if v := w.Labels[label]; v != "" {
@@ -104,11 +107,13 @@ func nodeProxyConfig(s *Settings) map[string]any {
 	c := map[string]any{
 		"discoveryAddress": strings.Join(s.XDS.Addresses, ","),
 		"concurrency":      s.Envoy.Concurrency,
-		"drainDuration":    strconv.FormatFloat(s.Envoy.DrainTime.Seconds(), 'f', -1, 64) + "s", // as protobuf's JSON wants it
-		"statusPort":       s.Ports.Status,
+		// as protobuf's JSON wants it
+		"drainDuration": strconv.FormatFloat(s.Envoy.DrainTime.Seconds(), 'f', -1, 64) + "s",
+		"statusPort":    s.Ports.Status,
 	}
 	if s.Workload.Group != "" { // with one, the control plane waits for the first report before it sends traffic
-		c["readinessProbe"] = map[string]any{"httpGet": map[string]any{"path": "/healthz/ready", "port": s.Ports.Status}}
+		c["readinessProbe"] = map[string]any{"httpGet": map[string]any{"path": "/healthz/ready",
+			"port": s.Ports.Status}}
 	}
 	return c
 }

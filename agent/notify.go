@@ -7,8 +7,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/sdnotify"
 )
 
-// startupWait is how long the service manager waits for Envoy. After that the agent counts as started all the same: an
-// Envoy that waits for a control plane is no reason to restart the agent.
+// startupWait is how long the service manager waits for Envoy. After that the agent counts as
+// started all the same: an Envoy that waits for a control plane is no reason to restart the agent.
 const startupWait = 20 * time.Second
 
 // notifier reports the agent's state to the service manager. All but send belongs to one goroutine.
@@ -27,14 +27,15 @@ func (n *notifier) send(state string) {
 	}
 }
 
-// stopping reports that the agent ends, and how long that may take. The service manager's own bound holds where it is
-// longer. Source: sd_notify(3).
+// stopping reports that the agent ends, and how long that may take. The service manager's own bound
+// holds where it is longer. Source: sd_notify(3).
 func (n *notifier) stopping(most time.Duration) {
 	n.send(sdnotify.Stopping)
 	n.send("EXTEND_TIMEOUT_USEC=" + strconv.FormatInt(most.Microseconds(), 10))
 }
 
-// notify reports the result of a check of Envoy, and that the agent is alive: its loop runs, and the relay answers.
+// notify reports the result of a check of Envoy, and that the agent is alive: its loop runs, and
+// the relay answers.
 func (a *Agent) notify(trouble error, since time.Duration) {
 	n := &a.notifier
 	text := "STATUS=Envoy is ready"

@@ -22,7 +22,8 @@ const ownFile = "agent.yaml"
 // OwnSettings is the path of the settings file that joining leaves in a state folder.
 func OwnSettings(state string) string { return filepath.Join(state, ownFile) }
 
-// OperatorSettings is the operator's settings file for the workloads that units of this machine run.
+// OperatorSettings is the operator's settings file for the workloads that units of this machine
+// run.
 const OperatorSettings = "/etc/ashore/agent.yaml"
 
 // saveOwn writes the settings that differ from base; nil is Default.
@@ -46,8 +47,8 @@ func saveOwn(s, base *Settings) error {
 	return nil
 }
 
-// KeptSettings are the settings that joining left in a state folder, over the defaults, and those of OperatorSettings over
-// them where units run the workload.
+// KeptSettings are the settings that joining left in a state folder, over the defaults, and those
+// of OperatorSettings over them where units run the workload.
 func KeptSettings(state string) (Settings, error) {
 	s, files := Default(), []string{OwnSettings(state)}
 	if _, err := os.Lstat(OperatorSettings); err == nil && filepath.Dir(state) == PackagedState {
@@ -66,8 +67,8 @@ func KeptSettings(state string) (Settings, error) {
 	return s, nil
 }
 
-// changes are the settings that differ from base, as a document. The state folder is left out: it is where the file is
-// found.
+// changes are the settings that differ from base, as a document. The state folder is left out: it
+// is where the file is found.
 func (s *Settings) changes(base *Settings) (map[string]any, error) {
 	mine, err := document(s)
 	if err != nil {
@@ -112,12 +113,13 @@ func subtract(a, b map[string]any) map[string]any {
 	return out
 }
 
-// MainLink is a symbolic link in the folder of all state folders. It leads to the state folder of the workload that
-// ashore-agent.service runs. Further workloads run as ashore-agent@NAME.NAMESPACE.service.
+// MainLink is a symbolic link in the folder of all state folders. It leads to the state folder of
+// the workload that ashore-agent.service runs. Further workloads run as
+// ashore-agent@NAME.NAMESPACE.service.
 const MainLink = "main"
 
-// AllJoined are the state folders of the workloads of this machine that have joined: below the folder where state
-// folders are, with this name and namespace where they are given.
+// AllJoined are the state folders of the workloads of this machine that have joined: below the
+// folder where state folders are, with this name and namespace where they are given.
 func AllJoined(name, namespace string) ([]string, error) {
 	base, err := stateBase(false)
 	if err != nil {
@@ -135,15 +137,16 @@ func allJoined(base, name, namespace string) ([]string, error) {
 	for _, path := range found {
 		dir := filepath.Dir(path)
 		base := filepath.Base(dir)
-		if base != MainLink && (name == "" || strings.HasPrefix(base, name+".")) && (namespace == "" || strings.HasSuffix(base, "."+namespace)) {
+		if base != MainLink && (name == "" || strings.HasPrefix(base, name+".")) &&
+			(namespace == "" || strings.HasSuffix(base, "."+namespace)) {
 			dirs = append(dirs, dir)
 		}
 	}
 	return dirs, nil
 }
 
-// FindJoined returns the state folder of the one workload of AllJoined; of several, that of MainLink. Errors say when
-// there is none, or several.
+// FindJoined returns the state folder of the one workload of AllJoined; of several, that of
+// MainLink. Errors say when there is none, or several.
 func FindJoined(name, namespace string) (string, error) {
 	base, err := stateBase(false)
 	if err != nil {
@@ -157,7 +160,8 @@ func findJoined(base, name, namespace string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if main, err := os.Readlink(filepath.Join(base, MainLink)); err == nil && slices.Contains(dirs, filepath.Join(base, main)) {
+	if main, err := os.Readlink(filepath.Join(base, MainLink)); err == nil &&
+		slices.Contains(dirs, filepath.Join(base, main)) {
 		return filepath.Join(base, main), nil
 	}
 	switch len(dirs) {
@@ -167,7 +171,9 @@ func findJoined(base, name, namespace string) (string, error) {
 		if _, err := os.ReadDir(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("look for workloads that have joined: %w; run this as the agent's user, or name its folder (--state)", err)
 		}
-		return "", fmt.Errorf("below %s: %w; when it joined with another folder, name that (--state)", base, ErrNoIdentity)
+		return "", fmt.Errorf("below %s: %w; when it joined with another folder, name that (--state)", base,
+			ErrNoIdentity)
 	}
-	return "", fmt.Errorf("several workloads of this machine have joined: say which one by --state: %s", strings.Join(dirs, ", "))
+	return "", fmt.Errorf("several workloads of this machine have joined: say which one by --state: %s",
+		strings.Join(dirs, ", "))
 }

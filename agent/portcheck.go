@@ -19,7 +19,8 @@ import (
 // checkedPort is a port of the workload that has to be served.
 type checkedPort struct {
 	port uint16
-	// network and address are where the application listens; empty: at the same port of the workload.
+	// network and address are where the application listens; empty: at the same port of the
+	// workload.
 	network, address string
 }
 
@@ -52,7 +53,8 @@ type portChecker struct {
 // listensFunc says where Envoy listens, by host:port.
 type listensFunc func(context.Context) (map[string]bool, error)
 
-// check returns the states of the ports. Errors: none of them is served; or they could not be checked.
+// check returns the states of the ports. Errors: none of them is served; or they could not be
+// checked.
 func (c *portChecker) check(ctx context.Context, ports []checkedPort) (registry.PortStates, error) {
 	if c.none {
 		switch now, err := c.listens(ctx); {
@@ -117,14 +119,16 @@ func served(err error) (registry.PortState, error) {
 // connectTimeout bounds the check of one port.
 const connectTimeout = 300 * time.Millisecond
 
-// connects says why nobody accepts connections. One that is not answered in time counts as accepted: the kernel refuses
-// connections where nobody listens, and drops them while a listener's queue is full.
+// connects says why nobody accepts connections. One that is not answered in time counts as
+// accepted: the kernel refuses connections where nobody listens, and drops them while a listener's
+// queue is full.
 func connects(ctx context.Context, network, address string) error {
 	d := net.Dialer{Timeout: connectTimeout}
 	conn, err := d.DialContext(ctx, network, address)
 	switch {
 	case err == nil && network == "tcp" && conn.LocalAddr().String() == conn.RemoteAddr().String():
-		return errors.Join(fmt.Errorf("%s: %w", address, syscall.ECONNREFUSED), conn.Close()) // it is connected to itself
+		// it is connected to itself
+		return errors.Join(fmt.Errorf("%s: %w", address, syscall.ECONNREFUSED), conn.Close())
 	case err == nil:
 		return conn.Close()
 	case os.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.EAGAIN):

@@ -66,15 +66,17 @@ func TestPortCheck(t *testing.T) {
 			for _, ip := range tt.listen {
 				listenOn(t, "tcp", at(ip))
 			}
-			c := portChecker{own: netip.MustParseAddr(own), none: tt.none, listens: func(context.Context) (map[string]bool, error) {
-				out := map[string]bool{}
-				for _, ip := range tt.envoy {
-					out[at(ip)] = true
-				}
-				return out, tt.envoyErr
-			}}
+			c := portChecker{own: netip.MustParseAddr(own), none: tt.none,
+				listens: func(context.Context) (map[string]bool, error) {
+					out := map[string]bool{}
+					for _, ip := range tt.envoy {
+						out[at(ip)] = true
+					}
+					return out, tt.envoyErr
+				}}
 			got, err := c.check(t.Context(), []checkedPort{{port: uint16(port)}})
-			if state := got.At(uint32(port)); state != tt.want || (err == nil) != (tt.trouble == "") || err != nil && !strings.Contains(err.Error(), tt.trouble) {
+			if state := got.At(uint32(port)); state != tt.want || (err == nil) != (tt.trouble == "") || err != nil &&
+				!strings.Contains(err.Error(), tt.trouble) {
 				t.Errorf("got %q, %v; want %q, %q", state, err, tt.want, tt.trouble)
 			}
 		})
@@ -88,7 +90,8 @@ func TestPortCheckOfSeveral(t *testing.T) {
 	listenOn(t, "unix", socket)
 	closed, other := testport.Free(t), testport.Address(t)
 	c := portChecker{own: netip.MustParseAddr("127.0.41.201")}
-	ports := []checkedPort{{port: uint16(closed)}, {port: 2, network: "unix", address: socket}, {port: 3, network: "tcp", address: other}}
+	ports := []checkedPort{{port: uint16(closed)}, {port: 2, network: "unix", address: socket},
+		{port: 3, network: "tcp", address: other}}
 	got, err := c.check(t.Context(), ports)
 	if want := registry.PortStates("3=closed," + strconv.Itoa(closed) + "=closed"); got != want || err != nil {
 		t.Errorf("got %q, %v; want %q", got, err, want)
@@ -107,7 +110,8 @@ func TestChecksOfGroup(t *testing.T) {
 		m.SetUnknown(protowire.AppendString(protowire.AppendTag(m.GetUnknown(), number, protowire.BytesType), text))
 	}
 	for name, probe := range map[string]*networking.ReadinessProbe{"none": {}, "a probe": httpProbe("", "/ready")} {
-		for _, text := range []string{"8080", "8081=127.0.0.1:9090", "8082=unix:///run/app.sock", "x", "0", "8083=name:1"} {
+		for _, text := range []string{"8080", "8081=127.0.0.1:9090", "8082=unix:///run/app.sock", "x", "0",
+			"8083=name:1"} {
 			own(probe, resource.ProbePortsField, text)
 		}
 		own(probe, resource.ProbeUnitField, "app.service")

@@ -13,11 +13,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
-// portRetryTime is how long ports in use are waited for: the Envoy of an agent that was killed ends a moment after it.
+// portRetryTime is how long ports in use are waited for: the Envoy of an agent that was killed ends
+// a moment after it.
 const portRetryTime = 2 * time.Second
 
-// claimPorts opens the status port and, unless Envoy runs already, makes sure that the ports that it will open are free:
-// Envoy's own message would name neither the setting nor what to do.
+// claimPorts opens the status port and, unless Envoy runs already, makes sure that the ports that
+// it will open are free: Envoy's own message would name neither the setting nor what to do.
 func (a *Agent) claimPorts(ctx context.Context, resumed bool) (net.Listener, error) {
 	s := a.settings
 	if err := CheckAddress(ctx, &s); err != nil {
@@ -41,8 +42,8 @@ func (a *Agent) claimPorts(ctx context.Context, resumed bool) (net.Listener, err
 	return l, nil
 }
 
-// PortsFree returns an error for each address of s.listens that a program has. owner finds that program, as
-// machine.PortOwner does.
+// PortsFree returns an error for each address of s.listens that a program has. owner finds that
+// program, as machine.PortOwner does.
 func PortsFree(s *Settings, owner func(machine.Socket) (*machine.Owner, error)) error {
 	var errs []error
 	listens := s.listens()
@@ -60,8 +61,8 @@ func PortsFree(s *Settings, owner func(machine.Socket) (*machine.Owner, error)) 
 	return errors.Join(errs...)
 }
 
-// listens are the addresses that the agent and Envoy open on this machine, with the settings that they are from. The
-// settings have an address.
+// listens are the addresses that the agent and Envoy open on this machine, with the settings that
+// they are from. The settings have an address.
 func (s *Settings) listens() map[string]machine.Socket {
 	out := map[string]machine.Socket{}
 	for _, o := range s.Ports.openPorts() {
@@ -71,7 +72,8 @@ func (s *Settings) listens() map[string]machine.Socket {
 		out["DNS (setting ports.dns)"] = machine.Socket{Address: s.dnsAddresses()[0]}
 	}
 	if s.Workload.Interception != "none" {
-		out["outgoing connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), outboundPort)}
+		out["outgoing connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}),
+			outboundPort)}
 		out["incoming connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.IPv4Unspecified(), inboundPort)}
 	}
 	return out

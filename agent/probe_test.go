@@ -19,7 +19,8 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// Results make states: the first state needs its threshold too, and a single result against a state changes nothing.
+// Results make states: the first state needs its threshold too, and a single result against a state
+// changes nothing.
 func TestProbeThresholds(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -91,7 +92,8 @@ func TestProbeMethods(t *testing.T) {
 	}
 	get := func(port uint64, path, scheme string, headers ...*networking.HTTPHeader) *networking.ReadinessProbe {
 		return &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_HttpGet{
-			HttpGet: &networking.HTTPHealthCheckConfig{Path: path, Port: uint32(port), Scheme: scheme, HttpHeaders: headers}}}
+			HttpGet: &networking.HTTPHealthCheckConfig{Path: path, Port: uint32(port), Scheme: scheme,
+				HttpHeaders: headers}}}
 	}
 	connect := func(port uint64, host string) *networking.ReadinessProbe {
 		return &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_TcpSocket{

@@ -31,7 +31,8 @@ func probeMethod(p *networking.ReadinessProbe, own string) (run func(context.Con
 		return net.JoinHostPort(cmp.Or(host, own), strconv.FormatUint(uint64(port), 10))
 	}
 	if h := p.GetHttpGet(); h != nil {
-		url := cmp.Or(strings.ToLower(h.GetScheme()), "http") + "://" + at(h.GetHost(), h.GetPort()) + cmp.Or(h.GetPath(), "/")
+		url := cmp.Or(strings.ToLower(h.GetScheme()), "http") + "://" + at(h.GetHost(),
+			h.GetPort()) + cmp.Or(h.GetPath(), "/")
 		return func(ctx context.Context) error { return probeHTTP(ctx, url, h.GetHttpHeaders()) }, "GET " + plain(url)
 	}
 	if command := p.GetExec().GetCommand(); len(command) > 0 {
@@ -39,7 +40,10 @@ func probeMethod(p *networking.ReadinessProbe, own string) (run func(context.Con
 	}
 	if g := p.GetGrpc(); g != nil {
 		address := at("", g.GetPort())
-		return func(ctx context.Context) error { return probeGRPC(ctx, address, g.GetService()) }, "gRPC's health protocol at " + address
+		return func(ctx context.Context) error {
+			return probeGRPC(ctx, address,
+				g.GetService())
+		}, "gRPC's health protocol at " + address
 	}
 	address := at(p.GetTcpSocket().GetHost(), p.GetTcpSocket().GetPort())
 	return func(ctx context.Context) error { return probeTCP(ctx, address) }, "a TCP connection to " + plain(address)
@@ -51,8 +55,8 @@ func plain(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// probeHTTP succeeds with a status from 200 to 399. Certificates are not verified and redirects not followed.
-// Source: Istio does the same.
+// probeHTTP succeeds with a status from 200 to 399. Certificates are not verified and redirects not
+// followed. Source: Istio does the same.
 func probeHTTP(ctx context.Context, url string, headers []*networking.HTTPHeader) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -72,7 +76,8 @@ func probeHTTP(ctx context.Context, url string, headers []*networking.HTTPHeader
 	}
 	resp, err := client.Do(req)
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return fmt.Errorf("%s: %w", plain(url), op.Err) // without the local port, so that the same failure has the same text
+		// without the local port, so that the same failure has the same text
+		return fmt.Errorf("%s: %w", plain(url), op.Err)
 	} else if err != nil {
 		return err
 	}
@@ -94,12 +99,14 @@ func probeTCP(ctx context.Context, address string) error {
 
 // probeGRPC calls grpc.health.v1.Health/Check, without TLS.
 func probeGRPC(ctx context.Context, address, service string) (err error) {
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithUserAgent("ashore-agent"))
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(), grpc.WithUserAgent("ashore-agent"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	answer, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: service}, grpc.MaxCallRecvMsgSize(maxProbeAnswer))
+	answer, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: service},
+		grpc.MaxCallRecvMsgSize(maxProbeAnswer))
 	if err != nil {
 		return fmt.Errorf("gRPC health of %s: %w", address, err)
 	}
@@ -109,7 +116,8 @@ func probeGRPC(ctx context.Context, address, service string) (err error) {
 	return nil
 }
 
-// probeExec succeeds when the command ends with 0. At the timeout its whole process group is killed.
+// probeExec succeeds when the command ends with 0. At the timeout its whole process group is
+// killed.
 func probeExec(ctx context.Context, command []string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -13,20 +13,25 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// portsWait is how long a workload without checks waits before it is healthy: one that registers for the first time gets
-// its ports a moment after an empty answer.
+// portsWait is how long a workload without checks waits before it is healthy: one that registers
+// for the first time gets its ports a moment after an empty answer.
 const portsWait = time.Second
 
-// prober checks the application as the control plane says and reports changes of its health. A changed check starts from
-// the known health: an edit of a WorkloadGroup does not remove a healthy workload from the endpoints.
+// prober checks the application as the control plane says and reports changes of its health. A
+// changed check starts from the known health: an edit of a WorkloadGroup does not remove a healthy
+// workload from the endpoints.
 type prober struct {
-	own     string                                                                               // the workload's address; immutable
-	method  func(p *networking.ReadinessProbe, own string) (func(context.Context) error, string) // immutable; tests replace it
-	unit    func(context.Context, string) (why error, known bool)                                // immutable; why a unit is not active
-	ports   *portChecker                                                                         // immutable; nil: ports are not checked
-	updates <-chan appCheck                                                                      // immutable
-	report  func(Health)                                                                         // immutable
-	log     hclog.Logger                                                                         // immutable
+	// the workload's address; immutable
+	own string
+	// immutable; tests replace it
+	method func(p *networking.ReadinessProbe, own string) (func(context.Context) error, string)
+	// immutable; why a unit is not active
+	unit func(context.Context, string) (why error, known bool)
+	// immutable; nil: ports are not checked
+	ports   *portChecker
+	updates <-chan appCheck // immutable
+	report  func(Health)    // immutable
+	log     hclog.Logger    // immutable
 
 	// The following fields are changed by Run while no check runs.
 	check   *appCheck // nil: the control plane sent none yet
@@ -38,7 +43,8 @@ type prober struct {
 	state probeState // guarded by mu
 }
 
-// checkFunc checks the application once. It returns the states of its ports, and why it is unhealthy.
+// checkFunc checks the application once. It returns the states of its ports, and why it is
+// unhealthy.
 type checkFunc func(context.Context) (registry.PortStates, error)
 
 // probeState says how the application is checked, for people.
@@ -49,11 +55,15 @@ type probeState struct {
 	refused error
 }
 
-// newProber makes one for a workload with a group. updates delivers its checks. listens says where Envoy listens.
-func newProber(s *Settings, updates <-chan appCheck, listens listensFunc, report func(Health), log hclog.Logger) *prober {
-	p := &prober{own: s.Workload.Addresses[0], method: probeMethod, unit: (&systemd{}).unitActive, updates: updates, report: report, log: log.Named("probe")}
+// newProber makes one for a workload with a group. updates delivers its checks. listens says where
+// Envoy listens.
+func newProber(s *Settings, updates <-chan appCheck, listens listensFunc, report func(Health),
+	log hclog.Logger) *prober {
+	p := &prober{own: s.Workload.Addresses[0], method: probeMethod, unit: (&systemd{}).unitActive, updates: updates,
+		report: report, log: log.Named("probe")}
 	if s.Probe.CheckPorts {
-		p.ports = &portChecker{own: s.own(), none: s.Workload.Interception == "none" && s.Workload.Type == "sidecar", listens: listens}
+		p.ports = &portChecker{own: s.own(), none: s.Workload.Interception == "none" && s.Workload.Type == "sidecar",
+			listens: listens}
 	}
 	return p
 }
@@ -113,7 +123,8 @@ func (p *prober) State() probeState {
 	return p.state
 }
 
-// Run checks until ctx ends. Nothing is reported before the control plane, or the cache file, has a check.
+// Run checks until ctx ends. Nothing is reported before the control plane, or the cache file, has a
+// check.
 func (p *prober) Run(ctx context.Context) error {
 	start := time.Now()
 	for {

@@ -28,7 +28,8 @@ func commonArguments(s *Settings) []string {
 	return []string{
 		"--concurrency", strconv.Itoa(s.Envoy.Concurrency),
 		"--drain-time-s", seconds(s.Envoy.DrainTime),
-		// Every connection is asked to close with its next response; "gradual" would reach few within a short drain.
+		// Every connection is asked to close with its next response; "gradual" would reach few
+		// within a short drain.
 		"--drain-strategy", "immediate",
 		"--log-level", s.Envoy.LogLevel,
 	}
@@ -71,11 +72,11 @@ func (e exit) String() string {
 	return text
 }
 
-// run starts Envoy and returns when it has ended. When ctx ends, Envoy is asked to end and killed if it does
-// not. Envoy does not outlive this process, even when that is killed.
+// run starts Envoy and returns when it has ended. When ctx ends, Envoy is asked to end and killed
+// if it does not. Envoy does not outlive this process, even when that is killed.
 func (p *process) run(ctx context.Context) exit {
-	// The kernel sends the death signal when the *thread* that started Envoy ends, so this thread must live as long.
-	// https://github.com/golang/go/issues/27505
+	// The kernel sends the death signal when the *thread* that started Envoy ends, so this thread
+	// must live as long. https://github.com/golang/go/issues/27505
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -84,7 +85,8 @@ func (p *process) run(ctx context.Context) exit {
 	}
 	w := &logWriter{log: p.log}
 	cmd := exec.CommandContext(ctx, p.path, p.args...)
-	// Not files: Envoy opens /dev/stdout for access logs, which fails on systemd's sockets and works on our pipes.
+	// Not files: Envoy opens /dev/stdout for access logs, which fails on systemd's sockets and
+	// works on our pipes.
 	cmd.Stdout, cmd.Stderr = writerOnly{p.stdout}, w
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:   true, // a terminal's Ctrl-C is for the agent, which drains first
@@ -110,8 +112,8 @@ func (p *process) run(ctx context.Context) exit {
 // writerOnly hides that a writer is a file.
 type writerOnly struct{ io.Writer }
 
-// raiseFileLimit lets Envoy open as many files as this machine allows: Go raises the limit for its own process
-// and puts it back for those that it starts, unless it was set on purpose.
+// raiseFileLimit lets Envoy open as many files as this machine allows: Go raises the limit for its
+// own process and puts it back for those that it starts, unless it was set on purpose.
 func raiseFileLimit() error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -123,7 +123,8 @@ func (s *readiness) examine(ctx context.Context) error {
 	envoy := s.envoy.State()
 	run := envoy.Runs
 	if _, err := s.admin.do(ctx, http.MethodGet, "/ready"); err != nil {
-		// Its statistics would say more, but Envoy looks through all of them on the thread that takes in its configuration.
+		// Its statistics would say more, but Envoy looks through all of them on the thread that
+		// takes in its configuration.
 		trouble := s.trouble()
 		switch {
 		case envoy.Trouble != "":
@@ -153,7 +154,8 @@ const (
 
 // waiting says what Envoy has not got yet; nil when it has everything.
 func (s *readiness) waiting(ctx context.Context) error {
-	stats, err := s.admin.stats(ctx, `^(cluster_manager\.cds\.update_success|listener_manager\.(lds\.update_success|workers_started))$`)
+	stats, err := s.admin.stats(ctx,
+		`^(cluster_manager\.cds\.update_success|listener_manager\.(lds\.update_success|workers_started))$`)
 	if err != nil {
 		return fmt.Errorf("Envoy is starting: %w", err)
 	}

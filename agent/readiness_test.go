@@ -47,7 +47,8 @@ func TestStartingEnvoyIsLeftAlone(t *testing.T) {
 	super := &supervisor{pid: func() int { return 0 }, runs: 1}
 	r := newReadiness(newAdmin(&s), super, func() string { return "" }, testlog.New(t))
 	for range 5 {
-		if err := r.check(t.Context()); err == nil || !strings.Contains(err.Error(), "has not accepted its configuration") {
+		if err := r.check(t.Context()); err == nil || !strings.Contains(err.Error(),
+			"has not accepted its configuration") {
 			t.Fatalf("it starts: %v", err)
 		}
 	}

@@ -36,19 +36,22 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 	now := func() time.Time { return time.Now().Add(time.Duration(a.ahead.Load())) }
 	records := record.NewMemory()
 	var err error
-	if a.manager, err = ca.NewManager(ctx, ca.ManagerConfig{Dir: t.TempDir(), TrustDomain: "cluster.local", Records: records}); err != nil {
+	if a.manager, err = ca.NewManager(ctx, ca.ManagerConfig{Dir: t.TempDir(), TrustDomain: "cluster.local",
+		Records: records}); err != nil {
 		t.Fatal(err)
 	}
-	if a.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, TrustDomain: "cluster.local", Now: now, Present: a.present, Groups: func(_ context.Context, group string) (string, string, error) {
-		if group != "shop/web" {
-			return "", "", ca.ErrNoGroup
-		}
-		return "shop", "web", nil
-	}}); err != nil {
+	if a.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, TrustDomain: "cluster.local", Now: now,
+		Present: a.present, Groups: func(_ context.Context, group string) (string, string, error) {
+			if group != "shop/web" {
+				return "", "", ca.ErrNoGroup
+			}
+			return "shop", "web", nil
+		}}); err != nil {
 		t.Fatal(err)
 	}
 	peers := ca.NewPeerVerifier(ca.PeerConfig{Bundle: a.manager.Bundle, TrustDomain: "cluster.local", Ledger: a.ledger})
-	s, err := ca.NewServer(ca.ServerConfig{Signer: a.manager.Signer, Bundle: a.manager.Bundle, Ledger: a.ledger, Now: now,
+	s, err := ca.NewServer(ca.ServerConfig{Signer: a.manager.Signer, Bundle: a.manager.Bundle, Ledger: a.ledger,
+		Now:       now,
 		Attestors: []ca.Attestor{ca.NewTokenAttestor(a.ledger), ca.NewCertificateAttestor(peers, a.ledger)}})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +61,8 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 		t.Fatal(err)
 	}
 	a.addr = l.Addr().String()
-	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert, GetCertificate: a.manager.ServerCertificate})))
+	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13,
+		ClientAuth: tls.RequestClientCert, GetCertificate: a.manager.ServerCertificate})))
 	s.Register(g)
 	serveUntilEnd(t, g, l)
 	return a
@@ -87,8 +91,9 @@ func (a *authorityServer) machine(t *testing.T, name, token string) JoinConfig {
 	return JoinConfig{Settings: s, Group: "shop/web", Hash: hashOf(roots[0]), Token: token, Log: testlog.New(t)}
 }
 
-// With the control plane's own authority: a token lets one machine in and no other; its certificate is renewed with the
-// former one, also for a while after that has ended, and not once it is revoked.
+// With the control plane's own authority: a token lets one machine in and no other; its certificate
+// is renewed with the former one, also for a while after that has ended, and not once it is
+// revoked.
 func TestRealAuthority(t *testing.T) {
 	t.Parallel()
 	a := startAuthority(t, "127.0.15.30:0")
@@ -101,10 +106,12 @@ func TestRealAuthority(t *testing.T) {
 	if r.Identity.ID != web() {
 		t.Errorf("joined as %v", r.Identity.ID)
 	}
-	if _, err := Join(t.Context(), a.machine(t, "web-2", token)); err == nil || !strings.Contains(err.Error(), "the join token is not accepted: it may be used") {
+	if _, err := Join(t.Context(), a.machine(t, "web-2", token)); err == nil ||
+		!strings.Contains(err.Error(), "the join token is not accepted: it may be used") {
 		t.Errorf("another machine with the same token: %v", err)
 	}
-	k, err := NewKeeper(KeeperConfig{Dir: c.Settings.State, Addresses: []string{a.addr}, Name: "web-1", Log: testlog.New(t)})
+	k, err := NewKeeper(KeeperConfig{Dir: c.Settings.State, Addresses: []string{a.addr}, Name: "web-1",
+		Log: testlog.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,17 +130,20 @@ func TestRealAuthority(t *testing.T) {
 		}
 	}
 	a.ahead.Store(0)
-	if err := a.ledger.Revoke(t.Context(), ca.RevokeRequest{Kind: ca.RevokeWorkload, Name: "shop/web-1", By: "test"}); err != nil {
+	if err := a.ledger.Revoke(t.Context(), ca.RevokeRequest{Kind: ca.RevokeWorkload, Name: "shop/web-1",
+		By: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	var refused *RefusedError
-	if err := k.renew(t.Context()); !errors.As(err, &refused) || refused.Code != codes.Unauthenticated || strings.Count(err.Error(), "ashorectl join-token create") != 1 {
+	if err := k.renew(t.Context()); !errors.As(err, &refused) || refused.Code != codes.Unauthenticated ||
+		strings.Count(err.Error(), "ashorectl join-token create") != 1 {
 		t.Errorf("after its revocation: %v", err)
 	}
 }
 
-// A machine with the name of one that is alive does not join, and keeps its token; it does under another name, or when it is
-// to take the place of that one. A machine that has joined before, by another line, does: it has the key.
+// A machine with the name of one that is alive does not join, and keeps its token; it does under
+// another name, or when it is to take the place of that one. A machine that has joined before, by
+// another line, does: it has the key.
 func TestNameOfALiveMachine(t *testing.T) {
 	t.Parallel()
 	a := startAuthority(t, "127.0.15.31:0")
@@ -148,7 +158,8 @@ func TestNameOfALiveMachine(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Code != codes.AlreadyExists {
 		t.Fatalf("the name of a machine that is alive: %v", err)
 	}
-	for _, words := range []string{"the name shop/vm is in use: a machine of this name is connected from 10.0.0.5", "--name NAME", "--replace", "the token was not used"} {
+	for _, words := range []string{"the name shop/vm is in use: a machine of this name is connected from 10.0.0.5",
+		"--name NAME", "--replace", "the token was not used"} {
 		if !strings.Contains(err.Error(), words) {
 			t.Errorf("%q is not said: %v", words, err)
 		}
@@ -161,7 +172,8 @@ func TestNameOfALiveMachine(t *testing.T) {
 	if _, err := Join(t.Context(), second); err != nil {
 		t.Errorf("to take its place: %v", err)
 	}
-	k, err := NewKeeper(KeeperConfig{Dir: first.Settings.State, Addresses: []string{a.addr}, Name: "vm", Log: testlog.New(t)})
+	k, err := NewKeeper(KeeperConfig{Dir: first.Settings.State, Addresses: []string{a.addr}, Name: "vm",
+		Log: testlog.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,22 +183,25 @@ func TestNameOfALiveMachine(t *testing.T) {
 	}
 }
 
-// A control plane that does not share its records with the one where the workload joined says so, and is no reason not to ask the
-// next one.
+// A control plane that does not share its records with the one where the workload joined says so,
+// and is no reason not to ask the next one.
 func TestControlPlanesApart(t *testing.T) {
 	t.Parallel()
 	a := startAuthority(t, "127.0.15.32:0")
 	signer := a.manager.Signer()
-	m := &mesh{trustDomain: "cluster.local", root: &ca.Signer{Cert: signer.Root}, signer: signer} // of one root, and other records
+	// of one root, and other records
+	m := &mesh{trustDomain: "cluster.local", root: &ca.Signer{Cert: signer.Root}, signer: signer}
 	home := startPlane(t, m, "127.0.15.32:0")
 	k := kept(t, m, time.Hour)
 	ask := func(addresses ...string) error {
-		_, _, err := (&authority{addresses: addresses, config: k.ClientTLS}).ask(t.Context(), certificateRequest{key: must(newKey()), name: "web-1"})
+		_, _, err := (&authority{addresses: addresses, config: k.ClientTLS}).ask(t.Context(),
+			certificateRequest{key: must(newKey()), name: "web-1"})
 		return err
 	}
 	err := ask(a.addr)
 	var refused *RefusedError
-	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "does not share its records with the one where the workload joined") {
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(),
+		"does not share its records with the one where the workload joined") {
 		t.Errorf("the other one alone: %v", err)
 	}
 	if err := ask(a.addr, home.addr); err != nil {

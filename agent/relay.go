@@ -19,8 +19,8 @@ import (
 // cacheFile is the path of the cache of the configuration in a state folder.
 func cacheFile(state string) string { return filepath.Join(state, "configuration.cache") }
 
-// connect makes the relay between Envoy and the control planes. Its connections present the workload's certificate;
-// with Dev they are plaintext.
+// connect makes the relay between Envoy and the control planes. Its connections present the
+// workload's certificate; with Dev they are plaintext.
 func (a *Agent) connect(log hclog.Logger) error {
 	s := &a.settings
 	n, err := node(s, streamControl)
@@ -87,7 +87,8 @@ func (a *Agent) setNames(body []byte) error {
 	return err
 }
 
-// replace puts v into a channel of capacity 1, in place of a value that was not read yet. There is one writer.
+// replace puts v into a channel of capacity 1, in place of a value that was not read yet. There is
+// one writer.
 func replace[T any](c chan T, v T) {
 	select {
 	case <-c:

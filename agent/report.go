@@ -15,11 +15,13 @@ import (
 	"github.com/ashore-mesh/ashore/internal/build"
 )
 
-// Report is how an agent and its workload are: some ten lines for people, and the same for programs.
+// Report is how an agent and its workload are: some ten lines for people, and the same for
+// programs.
 type Report struct {
 	// Well says that nothing is to be done.
 	Well bool `json:"well"`
-	// Lines are always the same ones in the same order, but for those of what not every workload has, or what is seldom wrong.
+	// Lines are always the same ones in the same order, but for those of what not every workload
+	// has, or what is seldom wrong.
 	Lines []Line `json:"lines"`
 	// Todo is what to do; empty: nothing.
 	Todo []string `json:"todo,omitempty"`
@@ -82,7 +84,8 @@ func (r *Report) finish() *Report {
 	return r
 }
 
-// Write writes the report for people: a line for each subject, and below those that are not well what to do.
+// Write writes the report for people: a line for each subject, and below those that are not well
+// what to do.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	for _, l := range r.Lines {
@@ -141,7 +144,8 @@ func (a *Agent) reportClock(r *Report) {
 		if n.Skew < 0 {
 			way = "behind"
 		}
-		r.line("clock", stateWarn, todoClock, "%s %s the control plane's when the certificate came", span(n.Skew.Abs()), way)
+		r.line("clock", stateWarn, todoClock, "%s %s the control plane's when the certificate came", span(n.Skew.Abs()),
+			way)
 	default:
 		r.line("clock", stateOK, "", "within %s of the control plane's when the certificate came", clockTolerance)
 	}

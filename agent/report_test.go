@@ -47,7 +47,8 @@ func TestReport(t *testing.T) {
 		}, "control plane", "bad none since 3h0m0s: control plane a:1: FailedPrecondition: WorkloadEntry shop/db uses the address",
 			"correct this in the agent's settings or in the mesh's configuration"},
 		{"a wrong clock", func(_ *Agent, l *relay.Status) {
-			*l = relay.Status{Since: now, Trouble: dialError("a:1", serverError("its certificate begins at noon: set the clock")).Error()}
+			*l = relay.Status{Since: now, Trouble: dialError("a:1",
+				serverError("its certificate begins at noon: set the clock")).Error()}
 		}, "control plane", "bad none since ", "set the clock"},
 		{"a stranger", func(_ *Agent, l *relay.Status) {
 			*l = relay.Status{Since: now, Trouble: dialError("a:1", serverError("another root")).Error()}
@@ -63,7 +64,8 @@ func TestReport(t *testing.T) {
 			*l = relay.Status{Since: long, Confirmed: long, Trouble: "control plane a:1: nothing listens there"}
 		}, "configuration", "warn running on a copy from " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago", ""},
 		{"a port that another program has", func(_ *Agent, l *relay.Status) {
-			*l = relay.Status{Connected: "a:1", Rejected: []string{"Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use\n"}}
+			*l = relay.Status{Connected: "a:1",
+				Rejected: []string{"Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use\n"}}
 		}, "configuration", "bad Envoy refuses a part: Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use",
 			"remove the cause"},
 		{"a copy", func(_ *Agent, l *relay.Status) { *l = relay.Status{Since: now, Confirmed: long, CachedAt: long} }, "configuration",
@@ -103,7 +105,8 @@ func TestReport(t *testing.T) {
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the probe of the WorkloadGroup is not used: it runs a command", "set probe.allowGroupExec"},
 		{"a group's probe that is not used beside one that was", func(a *Agent, l *relay.Status) {
 			*l = relay.Status{Connected: "a:1"}
-			a.prober.setState(probeState{by: "probed as its group says, by x", refused: newAppCheck(tcpProbe("db.test"), &a.settings).refused})
+			a.prober.setState(probeState{by: "probed as its group says, by x",
+				refused: newAppCheck(tcpProbe("db.test"), &a.settings).refused})
 			a.health.setApp(Health{Healthy: true})
 			a.health.setProxy("")
 		}, "registration", "warn shop/web at 127.0.15.40, healthy by the previous probe: the probe of the WorkloadGroup is not used: it connects to the host \"db.test\", which is not this workload; ",
@@ -148,7 +151,8 @@ func TestReport(t *testing.T) {
 			for _, line := range r.Lines {
 				found = found || line.Name == tc.line && strings.HasPrefix(line.State+" "+line.Text, want)
 			}
-			if strings.Contains(text.String(), "\n\n") || strings.Count(text.String(), "\n") != len(r.Lines)+len(r.Todo) {
+			if strings.Contains(text.String(), "\n\n") || strings.Count(text.String(),
+				"\n") != len(r.Lines)+len(r.Todo) {
 				t.Errorf("a line is not one:\n%s", text.String())
 			}
 			if !found || r.Well || tc.todo != "" && !strings.Contains(text.String(), tc.todo) {
@@ -165,8 +169,10 @@ func TestReportCertificate(t *testing.T) {
 	id := m.identity(t, web(), 24*time.Hour)
 	joined := Joined{Version: 1, Group: "shop/web", At: time.Now(), Renewed: time.Now()}
 	away := Renewal{Trouble: errors.New("away"), Tries: 3}
-	refused := Renewal{Trouble: errors.Join(&RefusedError{Address: "a:1", Code: codes.Unauthenticated, Text: "expired"}), Tries: 3}
-	replaced := Renewal{Trouble: &RefusedError{Address: "a:1", Code: codes.Unauthenticated, Text: "another machine joined under the name x"}, Tries: 1}
+	refused := Renewal{Trouble: errors.Join(&RefusedError{Address: "a:1", Code: codes.Unauthenticated,
+		Text: "expired"}), Tries: 3}
+	replaced := Renewal{Trouble: &RefusedError{Address: "a:1", Code: codes.Unauthenticated,
+		Text: "another machine joined under the name x"}, Tries: 1}
 	for _, tc := range []struct {
 		name        string
 		after       time.Duration
@@ -188,7 +194,8 @@ func TestReportCertificate(t *testing.T) {
 	} {
 		r := &Report{}
 		reportKept(r, id, joined, tc.n, time.Now().Add(tc.after))
-		if l := r.Lines[1]; l.State != tc.state || !strings.Contains(l.Text, id.Serial()+tc.text) || !strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) {
+		if l := r.Lines[1]; l.State != tc.state || !strings.Contains(l.Text, id.Serial()+tc.text) ||
+			!strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) {
 			t.Errorf("%s: %+v, to do %q; want %s %q, %q", tc.name, l, r.Todo, tc.state, tc.text, tc.todo)
 		}
 	}
@@ -203,7 +210,8 @@ func TestDiskError(t *testing.T) {
 		"the file system is read-only": fmt.Errorf("write x: %w", syscall.EROFS),
 		"this user may not write there; run as root, or set another folder (setting state, or --state)": &os.PathError{Op: "open", Path: "x", Err: syscall.EACCES},
 	} {
-		if got := diskError("keep the identity", err); !strings.Contains(got.Error(), want) || !errors.Is(got, errors.Unwrap(err)) {
+		if got := diskError("keep the identity", err); !strings.Contains(got.Error(), want) ||
+			!errors.Is(got, errors.Unwrap(err)) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -213,7 +221,8 @@ func TestDiskError(t *testing.T) {
 func TestLeaveEndpoints(t *testing.T) {
 	t.Parallel()
 	var got []Health
-	a := &Agent{log: testlog.New(t), health: &healthReporter{report: func(h Health) { got = append(got, h) }}, ready: &readiness{}}
+	a := &Agent{log: testlog.New(t), health: &healthReporter{report: func(h Health) { got = append(got, h) }},
+		ready: &readiness{}}
 	a.settings.Workload.Group = "web"
 	a.leaveEndpoints(t.Context())
 	if d := cmp.Diff([]Health{{Reason: "this proxy is about to end"}}, got); d != "" {
@@ -221,7 +230,8 @@ func TestLeaveEndpoints(t *testing.T) {
 	}
 }
 
-// A workload is an endpoint when its proxy is ready and its application is well, and never again once it is about to end.
+// A workload is an endpoint when its proxy is ready and its application is well, and never again
+// once it is about to end.
 func TestHealthReporter(t *testing.T) {
 	t.Parallel()
 	var got []Health
@@ -235,7 +245,8 @@ func TestHealthReporter(t *testing.T) {
 	v.setProxy("")
 	v.end()
 	v.setApp(Health{Healthy: true})
-	want := []Health{{Reason: "the proxy is starting"}, {Healthy: true}, {Reason: "503"}, {Reason: "the proxy is not ready: away"}, {Healthy: true}, {Reason: "this proxy is about to end"}}
+	want := []Health{{Reason: "the proxy is starting"}, {Healthy: true}, {Reason: "503"},
+		{Reason: "the proxy is not ready: away"}, {Healthy: true}, {Reason: "this proxy is about to end"}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("reports (-want +got):\n%s", d)
 	}
@@ -269,7 +280,8 @@ func TestFindJoined(t *testing.T) {
 	}
 	add("web-2.shop", true)
 	add("web-1.bank", true)
-	if _, err := findJoined(base, "", ""); err == nil || !strings.Contains(err.Error(), "several workloads of this machine have joined: say which one by --state: ") {
+	if _, err := findJoined(base, "",
+		""); err == nil || !strings.Contains(err.Error(), "several workloads of this machine have joined: say which one by --state: ") {
 		t.Errorf("several: %v", err)
 	}
 	if _, err := findJoined(base, "web-1", ""); err == nil {
@@ -350,7 +362,8 @@ func TestSockets(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listenUnix(path, 0o600); err == nil || !strings.Contains(err.Error(), "there is something else at that path: remove it") {
+	if _, err := listenUnix(path, 0o600); err == nil ||
+		!strings.Contains(err.Error(), "there is something else at that path: remove it") {
 		t.Errorf("in place of a file: %v", err)
 	}
 }
@@ -359,7 +372,8 @@ func TestSockets(t *testing.T) {
 func TestStreamErrorDenied(t *testing.T) {
 	t.Parallel()
 	const want = "control plane a:1: PermissionDenied: set the workload's address"
-	if got := relay.StreamError("a:1", status.Error(codes.PermissionDenied, "set the workload's address")).Error(); got != want {
+	if got := relay.StreamError("a:1", status.Error(codes.PermissionDenied,
+		"set the workload's address")).Error(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

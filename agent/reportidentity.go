@@ -17,7 +17,8 @@ func (a *Agent) reportIdentity(r *Report, now time.Time) {
 	n := a.keeper.Renewal()
 	reportKept(r, a.keeper.Identity(), a.keeper.Joined(), n, now)
 	if rejected := a.secrets.Rejected(); rejected != "" {
-		r.line("presented", stateBad, "restart this agent; if that does not help, join again", "Envoy rejects its certificate or the roots: %s", rejected)
+		r.line("presented", stateBad, "restart this agent; if that does not help, join again",
+			"Envoy rejects its certificate or the roots: %s", rejected)
 	}
 }
 

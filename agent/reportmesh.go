@@ -32,12 +32,15 @@ func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
 		r.line("envoy", stateBad, "see its log: "+a.path+" has to be Envoy for this machine, and its ports free",
 			"does not answer, restarts %d: %s", restarts, cmp.Or(envoy.Trouble, infoErr.Error()))
 	case readyErr != nil:
-		r.line("envoy", stateBad, "", "process %d, version %s, restarts %d, not ready: %v", envoy.PID, info.version(), restarts, readyErr)
+		r.line("envoy", stateBad, "", "process %d, version %s, restarts %d, not ready: %v", envoy.PID, info.version(),
+			restarts, readyErr)
 	case envoy.Outdated != "":
-		r.line("envoy", stateWarn, "remove what is in the way and restart the agent; if that does not help, stop the unit "+envoy.Unit+", which cuts its connections",
+		r.line("envoy", stateWarn,
+			"remove what is in the way and restart the agent; if that does not help, stop the unit "+envoy.Unit+", which cuts its connections",
 			"process %d, version %s, runs with its previous program or settings: %s", envoy.PID, info.version(), envoy.Outdated)
 	default:
-		r.line("envoy", stateOK, "", "process %d, version %s, restarts %d, ready%s", envoy.PID, info.version(), restarts, waiting)
+		r.line("envoy", stateOK, "", "process %d, version %s, restarts %d, ready%s", envoy.PID, info.version(),
+			restarts, waiting)
 	}
 }
 
@@ -49,15 +52,18 @@ func (a *Agent) reportConfiguration(r *Report, now time.Time) {
 		r.line("configuration", stateBad, "remove the cause, or correct the configuration (ashorectl status)",
 			"Envoy refuses a part: %s", strings.Join(s.Rejected, "; "))
 	case s.Old:
-		r.line("configuration", stateBad, "", "no control plane confirmed it since %s: revocations and policies are not known here", at)
+		r.line("configuration", stateBad, "",
+			"no control plane confirmed it since %s: revocations and policies are not known here", at)
 	case s.Connected == "" && s.CacheRefused != "" && s.Confirmed.IsZero():
 		r.line("configuration", stateBad, "", "none: the copy on disk is not used: %s", s.CacheRefused)
 	case s.Connected == "" && s.Confirmed.IsZero():
-		r.line("configuration", stateBad, "", "none: no control plane has sent any since this agent started, and there is no copy on disk")
+		r.line("configuration", stateBad,
+			"", "none: no control plane has sent any since this agent started, and there is no copy on disk")
 	case s.Connected == "":
 		r.line("configuration", stateWarn, "", "running on a copy from %s", at)
 	case s.CacheError != "":
-		r.line("configuration", stateWarn, "make the state folder writable", "live; its copy cannot be written: %s", s.CacheError)
+		r.line("configuration", stateWarn, "make the state folder writable",
+			"live; its copy cannot be written: %s", s.CacheError)
 	default:
 		r.line("configuration", stateOK, "", "live")
 	}
@@ -87,7 +93,8 @@ func (a *Agent) reportRegistration(r *Report) {
 		r.line("registration", stateWarn, "",
 			"%s, not reported: no control plane is connected; an existing registration ends with its lease", where)
 	case probed.refused != nil:
-		r.line("registration", stateWarn, "", "%s, healthy by the previous probe: %v%s", where, probed.refused, cmp.Or(how, "; not probed"))
+		r.line("registration", stateWarn, "",
+			"%s, healthy by the previous probe: %v%s", where, probed.refused, cmp.Or(how, "; not probed"))
 	default:
 		r.line("registration", stateOK, "", "%s, healthy%s", where, how)
 	}

@@ -33,7 +33,8 @@ const (
 	secretRoots       = "ROOTCA"  // the trust bundle
 )
 
-// secrets is Envoy's secret discovery service, state of the world. Envoy opens one stream for each secret.
+// secrets is Envoy's secret discovery service, state of the world. Envoy opens one stream for each
+// secret.
 type secrets struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
 	keeper *Keeper
@@ -60,7 +61,8 @@ func (s *secrets) Rejected() string {
 	return ""
 }
 
-// note records Envoy's answer to a response with these secrets; message is empty when it accepted them.
+// note records Envoy's answer to a response with these secrets; message is empty when it accepted
+// them.
 func (s *secrets) note(names []string, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +107,8 @@ func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSec
 		case <-changed:
 		case r := <-requests:
 			if r.GetTypeUrl() != resource.SecretType {
-				return status.Errorf(codes.InvalidArgument, "type %.200q is not served here, %s is", r.GetTypeUrl(), resource.SecretType)
+				return status.Errorf(codes.InvalidArgument, "type %.200q is not served here, %s is", r.GetTypeUrl(),
+					resource.SecretType)
 			}
 			if r.GetResponseNonce() != last.GetNonce() {
 				continue // the answer to an earlier response
@@ -136,7 +139,8 @@ func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSec
 	}
 }
 
-// secretsOf is a response with the named secrets of an identity. The version is a hash of the content.
+// secretsOf is a response with the named secrets of an identity. The version is a hash of the
+// content.
 func secretsOf(id *Identity, names []string) (*discoveryv3.DiscoveryResponse, error) {
 	key, err := ca.EncodeKey(id.Key)
 	if err != nil {

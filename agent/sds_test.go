@@ -87,7 +87,8 @@ func certificateOf(t *testing.T, resources ...*anypb.Any) (name, serial string) 
 	return s.GetName(), serialText(certs[0])
 }
 
-// Envoy gets the key and the roots on streams of their own, and each again when it changes. What it rejects is reported.
+// Envoy gets the key and the roots on streams of their own, and each again when it changes. What it
+// rejects is reported.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "cluster.local")
@@ -180,7 +181,8 @@ func (s *secretSubscription) receive(t *testing.T) []*anypb.Any {
 // answer accepts the last response, or rejects it with a message.
 func (s *secretSubscription) answer(t *testing.T, message string) {
 	t.Helper()
-	r := &discoveryv3.DiscoveryRequest{TypeUrl: resource.SecretType, ResourceNames: s.names, ResponseNonce: s.last.GetNonce(), VersionInfo: s.last.GetVersionInfo()}
+	r := &discoveryv3.DiscoveryRequest{TypeUrl: resource.SecretType, ResourceNames: s.names,
+		ResponseNonce: s.last.GetNonce(), VersionInfo: s.last.GetVersionInfo()}
 	if message != "" {
 		r.ErrorDetail = &rpcstatus.Status{Code: 3, Message: message}
 	}

@@ -15,13 +15,14 @@ import (
 	"github.com/ashore-mesh/ashore/agent/intercept"
 )
 
-// Settings are everything that an operator can choose. Default holds the defaults; the tags are the names in
-// the settings file.
+// Settings are everything that an operator can choose. Default holds the defaults; the tags are the
+// names in the settings file.
 type Settings struct {
 	// Dev is plaintext to the control plane, without an identity, for trials on one machine.
 	Dev bool `yaml:"dev"`
-	// State is the folder for the identity, the bootstrap and the sockets, made when missing, with mode 0700. Empty: below
-	// /var/lib/ashore-agent, for users other than root below ~/.local/state/ashore-agent, with Dev below the user's cache folder.
+	// State is the folder for the identity, the bootstrap and the sockets, made when missing, with
+	// mode 0700. Empty: below /var/lib/ashore-agent, for users other than root below
+	// ~/.local/state/ashore-agent, with Dev below the user's cache folder.
 	State    string   `yaml:"state"`
 	Workload Workload `yaml:"workload"`
 	XDS      XDS      `yaml:"xds"`
@@ -45,13 +46,15 @@ type Workload struct {
 	Name string `yaml:"name"`
 	// Namespace is where its configuration lives.
 	Namespace string `yaml:"namespace"`
-	// Group is the WorkloadGroup of its namespace that it is registered from. Empty: it is not registered.
+	// Group is the WorkloadGroup of its namespace that it is registered from. Empty: it is not
+	// registered.
 	Group string `yaml:"group"`
 	// Addresses are its IP addresses; the first one is where Envoy and the agent open their ports.
 	Addresses []string `yaml:"addresses"`
 	// Labels are what selectors and subsets compare with.
 	Labels map[string]string `yaml:"labels"`
-	// ServiceAccount is the identity that it claims. A workload that has joined has the one of its certificate.
+	// ServiceAccount is the identity that it claims. A workload that has joined has the one of its
+	// certificate.
 	ServiceAccount string `yaml:"serviceAccount"`
 	// Locality is "region", "region/zone" or "region/zone/subzone".
 	Locality string `yaml:"locality"`
@@ -61,8 +64,8 @@ type Workload struct {
 	Cluster string `yaml:"cluster"`
 	// Domain is the suffix of short host names.
 	Domain string `yaml:"domain"`
-	// Interception says how the workload's traffic reaches Envoy: "none", "redirect" (by the operator's own
-	// rules) or "tproxy" (by the rules of "ashore-agent intercept").
+	// Interception says how the workload's traffic reaches Envoy: "none", "redirect" (by the
+	// operator's own rules) or "tproxy" (by the rules of "ashore-agent intercept").
 	Interception string `yaml:"interception"`
 	// HTTPProxyPort makes Envoy an HTTP proxy of the mesh on this port. Zero: as the mesh says.
 	HTTPProxyPort int `yaml:"httpProxyPort"`
@@ -72,17 +75,19 @@ type Workload struct {
 type XDS struct {
 	// Addresses are host:port of its replicas.
 	Addresses []string `yaml:"addresses"`
-	// MaxAge is how long a configuration counts that no control plane confirms: a copy on disk that is older is not used.
-	// Revocations and policies of that time are not known here. Zero: 24h.
+	// MaxAge is how long a configuration counts that no control plane confirms: a copy on disk that
+	// is older is not used. Revocations and policies of that time are not known here. Zero: 24h.
 	MaxAge time.Duration `yaml:"maxAge"`
 }
 
 // Envoy is the program that is run.
 type Envoy struct {
-	// Path is the program. Empty: "envoy" in PATH, else PackagedEnvoy. Units run PackagedEnvoy alone.
+	// Path is the program. Empty: "envoy" in PATH, else PackagedEnvoy. Units run PackagedEnvoy
+	// alone.
 	Path string `yaml:"path"`
-	// Unit is the template of systemd units that run Envoy, "ashore-envoy"; for one of several workloads of a machine
-	// "ashore-envoy@WORKLOAD". Envoy outlives the agent then. Empty: Envoy is a child of the agent, and ends with it.
+	// Unit is the template of systemd units that run Envoy, "ashore-envoy"; for one of several
+	// workloads of a machine "ashore-envoy@WORKLOAD". Envoy outlives the agent then. Empty: Envoy
+	// is a child of the agent, and ends with it.
 	Unit string `yaml:"unit"`
 	// Concurrency is the number of worker threads. Zero: one for each processor, at most two.
 	Concurrency int `yaml:"concurrency"`
@@ -103,7 +108,8 @@ type Envoy struct {
 // unitFolder is where systemd's units of Envoy find their files.
 const unitFolder = "/run/ashore-agent"
 
-// unit is the setting Unit as the unit's name and the workload; the workload is empty when the machine has one.
+// unit is the setting Unit as the unit's name and the workload; the workload is empty when the
+// machine has one.
 func (e *Envoy) unit() (template, workload string) {
 	template, workload, _ = strings.Cut(e.Unit, "@")
 	return template, workload
@@ -112,7 +118,8 @@ func (e *Envoy) unit() (template, workload string) {
 // unitFolder is where the unit finds its environment file.
 func (s *Settings) unitFolder() string { return cmp.Or(s.Envoy.folder, unitFolder) }
 
-// runtime is the folder of what the agent gives Envoy: with a unit one that Envoy's group may enter.
+// runtime is the folder of what the agent gives Envoy: with a unit one that Envoy's group may
+// enter.
 func (s *Settings) runtime() string {
 	if s.Envoy.Unit == "" {
 		return s.State
@@ -121,7 +128,8 @@ func (s *Settings) runtime() string {
 	return filepath.Join(s.unitFolder(), workload)
 }
 
-// envoyFolder is the folder of sockets that Envoy makes: with a unit one that Envoy's group may write to.
+// envoyFolder is the folder of sockets that Envoy makes: with a unit one that Envoy's group may
+// write to.
 func (s *Settings) envoyFolder() string {
 	if s.Envoy.Unit == "" {
 		return s.State
@@ -133,31 +141,35 @@ func (s *Settings) envoyFolder() string {
 type Ports struct {
 	// Status is the agent's: GET /healthz/ready.
 	Status int `yaml:"status"`
-	// Health is Envoy's: GET /healthz/ready through Envoy, which proves that Envoy serves. Zero: closed.
+	// Health is Envoy's: GET /healthz/ready through Envoy, which proves that Envoy serves. Zero:
+	// closed.
 	Health int `yaml:"health"`
 	// Metrics is Envoy's: GET /stats/prometheus. Zero: closed.
 	Metrics int `yaml:"metrics"`
-	// DNS is the agent's: queries for names of the mesh, over UDP and TCP, on a loopback address. Zero: closed.
+	// DNS is the agent's: queries for names of the mesh, over UDP and TCP, on a loopback address.
+	// Zero: closed.
 	DNS int `yaml:"dns"`
 }
 
 // DNS is how the agent answers DNS queries.
 type DNS struct {
-	// Servers are asked for all names that are not of the mesh, "10.0.0.2" or "10.0.0.2:5353". Empty: those of /etc/resolv.conf.
+	// Servers are asked for all names that are not of the mesh, "10.0.0.2" or "10.0.0.2:5353".
+	// Empty: those of /etc/resolv.conf.
 	Servers []string `yaml:"servers"`
 }
 
 // Metrics are those of the application.
 type Metrics struct {
-	// Application is the URL of its metrics in Prometheus' text format, such as "http://127.0.0.1:9100/metrics". Empty: none.
-	// Source: istio.io, the annotations prometheus.io/scrape, port and path.
+	// Application is the URL of its metrics in Prometheus' text format, such as
+	// "http://127.0.0.1:9100/metrics". Empty: none. Source: istio.io, the annotations
+	// prometheus.io/scrape, port and path.
 	Application string `yaml:"application"`
 }
 
 // Drain is how Envoy ends.
 type Drain struct {
-	// Leave is how long Envoy serves as before after the workload left the endpoints and is not ready any more: callers
-	// and load balancers need a moment to learn of it.
+	// Leave is how long Envoy serves as before after the workload left the endpoints and is not
+	// ready any more: callers and load balancers need a moment to learn of it.
 	Leave time.Duration `yaml:"leave"`
 	// Maximum is how long open connections are waited for.
 	Maximum time.Duration `yaml:"maximum"`
@@ -175,11 +187,12 @@ type Log struct {
 func Default() Settings {
 	return Settings{
 		Workload: Workload{Type: "sidecar", Namespace: "default", Domain: "cluster.local", Interception: "none"},
-		Envoy:    Envoy{LogLevel: "warning", MaxConnections: 50_000, DrainTime: 45 * time.Second, ParentShutdown: 10 * time.Minute},
-		Ports:    Ports{Status: 15020, Health: 15021, Metrics: 15090, DNS: 15053},
-		Probe:    Probe{CheckPorts: true},
-		Drain:    Drain{Leave: time.Second, Maximum: 5 * time.Second},
-		Log:      Log{Level: "info", Format: "text"},
+		Envoy: Envoy{LogLevel: "warning", MaxConnections: 50_000, DrainTime: 45 * time.Second,
+			ParentShutdown: 10 * time.Minute},
+		Ports: Ports{Status: 15020, Health: 15021, Metrics: 15090, DNS: 15053},
+		Probe: Probe{CheckPorts: true},
+		Drain: Drain{Leave: time.Second, Maximum: 5 * time.Second},
+		Log:   Log{Level: "info", Format: "text"},
 
 		Interception: intercept.Default(),
 	}

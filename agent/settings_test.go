@@ -43,7 +43,8 @@ func TestCheck(t *testing.T) {
 			s.Workload.Name, s.Workload.Namespace, s.Workload.ServiceAccount = "a~b", "Shop", "a/b"
 		}, []string{`workload.name: "a~b" is not a name`, `workload.namespace: "Shop" is not`, `workload.serviceAccount: "a/b" is not`}},
 		{"addresses", func(s *Settings) { s.Workload.Addresses = []string{"localhost", "0.0.0.0", "fe80::1%eth0"} },
-			[]string{`workload.addresses: "localhost" is not`, `workload.addresses: "0.0.0.0"`, `workload.addresses: "fe80::1%eth0"`}},
+			[]string{`workload.addresses: "localhost" is not`, `workload.addresses: "0.0.0.0"`,
+				`workload.addresses: "fe80::1%eth0"`}},
 		{"labels", func(s *Settings) { s.Workload.Labels = map[string]string{"app": "a b", "ok": "x"} }, []string{`workload.labels: "app": "a b" is not a label`}},
 		{"locality", func(s *Settings) { s.Workload.Locality = "a/b/c/d" }, []string{`workload.locality: "a/b/c/d"`}},
 		{"tproxy", func(s *Settings) { s.Workload.Interception = "tproxy" }, nil},
@@ -54,12 +55,15 @@ func TestCheck(t *testing.T) {
 		}, []string{`interception.excludeOutboundIPRanges: "10.0.0.0/33" is not`, `interception.excludeInboundPorts: "9-8" is not a port`}},
 		{"interception", func(s *Settings) { s.Workload.Interception = "all" }, []string{`workload.interception: "all" is not known; want none or redirect`}},
 		{"control plane", func(s *Settings) { s.XDS.Addresses = []string{"127.0.0.1", ":15010", "a:0", "a:99999"} },
-			[]string{`xds.addresses: "127.0.0.1" is not host:port`, `xds.addresses: ":15010" is not host:port`, `xds.addresses: "a:0" has no port`, `xds.addresses: "a:99999" has no port`}},
+			[]string{`xds.addresses: "127.0.0.1" is not host:port`, `xds.addresses: ":15010" is not host:port`,
+				`xds.addresses: "a:0" has no port`, `xds.addresses: "a:99999" has no port`}},
 		{"ports", func(s *Settings) { s.Ports.Status, s.Ports.Health, s.Ports.Metrics = 0, -1, 70000 },
-			[]string{"ports.status: 0 is out of range; want 1 to 65535", "ports.health: -1 is", "ports.metrics: 70000 is"}},
+			[]string{"ports.status: 0 is out of range; want 1 to 65535", "ports.health: -1 is",
+				"ports.metrics: 70000 is"}},
 		{"domain", func(s *Settings) { s.Workload.Domain = "x y" }, []string{`workload.domain: "x y" is not the suffix of host names`}},
 		{"envoy", func(s *Settings) { s.Envoy.Concurrency, s.Envoy.LogLevel, s.Envoy.MaxConnections = -1, "warn", 0 },
-			[]string{"envoy.concurrency: -1", `envoy.logLevel: "warn" is not known; want trace or debug`, "envoy.maxConnections: 0"}},
+			[]string{"envoy.concurrency: -1", `envoy.logLevel: "warn" is not known; want trace or debug`,
+				"envoy.maxConnections: 0"}},
 		{"program of a unit", func(s *Settings) { s.Envoy.Unit, s.Envoy.Path = "ashore-envoy", "/opt/envoy" },
 			[]string{"envoy.path: units run /usr/lib/ashore/envoy"}},
 		{"no drain", func(s *Settings) { s.Drain.Maximum = -1 }, []string{"drain.maximum: -1ns is less than no time"}},
@@ -109,7 +113,8 @@ func TestDefaults(t *testing.T) {
 	if err := s.Complete(); err != nil {
 		t.Fatal(err)
 	}
-	if s.Workload.Name == "" || !strings.HasSuffix(s.State, "/ashore-agent/"+s.Workload.Name+".default") || strings.HasPrefix(s.State, "/var/lib") {
+	if s.Workload.Name == "" || !strings.HasSuffix(s.State, "/ashore-agent/"+s.Workload.Name+".default") ||
+		strings.HasPrefix(s.State, "/var/lib") {
 		t.Errorf("name %q, state %q; want the host's name and a folder of the user", s.Workload.Name, s.State)
 	}
 	if s.Envoy.Concurrency != min(2, runtime.NumCPU()) {

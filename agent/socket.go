@@ -8,7 +8,8 @@ import (
 	"os"
 )
 
-// socketMode is that of sockets between the agent and Envoy, which has another user of the same group as a unit.
+// socketMode is that of sockets between the agent and Envoy, which has another user of the same
+// group as a unit.
 func (s *Settings) socketMode() fs.FileMode {
 	if s.Envoy.Unit == "" {
 		return 0o600
@@ -16,8 +17,8 @@ func (s *Settings) socketMode() fs.FileMode {
 	return 0o660
 }
 
-// listenUnix opens a unix socket with a mode. A socket that an earlier agent left is replaced: the caller holds the lock
-// of the state folder.
+// listenUnix opens a unix socket with a mode. A socket that an earlier agent left is replaced: the
+// caller holds the lock of the state folder.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	info, err := os.Lstat(path)
 	switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// lockState makes the state folder and takes it for this process. The lock ends with the returned file or the
-// process. Errors name the folder; a BusyError says who holds it.
+// lockState makes the state folder and takes it for this process. The lock ends with the returned
+// file or the process. Errors name the folder; a BusyError says who holds it.
 func lockState(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder (setting state): %w", err)

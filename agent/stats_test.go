@@ -17,8 +17,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Envoy tries an expression without a literal first part on each metric of each cluster, mostly without a match, which made its start
-// with a thousand services last seconds; so did a second one for clusters.
+// Envoy tries an expression without a literal first part on each metric of each cluster, mostly
+// without a match, which made its start with a thousand services last seconds; so did a second one
+// for clusters.
 func TestExpressionsOfLabels(t *testing.T) {
 	t.Parallel()
 	s := good()
@@ -47,7 +48,8 @@ func TestExpressionsOfLabels(t *testing.T) {
 	}
 }
 
-// What is left out is left out of destinations alone, and never what tells about their traffic or state.
+// What is left out is left out of destinations alone, and never what tells about their traffic or
+// state.
 func TestUnneededStats(t *testing.T) {
 	t.Parallel()
 	s := good()
@@ -71,7 +73,8 @@ func TestUnneededStats(t *testing.T) {
 		if !out.MatchString(destination + name) {
 			t.Errorf("%s is made for each destination", name)
 		}
-		for _, other := range []string{"cluster.inbound|8080||;.", "cluster.xds-grpc.", "cluster_manager.cds.", "listener_manager.lds."} {
+		for _, other := range []string{"cluster.inbound|8080||;.", "cluster.xds-grpc.", "cluster_manager.cds.",
+			"listener_manager.lds."} {
 			if out.MatchString(other + name) {
 				t.Errorf("%s is left out", other+name)
 			}
@@ -90,7 +93,8 @@ func TestUnneededStats(t *testing.T) {
 	}
 }
 
-// httpForward is an HTTP listener at "at" that sends what has the header "to" to the cluster of that name.
+// httpForward is an HTTP listener at "at" that sends what has the header "to" to the cluster of
+// that name.
 func httpForward(t *testing.T, at string, clusters []*clusterv3.Cluster) *listenerv3.Listener {
 	t.Helper()
 	router, err := pack(&routerv3.Router{})
@@ -98,8 +102,9 @@ func httpForward(t *testing.T, at string, clusters []*clusterv3.Cluster) *listen
 		t.Fatal(err)
 	}
 	manager, err := pack(&hcmv3.HttpConnectionManager{
-		StatPrefix:  "outbound_0.0.0.0_80;",
-		HttpFilters: []*hcmv3.HttpFilter{{Name: "envoy.filters.http.router", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router}}},
+		StatPrefix: "outbound_0.0.0.0_80;",
+		HttpFilters: []*hcmv3.HttpFilter{{Name: "envoy.filters.http.router",
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router}}},
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{
 			Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
 				Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
@@ -118,8 +123,9 @@ func httpForward(t *testing.T, at string, clusters []*clusterv3.Cluster) *listen
 			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager}}}}}}
 }
 
-// The names and labels that docs/agent.md promises are those of a real Envoy, for hosts that look like names of metrics too, and
-// for a control plane that does not end the names of clusters. What it does not promise is there when all is asked for.
+// The names and labels that docs/agent.md promises are those of a real Envoy, for hosts that look
+// like names of metrics too, and for a control plane that does not end the names of clusters. What
+// it does not promise is there when all is asked for.
 func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -175,7 +181,8 @@ func TestMetricNames(t *testing.T) {
 					`envoy_cluster_circuit_breakers_high_rq_open{cluster_name="` + idle + `"} 0`:                    false,
 					`envoy_cluster_membership_excluded{cluster_name="` + idle + `"} 0`:                              false,
 					`envoy_cluster_circuit_breakers_high_rq_open{cluster_name="` + inbound + `"} 0`:                 true,
-					`envoy_cluster_upstream_rq_total{cluster_name="` + idle + `"}`:                                  false, // made at its first use
+					// made at its first use
+					`envoy_cluster_upstream_rq_total{cluster_name="` + idle + `"}`: false,
 				})
 			}
 		})
@@ -209,7 +216,8 @@ func checkMetrics(t *testing.T, body string, want map[string]bool) {
 		}
 	}
 	for line := range strings.Lines(body) {
-		if name, _, _ := strings.Cut(line, "{"); strings.HasPrefix(name, "envoy_cluster_outbound_") || strings.HasPrefix(name, "envoy_cluster_inbound_") {
+		if name, _, _ := strings.Cut(line, "{"); strings.HasPrefix(name, "envoy_cluster_outbound_") ||
+			strings.HasPrefix(name, "envoy_cluster_inbound_") {
 			t.Errorf("a cluster's name in the name of a metric: %s", line)
 		}
 	}

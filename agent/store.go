@@ -18,9 +18,9 @@ import (
 )
 
 // store keeps the identity on disk in two files of mode 0600, each replaced whole: identity.pem has
-// the key, a Joined and the chain, roots.pem the trust bundle. The roots are written first. Whenever
-// the machine stops, a key has its own chain; an older chain with newer roots can be renewed.
-// Not safe for concurrent use: the holder of the state folder's lock writes.
+// the key, a Joined and the chain, roots.pem the trust bundle. The roots are written first.
+// Whenever the machine stops, a key has its own chain; an older chain with newer roots can be
+// renewed. Not safe for concurrent use: the holder of the state folder's lock writes.
 type store struct{ dir string }
 
 // Names below the state folder.
@@ -45,7 +45,8 @@ type Joined struct {
 	At time.Time `json:"at"`
 	// Renewed is when the certificate came last.
 	Renewed time.Time `json:"renewed"`
-	// Token is the SHA-256 of the token that it joined with, hexadecimal: it tells the same command from another one. Empty: unknown.
+	// Token is the SHA-256 of the token that it joined with, hexadecimal: it tells the same command
+	// from another one. Empty: unknown.
 	Token string `json:"token,omitempty"`
 }
 
@@ -155,8 +156,9 @@ func (s store) remove() error {
 	return errors.Join(append(errs, wholefile.SyncFolder(s.dir))...)
 }
 
-// nextKey is the key that a certificate is asked for with. It is on disk before anybody sees a request for it, so that
-// a request whose answer was lost can be repeated: the authority gives one key the same answer again.
+// nextKey is the key that a certificate is asked for with. It is on disk before anybody sees a
+// request for it, so that a request whose answer was lost can be repeated: the authority gives one
+// key the same answer again.
 func (s store) nextKey() (crypto.Signer, error) {
 	path := filepath.Join(s.dir, nextKeyFile)
 	if text, err := readSmall(path); err == nil {

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// firstPause is between the first unexpected end of Envoy and its next start; it doubles with each one.
+	// firstPause is between the first unexpected end of Envoy and its next start; it doubles with
+	// each one.
 	firstPause = 100 * time.Millisecond
 	// longestPause bounds it.
 	longestPause = 30 * time.Second
@@ -47,7 +48,8 @@ func (s *supervisor) Run(ctx context.Context, last <-chan struct{}) error {
 		if e.lived >= steady {
 			pause = firstPause
 		}
-		s.log.Error("envoy ended unexpectedly and is started again", "how", e.String(), "lived", e.lived.Round(time.Millisecond), "next", pause)
+		s.log.Error("envoy ended unexpectedly and is started again", "how", e.String(),
+			"lived", e.lived.Round(time.Millisecond), "next", pause)
 		s.mu.Lock()
 		s.trouble = e.String()
 		s.mu.Unlock()

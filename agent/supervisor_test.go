@@ -11,7 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Envoy that ends is started again after a growing pause, which starts again after a run that was steady.
+// Envoy that ends is started again after a growing pause, which starts again after a run that was
+// steady.
 func TestSupervisor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +52,8 @@ func TestSupervisor(t *testing.T) {
 func TestSupervisorPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &supervisor{pid: func() int { return 0 }, log: hclog.NewNullLogger(), run: func(context.Context) exit { return exit{} }}
+		s := &supervisor{pid: func() int { return 0 }, log: hclog.NewNullLogger(),
+			run: func(context.Context) exit { return exit{} }}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour+time.Second)
 		defer cancel()
 		begin := time.Now()
@@ -111,7 +113,8 @@ func TestSupervisorEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &supervisor{pid: func() int { return 0 }, log: hclog.NewNullLogger(), ended: make(chan struct{}, 1), run: func(context.Context) exit { return exit{} }}
+		s := &supervisor{pid: func() int { return 0 }, log: hclog.NewNullLogger(), ended: make(chan struct{}, 1),
+			run: func(context.Context) exit { return exit{} }}
 		done := make(chan error, 1)
 		begin := time.Now()
 		go func() { done <- s.Run(ctx, nil) }()

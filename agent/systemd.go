@@ -14,7 +14,8 @@ import (
 // systemdTimeout bounds one call to systemd.
 const systemdTimeout = 30 * time.Second
 
-// systemd is a client of the system's service manager, over D-Bus. polkit decides what the agent may start and stop.
+// systemd is a client of the system's service manager, over D-Bus. polkit decides what the agent
+// may start and stop.
 type systemd struct {
 	mu   sync.Mutex
 	conn *dbus.Conn // guarded by mu; nil: not connected
@@ -22,8 +23,10 @@ type systemd struct {
 
 var _ unitManager = (*systemd)(nil)
 
-// connect returns the connection to the bus, a new one when the last has ended. Calls with ctx are bounded until cancel.
-func (m *systemd) connect(parent context.Context) (conn *dbus.Conn, ctx context.Context, cancel context.CancelFunc, err error) {
+// connect returns the connection to the bus, a new one when the last has ended. Calls with ctx are
+// bounded until cancel.
+func (m *systemd) connect(parent context.Context) (conn *dbus.Conn, ctx context.Context, cancel context.CancelFunc,
+	err error) {
 	ctx, cancel = context.WithTimeout(parent, systemdTimeout)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,7 +51,8 @@ func (m *systemd) List(ctx context.Context, pattern string) ([]string, error) {
 		return nil, err
 	}
 	defer cancel()
-	found, err := conn.ListUnitsByPatternsContext(ctx, []string{"active", "reloading", "activating", "deactivating"}, []string{pattern})
+	found, err := conn.ListUnitsByPatternsContext(ctx, []string{"active", "reloading", "activating", "deactivating"},
+		[]string{pattern})
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +80,8 @@ func (m *systemd) Look(ctx context.Context, name string) (unitState, error) {
 	return unitState{PID: int(pid), Active: active, Result: result}, nil
 }
 
-// unitActive returns why a unit is not active. Units that reload their settings are. Source: systemctl(1), is-active.
-// Not known: systemd does not answer.
+// unitActive returns why a unit is not active. Units that reload their settings are. Source:
+// systemctl(1), is-active. Not known: systemd does not answer.
 func (m *systemd) unitActive(ctx context.Context, name string) (why error, known bool) {
 	state, err := m.Look(ctx, name)
 	if err != nil {
@@ -100,7 +104,8 @@ func (m *systemd) Stop(ctx context.Context, name string) error {
 }
 
 // job starts a job for a unit and waits until it is done.
-func (m *systemd) job(ctx context.Context, name string, start func(*dbus.Conn, context.Context, string, string, chan<- string) (int, error)) error {
+func (m *systemd) job(ctx context.Context, name string,
+	start func(*dbus.Conn, context.Context, string, string, chan<- string) (int, error)) error {
 	conn, ctx, cancel, err := m.connect(ctx)
 	if err != nil {
 		return err

@@ -34,8 +34,9 @@ const (
 	parentMargin = time.Second
 )
 
-// units runs Envoy as systemd units, one for each restart epoch. They outlive the agent: the next agent goes on with the
-// Envoy that runs. When its program, arguments or bootstrap changed, the unit of the next epoch takes over by hot restart.
+// units runs Envoy as systemd units, one for each restart epoch. They outlive the agent: the next
+// agent goes on with the Envoy that runs. When its program, arguments or bootstrap changed, the
+// unit of the next epoch takes over by hot restart.
 type units struct {
 	manager unitManager
 	launch  *launch
@@ -100,8 +101,10 @@ func newLaunch(s *Settings, path string, bootstrap []byte) (*launch, error) {
 		return nil, fmt.Errorf("look at Envoy: %w", err)
 	}
 	template, workload := s.Envoy.unit()
-	l := &launch{unit: template + "@", files: filepath.Join(s.unitFolder(), "envoy-"), bootstrap: bootstrap, shutdown: s.Envoy.ParentShutdown,
-		program: fmt.Sprintf("%s, %d bytes, changed %s", path, info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano))}
+	l := &launch{unit: template + "@", files: filepath.Join(s.unitFolder(), "envoy-"), bootstrap: bootstrap,
+		shutdown: s.Envoy.ParentShutdown,
+		program: fmt.Sprintf("%s, %d bytes, changed %s", path, info.Size(),
+			info.ModTime().UTC().Format(time.RFC3339Nano))}
 	if workload != "" {
 		l.unit += workload + "-"
 		l.files += workload + "-"
@@ -114,7 +117,8 @@ func newLaunch(s *Settings, path string, bootstrap []byte) (*launch, error) {
 }
 
 func newUnits(m unitManager, l *launch, info func(context.Context) (serverInfo, error), log hclog.Logger) *units {
-	return &units{manager: m, launch: l, info: info, log: log, ended: make(chan struct{}, 1), unwatched: make(chan struct{})}
+	return &units{manager: m, launch: l, info: info, log: log, ended: make(chan struct{}, 1),
+		unwatched: make(chan struct{})}
 }
 
 func (l *launch) name(number int) string            { return l.unit + strconv.Itoa(number) + ".service" }
@@ -135,12 +139,14 @@ func (l *launch) environment(e epoch) []byte {
 	if e.number > 0 { // systemd starts it again after a crash, when the one before has ended
 		args = append(args, "--skip-hot-restart-on-no-parent")
 	}
-	return fmt.Appendf(nil, "# Written by ashore-agent. Program: %s\nENVOY_ARGS=%s\n", l.program, strings.Join(args, " "))
+	return fmt.Appendf(nil, "# Written by ashore-agent. Program: %s\nENVOY_ARGS=%s\n", l.program,
+		strings.Join(args, " "))
 }
 
 var baseIDArgument = regexp.MustCompile(` --base-id (\d{1,9}) `)
 
-// read returns an epoch whose files are there, and whether they are those that this launch would write.
+// read returns an epoch whose files are there, and whether they are those that this launch would
+// write.
 func (l *launch) read(number int) (e epoch, same, ok bool) {
 	environment, err := readSmall(l.environmentFile(number))
 	if err != nil {
@@ -162,7 +168,8 @@ func (l *launch) read(number int) (e epoch, same, ok bool) {
 
 // write writes the files of an epoch, for Envoy's group to read.
 func (l *launch) write(e epoch) error {
-	for path, data := range map[string][]byte{l.bootstrapFile(e.number): l.bootstrap, l.environmentFile(e.number): l.environment(e)} {
+	for path, data := range map[string][]byte{l.bootstrapFile(e.number): l.bootstrap,
+		l.environmentFile(e.number): l.environment(e)} {
 		if err := wholefile.Write(path, data); err != nil {
 			return diskError("start Envoy", err)
 		}
@@ -300,7 +307,8 @@ func (u *units) begin(ctx context.Context) error {
 	if known && u.serves(ctx, newest) {
 		return u.replace(ctx, e)
 	}
-	u.log.Info("the envoy that runs does not serve, and is restarted with the current settings", "unit", u.launch.name(newest))
+	u.log.Info("the envoy that runs does not serve, and is restarted with the current settings",
+		"unit", u.launch.name(newest))
 	if err := u.stop(ctx); err != nil {
 		return err
 	}
@@ -335,8 +343,8 @@ func (u *units) use(e epoch, outdated string) {
 	})
 }
 
-// replace has the next epoch take over from one that serves. When the next one fails and the previous one still serves, that
-// one stays.
+// replace has the next epoch take over from one that serves. When the next one fails and the
+// previous one still serves, that one stays.
 func (u *units) replace(ctx context.Context, previous epoch) error {
 	next := epoch{previous.number + 1, previous.base}
 	u.log.Info("envoy is replaced by hot restart: its program, arguments or bootstrap changed",
@@ -357,7 +365,8 @@ func (u *units) replace(ctx context.Context, previous epoch) error {
 	}
 	u.log.Error("the next envoy did not take over", "unit", u.launch.name(next.number), "error", failed)
 	// Not by SIGTERM: an Envoy that is taking over would end the previous one too.
-	if err := errors.Join(u.manager.Kill(ctx, u.launch.name(next.number)), u.manager.Stop(ctx, u.launch.name(next.number))); err != nil {
+	if err := errors.Join(u.manager.Kill(ctx, u.launch.name(next.number)),
+		u.manager.Stop(ctx, u.launch.name(next.number))); err != nil {
 		return err
 	}
 	if u.serves(ctx, previous.number) {
@@ -370,8 +379,8 @@ func (u *units) replace(ctx context.Context, previous epoch) error {
 	return u.fresh(ctx)
 }
 
-// waitAlone waits until an epoch has ended the one that it replaced. An Envoy that is replaced before that does so at once,
-// which cuts requests; when that one has ended by itself, it aborts.
+// waitAlone waits until an epoch has ended the one that it replaced. An Envoy that is replaced
+// before that does so at once, which cuts requests; when that one has ended by itself, it aborts.
 // Source: Envoy, HotRestartingChild::sendParentTerminateRequest, and tried.
 func (u *units) waitAlone(ctx context.Context, e epoch) error {
 	name := u.launch.name(e.number)
@@ -386,13 +395,15 @@ func (u *units) waitAlone(ctx context.Context, e epoch) error {
 		}
 		info, err := u.info(ctx)
 		age, parseErr := time.ParseDuration(info.Uptime)
-		// Its uptime includes its start, which takes long on a busy machine: the previous one may still run.
+		// Its uptime includes its start, which takes long on a busy machine: the previous one may
+		// still run.
 		ended := !slices.Contains(active, e.number-1)
 		if err = errors.Join(err, parseErr); err == nil && ended && age > u.launch.shutdown+parentMargin {
 			return nil
 		}
 		if !logged {
-			why := fmt.Sprintf("its successor starts when %s has run for %s and ended the one before it", name, u.launch.shutdown)
+			why := fmt.Sprintf("its successor starts when %s has run for %s and ended the one before it", name,
+				u.launch.shutdown)
 			u.log.Info("envoy runs on with its previous program or settings", "reason", why)
 			u.use(e, "")
 			u.change(func(s *envoyState) { s.Waiting = why })
@@ -416,7 +427,8 @@ func (u *units) takeOver(ctx context.Context, e epoch) error {
 	return u.waitServing(ctx, e.number)
 }
 
-// waitServing waits until the Envoy of an epoch that is starting serves. Errors: it ended, or takes too long.
+// waitServing waits until the Envoy of an epoch that is starting serves. Errors: it ended, or takes
+// too long.
 func (u *units) waitServing(ctx context.Context, number int) error {
 	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
 	defer cancel()
@@ -460,7 +472,8 @@ func (u *units) watch(ctx context.Context) error {
 		u.change(func(s *envoyState) {
 			s.PID, s.Trouble = now.PID, ""
 			if now.PID == 0 {
-				s.Trouble = fmt.Sprintf("%s ended (%s), and systemd starts it again; see \"journalctl -u %s\"", name, now.Result, name)
+				s.Trouble = fmt.Sprintf("%s ended (%s), and systemd starts it again; see \"journalctl -u %s\"", name,
+					now.Result, name)
 			} else if pid != 0 && now.PID != pid {
 				s.Runs++
 			}
@@ -486,7 +499,8 @@ func (u *units) Stop(ctx context.Context) error {
 	return u.stop(ctx)
 }
 
-// stop ends all epochs, the newest first: an Envoy ends the one that it replaced, and aborts when that has gone.
+// stop ends all epochs, the newest first: an Envoy ends the one that it replaced, and aborts when
+// that has gone.
 func (u *units) stop(ctx context.Context) error {
 	active, err := u.active(ctx)
 	errs := []error{err}

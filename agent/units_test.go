@@ -28,8 +28,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// launcher takes the place of systemd: it starts the programs of units from their environment files, and again when they fail.
-// Which ones run is in files, so that an agent in another process finds them.
+// launcher takes the place of systemd: it starts the programs of units from their environment
+// files, and again when they fail. Which ones run is in files, so that an agent in another process
+// finds them.
 type launcher struct {
 	folder, program string
 	stopping        bool
@@ -279,8 +280,8 @@ func (l *load) end(t *testing.T) {
 	t.Logf("%d calls", l.good.Load())
 }
 
-// An Envoy of a unit outlives its agents: the next one goes on with it when nothing changed, and has the next epoch take over
-// when something did. No call fails. /quitquitquit ends it.
+// An Envoy of a unit outlives its agents: the next one goes on with it when nothing changed, and
+// has the next epoch take over when something did. No call fails. /quitquitquit ends it.
 func TestHotRestart(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.42.1"
@@ -313,7 +314,8 @@ func TestHotRestart(t *testing.T) {
 	m.settings.Envoy.LogLevel = "warning"
 	r = m.start()
 	eventually(t, "the third epoch, once the first has ended", func() error {
-		if s := r.agent.envoy.State(); s.Unit != "ashore-envoy@web-2.service" || s.Waiting != "" || strings.Contains(m.units(), "web-0") {
+		if s := r.agent.envoy.State(); s.Unit != "ashore-envoy@web-2.service" || s.Waiting != "" ||
+			strings.Contains(m.units(), "web-0") {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -326,12 +328,14 @@ func TestHotRestart(t *testing.T) {
 	if err := errors.Join(resp.Body.Close(), r.fails()); err != nil {
 		t.Error(err)
 	}
-	if left, err := filepath.Glob(filepath.Join(m.settings.Envoy.folder, "envoy-*")); err != nil || m.units() != "" || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(m.settings.Envoy.folder, "envoy-*")); err != nil || m.units() != "" ||
+		len(left) > 0 {
 		t.Errorf("after /quitquitquit: units %q, files %v, %v", m.units(), left, err)
 	}
 }
 
-// A unit that crashed is started again by systemd, and the agent takes note. At the machine's shutdown the agent drains it.
+// A unit that crashed is started again by systemd, and the agent takes note. At the machine's
+// shutdown the agent drains it.
 func TestUnitCrash(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.42.2"
@@ -440,7 +444,8 @@ func runAgentProcess(file string) error {
 	return a.Run(context.Background())
 }
 
-// An agent that is killed leaves its sockets behind; no call fails, and the next agent goes on with Envoy.
+// An agent that is killed leaves its sockets behind; no call fails, and the next agent goes on with
+// Envoy.
 func TestAgentKilled(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.42.4"

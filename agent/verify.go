@@ -13,10 +13,12 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// controlPlanePath is the path of the identity that the control plane has, and no workload: spiffe://<trust domain>/ashore/control-plane.
+// controlPlanePath is the path of the identity that the control plane has, and no workload:
+// spiffe://<trust domain>/ashore/control-plane.
 const controlPlanePath = "/ashore/control-plane"
 
-// ServerError is why a server is not trusted to be the mesh's control plane. Its text says what to do.
+// ServerError is why a server is not trusted to be the mesh's control plane. Its text says what to
+// do.
 type ServerError struct{ Text string }
 
 func (e *ServerError) Error() string { return e.Text }
@@ -35,10 +37,12 @@ type serverCheck struct {
 	now         func() time.Time
 }
 
-// config is that of a TLS client that asks for this check; mine is its own certificate, nil: it has none.
+// config is that of a TLS client that asks for this check; mine is its own certificate, nil: it has
+// none.
 //
-// InsecureSkipVerify only turns off crypto/tls' own verification, which wants a name of the system's roots; verify,
-// which is called for every connection, resumed ones too, is all that the standard library does and more.
+// InsecureSkipVerify only turns off crypto/tls' own verification, which wants a name of the
+// system's roots; verify, which is called for every connection, resumed ones too, is all that the
+// standard library does and more.
 func (c *serverCheck) config(mine func() *tls.Certificate) *tls.Config {
 	cfg := &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -51,8 +55,9 @@ func (c *serverCheck) config(mine func() *tls.Certificate) *tls.Config {
 	return cfg
 }
 
-// verify checks a server's certificates, its own first: they lead to a root that is believed, are valid now, are for
-// servers, and name the control plane. It returns the trust domain. Errors: ServerError.
+// verify checks a server's certificates, its own first: they lead to a root that is believed, are
+// valid now, are for servers, and name the control plane. It returns the trust domain. Errors:
+// ServerError.
 func (c *serverCheck) verify(certs []*x509.Certificate) (trustDomain string, err error) {
 	if len(certs) == 0 {
 		return "", serverError("it presents no certificate: this is not the control plane's TLS port (15012)")
@@ -66,7 +71,8 @@ func (c *serverCheck) verify(certs []*x509.Certificate) (trustDomain string, err
 		roots = []*x509.Certificate{root}
 	}
 	now := c.now()
-	opts := x509.VerifyOptions{Roots: pool(roots), Intermediates: pool(certs[1:]), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	opts := x509.VerifyOptions{Roots: pool(roots), Intermediates: pool(certs[1:]), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	if _, err := certs[0].Verify(opts); err != nil {
 		if text := clockTrouble(certs, now); text != "" {
 			return "", serverError("%s", text)
@@ -90,7 +96,8 @@ func (c *serverCheck) pinned(certs []*x509.Certificate) (*x509.Certificate, erro
 		"or its root was changed since, or another server answers at this address; make a new line there with \"ashorectl join-token create\", and do not go on if the hashes still differ", hashOf(last), c.hash)
 }
 
-// named checks that a certificate is the control plane's. Workloads have certificates from the same roots.
+// named checks that a certificate is the control plane's. Workloads have certificates from the same
+// roots.
 func (c *serverCheck) named(leaf *x509.Certificate) (trustDomain string, err error) {
 	if len(leaf.URIs) != 1 {
 		return "", serverError("its certificate names %d URIs, the control plane's names one: this is not a control plane of Ashore", len(leaf.URIs))
@@ -112,7 +119,8 @@ func clockTrouble(certs []*x509.Certificate, now time.Time) string {
 		var what string
 		switch {
 		case now.Before(c.NotBefore):
-			what = fmt.Sprintf("begins at %s, %s from now", c.NotBefore.UTC().Format(time.RFC3339), span(c.NotBefore.Sub(now)))
+			what = fmt.Sprintf("begins at %s, %s from now", c.NotBefore.UTC().Format(time.RFC3339),
+				span(c.NotBefore.Sub(now)))
 		case now.After(c.NotAfter):
 			what = fmt.Sprintf("ended at %s, %s ago", c.NotAfter.UTC().Format(time.RFC3339), span(now.Sub(c.NotAfter)))
 		default:

@@ -51,7 +51,8 @@ func compare(t *testing.T, got []analyze.Finding, want []string) {
 	}
 }
 
-// text is findings as tests write them: "IST0101 mesh.yaml:6 VirtualService shop/r spec.hosts: text | remedy".
+// text is findings as tests write them: "IST0101 mesh.yaml:6 VirtualService shop/r spec.hosts: text
+// | remedy".
 func text(list []analyze.Finding) string {
 	var b strings.Builder
 	for _, f := range list {
@@ -60,8 +61,8 @@ func text(list []analyze.Finding) string {
 	return b.String()
 }
 
-// build makes the context of a file named mesh.yaml. Nothing may be wrong with its objects by themselves. Later objects
-// are younger.
+// build makes the context of a file named mesh.yaml. Nothing may be wrong with its objects by
+// themselves. Later objects are younger.
 func build(t testing.TB, documents ...string) *push.Context {
 	t.Helper()
 	var objects []*config.Object
@@ -77,7 +78,8 @@ func build(t testing.TB, documents ...string) *push.Context {
 	authorizer := &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
 		EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.internal", Port: 80},
 	}
-	m.ExtensionProviders = []*mesh.MeshConfig_ExtensionProvider{{Name: "authorizer", Provider: authorizer}, {Name: "logs"}}
+	m.ExtensionProviders = []*mesh.MeshConfig_ExtensionProvider{{Name: "authorizer", Provider: authorizer},
+		{Name: "logs"}}
 	in.Mesh = &push.Mesh{Config: m, Domain: "cluster.local"}
 	return push.Build(nil, in)
 }
@@ -90,12 +92,14 @@ func object(kind config.Kind, name, spec string) string {
 		group = "security"
 	}
 	namespace, name, _ := strings.Cut(name, "/")
-	return fmt.Sprintf("apiVersion: %s.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: {%s}\n---\n", group, kind, name, namespace, spec)
+	return fmt.Sprintf("apiVersion: %s.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: {%s}\n---\n",
+		group, kind, name, namespace, spec)
 }
 
 // service is a ServiceEntry of five lines with ports 80 and 9090 and one endpoint.
 func service(name, host, more string) string {
-	return object(config.ServiceEntry, name, fmt.Sprintf("hosts: [%q], ports: [{number: 80, name: http}, {number: 9090, name: grpc}], resolution: STATIC, location: MESH_INTERNAL, endpoints: [{address: 10.0.0.1}], %s", host, more))
+	return object(config.ServiceEntry, name,
+		fmt.Sprintf("hosts: [%q], ports: [{number: 80, name: http}, {number: 9090, name: grpc}], resolution: STATIC, location: MESH_INTERNAL, endpoints: [{address: 10.0.0.1}], %s", host, more))
 }
 
 func route(name, spec string) string { return object(config.VirtualService, name, spec) }
@@ -103,7 +107,8 @@ func route(name, spec string) string { return object(config.VirtualService, name
 func rule(name, spec string) string { return object(config.DestinationRule, name, spec) }
 
 func gateway(name, hosts string) string {
-	return object(config.Gateway, name, "selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["+hosts+"]}]")
+	return object(config.Gateway, name,
+		"selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["+hosts+"]}]")
 }
 
 // A run that is cancelled returns nothing.
@@ -120,7 +125,8 @@ func TestRunIsCancelled(t *testing.T) {
 	}
 }
 
-// Offline, what a registry could supply is information; what only configuration can supply stays an error.
+// Offline, what a registry could supply is information; what only configuration can supply stays an
+// error.
 func TestOffline(t *testing.T) {
 	t.Parallel()
 	findings := analyze.Run(t.Context(), build(t, service("shop/web", "web.internal", ""),
@@ -145,7 +151,8 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// An object that has moved in its file is reported where it is now, and no more once the cause is gone.
+// An object that has moved in its file is reported where it is now, and no more once the cause is
+// gone.
 func TestFindingsFollowObjects(t *testing.T) {
 	t.Parallel()
 	r := route("shop/r", "hosts: [x.example.com], http: [{route: [{destination: {host: db.internal}}]}]")
@@ -204,7 +211,8 @@ func BenchmarkRun(b *testing.B) {
 					to = "x" + host
 				}
 				documents = append(documents, service(fmt.Sprintf("shop/s%d", i), host, ""),
-					route(fmt.Sprintf("shop/r%d", i), fmt.Sprintf("hosts: [%s], http: [{route: [{destination: {host: %s}}]}]", host, to)),
+					route(fmt.Sprintf("shop/r%d", i),
+						fmt.Sprintf("hosts: [%s], http: [{route: [{destination: {host: %s}}]}]", host, to)),
 					rule(fmt.Sprintf("shop/d%d", i), "host: "+host))
 			}
 			c := build(b, documents...)

@@ -29,7 +29,9 @@ func (r *reports) add(appeared, gone []analyze.Finding) {
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	wrong := build(t, route("shop/r", "hosts: [x.example.com], http: [{route: [{destination: {host: nowhere}}]}]"))
-	worse := build(t, "# moved\n", route("shop/r", "hosts: [x.example.com], http: [{route: [{destination: {host: nowhere}}]}]"), route("shop/s", "hosts: [y.example.com], gateways: [none], http: [{redirect: {uri: /x}}]"))
+	worse := build(t, "# moved\n",
+		route("shop/r", "hosts: [x.example.com], http: [{route: [{destination: {host: nowhere}}]}]"), route("shop/s",
+			"hosts: [y.example.com], gateways: [none], http: [{redirect: {uri: /x}}]"))
 	right := build(t, service("shop/web", "web.internal", ""))
 	synctest.Test(t, func(t *testing.T) {
 		r := &reports{start: time.Now()}

@@ -117,7 +117,8 @@ func (a *analysis) missingHost(o *config.Object, field, host string, clients []s
 	switch s := a.serviceFor(host); {
 	case s == nil:
 	case s.Host == host:
-		text = fmt.Sprintf("service %s of namespace %s is not exported to %s", host, s.Namespace, namespacesText(clients))
+		text = fmt.Sprintf("service %s of namespace %s is not exported to %s", host, s.Namespace,
+			namespacesText(clients))
 		remedy, fromRegistry = "extend the exportTo of the service", false
 	default:
 		text = fmt.Sprintf("no service has host %s, only %s covers it", host, s.Host)

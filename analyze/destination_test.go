@@ -52,7 +52,8 @@ func TestDestinations(t *testing.T) {
 		},
 		{
 			"a rule of the root namespace for a wildcard",
-			[]string{reviews, rule("istio-system/all", `host: "*.shop.svc.cluster.local", subsets: [{name: v1}]`), to("host: reviews, subset: v1")}, nil,
+			[]string{reviews, rule("istio-system/all", `host: "*.shop.svc.cluster.local", subsets: [{name: v1}]`),
+				to("host: reviews, subset: v1")}, nil,
 		},
 		{
 			"a service that is not exported", []string{service("data/db", "db.internal", "exportTo: [.]"), reviews, to("host: db.internal")},
@@ -67,7 +68,8 @@ func TestDestinations(t *testing.T) {
 			route("shop/r", "hosts: [x.example.com], exportTo: [web], http: [{route: [{destination: {host: db.internal}}]}]"),
 		}, nil},
 		{"a namespace of routes for others", []string{
-			service("data/db", "db.internal", "exportTo: [web]"), rule("web/db", "host: db.internal, subsets: [{name: v1}]"),
+			service("data/db", "db.internal", "exportTo: [web]"), rule("web/db",
+				"host: db.internal, subsets: [{name: v1}]"),
 			route("routes/r", "hosts: [x.example.com], http: [{route: [{destination: {host: db.internal, subset: v1}}]}]"),
 		}, nil},
 		{"a route for the namespace of its Gateway", []string{
@@ -106,13 +108,15 @@ func TestBoundGateways(t *testing.T) {
 		{"a host for sidecars alone", []string{reviews, gateway("edge/gw", `"*.example.com"`), bound("shop/r", "x.example.com, reviews.internal", "edge/gw, mesh")}, nil},
 		{
 			"no server for tcp routes", []string{
-				reviews, gateway("edge/gw", `"*"`), route("shop/r", "hosts: [x.example.com], gateways: [edge/gw], tcp: [{route: [{destination: {host: reviews.internal, port: {number: 80}}}]}]"),
+				reviews, gateway("edge/gw", `"*"`), route("shop/r",
+					"hosts: [x.example.com], gateways: [edge/gw], tcp: [{route: [{destination: {host: reviews.internal, port: {number: 80}}}]}]"),
 			},
 			[]string{"ASH0002" + at + "gateways[0]: the matching servers of Gateway edge/gw accept only http routes, but the VirtualService has none | " +
 				"add http routes, or a server with another protocol or tls.mode"},
 		},
 		{"tls routes at a server that passes TLS through", []string{
-			reviews, object(config.Gateway, "edge/gw", "selector: {app: gw}, servers: [{port: {number: 443, name: tls, protocol: HTTPS}, hosts: [x.example.com], tls: {mode: PASSTHROUGH}}]"),
+			reviews, object(config.Gateway, "edge/gw",
+				"selector: {app: gw}, servers: [{port: {number: 443, name: tls, protocol: HTTPS}, hosts: [x.example.com], tls: {mode: PASSTHROUGH}}]"),
 			route("shop/r", "hosts: [x.example.com], gateways: [edge/gw], tls: [{match: [{sniHosts: [x.example.com]}], route: [{destination: {host: reviews.internal, port: {number: 80}}}]}]"),
 		}, nil},
 	})

@@ -164,7 +164,8 @@ func (a *analysis) boundGateways(vs *push.VirtualService) {
 			a.report(HostNotInGateway, vs.Object, field,
 				fmt.Sprintf("no server of %s accepts host %s from namespace %s, so this VirtualService has no effect on "+
 					"that Gateway", g.object.Key, few(vs.Spec.Hosts), vs.Object.Namespace),
-				fmt.Sprintf("change spec.hosts, or add the host to a server of the Gateway (its hosts: %s)", g.hostsText()))
+				fmt.Sprintf("change spec.hosts, or add the host to a server of the Gateway (its hosts: %s)",
+					g.hostsText()))
 		case !slices.ContainsFunc(kinds, func(kind string) bool { return hasRoutes(vs, kind) }):
 			want := strings.Join(kinds, " or ")
 			a.report(UnservedRoutes, vs.Object, field,

@@ -8,7 +8,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// servers is a Gateway of the namespace a. Each server is "PORT PROTOCOL HOST…"; HTTPS and TLS end TLS.
+// servers is a Gateway of the namespace a. Each server is "PORT PROTOCOL HOST…"; HTTPS and TLS end
+// TLS.
 func servers(name, selector string, list ...string) string {
 	var out []string
 	for i, text := range list {
@@ -17,9 +18,11 @@ func servers(name, selector string, list ...string) string {
 		if f[1] == "HTTPS" || f[1] == "TLS" {
 			tls = ", tls: {mode: SIMPLE, serverCertificate: /c.pem, privateKey: /k.pem}"
 		}
-		out = append(out, fmt.Sprintf("{port: {number: %s, name: p%d, protocol: %s}, hosts: [%q]%s}", f[0], i, f[1], strings.Join(f[2:], `", "`), tls))
+		out = append(out, fmt.Sprintf("{port: {number: %s, name: p%d, protocol: %s}, hosts: [%q]%s}", f[0], i, f[1],
+			strings.Join(f[2:], `", "`), tls))
 	}
-	return object(config.Gateway, "a/"+name, "selector: {"+selector+"}, servers: ["+strings.ReplaceAll(strings.Join(out, ", "), `\"`, `"`)+"]")
+	return object(config.Gateway, "a/"+name, "selector: {"+selector+"}, servers: ["+strings.ReplaceAll(strings.Join(out,
+		", "), `\"`, `"`)+"]")
 }
 
 func TestGatewayConflicts(t *testing.T) {
@@ -64,7 +67,8 @@ func TestRouteConflicts(t *testing.T) {
 	path := func(p string) string { return "{uri: {prefix: " + p + "}}" }
 	tls := func(sni string) string { return "tls: [{match: [{sniHosts: [" + sni + "]}], " + to + "}]" }
 	mesh := func(documents ...string) []string {
-		return append([]string{service("a/web", "web.internal", ""), servers("gw", "app: gw", "80 HTTP *", "443 HTTPS *", "444 HTTPS web.com")}, documents...)
+		return append([]string{service("a/web", "web.internal", ""),
+			servers("gw", "app: gw", "80 HTTP *", "443 HTTPS *", "444 HTTPS web.com")}, documents...)
 	}
 	sidecars := func(kind string) string {
 		return "IST0109 mesh.yaml:16 VirtualService a/y spec." + kind + ": the " + kind + " routes have no effect for host web.com on sidecars, because VirtualService a/x (mesh.yaml) has " + kind +

@@ -35,7 +35,8 @@ func TestPeerConflicts(t *testing.T) {
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	workload := object(config.WorkloadEntry, "shop/web-1", "address: 10.0.0.1, labels: {app: web}, serviceAccount: web")
-	web := object(config.ServiceEntry, "shop/web", "hosts: [web.internal], ports: [{number: 80, name: http, targetPort: 8080}], resolution: STATIC, location: MESH_INTERNAL, workloadSelector: {labels: {app: web}}")
+	web := object(config.ServiceEntry, "shop/web",
+		"hosts: [web.internal], ports: [{number: 80, name: http, targetPort: 8080}], resolution: STATIC, location: MESH_INTERNAL, workloadSelector: {labels: {app: web}}")
 	selects := func(name, labels string) string {
 		return policy(name, "selector: {matchLabels: {"+labels+"}}, rules: [{}]")
 	}
@@ -75,15 +76,17 @@ func TestPolicies(t *testing.T) {
 	})
 }
 
-// Callers in DENY policies that do not exist are found; those that exist, by whatever declares them, are not.
+// Callers in DENY policies that do not exist are found; those that exist, by whatever declares
+// them, are not.
 func TestUnknownPrincipals(t *testing.T) {
 	t.Parallel()
 	workload := object(config.WorkloadEntry, "shop/web-1", "address: 10.0.0.1, serviceAccount: web")
 	deny := func(source string) string {
 		return policy("shop/d", "action: DENY, rules: [{from: [{source: {"+source+"}}]}]")
 	}
-	mutual := object(config.Gateway, "edge/gw", "selector: {app: gw}, servers: [{port: {number: 443, name: tls, protocol: HTTPS}, hosts: [x.example.com], "+
-		"tls: {mode: MUTUAL, serverCertificate: /c.pem, privateKey: /k.pem, caCertificates: /ca.pem}}]")
+	mutual := object(config.Gateway, "edge/gw",
+		"selector: {app: gw}, servers: [{port: {number: 443, name: tls, protocol: HTTPS}, hosts: [x.example.com], "+
+			"tls: {mode: MUTUAL, serverCertificate: /c.pem, privateKey: /k.pem, caCertificates: /ca.pem}}]")
 	const at = "ASH0009 mesh.yaml:6 AuthorizationPolicy shop/d spec.rules[0].from[0].source."
 	for _, tc := range []testCase{
 		{"exact", []string{workload, deny("principals: [cluster.local/ns/shop/sa/web], namespaces: [shop]")}, nil},

@@ -83,7 +83,8 @@ func (a *analysis) reportUnused(o *config.Object, host string, clients []string,
 	case use.instead != nil && strings.HasPrefix(host, "*"):
 	case use.instead != nil:
 		a.report(UnusedRule, o, "spec.host",
-			fmt.Sprintf("clients of %s apply %s, so %s", use.service.Host, named(a.current(use.instead.From[0])), noEffect),
+			fmt.Sprintf("clients of %s apply %s, so %s", use.service.Host, named(a.current(use.instead.From[0])),
+				noEffect),
 			fmt.Sprintf("merge the settings into that rule, or delete one of them. Precedence: client namespace, "+
 				"service namespace, root namespace (%s); then the most specific host", a.root()))
 	case use.service != nil:

@@ -33,7 +33,8 @@ func TestRules(t *testing.T) {
 		},
 		{"a default for services to come", []string{reviews, rule("shop/own", full+random), rule("istio-system/wide", `host: "*.local", `+random)}, nil},
 		{"of the root namespace, where routers are", []string{
-			reviews, rule("shop/own", full+random), rule("istio-system/mesh", full+random), gateway("istio-system/gw", `"*"`),
+			reviews, rule("shop/own", full+random), rule("istio-system/mesh", full+random), gateway("istio-system/gw",
+				`"*"`),
 		}, nil},
 		{"of the root namespace, for those who do not see the other", []string{reviews, rule("shop/own", full+random+", exportTo: [.]"), rule("istio-system/mesh", full+random)}, nil},
 		{
@@ -46,7 +47,8 @@ func TestRules(t *testing.T) {
 			[]string{"IST0173 mesh.yaml:6 DestinationRule shop/r spec.subsets[0].labels: no endpoint of reviews.shop.svc.cluster.local has the label version: v1, so requests to subset v1 fail"},
 		},
 		{"an endpoint in a subset", []string{
-			strings.Replace(reviews, "{address: 10.0.0.1}", "{address: 10.0.0.1, labels: {version: v1}}", 1), rule("shop/r", full+"subsets: [{name: v1, labels: {version: v1}}]"),
+			strings.Replace(reviews, "{address: 10.0.0.1}", "{address: 10.0.0.1, labels: {version: v1}}",
+				1), rule("shop/r", full+"subsets: [{name: v1, labels: {version: v1}}]"),
 		}, nil},
 	})
 }

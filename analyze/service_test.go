@@ -10,7 +10,8 @@ import (
 
 // tcp is a ServiceEntry of five lines with one port.
 func tcp(name, protocol, addresses, more string) string {
-	return object(config.ServiceEntry, "a/"+name, fmt.Sprintf("hosts: [%s.internal], addresses: [%s], ports: [{number: 9, name: p, protocol: %s}], resolution: STATIC, location: MESH_INTERNAL, endpoints: [{address: 10.9.9.9}]%s", name, addresses, protocol, more))
+	return object(config.ServiceEntry, "a/"+name,
+		fmt.Sprintf("hosts: [%s.internal], addresses: [%s], ports: [{number: 9, name: p, protocol: %s}], resolution: STATIC, location: MESH_INTERNAL, endpoints: [{address: 10.9.9.9}]%s", name, addresses, protocol, more))
 }
 
 func TestAddressConflicts(t *testing.T) {
@@ -33,10 +34,12 @@ func TestAddressConflicts(t *testing.T) {
 func TestServices(t *testing.T) {
 	t.Parallel()
 	web := func(more string) string {
-		return object(config.ServiceEntry, "shop/web", "hosts: [web.internal], ports: [{number: 80, name: http}], resolution: STATIC"+more)
+		return object(config.ServiceEntry, "shop/web",
+			"hosts: [web.internal], ports: [{number: 80, name: http}], resolution: STATIC"+more)
 	}
 	const endpoint = ", workloadSelector: {labels: {app: web}}"
-	workload := object(config.WorkloadEntry, "shop/web-1", "address: 10.0.0.1, labels: {app: web, security.istio.io/tlsMode: istio}, serviceAccount: web")
+	workload := object(config.WorkloadEntry, "shop/web-1",
+		"address: 10.0.0.1, labels: {app: web, security.istio.io/tlsMode: istio}, serviceAccount: web")
 	check(t, []testCase{
 		{"no endpoints", []string{web(", location: MESH_INTERNAL")}, []string{"ASH0011 mesh.yaml:1 ServiceEntry shop/web spec: web.internal has no endpoints, and no registry has it"}},
 		{"a selector without workloads", []string{web(endpoint + ", location: MESH_INTERNAL")}, nil},

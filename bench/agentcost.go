@@ -37,20 +37,22 @@ const (
 // agentFigures are what one agent costs.
 type agentFigures struct {
 	envoy string // which one it runs
-	// held is the size of its cache file, resident and private its memory, all in MB. Private is resident without the
-	// program's own file.
+	// held is the size of its cache file, resident and private its memory, all in MB. Private is
+	// resident without the program's own file.
 	held, resident, private, peak float64
 	idle                          float64 // of one core
 	ready                         time.Duration
 }
 
-// agentCost measures the real agent with an Envoy that only takes its configuration, and with a real one.
+// agentCost measures the real agent with an Envoy that only takes its configuration, and with a
+// real one.
 func (b *bench) agentCost(ctx context.Context) (section, error) {
 	envoys := []struct{ name, path string }{{"simulated", b.self}}
 	if _, err := os.Stat(b.envoy); err == nil {
 		envoys = append(envoys, struct{ name, path string }{"real", b.envoy})
 	} else {
-		say("there is no %s (-envoy; \"make tools\" fetches one): the agent is measured with a simulated Envoy alone", b.envoy)
+		say("there is no %s (-envoy; \"make tools\" fetches one): the agent is measured with a simulated Envoy alone",
+			b.envoy)
 	}
 	if _, err := os.Stat(b.agent); err != nil {
 		return section{}, fmt.Errorf("the program to measure (-ashore-agent; \"make build\" makes it): %w", err)
@@ -69,7 +71,8 @@ func (b *bench) agentCost(ctx context.Context) (section, error) {
 	return section{text: text, missed: missed}, nil
 }
 
-// oneAgent joins a workload, lets it settle, looks at it idle, and starts it from its cache while ashored is away.
+// oneAgent joins a workload, lets it settle, looks at it idle, and starts it from its cache while
+// ashored is away.
 func (b *bench) oneAgent(ctx context.Context, envoy string) (agentFigures, error) {
 	var f agentFigures
 	plane, err := b.secureAshored(ctx)
@@ -127,7 +130,8 @@ func (a *agentRun) join(ctx context.Context, plane *server, work string) error {
 // start starts the agent and waits until it is ready.
 func (a *agentRun) start(ctx context.Context) error {
 	var err error
-	a.agent, err = launch("ashore-agent", "", a.bin, io.Discard, "run", "--state", a.state, "--envoy", a.envoy, "--set", "envoy.concurrency=1",
+	a.agent, err = launch("ashore-agent", "", a.bin, io.Discard, "run", "--state", a.state, "--envoy", a.envoy, "--set",
+		"envoy.concurrency=1",
 		"--set", "ports.status="+a.ports[0], "--set", "ports.health="+a.ports[1], "--set", "ports.metrics="+a.ports[2],
 		"--set", "drain.leave=0s", "--set", "drain.maximum=1s")
 	if err != nil {
@@ -152,7 +156,8 @@ func (a *agentRun) start(ctx context.Context) error {
 		case <-time.After(readyPace):
 		}
 		if time.Since(began) > startTime {
-			return errors.Join(fmt.Errorf("the agent is not ready after %s:\n%s", startTime, a.agent.log), a.agent.stop())
+			return errors.Join(fmt.Errorf("the agent is not ready after %s:\n%s", startTime, a.agent.log),
+				a.agent.stop())
 		}
 	}
 }
@@ -187,7 +192,8 @@ func (a *agentRun) look(ctx context.Context, idle time.Duration) (agentFigures, 
 			return f, err
 		}
 	}
-	say("    holds %.1f MB; %.1f MB resident, %.1f of them its own, %.1f at its peak; idle %.3f %% of a core", f.held, f.resident, f.private, f.peak, 100*f.idle)
+	say("    holds %.1f MB; %.1f MB resident, %.1f of them its own, %.1f at its peak; idle %.3f %% of a core", f.held,
+		f.resident, f.private, f.peak, 100*f.idle)
 	return f, nil
 }
 
@@ -233,8 +239,10 @@ func agentTable(all []agentFigures) (string, int) {
 		above := f.resident - f.held
 		fmt.Fprintf(&b, "| %s | memory above the %.1f MB that it holds | %.1f MB (%.1f without the program's own file) | %.0f MB | %s |\n", f.envoy, f.held, above, f.private-f.held, agentMemory, judge(above <= agentMemory))
 		fmt.Fprintf(&b, "| %s | memory at its peak | %.1f MB | | |\n", f.envoy, f.peak)
-		fmt.Fprintf(&b, "| %s | idle | %.3f %% of a core | %s %% | %s |\n", f.envoy, 100*f.idle, strconv.FormatFloat(100*agentIdle, 'f', -1, 64), judge(f.idle <= agentIdle))
-		fmt.Fprintf(&b, "| %s | ready from its cache, no control plane | %d ms | %d ms | %s |\n", f.envoy, f.ready.Milliseconds(), agentReady.Milliseconds(), judge(f.ready <= agentReady))
+		fmt.Fprintf(&b, "| %s | idle | %.3f %% of a core | %s %% | %s |\n", f.envoy, 100*f.idle,
+			strconv.FormatFloat(100*agentIdle, 'f', -1, 64), judge(f.idle <= agentIdle))
+		fmt.Fprintf(&b, "| %s | ready from its cache, no control plane | %d ms | %d ms | %s |\n", f.envoy,
+			f.ready.Milliseconds(), agentReady.Milliseconds(), judge(f.ready <= agentReady))
 	}
 	b.WriteString("\n")
 	return b.String(), missed

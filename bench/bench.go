@@ -53,7 +53,8 @@ func parseOptions(args []string) (options, error) {
 	fs.IntVar(&c.joins, "joins", 0, "so many workloads join at once")
 	fs.BoolVar(&c.agent, "agent", false, "what an agent costs")
 	fs.DurationVar(&o.idle, "idle", time.Minute, "how long an idle agent is looked at")
-	fs.BoolVar(&c.all, "all", false, "everything: also state of the world, 50 endpoints a service, a scoped mesh, and all of the above")
+	fs.BoolVar(&c.all, "all", false,
+		"everything: also state of the world, 50 endpoints a service, a scoped mesh, and all of the above")
 	if err := parse(fs, args); err != nil {
 		return o, err
 	}
@@ -109,7 +110,8 @@ func (o *options) plainSetups(c choices, sizes []int) []setup {
 	if c.all {
 		many, scoped := o.shape, o.shape
 		many.Endpoints, scoped.Services, scoped.Scoped = 50, 2*o.shape.Services, true
-		out = append(out, setup{Shape: many, Proxies: 200, Delta: true}, setup{Shape: scoped, Proxies: 1000, Delta: true})
+		out = append(out, setup{Shape: many, Proxies: 200, Delta: true},
+			setup{Shape: scoped, Proxies: 1000, Delta: true})
 	}
 	return out
 }
@@ -136,8 +138,8 @@ type bench struct {
 	self, work string
 }
 
-// section is the outcome of one kind of measurement: where it stands in a file of results, its table, and how many targets
-// it misses.
+// section is the outcome of one kind of measurement: where it stands in a file of results, its
+// table, and how many targets it misses.
 type section struct {
 	mark   string
 	text   string
@@ -173,7 +175,10 @@ func (b *bench) all(ctx context.Context) error {
 		measure func(context.Context) (section, error)
 	}{
 		{"results", len(b.plain) > 0, b.plaintext},
-		{"mutual TLS", len(b.secure) > 0, func(ctx context.Context) (section, error) { return b.compareAll(ctx, b.secure) }},
+		{"mutual TLS", len(b.secure) > 0, func(ctx context.Context) (section,
+			error) {
+			return b.compareAll(ctx, b.secure)
+		}},
 		{"certificates", b.certificates, certificates},
 		{"joins", b.joins > 0, b.join},
 		{"agent", b.agents, b.agentCost},
@@ -197,7 +202,8 @@ func (b *bench) all(ctx context.Context) error {
 	return nil
 }
 
-// publish prints a table, and writes it where it is asked for: what was measured is not lost when a later measurement fails.
+// publish prints a table, and writes it where it is asked for: what was measured is not lost when a
+// later measurement fails.
 func (b *bench) publish(s section) error {
 	if _, err := fmt.Print("\n", s.text); err != nil || b.write == "" {
 		return err

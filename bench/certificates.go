@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// issuing are the pairs of Go benchmarks of package ca that are compared: what is measured, and what it cannot do without.
+// issuing are the pairs of Go benchmarks of package ca that are compared: what is measured, and
+// what it cannot do without.
 func issuing() []struct {
 	name, what, base, of string
 	least                float64 // of base's rate; zero: not judged
@@ -19,8 +20,10 @@ func issuing() []struct {
 		name, what, base, of string
 		least                float64
 	}{
-		{"BenchmarkIssue", "reading, checking and signing a request", "BenchmarkSignAlone", "crypto/x509: parsing, verifying, signing", 0.8},
-		{bench + "handler", handler, bench + "alone,_client_verified", "parsing, verifying the request and the client's chain, signing", 0.8},
+		{"BenchmarkIssue", "reading, checking and signing a request", "BenchmarkSignAlone",
+			"crypto/x509: parsing, verifying, signing", 0.8},
+		{bench + "handler", handler, bench + "alone,_client_verified",
+			"parsing, verifying the request and the client's chain, signing", 0.8},
 		{bench + "handler", handler, bench + "alone", "the same without the client's chain", 0},
 	}
 }
@@ -28,7 +31,8 @@ func issuing() []struct {
 // certificates runs the Go benchmarks of issuing.
 func certificates(ctx context.Context) (section, error) {
 	say("\nissuing certificates")
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^(BenchmarkIssue|BenchmarkSignAlone|BenchmarkCreateCertificate)$", "-benchtime", "1s", "-count", "6", "./ca")
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench",
+		"^(BenchmarkIssue|BenchmarkSignAlone|BenchmarkCreateCertificate)$", "-benchtime", "1s", "-count", "6", "./ca")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -38,7 +42,8 @@ func certificates(ctx context.Context) (section, error) {
 	return section{text: text, missed: missed}, nil
 }
 
-// issuingTable compares the pairs; a rate is that of all cores. CPU time counts where a benchmark tells it.
+// issuingTable compares the pairs; a rate is that of all cores. CPU time counts where a benchmark
+// tells it.
 func issuingTable(all map[string]measured, cores int) (string, int) {
 	var b strings.Builder
 	missed := 0
@@ -53,7 +58,8 @@ func issuingTable(all map[string]measured, cores int) (string, int) {
 				missed++
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %.0f µs | %.0f | %s | %.0f µs | %.0f %% | %s | %s |\n", p.what, ours/1e3, float64(cores)*1e9/ours, p.of, base/1e3, 100*base/ours, least, verdict)
+		fmt.Fprintf(&b, "| %s | %.0f µs | %.0f | %s | %.0f µs | %.0f %% | %s | %s |\n", p.what, ours/1e3,
+			float64(cores)*1e9/ours, p.of, base/1e3, 100*base/ours, least, verdict)
 	}
 	b.WriteString("\n")
 	return b.String(), missed

@@ -41,7 +41,8 @@ func shapeFlags(fs *flag.FlagSet, s *fleet.Shape) {
 
 // authorityFlag is where the authority is whose certificates are presented.
 func authorityFlag(fs *flag.FlagSet) *string {
-	return fs.String("authority", "", "folder of the authority, as the setting ca.plugged has it, for mutual TLS; empty: plaintext")
+	return fs.String("authority", "",
+		"folder of the authority, as the setting ca.plugged has it, for mutual TLS; empty: plaintext")
 }
 
 // openAuthority is nil for an empty folder.
@@ -66,7 +67,8 @@ func gen(args []string) error {
 	return shape.Write(*dir)
 }
 
-// run measures one server and prints a fleet.Result as JSON; phases appear on standard error as they end.
+// run measures one server and prints a fleet.Result as JSON; phases appear on standard error as
+// they end.
 func run(ctx context.Context, args []string) error {
 	debug.SetGCPercent(400) // the load must stay far cheaper than the server
 	fs := newFlags("run")
@@ -92,7 +94,8 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	cfg.Report = func(f fleet.Figures) {
-		_, _ = fmt.Fprintf(os.Stderr, "    %-8s %6.3f CPU-s  %8.1f / %8.1f ms  %7.1f MB  %d missing\n", f.Phase, f.ServerCPU, f.P50ms, f.MaxMs, f.RSSMB, f.Missing)
+		_, _ = fmt.Fprintf(os.Stderr, "    %-8s %6.3f CPU-s  %8.1f / %8.1f ms  %7.1f MB  %d missing\n", f.Phase,
+			f.ServerCPU, f.P50ms, f.MaxMs, f.RSSMB, f.Missing)
 	}
 	result, err := fleet.Run(ctx, cfg)
 	if err != nil {

@@ -28,7 +28,8 @@ func (c setup) title() string {
 	if c.Scoped {
 		scope = fmt.Sprintf("scoped to %d namespaces", c.Namespaces)
 	}
-	title := fmt.Sprintf("%d services × %d endpoints, %d proxies, %s, %s", c.Services, c.Endpoints, c.Proxies, way, scope)
+	title := fmt.Sprintf("%d services × %d endpoints, %d proxies, %s, %s", c.Services, c.Endpoints, c.Proxies, way,
+		scope)
 	if c.TLS {
 		title += ", mutual TLS"
 	}
@@ -61,7 +62,8 @@ func (b *bench) compareAll(ctx context.Context, setups []setup) (section, error)
 	return section{text: text, missed: missed}, nil
 }
 
-// measure runs one setup on ashored and on what it is compared with; before is what was measured before.
+// measure runs one setup on ashored and on what it is compared with; before is what was measured
+// before.
 func (b *bench) measure(ctx context.Context, c setup, before []comparison) (comparison, error) {
 	out := comparison{setup: c}
 	var err error
@@ -72,8 +74,8 @@ func (b *bench) measure(ctx context.Context, c setup, before []comparison) (comp
 	return out, err
 }
 
-// base is the result to compare with: delta of the same size, which was measured before, for state of
-// the world; else the floor of the very bytes that ashored sends.
+// base is the result to compare with: delta of the same size, which was measured before, for state
+// of the world; else the floor of the very bytes that ashored sends.
 func (b *bench) base(ctx context.Context, c setup, before []comparison) (fleet.Result, error) {
 	if !c.Delta {
 		c.Delta = true
@@ -116,7 +118,8 @@ func (b *bench) ashoredOnly(ctx context.Context, c setup) (fleet.Result, error) 
 	return result, errors.Join(err, s.stop())
 }
 
-// ashoredFor starts ashored for a setup: in plaintext, or with TLS and an authority that signs for the proxies too.
+// ashoredFor starts ashored for a setup: in plaintext, or with TLS and an authority that signs for
+// the proxies too.
 func (b *bench) ashoredFor(ctx context.Context, c setup, files string) (*server, error) {
 	if !c.TLS {
 		return startAshored(ctx, ashored{bin: b.options.ashored, files: files, work: b.work})
@@ -125,7 +128,8 @@ func (b *bench) ashoredFor(ctx context.Context, c setup, files string) (*server,
 	if err := fleet.WriteAuthority(authority); err != nil {
 		return nil, err
 	}
-	return startAshored(ctx, ashored{bin: b.options.ashored, files: files, work: b.work, secure: true, authority: authority})
+	return startAshored(ctx, ashored{bin: b.options.ashored, files: files, work: b.work, secure: true,
+		authority: authority})
 }
 
 // mesh writes a fresh folder of configuration.

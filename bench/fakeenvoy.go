@@ -17,11 +17,13 @@ import (
 	"github.com/ashore-mesh/ashore/bench/fleet"
 )
 
-// envoyFlag is the first argument that an agent gives to Envoy: with it this program stands for one.
+// envoyFlag is the first argument that an agent gives to Envoy: with it this program stands for
+// one.
 const envoyFlag = "--config-path"
 
-// simulatedEnvoy takes its configuration from the agent as Envoy does, and answers the agent's questions. It opens no ports and
-// needs no time for what it is sent: what is measured is the agent alone.
+// simulatedEnvoy takes its configuration from the agent as Envoy does, and answers the agent's
+// questions. It opens no ports and needs no time for what it is sent: what is measured is the agent
+// alone.
 func simulatedEnvoy(ctx context.Context, args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("%w: %s needs a file", errUsage, envoyFlag)
@@ -89,7 +91,10 @@ func adminInterface(ready *atomic.Bool) http.Handler {
 		Value int    `json:"value"`
 	}
 	answer("GET /ready", func() any { return "LIVE" })
-	answer("GET /server_info", func() any { return map[string]string{"version": "0/1.40.0/Clean/RELEASE/simulated", "state": "LIVE"} })
+	answer("GET /server_info", func() any {
+		return map[string]string{"version": "0/1.40.0/Clean/RELEASE/simulated",
+			"state": "LIVE"}
+	})
 	answer("GET /certs", func() any { return map[string]any{"certificates": []any{}} })
 	answer("POST /drain_listeners", func() any { return "OK" })
 	answer("GET /stats", func() any {
@@ -97,7 +102,9 @@ func adminInterface(ready *atomic.Bool) http.Handler {
 		if ready.Load() {
 			n = 1
 		}
-		return map[string]any{"stats": []stat{{"control_plane.connected_state", 1}, {"cluster_manager.cds.update_success", n}, {"listener_manager.lds.update_success", n}, {"listener_manager.workers_started", n}}}
+		return map[string]any{"stats": []stat{{"control_plane.connected_state", 1},
+			{"cluster_manager.cds.update_success", n}, {"listener_manager.lds.update_success",
+				n}, {"listener_manager.workers_started", n}}}
 	})
 	return mux
 }

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// buildBenchmarks are Go benchmarks with a size of the mesh behind the slash, and what one run does.
+// buildBenchmarks are Go benchmarks with a size of the mesh behind the slash, and what one run
+// does.
 func buildBenchmarks() []struct{ name, what string } {
 	return []struct{ name, what string }{
 		{"BenchmarkBuildEndpoint", "one changed endpoint"},
@@ -30,9 +31,11 @@ func (m measured) processor() float64 {
 	return m.nanoseconds
 }
 
-// goBench runs the Go benchmarks of building a context and returns their table, and the number of targets missed.
+// goBench runs the Go benchmarks of building a context and returns their table, and the number of
+// targets missed.
 func goBench(ctx context.Context) (string, int, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkBuild", "-benchmem", "-count", "6", "-benchtime", "200ms", "./push")
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkBuild", "-benchmem", "-count", "6",
+		"-benchtime", "200ms", "./push")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -96,7 +99,8 @@ func buildTable(all map[string]measured) (string, int) {
 			verdict = "**missed**"
 			missed++
 		}
-		fmt.Fprintf(&b, "| %s | %.1f µs | %.1f µs | %.2f | 2 × | %.0f, %.1f KB | %s |\n", bench.what, small.nanoseconds/1e3, large.nanoseconds/1e3,
+		fmt.Fprintf(&b, "| %s | %.1f µs | %.1f µs | %.2f | 2 × | %.0f, %.1f KB | %s |\n", bench.what,
+			small.nanoseconds/1e3, large.nanoseconds/1e3,
 			large.nanoseconds/small.nanoseconds, large.allocs, large.bytes/1e3, verdict)
 	}
 	b.WriteString("\n")

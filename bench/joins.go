@@ -68,8 +68,9 @@ type joining struct {
 	failed []error         // guarded by mu
 }
 
-// join measures how long workloads need to join: each makes its key with the agent's own code, proves itself by a token of its
-// own, keeps its identity on disk, connects by mutual TLS, is registered and gets its configuration.
+// join measures how long workloads need to join: each makes its key with the agent's own code,
+// proves itself by a token of its own, keeps its identity on disk, connects by mutual TLS, is
+// registered and gets its configuration.
 func (b *bench) join(ctx context.Context) (section, error) {
 	say("\n%d workloads join", b.joins)
 	s, err := b.secureAshored(ctx)
@@ -85,7 +86,8 @@ func (b *bench) join(ctx context.Context) (section, error) {
 	return out, errors.Join(err, s.stop(), os.RemoveAll(dir))
 }
 
-// secureAshored starts one with an authority of its own, the mesh of the options and a WorkloadGroup.
+// secureAshored starts one with an authority of its own, the mesh of the options and a
+// WorkloadGroup.
 func (b *bench) secureAshored(ctx context.Context) (*server, error) {
 	files, err := b.mesh(b.shape)
 	if err != nil {
@@ -97,8 +99,8 @@ func (b *bench) secureAshored(ctx context.Context) (*server, error) {
 	return startAshored(ctx, ashored{bin: b.ashored, files: files, work: b.work, secure: true})
 }
 
-// memoryFolder is for the state of workloads, each of which has a disk of its own in life: in memory where there is such a
-// file system.
+// memoryFolder is for the state of workloads, each of which has a disk of its own in life: in
+// memory where there is such a file system.
 func memoryFolder(work string) (string, error) {
 	const memory = "/dev/shm"
 	if info, err := os.Stat(memory); err == nil && info.IsDir() {
@@ -182,7 +184,8 @@ func (j *joining) one(ctx context.Context, i int) {
 		j.fail(i, err)
 		return
 	}
-	k, err := agent.NewKeeper(agent.KeeperConfig{Dir: r.Settings.State, Addresses: r.Settings.XDS.Addresses, Name: r.Settings.Workload.Name, Log: c.Log})
+	k, err := agent.NewKeeper(agent.KeeperConfig{Dir: r.Settings.State, Addresses: r.Settings.XDS.Addresses,
+		Name: r.Settings.Workload.Name, Log: c.Log})
 	if err != nil {
 		j.fail(i, err)
 		return
@@ -234,7 +237,8 @@ func (j *joining) fail(i int, err error) {
 	j.failed = append(j.failed, fmt.Errorf("workload %d: %w", i, err))
 }
 
-// registered waits until ashored knows all of them as workloads and each has its configuration, and tells how long that took.
+// registered waits until ashored knows all of them as workloads and each has its configuration, and
+// tells how long that took.
 func (j *joining) registered(ctx context.Context, n int) (time.Duration, error) {
 	var last time.Duration
 	for {
@@ -256,7 +260,8 @@ func (j *joining) registered(ctx context.Context, n int) (time.Duration, error) 
 		}
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("after %s %d of %d workloads are registered and %d have their configuration: %w", joinPatience, len(entries), n, served, ctx.Err())
+			return 0, fmt.Errorf("after %s %d of %d workloads are registered and %d have their configuration: %w",
+				joinPatience, len(entries), n, served, ctx.Err())
 		case <-j.done:
 			return 0, j.ended()
 		case <-time.After(joinPace):
@@ -280,8 +285,10 @@ func (j *joining) table(n int, made, registered time.Duration, cpu, memory float
 	fmt.Fprintf(&b, "**%d workloads join at once**\n\n| what | median | last | at most | |\n| --- | --: | --: | --- | --- |\n", n)
 	fmt.Fprintf(&b, "| has its certificate | %s | %s | | |\n", seconds(j.issued[n/2]), seconds(j.issued[n-1]))
 	fmt.Fprintf(&b, "| is registered, an endpoint of its service | | %s | | |\n", seconds(registered))
-	fmt.Fprintf(&b, "| has its configuration by mutual TLS | %s | %s | %s | %s |\n", seconds(j.served[n/2]), seconds(j.served[n-1]), joinTime, verdict)
-	fmt.Fprintf(&b, "\nashored: %.2f s of CPU, %.0f MB at its peak. The tokens were made before, in %s.\n\n", cpu, memory, seconds(made))
+	fmt.Fprintf(&b, "| has its configuration by mutual TLS | %s | %s | %s | %s |\n", seconds(j.served[n/2]),
+		seconds(j.served[n-1]), joinTime, verdict)
+	fmt.Fprintf(&b, "\nashored: %.2f s of CPU, %.0f MB at its peak. The tokens were made before, in %s.\n\n", cpu,
+		memory, seconds(made))
 	out.text = b.String()
 	return out, nil
 }

@@ -43,7 +43,8 @@ func deltaChecks(policies bool) []check {
 	if !policies {
 		return all
 	}
-	return append(all, check{"policy", "server CPU", "s", cpu, times(3, 0.02), "3 × + 0.02 s"}, check{"policy", "last proxy", "ms", last, times(1, 20), "+ 20 ms"})
+	return append(all, check{"policy", "server CPU", "s", cpu, times(3, 0.02), "3 × + 0.02 s"},
+		check{"policy", "last proxy", "ms", last, times(1, 20), "+ 20 ms"})
 }
 
 // sotwChecks compare state of the world with delta.
@@ -92,13 +93,15 @@ func (k check) row(ours, base fleet.Figures) (string, bool) {
 		}
 		return fmt.Sprintf("%.0f %s", v, k.unit)
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %.2f | %s | %s |\n", k.phase, k.what, number(v), number(of), v/of, k.text, verdict), ok
+	return fmt.Sprintf("| %s | %s | %s | %s | %.2f | %s | %s |\n", k.phase, k.what, number(v), number(of), v/of, k.text,
+		verdict), ok
 }
 
 // remarks are what must not be overlooked in a result.
 func remarks(c comparison) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nReceived while connecting: %.0f MB from ashored, %.0f MB from the other side.\n", median(c.Ours, "connect").RecvMB, median(c.Base, "connect").RecvMB)
+	fmt.Fprintf(&b, "\nReceived while connecting: %.0f MB from ashored, %.0f MB from the other side.\n",
+		median(c.Ours, "connect").RecvMB, median(c.Base, "connect").RecvMB)
 	for _, side := range []struct {
 		name string
 		r    fleet.Result
@@ -108,13 +111,15 @@ func remarks(c comparison) string {
 			missing += f.Missing
 		}
 		if missing > 0 || side.r.LostStreams > 0 {
-			fmt.Fprintf(&b, "\nWith %s %d proxies did not converge in time and %d streams were lost (%s).\n", side.name, missing, side.r.LostStreams, side.r.LastError)
+			fmt.Fprintf(&b, "\nWith %s %d proxies did not converge in time and %d streams were lost (%s).\n", side.name,
+				missing, side.r.LostStreams, side.r.LastError)
 		}
 	}
 	return b.String()
 }
 
-// median is the phase of that name, each figure the median over its rounds; missing proxies are added up.
+// median is the phase of that name, each figure the median over its rounds; missing proxies are
+// added up.
 func median(r fleet.Result, phase string) fleet.Figures {
 	var rounds []fleet.Figures
 	out := fleet.Figures{Phase: phase}

@@ -38,7 +38,9 @@ func TestRow(t *testing.T) {
 // One slow round of five decides nothing; a missing proxy of any round is never lost.
 func TestMedian(t *testing.T) {
 	t.Parallel()
-	r := fleet.Result{Phases: []fleet.Figures{{Phase: "connect", ServerCPU: 9}, {Phase: "route", ServerCPU: 1, MaxMs: 30}, {Phase: "route", ServerCPU: 50, MaxMs: 10, Missing: 2}, {Phase: "route", ServerCPU: 2, MaxMs: 20}}}
+	r := fleet.Result{Phases: []fleet.Figures{{Phase: "connect", ServerCPU: 9},
+		{Phase: "route", ServerCPU: 1, MaxMs: 30}, {Phase: "route", ServerCPU: 50, MaxMs: 10,
+			Missing: 2}, {Phase: "route", ServerCPU: 2, MaxMs: 20}}}
 	want := fleet.Figures{Phase: "route", ServerCPU: 2, MaxMs: 20, Missing: 2}
 	if d := cmp.Diff(want, median(r, "route")); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -57,11 +59,13 @@ func TestReport(t *testing.T) {
 	shape := fleet.Shape{Services: 10, Endpoints: 4, Namespaces: 2}
 	bad := phases(3)
 	bad.LostStreams, bad.LastError = 4, "EOF"
-	text, missed := report([]comparison{{setup{Shape: shape, Proxies: 5, Delta: true}, phases(1), phases(1)}, {setup{Shape: shape, Proxies: 5}, bad, phases(1)}})
+	text, missed := report([]comparison{{setup{Shape: shape, Proxies: 5, Delta: true}, phases(1), phases(1)},
+		{setup{Shape: shape, Proxies: 5}, bad, phases(1)}})
 	if missed != 4 {
 		t.Errorf("%d targets missed, want the 4 of state of the world", missed)
 	}
-	for _, want := range []string{"**10 services × 4 endpoints, 5 proxies, delta, unscoped**", "| phase | measure | ashored | delta |", "4 streams were lost (EOF)"} {
+	for _, want := range []string{"**10 services × 4 endpoints, 5 proxies, delta, unscoped**",
+		"| phase | measure | ashored | delta |", "4 streams were lost (EOF)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -74,7 +78,8 @@ func TestReportOfPolicies(t *testing.T) {
 	r := fleet.Result{Phases: []fleet.Figures{{Phase: "policy", ServerCPU: 0.01, MaxMs: 12}}}
 	shape := fleet.Shape{Services: 10, Endpoints: 4, Namespaces: 2, Policies: 200}
 	text, missed := report([]comparison{{setup{Shape: shape, Proxies: 5, Delta: true, TLS: true}, r, r}})
-	for _, want := range []string{"delta, unscoped, mutual TLS, strict, 200 policies**", "| policy | last proxy | 12 ms | 12 ms | 1.00 | + 20 ms | reached |"} {
+	for _, want := range []string{"delta, unscoped, mutual TLS, strict, 200 policies**",
+		"| policy | last proxy | 12 ms | 12 ms | 1.00 | + 20 ms | reached |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -99,10 +104,12 @@ func TestWriteTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff("head\n"+other+begin+"\n\n`make bench` on a machine:\n\ntable\n"+end+"\nfoot\n", string(got)); d != "" {
+	if d := cmp.Diff("head\n"+other+begin+"\n\n`make bench` on a machine:\n\ntable\n"+end+"\nfoot\n",
+		string(got)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if err := writeTable(path, "agent", "", "", ""); err == nil || !strings.Contains(err.Error(), "<!-- agent: begin -->") {
+	if err := writeTable(path, "agent", "", "",
+		""); err == nil || !strings.Contains(err.Error(), "<!-- agent: begin -->") {
 		t.Errorf("error %v, want one that names the marks", err)
 	}
 }
@@ -127,13 +134,16 @@ func TestChoose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(o.plain) != tc.plain || len(o.secure) != tc.secure || o.joins != tc.joins || o.build != tc.build || o.certificates != tc.certs || o.agents != tc.agents {
-			t.Errorf("%q: %d and %d fleets, %d joins, build %v, certificates %v, agents %v", tc.args, len(o.plain), len(o.secure), o.joins, o.build, o.certificates, o.agents)
+		if len(o.plain) != tc.plain || len(o.secure) != tc.secure || o.joins != tc.joins || o.build != tc.build ||
+			o.certificates != tc.certs || o.agents != tc.agents {
+			t.Errorf("%q: %d and %d fleets, %d joins, build %v, certificates %v, agents %v", tc.args, len(o.plain),
+				len(o.secure), o.joins, o.build, o.certificates, o.agents)
 		}
 	}
 }
 
-// Rates are judged by CPU time where it is told: what others do on the machine at that time does not count.
+// Rates are judged by CPU time where it is told: what others do on the machine at that time does
+// not count.
 func TestIssuingTable(t *testing.T) {
 	t.Parallel()
 	text, missed := issuingTable(parseBench(`BenchmarkIssue-2 100 100000 ns/op
@@ -163,7 +173,8 @@ BenchmarkBuildRoute/1000-2            	    9004	     1000 ns/op	    3445 B/op	  
 BenchmarkBuildRoute/10000-2           	   10000	     2100 ns/op	    4204 B/op	      53 allocs/op
 PASS
 `))
-	for _, want := range []string{"| one changed endpoint | 1.0 µs | 1.9 µs | 1.90 | 2 × | 55, 5.2 KB | reached |", "| one changed route | 1.0 µs | 2.1 µs | 2.10 | 2 × | 53, 4.2 KB | **missed** |"} {
+	for _, want := range []string{"| one changed endpoint | 1.0 µs | 1.9 µs | 1.90 | 2 × | 55, 5.2 KB | reached |",
+		"| one changed route | 1.0 µs | 2.1 µs | 2.10 | 2 × | 53, 4.2 KB | **missed** |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no line %s in\n%s", want, text)
 		}
@@ -175,7 +186,8 @@ PASS
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"frob"}, {"run"}, {"gen"}, {"floor"}, {"-proxies", "many"}, {"-proxies", "0"}, {"-joins", "-1"}, {envoyFlag}, {"gen", "x"}} {
+	for _, args := range [][]string{{"frob"}, {"run"}, {"gen"}, {"floor"}, {"-proxies", "many"}, {"-proxies", "0"},
+		{"-joins", "-1"}, {envoyFlag}, {"gen", "x"}} {
 		if err := dispatch(t.Context(), args); !errors.Is(err, errUsage) {
 			t.Errorf("%v: error %v, want one of usage", args, err)
 		}

@@ -32,7 +32,8 @@ const (
 type server struct {
 	name string
 	addr string
-	// socket is ashored's admin socket; authority the folder of the authority, where the fleet is to have its certificates.
+	// socket is ashored's admin socket; authority the folder of the authority, where the fleet is
+	// to have its certificates.
 	socket, authority string
 
 	cmd  *exec.Cmd
@@ -108,7 +109,8 @@ func freeAddr() (string, error) {
 type ashored struct {
 	bin, files string
 	work       string // a folder for its state
-	// secure serves TLS alone, with the authority in the folder of that name or, when it is empty, one of ashored's own.
+	// secure serves TLS alone, with the authority in the folder of that name or, when it is empty,
+	// one of ashored's own.
 	secure    bool
 	authority string
 }
@@ -116,7 +118,8 @@ type ashored struct {
 // arguments make it serve at those addresses.
 func (a ashored) arguments(xds, metrics, state, socket string) ([]string, error) {
 	if !a.secure {
-		return []string{"--dev", "--files", a.files, "--state", state, "--xds-address", xds, "--metrics-address", metrics, "--admin-socket", socket}, nil
+		return []string{"--dev", "--files", a.files, "--state", state, "--xds-address", xds, "--metrics-address",
+			metrics, "--admin-socket", socket}, nil
 	}
 	settings := fmt.Sprintf("sources: [{kind: files, folder: %s}]\nstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\nca: {plugged: %q}\n", a.files, state, xds, metrics, socket, a.authority)
 	path := state + ".yaml"
@@ -188,7 +191,8 @@ func startFloor(self, files string, shape fleet.Shape, from *server) (*server, e
 		return nil, err
 	}
 	defer r.Close()
-	args := append([]string{"floor", "-dir", files, "-record", from.addr, "-listen", addr, "-authority", from.authority}, shapeArgs(shape)...)
+	args := append([]string{"floor", "-dir", files, "-record", from.addr, "-listen", addr, "-authority",
+		from.authority}, shapeArgs(shape)...)
 	s, err := launch("floor", addr, self, w, args...)
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
@@ -202,13 +206,15 @@ func startFloor(self, files string, shape fleet.Shape, from *server) (*server, e
 }
 
 func shapeArgs(s fleet.Shape) []string {
-	return []string{"-services", strconv.Itoa(s.Services), "-endpoints", strconv.Itoa(s.Endpoints), "-namespaces", strconv.Itoa(s.Namespaces),
+	return []string{"-services", strconv.Itoa(s.Services), "-endpoints", strconv.Itoa(s.Endpoints), "-namespaces",
+		strconv.Itoa(s.Namespaces),
 		"-scoped=" + strconv.FormatBool(s.Scoped), "-policies", strconv.Itoa(s.Policies)}
 }
 
 // load runs the fleet against s in a process of its own, so that its garbage is not the next one's.
 func load(ctx context.Context, self, files string, c setup, s *server) (fleet.Result, error) {
-	args := append([]string{"run", "-dir", files, "-addr", s.addr, "-pid", strconv.Itoa(s.cmd.Process.Pid), "-proxies", strconv.Itoa(c.Proxies),
+	args := append([]string{"run", "-dir", files, "-addr", s.addr, "-pid", strconv.Itoa(s.cmd.Process.Pid), "-proxies",
+		strconv.Itoa(c.Proxies),
 		"-delta=" + strconv.FormatBool(c.Delta), "-authority", s.authority}, shapeArgs(c.Shape)...)
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Stderr = os.Stderr

@@ -9,7 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// Every object of the mesh's API that the documentation shows can be put to work as it stands there.
+// Every object of the mesh's API that the documentation shows can be put to work as it stands
+// there.
 func TestDocumentedObjects(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("..", "docs", "*.md"))

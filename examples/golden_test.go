@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Every example with a folder config has a file proxies.yaml, and golden/NAME.yaml holds what each of its proxies is
-// sent.
+// Every example with a folder config has a file proxies.yaml, and golden/NAME.yaml holds what each
+// of its proxies is sent.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	folders, err := filepath.Glob(filepath.Join("*", "config"))
@@ -77,8 +77,8 @@ func objects(t *testing.T, folder string) []*config.Object {
 	return out
 }
 
-// registered are the objects, and a WorkloadEntry for each proxy that registers with a group. Such a proxy has the
-// group's labels too, from here on.
+// registered are the objects, and a WorkloadEntry for each proxy that registers with a group. Such
+// a proxy has the group's labels too, from here on.
 func registered(t *testing.T, objects []*config.Object, proxies []goldentest.Proxy) []*config.Object {
 	t.Helper()
 	groups := map[config.Key]*config.Object{}
@@ -122,7 +122,8 @@ func onlyExpected(t *testing.T, folder string, names map[string]bool) {
 	}
 }
 
-// byLetter is a virtual IP by the first letter of the host, so that a new service does not change those of others.
+// byLetter is a virtual IP by the first letter of the host, so that a new service does not change
+// those of others.
 func byLetter(host string, _ int) netip.Addr { return netip.AddrFrom4([4]byte{240, 240, 0, host[0]}) }
 
 // resources are all that a proxy is sent, as YAML, type by type.
@@ -133,7 +134,8 @@ func resources(t *testing.T, c *push.Context, p goldentest.Proxy) string {
 	n.Capabilities = g.Capabilities(p.Extensions)
 	scope := c.Scope(c.Classify(n))
 	var out strings.Builder
-	for _, typ := range []string{gen.ClusterType, gen.EndpointType, gen.ListenerType, gen.RouteType, gen.SecretType, gen.ExtensionConfigType} {
+	for _, typ := range []string{gen.ClusterType, gen.EndpointType, gen.ListenerType, gen.RouteType, gen.SecretType,
+		gen.ExtensionConfigType} {
 		set := g.Set(typ, scope)
 		if (typ == gen.SecretType || typ == gen.ExtensionConfigType) && set.Len() == 0 {
 			continue

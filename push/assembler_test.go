@@ -321,7 +321,8 @@ func service(host, address string) registry.Instances {
 	return registry.Instances{Service: s, Endpoints: endpoints}
 }
 
-// want checks the latest context: "name=version" of each VirtualService, "namespace/host=addresses" of each service.
+// want checks the latest context: "name=version" of each VirtualService, "namespace/host=addresses"
+// of each service.
 func (f *fixture) want(when, want string) {
 	f.t.Helper()
 	synctest.Wait()
@@ -494,7 +495,8 @@ func TestAssembler(t *testing.T) {
 			f.want("accepted", "")
 		}},
 		{"a restart serves what was saved until each source delivers", []func(*fixture){withDeriver}, func(f *fixture) {
-			change(f.a, feed.Batch[*config.Object]{Full: true}, update("1", virtualService("one=1"), serviceEntry("db", "db")))
+			change(f.a, feed.Batch[*config.Object]{Full: true},
+				update("1", virtualService("one=1"), serviceEntry("db", "db")))
 			f.objects(f.b, "1: two=1")
 			f.services(f.c, "web=10.0.0.1")
 			f.services(f.d, "")
@@ -636,7 +638,8 @@ func TestAssembler(t *testing.T) {
 			if f.exported.count() != 0 {
 				f.t.Errorf("exported %d times before our sources delivered", f.exported.count())
 			}
-			change(f.a, feed.Batch[*config.Object]{Full: true}, update("1", virtualService("one=1"), serviceEntry("web", "web")))
+			change(f.a, feed.Batch[*config.Object]{Full: true},
+				update("1", virtualService("one=1"), serviceEntry("web", "web")))
 			f.wantExported("at first", "one=1 consul/web=10.0.0.1")
 			n := f.exported.count()
 			f.objects(f.b, "1: one=8")

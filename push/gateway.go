@@ -45,7 +45,8 @@ func (c *Context) targetPorts(n Node) *intern.List[portTarget] {
 	in := c.inboundOf(n)
 	slices.SortStableFunc(in, func(a, b Inbound) int {
 		return cmp.Or(
-			cmp.Compare(a.Port.Number, b.Port.Number), a.Service.CompareAge(b.Service), a.Service.Key.Compare(b.Service.Key))
+			cmp.Compare(a.Port.Number,
+				b.Port.Number), a.Service.CompareAge(b.Service), a.Service.Key.Compare(b.Service.Key))
 	})
 	in = slices.DeleteFunc(in, func(i Inbound) bool { return i.Port.Protocol == registry.UDP })
 	in = slices.CompactFunc(in, func(a, b Inbound) bool { return a.Port.Number == b.Port.Number })

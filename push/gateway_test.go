@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// A router listens where its own service maps the port of a server: of several services the oldest is used.
+// A router listens where its own service maps the port of a server: of several services the oldest
+// is used.
 func TestGatewayPorts(t *testing.T) {
 	t.Parallel()
 	type service struct {
@@ -45,7 +46,8 @@ func TestGatewayPorts(t *testing.T) {
 			e := newEditor()
 			port := &networking.Port{Number: c.number, Name: "http", Protocol: "HTTP", TargetPort: c.target}
 			e.put(config.Gateway, "edge", "edge", &networking.Gateway{
-				Selector: map[string]string{"app": "edge"}, Servers: []*networking.Server{{Port: port, Hosts: []string{"*"}}},
+				Selector: map[string]string{"app": "edge"}, Servers: []*networking.Server{{Port: port,
+					Hosts: []string{"*"}}},
 			})
 			for _, s := range c.services {
 				k := registry.Key{Host: s.host, Namespace: s.namespace}

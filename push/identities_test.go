@@ -9,7 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Who endpoints may be is known to clients with an identity of their own, and changes with nothing else.
+// Who endpoints may be is known to clients with an identity of their own, and changes with nothing
+// else.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -71,8 +71,8 @@ func FuzzBuild(f *testing.F) {
 	})
 }
 
-// Proxies whose facets are equal although their namespaces are not must see what a proxy sees that is told
-// apart: leaving the namespace out loses nothing.
+// Proxies whose facets are equal although their namespaces are not must see what a proxy sees that
+// is told apart: leaving the namespace out loses nothing.
 func FuzzFacetsLoseNothing(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for range 20 {
@@ -161,8 +161,8 @@ func TestPointersSurvive(t *testing.T) {
 	}
 }
 
-// An object that moved to another line of its file has another pointer in the inputs, and nothing that was made of
-// it is made again.
+// An object that moved to another line of its file has another pointer in the inputs, and nothing
+// that was made of it is made again.
 func TestMovedObjectLeavesScopesAlone(t *testing.T) {
 	t.Parallel()
 	e := newEditor()
@@ -212,7 +212,8 @@ func BenchmarkBuildRoute(b *testing.B) {
 	}
 }
 
-// BenchmarkScopeAfterRoute is what all proxies together cost beyond Build after one changed VirtualService.
+// BenchmarkScopeAfterRoute is what all proxies together cost beyond Build after one changed
+// VirtualService.
 func BenchmarkScopeAfterRoute(b *testing.B) {
 	for _, size := range []int{1_000, 10_000} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
@@ -234,7 +235,8 @@ func bigMesh(size int) *editor {
 	for i := range size {
 		host := "svc" + strconv.Itoa(i)
 		e.service("a", host)
-		e.endpoints("a", host, "10.1."+strconv.Itoa(i>>8)+"."+strconv.Itoa(i&255), "10.2."+strconv.Itoa(i>>8)+"."+strconv.Itoa(i&255))
+		e.endpoints("a", host, "10.1."+strconv.Itoa(i>>8)+"."+strconv.Itoa(i&255),
+			"10.2."+strconv.Itoa(i>>8)+"."+strconv.Itoa(i&255))
 		if i%10 == 0 {
 			e.put(config.VirtualService, "a", host, &networking.VirtualService{Hosts: []string{host}})
 		}

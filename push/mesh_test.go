@@ -43,7 +43,8 @@ func (e *editor) remove(kind config.Kind, namespace, name string) {
 func (e *editor) service(namespace, host string, exportTo ...string) {
 	k := registry.Key{Host: host, Namespace: namespace}
 	e.in.Services = e.in.Services.With(k, &registry.Service{
-		Key: k, ExportTo: exportTo, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP, TargetPort: 8080}},
+		Key: k, ExportTo: exportTo, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP,
+			TargetPort: 8080}},
 	})
 }
 
@@ -79,11 +80,14 @@ func describe(c *push.Context, n push.Node) string {
 	var b strings.Builder
 	f := c.Classify(n)
 	sc := c.Scope(f)
-	fmt.Fprintf(&b, "modes %v disabled %v\n", push.PeerModesOf(f.PeerAuthentication.Items(), "root", &intern.Lists[push.PortMode]{}).At(8080),
+	fmt.Fprintf(&b, "modes %v disabled %v\n", push.PeerModesOf(f.PeerAuthentication.Items(), "root",
+		&intern.Lists[push.PortMode]{}).At(8080),
 		sc.PeerAuthentications.Disabling().Disabled("a", map[string]string{"app": "web"}, 8080))
 	fmt.Fprintf(&b, "inbound listener %v\n", sc.InboundListeners.At("a", map[string]string{"app": "web"}, 8080))
-	fmt.Fprintf(&b, "namespace %q locality %q sources %d bind %v\n", f.Namespace, f.Locality, f.RouteSources.Len(), f.Bind)
-	for _, l := range []*intern.List[*config.Object]{f.PeerAuthentication, f.RequestAuthentication, f.AuthorizationPolicy} {
+	fmt.Fprintf(&b, "namespace %q locality %q sources %d bind %v\n", f.Namespace, f.Locality, f.RouteSources.Len(),
+		f.Bind)
+	for _, l := range []*intern.List[*config.Object]{f.PeerAuthentication, f.RequestAuthentication,
+		f.AuthorizationPolicy} {
 		for _, o := range l.Items() {
 			fmt.Fprintf(&b, "policy %v %d\n", o.Key, o.Hash)
 		}
@@ -96,7 +100,8 @@ func describe(c *push.Context, n push.Node) string {
 	}
 	if f.Own != nil {
 		for _, i := range f.Own.Inbound.Items() {
-			fmt.Fprintf(&b, "inbound %v %d -> %d mutual %v intercepted %v\n", i.Service.Key, i.Port.Number, i.TargetPort, i.Mutual, i.Intercepted)
+			fmt.Fprintf(&b, "inbound %v %d -> %d mutual %v intercepted %v\n", i.Service.Key, i.Port.Number,
+				i.TargetPort, i.Mutual, i.Intercepted)
 		}
 	}
 	for _, d := range sc.Destinations.Items() {
@@ -192,13 +197,15 @@ func (e *editor) edit(what, which, how byte) {
 		if how%5 == 0 {
 			host = "*.example.com"
 		}
-		e.put(config.DestinationRule, ns, name, &networking.DestinationRule{Host: host, ExportTo: to, Subsets: []*networking.Subset{{Name: fmt.Sprint("v", how)}}})
+		e.put(config.DestinationRule, ns, name, &networking.DestinationRule{Host: host, ExportTo: to,
+			Subsets: []*networking.Subset{{Name: fmt.Sprint("v", how)}}})
 	case 4:
 		if gone {
 			e.remove(config.Sidecar, ns, name)
 			return
 		}
-		s := &networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: []string{[]string{"./*", "*/*", "b/*", "*/*.example.com", "~/*"}[int(how)%5]}}}}
+		s := &networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: []string{[]string{"./*", "*/*",
+			"b/*", "*/*.example.com", "~/*"}[int(how)%5]}}}}
 		if how%4 == 1 {
 			s.Ingress = []*networking.IstioIngressListener{{Port: &networking.SidecarPort{Number: 8080}}}
 		}
@@ -211,15 +218,18 @@ func (e *editor) edit(what, which, how byte) {
 			e.remove(config.Gateway, ns, "gw")
 			return
 		}
-		e.put(config.Gateway, ns, "gw", &networking.Gateway{Selector: map[string]string{"app": "gw"}, Servers: []*networking.Server{{Port: &networking.Port{Number: uint32(how) + 1}}}})
+		e.put(config.Gateway, ns, "gw", &networking.Gateway{Selector: map[string]string{"app": "gw"},
+			Servers: []*networking.Server{{Port: &networking.Port{Number: uint32(how) + 1}}}})
 	case 6, 7:
 		e.policy(ns, name, how, gone)
 	}
 }
 
-// policy puts a security policy of one of the kinds, of the namespace or of the whole mesh, for all or for some.
+// policy puts a security policy of one of the kinds, of the namespace or of the whole mesh, for all
+// or for some.
 func (e *editor) policy(ns, name string, how byte, gone bool) {
-	kind := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy}[int(how/7)%3]
+	kind := []config.Kind{config.PeerAuthentication, config.RequestAuthentication,
+		config.AuthorizationPolicy}[int(how/7)%3]
 	if how%4 == 0 {
 		ns = testMesh().Config.GetRootNamespace()
 	}
@@ -232,9 +242,11 @@ func (e *editor) policy(ns, name string, how byte, gone bool) {
 		e.remove(kind, ns, name)
 	case kind == config.PeerAuthentication:
 		modes := []security.PeerAuthentication_MutualTLS_Mode{0, 1, 2, 3, 9}
-		p := &security.PeerAuthentication{Selector: who, Mtls: &security.PeerAuthentication_MutualTLS{Mode: modes[int(how)%5]}}
+		p := &security.PeerAuthentication{Selector: who,
+			Mtls: &security.PeerAuthentication_MutualTLS{Mode: modes[int(how)%5]}}
 		if who != nil && how%2 == 0 {
-			p.PortLevelMtls = map[uint32]*security.PeerAuthentication_MutualTLS{8080: {Mode: modes[int(how/5)%5]}, 81: nil}
+			p.PortLevelMtls = map[uint32]*security.PeerAuthentication_MutualTLS{8080: {Mode: modes[int(how/5)%5]},
+				81: nil}
 		}
 		e.put(kind, ns, name, p)
 	case kind == config.RequestAuthentication:
@@ -247,7 +259,8 @@ func (e *editor) policy(ns, name string, how byte, gone bool) {
 // proxies are one of each sort.
 func proxies() []push.Node {
 	out := []push.Node{
-		node("a", "10.0.0.1", "app=web"), node("b", "10.0.0.2"), node("c", "::1"), node("root", "10.0.0.3"), node("a", "127.0.0.7"),
+		node("a", "10.0.0.1", "app=web"), node("b", "10.0.0.2"), node("c", "::1"), node("root", "10.0.0.3"), node("a",
+			"127.0.0.7"),
 		node("a", "10.0.0.9", "app=gw"), node("b", "10.0.0.9", "app=gw"),
 	}
 	out[4].Interception = push.None

@@ -22,7 +22,8 @@ const (
 	strict     = security.PeerAuthentication_MutualTLS_STRICT
 )
 
-// The nearest level that sets a mode decides, the oldest object of a level counts, and ports are those of workloads.
+// The nearest level that sets a mode decides, the oldest object of a level counts, and ports are
+// those of workloads.
 func TestPeerModes(t *testing.T) {
 	t.Parallel()
 	web := &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "web"}}

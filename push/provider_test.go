@@ -13,12 +13,14 @@ import (
 func TestProviderIsKnown(t *testing.T) {
 	t.Parallel()
 	m := config.DefaultMesh()
-	m.ExtensionProviders = []*mesh.MeshConfig_ExtensionProvider{{Name: "judge", Provider: &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
-		EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.example", Port: 80},
-	}}}
+	m.ExtensionProviders = []*mesh.MeshConfig_ExtensionProvider{{Name: "judge",
+		Provider: &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
+			EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.example", Port: 80},
+		}}}
 	in := Inputs{Mesh: &Mesh{Config: m, Domain: "cluster.local"}}
 	key := registry.Key{Host: "web.example", Namespace: "shop"}
-	in.Services = in.Services.With(key, &registry.Service{Key: key, Ports: []registry.Port{{Number: 80, Protocol: registry.HTTP}}})
+	in.Services = in.Services.With(key, &registry.Service{Key: key,
+		Ports: []registry.Port{{Number: 80, Protocol: registry.HTTP}}})
 	router := Node{Type: Router, Namespace: "shop"}
 	without := Build(nil, in)
 	if _, ok := without.Scope(without.Classify(router)).Destinations.Get(key.Host); ok {

@@ -46,7 +46,8 @@ func TestPoliciesSelect(t *testing.T) {
 	}
 }
 
-// A policy that changes is told from what it was, and what does not select a proxy changes nothing of its facets.
+// A policy that changes is told from what it was, and what does not select a proxy changes nothing
+// of its facets.
 func TestPoliciesArePointers(t *testing.T) {
 	t.Parallel()
 	e := newEditor()
@@ -56,7 +57,8 @@ func TestPoliciesArePointers(t *testing.T) {
 	n := node("a", "10.0.0.1")
 	first := push.Build(nil, e.in)
 	before, peers := first.Classify(n), first.Scope(first.Classify(n)).PeerAuthentications
-	e.put(config.AuthorizationPolicy, "b", "all", &security.AuthorizationPolicy{Action: security.AuthorizationPolicy_DENY})
+	e.put(config.AuthorizationPolicy, "b", "all",
+		&security.AuthorizationPolicy{Action: security.AuthorizationPolicy_DENY})
 	second := push.Build(first, e.in)
 	if second.Classify(n) != before {
 		t.Error("a policy of another namespace changes the facets")
@@ -64,7 +66,8 @@ func TestPoliciesArePointers(t *testing.T) {
 	if second.Scope(before).PeerAuthentications != peers {
 		t.Error("the index for clients is another although no PeerAuthentication changed")
 	}
-	e.put(config.AuthorizationPolicy, "a", "all", &security.AuthorizationPolicy{Action: security.AuthorizationPolicy_DENY})
+	e.put(config.AuthorizationPolicy, "a", "all",
+		&security.AuthorizationPolicy{Action: security.AuthorizationPolicy_DENY})
 	if push.Build(second, e.in).Classify(n) == before {
 		t.Error("a changed policy does not change the facets")
 	}

@@ -153,7 +153,8 @@ type routeViewIn struct {
 }
 
 func newRouteView(in routeViewIn) *routeView {
-	v := &routeView{namespacesWithOwnView: map[string]bool{}, defaultTo: in.mesh.Config.GetDefaultVirtualServiceExportTo()}
+	v := &routeView{namespacesWithOwnView: map[string]bool{},
+		defaultTo: in.mesh.Config.GetDefaultVirtualServiceExportTo()}
 	for _, vs := range in.byKey.All() {
 		v.sorted = append(v.sorted, vs)
 		addNamespacesWithOwnView(v.namespacesWithOwnView, vs.Spec.ExportTo, v.defaultTo, vs.Object.Namespace)

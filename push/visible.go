@@ -93,7 +93,8 @@ func newServiceView(in serviceViewIn) *serviceView {
 	v := &serviceView{in: in, namespacesWithOwnView: map[string]bool{}}
 	var before registry.Key
 	for k, s := range in.services.All() {
-		addNamespacesWithOwnView(v.namespacesWithOwnView, s.ExportTo, in.mesh.Config.GetDefaultServiceExportTo(), k.Namespace)
+		addNamespacesWithOwnView(v.namespacesWithOwnView, s.ExportTo, in.mesh.Config.GetDefaultServiceExportTo(),
+			k.Namespace)
 		if k.Host == before.Host && before.Namespace != "" {
 			// One host in two namespaces: each prefers its own service.
 			v.namespacesWithOwnView[before.Namespace], v.namespacesWithOwnView[k.Namespace] = true, true

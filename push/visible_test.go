@@ -8,11 +8,13 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// A host of several namespaces is in the client's own, or else where it is declared, the oldest of those.
+// A host of several namespaces is in the client's own, or else where it is declared, the oldest of
+// those.
 func TestVisibleByAge(t *testing.T) {
 	t.Parallel()
 	in := serviceViewIn{mesh: &Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
-	for namespace, s := range map[string]registry.Service{"a": {Relayed: true}, "b": {Created: time.Unix(2, 0)}, "c": {Created: time.Unix(1, 0)}} {
+	for namespace, s := range map[string]registry.Service{"a": {Relayed: true}, "b": {Created: time.Unix(2, 0)},
+		"c": {Created: time.Unix(1, 0)}} {
 		s.Key = registry.Key{Host: "web", Namespace: namespace}
 		in.services = in.services.With(s.Key, &s)
 	}
@@ -27,7 +29,8 @@ func TestVisibleByAge(t *testing.T) {
 	}
 }
 
-// Of a host that configuration declares for some, and registries have for all, those see the declaration, however young it is.
+// Of a host that configuration declares for some, and registries have for all, those see the
+// declaration, however young it is.
 func TestVisibleDeclared(t *testing.T) {
 	t.Parallel()
 	in := serviceViewIn{mesh: &Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}

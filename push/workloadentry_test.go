@@ -31,7 +31,8 @@ func TestWorkloadEntriesAt(t *testing.T) {
 		if tc.address == "" {
 			in.Objects = in.Objects.Without(key)
 		} else {
-			in.Objects = in.Objects.With(key, &config.Object{Key: key, Spec: &networking.WorkloadEntry{Address: tc.address}})
+			in.Objects = in.Objects.With(key, &config.Object{Key: key,
+				Spec: &networking.WorkloadEntry{Address: tc.address}})
 		}
 		c = push.Build(c, in)
 		var got []string

@@ -15,9 +15,12 @@ func fullInstances() []Instances {
 		{Service: &Service{Key: Key{Host: "web.service.consul", Namespace: "default"}, Ports: []Port{{Number: 80}}}},
 		{
 			Service: &Service{
-				Key: Key{Host: "db.example", Namespace: "shop"}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, AutoAddresses: []netip.Addr{netip.MustParseAddr("240.0.0.1")},
-				Ports: []Port{{Number: 3306, Name: "mysql", Protocol: MySQL, TargetPort: 3307}}, Resolution: DNSRoundRobin, External: true, ExportTo: []string{"."}, Labels: map[string]string{"a": "b"},
-				SubjectAltNames: []string{"spiffe://x/ns/a/sa/b"}, Created: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Source: "consul:dc1", Object: "service db",
+				Key: Key{Host: "db.example",
+					Namespace: "shop"}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, AutoAddresses: []netip.Addr{netip.MustParseAddr("240.0.0.1")},
+				Ports: []Port{{Number: 3306, Name: "mysql", Protocol: MySQL,
+					TargetPort: 3307}}, Resolution: DNSRoundRobin, External: true, ExportTo: []string{"."}, Labels: map[string]string{"a": "b"},
+				SubjectAltNames: []string{"spiffe://x/ns/a/sa/b"}, Created: time.Date(2026, 1, 2, 3, 4, 5, 6,
+					time.UTC), Source: "consul:dc1", Object: "service db",
 			},
 			Endpoints: &EndpointList{Items: []Endpoint{{
 				Address: "10.0.0.1", Ports: map[string]uint32{"mysql": 1}, Labels: map[string]string{"v": "1"}, Locality: Locality{"r", "z", "s"}, Network: "n", Weight: 7,
@@ -37,7 +40,8 @@ func TestCodec(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := Codec().Decode(b)
-		if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); err != nil || diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); err != nil ||
+			diff != "" {
 			t.Errorf("%v\n%s", err, diff)
 		}
 		if !got.Service.Equal(want.Service) || !got.Endpoints.Equal(want.Endpoints) {
@@ -65,7 +69,8 @@ func TestCodecRefuses(t *testing.T) {
 	if _, err := Codec().Encode(Instances{Service: &Service{Resolution: 99}}); err == nil {
 		t.Error("a resolution that there is not is written")
 	}
-	if Protocol(99).String() != "99" || GRPCWeb.String() != "GRPC-WEB" || Passthrough.String() != "NONE" || Draining.String() != "draining" {
+	if Protocol(99).String() != "99" || GRPCWeb.String() != "GRPC-WEB" || Passthrough.String() != "NONE" ||
+		Draining.String() != "draining" {
 		t.Error("names are others")
 	}
 }

@@ -24,7 +24,8 @@ func relayed(ports, endpoints string) Part {
 	return newPart("entries", "ServiceEntry mesh/registry-web", "mesh", ports, endpoints, isRelayed)
 }
 
-// newPart makes a part with ports like "http:80 admin:81>8081" and endpoints like "10.0.0.1 10.0.0.2,http:8080".
+// newPart makes a part with ports like "http:80 admin:81>8081" and endpoints like "10.0.0.1
+// 10.0.0.2,http:8080".
 func newPart(source, object, namespace, ports, endpoints string, options ...func(*Service)) Part {
 	s := &Service{Key: Key{"web", namespace}, Object: object, Source: source}
 	for text := range strings.FieldsSeq(ports) {
@@ -63,7 +64,8 @@ func created(day int) func(*Service) {
 
 func resolution(r Resolution) func(*Service) { return func(s *Service) { s.Resolution = r } }
 
-// served describes services by namespace, and for each port where it is served: "shop: 80=10.0.0.1:8080".
+// served describes services by namespace, and for each port where it is served: "shop:
+// 80=10.0.0.1:8080".
 func served(all []Joined) string {
 	var out []string
 	for _, j := range all {
@@ -99,14 +101,17 @@ func TestJoin(t *testing.T) {
 			[]string{"shop: http/80=10.0.0.1:8080(c)"}},
 		{"endpoints are united, the declared first", JoinConfig{},
 			[]Part{
-				declaration("shop", "http:80", "10.0.0.9"), known("c", "http:80", "10.0.0.1"), known("d", "http:80", "10.0.0.2"),
+				declaration("shop", "http:80", "10.0.0.9"), known("c", "http:80", "10.0.0.1"), known("d", "http:80",
+					"10.0.0.2"),
 			},
 			[]string{"shop: http/80=10.0.0.9:80(entries),10.0.0.1:80(c),10.0.0.2:80(d)"}},
 		{"or those of the first that has any", JoinConfig{Shadow: true},
-			[]Part{declaration("shop", "http:80", ""), known("c", "http:80", "10.0.0.1"), known("d", "http:80", "10.0.0.2")},
+			[]Part{declaration("shop", "http:80", ""), known("c", "http:80", "10.0.0.1"),
+				known("d", "http:80", "10.0.0.2")},
 			[]string{"shop: http/80=10.0.0.1:80(c)"}},
 		{"one endpoint of two sources is that of the first", JoinConfig{},
-			[]Part{known("c", "http:80", "10.0.0.1,http:8080"), known("d", "http:80", "10.0.0.1,http:8080 10.0.0.1,http:9090")},
+			[]Part{known("c", "http:80", "10.0.0.1,http:8080"),
+				known("d", "http:80", "10.0.0.1,http:8080 10.0.0.1,http:9090")},
 			[]string{"consul: http/80=10.0.0.1:8080(c),10.0.0.1:9090(d)"}},
 		{"ports are united, and each endpoint serves its own", JoinConfig{},
 			[]Part{
@@ -131,7 +136,8 @@ func TestJoin(t *testing.T) {
 			[]Part{relayed("http:80", "10.0.0.1")}, []string{"mesh: http/80=10.0.0.1:80(entries)"}},
 		{"declarations in two namespaces are two services, registries join the older", JoinConfig{},
 			[]Part{
-				declaration("a", "http:80", "10.0.0.8", created(2)), declaration("b", "http:80", "10.0.0.9", created(1)),
+				declaration("a", "http:80", "10.0.0.8", created(2)), declaration("b", "http:80", "10.0.0.9",
+					created(1)),
 				known("c", "http:80", "10.0.0.1"),
 			},
 			[]string{"a: http/80=10.0.0.8:80(entries)", "b: http/80=10.0.0.9:80(entries),10.0.0.1:80(c)"}},
@@ -161,7 +167,8 @@ func TestJoin(t *testing.T) {
 					used += p.Used
 				}
 				if used != j.Endpoints.Len() {
-					t.Errorf("%s: parts have %d endpoints, the service has %d", j.Service.Namespace, used, j.Endpoints.Len())
+					t.Errorf("%s: parts have %d endpoints, the service has %d", j.Service.Namespace, used,
+						j.Endpoints.Len())
 				}
 			}
 			if after := served(each(c.parts)); after != before {
@@ -234,7 +241,8 @@ func TestJoinProblems(t *testing.T) {
 					got = append(got, p.String())
 				}
 			}
-			if text := strings.Join(got, "\n"); c.want == "" && text != "" || !strings.HasPrefix(text, c.want) || len(got) > 1 {
+			if text := strings.Join(got, "\n"); c.want == "" && text != "" || !strings.HasPrefix(text, c.want) ||
+				len(got) > 1 {
 				t.Errorf("got %q, want %q", text, c.want)
 			}
 		})

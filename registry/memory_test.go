@@ -140,7 +140,8 @@ func play(t *testing.T, m *registry.Memory, steps []step) {
 	}
 }
 
-// A process that is killed costs nobody: what it had kept counts until its proxies have had time to come back.
+// A process that is killed costs nobody: what it had kept counts until its proxies have had time to
+// come back.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "runtime.json")
@@ -172,7 +173,8 @@ func TestRestart(t *testing.T) {
 		again, stop := run(t, registry.MemoryConfig{File: file, Replica: "two"})
 		defer stop()
 		r := again.Registrations().At(at(2, "").RegistrationKey)
-		if r == nil || r.Health.State != sick.State || r.Health.Message != sick.Message || r.Labels["app"] != "web" || r.Replica != "one" || r.Created.IsZero() {
+		if r == nil || r.Health.State != sick.State || r.Health.Message != sick.Message || r.Labels["app"] != "web" ||
+			r.Replica != "one" || r.Created.IsZero() {
 			t.Fatalf("after the restart: %+v", r)
 		}
 		play(t, again, []step{
@@ -222,7 +224,8 @@ func TestUnusableFile(t *testing.T) {
 	}
 }
 
-// A write that fails stops nobody. It is repeated until it succeeds; its begin and its end are logged.
+// A write that fails stops nobody. It is repeated until it succeeds; its begin and its end are
+// logged.
 func TestFailedWrite(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "folder")

@@ -7,9 +7,10 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// buffers are the buffers for what clients send. They come in steps of half a power of two, since a node has 60 KB and a
-// subscription 100 KB, for which gRPC's own pool takes a megabyte each; and they are not cleared before they are used
-// again, for each is overwritten as far as it is read. Safe for concurrent use.
+// buffers are the buffers for what clients send. They come in steps of half a power of two, since a
+// node has 60 KB and a subscription 100 KB, for which gRPC's own pool takes a megabyte each; and
+// they are not cleared before they are used again, for each is overwritten as far as it is read.
+// Safe for concurrent use.
 type buffers struct {
 	steps [2 * maxBufferBits]sync.Pool // of *[]byte; capacity by size
 }

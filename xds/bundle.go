@@ -13,7 +13,8 @@ type ProxyBundle struct {
 	Who Peer
 	// Asked says that it asked for the bundle at all.
 	Asked bool
-	// Bundle is the push.Trust.ID that it acknowledged last; empty when none, or one from before its stream.
+	// Bundle is the push.Trust.ID that it acknowledged last; empty when none, or one from before
+	// its stream.
 	Bundle string
 }
 
@@ -28,7 +29,8 @@ func (s *Server) Bundles() []ProxyBundle {
 	out := make([]ProxyBundle, len(streams))
 	for i, st := range streams {
 		st.mu.Lock()
-		out[i] = ProxyBundle{Proxy: st.proxy.ID, Who: st.who, Asked: st.find(ProxyConfigType) != nil, Bundle: st.bundle()}
+		out[i] = ProxyBundle{Proxy: st.proxy.ID, Who: st.who, Asked: st.find(ProxyConfigType) != nil,
+			Bundle: st.bundle()}
 		st.mu.Unlock()
 	}
 	slices.SortFunc(out, func(a, b ProxyBundle) int { return cmp.Compare(a.Proxy, b.Proxy) })

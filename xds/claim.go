@@ -38,8 +38,8 @@ func declaredClaim(o *config.Object, address netip.Addr) claim {
 	}
 }
 
-// registeredClaim is the claim of a registration with an identity. group is its WorkloadGroup, or nil
-// if that was deleted.
+// registeredClaim is the claim of a registration with an identity. group is its WorkloadGroup, or
+// nil if that was deleted.
 func registeredClaim(r *registry.Registration, group *config.Object) claim {
 	id, _ := spiffe.Parse(r.Identity) // it was verified when the workload registered
 	c := claim{
@@ -99,7 +99,8 @@ func (c claim) conflictDeclared(current Context) error {
 	return nil
 }
 
-// conflictRegistered returns an error if r is a registration of another identity and uses the address.
+// conflictRegistered returns an error if r is a registration of another identity and uses the
+// address.
 func (c claim) conflictRegistered(current Context, r *registry.Registration) error {
 	if r.Addresses[0] != c.address || r.Group == "" || r.Identity == "" {
 		return nil

@@ -32,7 +32,8 @@ func TestCheckAddress(t *testing.T) {
 		"link-local":                  {"0.0.0.0/0", "169.254.169.254", "169.254.169.254", "cannot be registered"},
 		"link-local, IPv6":            {"::/0", "fe80::1", "fe80::1", "cannot be registered"},
 	} {
-		group := &config.Object{Key: config.Key{Kind: config.WorkloadGroup, Namespace: "shop", Name: "web"}, Annotations: map[string]string{config.AllowAddressesAnnotation: tc.allow}}
+		group := &config.Object{Key: config.Key{Kind: config.WorkloadGroup, Namespace: "shop", Name: "web"},
+			Annotations: map[string]string{config.AllowAddressesAnnotation: tc.allow}}
 		from, _ := netip.ParseAddr(tc.from) // or none
 		err := checkAddress(group, netip.MustParseAddr(tc.at), from)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {

@@ -53,7 +53,8 @@ func TestStreamsOfOneClient(t *testing.T) {
 					t.Error(err)
 				} else {
 					typeURL := []string{xds.ClusterType, xds.EndpointType, xds.ListenerType}[g%3]
-					_ = st.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: typeURL, ResourceNamesSubscribe: []string{"*", fmt.Sprint("x", g)}})
+					_ = st.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: typeURL,
+						ResourceNamesSubscribe: []string{"*", fmt.Sprint("x", g)}})
 					_, _ = st.Recv() // whether it comes so far does not matter
 				}
 				cancel()
@@ -89,15 +90,17 @@ func TestTooManyStreams(t *testing.T) {
 	}
 }
 
-// A secret that a process refused is not sent to it again when it connects anew; a process that is new is sent it.
+// A secret that a process refused is not sent to it again when it connects anew; a process that is
+// new is sent it.
 func TestRefusedSecretAfterReconnect(t *testing.T) {
 	t.Parallel()
 	p := newPlane(t, nil, testport.Address(t), nil)
 	secret := resource.New(xds.SecretType, "s", nil, func() []byte { return resource.Encode(&tlsv3.Secret{Name: "s"}) })
 	p.publish(append(serving("a", 1), secret)...)
 	client := dial(t, p)
-	// connect asks for clusters, claiming those that it has, then for the secret, then for listeners. It returns what
-	// arrived before the listeners did, and hears the secret with answer.
+	// connect asks for clusters, claiming those that it has, then for the secret, then for
+	// listeners. It returns what arrived before the listeners did, and hears the secret with
+	// answer.
 	connect := func(claims map[string]string, answer *rpcstatus.Status) (clusters map[string]string, secrets int) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -111,7 +114,8 @@ func TestRefusedSecretAfterReconnect(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: xdstest.NodeID("web", "10.0.0.1")}, TypeUrl: xds.ClusterType, InitialResourceVersions: claims})
+		send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: xdstest.NodeID("web", "10.0.0.1")},
+			TypeUrl: xds.ClusterType, InitialResourceVersions: claims})
 		send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.SecretType, ResourceNamesSubscribe: []string{"s"}})
 		send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.ListenerType})
 		clusters = map[string]string{}

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frame is one message as bytes: a response leaves as shared buffers, a request is read where it lies.
+// frame is one message as bytes: a response leaves as shared buffers, a request is read where it
+// lies.
 type frame struct {
 	in  mem.Buffer      // freed by who reads it
 	out mem.BufferSlice // never freed: its buffers are plain slices
@@ -47,11 +48,13 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 const (
-	// maxRequest bounds one request of any service on the server, in bytes: 20,000 long names with their versions and a node fit.
+	// maxRequest bounds one request of any service on the server, in bytes: 20,000 long names with
+	// their versions and a node fit.
 	maxRequest = 4 << 20
 	// maxHeaders bounds the headers of one stream.
 	maxHeaders = 64 << 10
-	// maxStreams bounds the streams of one connection. A proxy has one for everything, and some for single types.
+	// maxStreams bounds the streams of one connection. A proxy has one for everything, and some for
+	// single types.
 	maxStreams = 32
 	// maxIdle is how long a connection may have no stream.
 	maxIdle = 10 * time.Minute
@@ -67,17 +70,22 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
-		// Fixed windows, since measuring the connection costs pings. A stream that is not read, such as a call for a
-		// certificate that waits, holds as much as the smaller one. For a larger message that is read gRPC widens it, which
-		// costs an answer: clients of state of the world repeat 100 KB of names with each acknowledgement.
+		// Fixed windows, since measuring the connection costs pings. A stream that is not read,
+		// such as a call for a certificate that waits, holds as much as the smaller one. For a
+		// larger message that is read gRPC widens it, which costs an answer: clients of state of
+		// the world repeat 100 KB of names with each acknowledgement.
 		grpc.InitialWindowSize(128 << 10),
 		grpc.InitialConnWindowSize(1 << 20),
 		// Only a connection that has something to read holds a buffer for it; without TLS, that is.
 		grpc.ReadBufferSize(32 << 10),
-		// A machine that vanished is noticed within 40 s. A connection on which nothing is asked, as after a stream was
-		// refused, is closed: nobody's certificate is looked at again before somebody asks.
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: maxIdle}),
-		// Agents ping each 10 s, to notice a control plane that hangs; a ping may come sooner after one that was held up on its way.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		// A machine that vanished is noticed within 40 s. A connection on which nothing is asked,
+		// as after a stream was refused, is closed: nobody's certificate is looked at again before
+		// somebody asks.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second,
+			MaxConnectionIdle: maxIdle}),
+		// Agents ping each 10 s, to notice a control plane that hangs; a ping may come sooner after
+		// one that was held up on its way.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second,
+			PermitWithoutStream: true}),
 	}
 }

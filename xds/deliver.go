@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// refresh looks up what the latest context says about the proxy, and whether the objects of configuration are others.
+// refresh looks up what the latest context says about the proxy, and whether the objects of
+// configuration are others.
 func (st *stream) refresh() {
 	st.outdateObjects()
 	snap := st.server.current.Load()
@@ -56,8 +57,8 @@ func (st *stream) target(t *typeState) resource.Set {
 	return t.To
 }
 
-// enter waits until the stream may do what is done for a type for the first time: that may cost much, and only so
-// many streams do it at one time. leave has to follow.
+// enter waits until the stream may do what is done for a type for the first time: that may cost
+// much, and only so many streams do it at one time. leave has to follow.
 func (st *stream) enter(ctx context.Context) error {
 	select {
 	case st.server.admit <- struct{}{}:
@@ -96,8 +97,8 @@ func (st *stream) deliver(ctx context.Context, first bool) error {
 	}
 }
 
-// next returns the next response, or nil when there is none; then it sees to the timer and to whether
-// the client has converged.
+// next returns the next response, or nil when there is none; then it sees to the timer and to
+// whether the client has converged.
 func (st *stream) next() *ads.Response {
 	start := time.Now()
 	st.refresh()
@@ -156,7 +157,8 @@ func (st *stream) send(r *ads.Response) error {
 	m.size.WithLabelValues(name).Observe(float64(r.Size()))
 	observeSince(m.sendTime, start, time.Now())
 	if log := st.server.log; log.IsDebug() {
-		log.Debug("pushed", "proxy", st.proxy.ID, "type", name, "resources", r.Resources, "removed", r.Removed, "bytes", r.Size(), "nonce", r.Nonce)
+		log.Debug("pushed", "proxy", st.proxy.ID, "type", name, "resources", r.Resources, "removed", r.Removed,
+			"bytes", r.Size(), "nonce", r.Nonce)
 	}
 	return nil
 }

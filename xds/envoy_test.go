@@ -69,7 +69,8 @@ func startEnvoy(t *testing.T, plane string, delta bool) *envoy {
 		api = "DELTA_GRPC"
 	}
 	socket := filepath.Join(dir, "admin")
-	testenvoy.Start(t, fmt.Appendf(nil, bootstrap, xdstest.NodeID("web", "127.0.0.1"), socket, api, port), "--log-level", "info", "--drain-time-s", "1")
+	testenvoy.Start(t, fmt.Appendf(nil, bootstrap, xdstest.NodeID("web", "127.0.0.1"), socket, api, port),
+		"--log-level", "info", "--drain-time-s", "1")
 	return &envoy{t: t, admin: testenvoy.Admin(socket)}
 }
 
@@ -222,24 +223,28 @@ func latest(s *xds.Server) string {
 	return ""
 }
 
-// One bad listener among good ones is refused alone, and its repair while the stream is down arrives.
+// One bad listener among good ones is refused alone, and its repair while the stream is down
+// arrives.
 func TestEnvoyRefusal(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
 		one, two, three := uint32(testport.Free(t)), uint32(testport.Free(t)), uint32(testport.Free(t))
 		up := backend(t, "a")
-		base := []*resource.Resource{xdstest.Cluster("a", time.Second), xdstest.Endpoints("a", up), xdstest.Route("r", "a")}
+		base := []*resource.Resource{xdstest.Cluster("a", time.Second), xdstest.Endpoints("a", up),
+			xdstest.Route("r", "a")}
 		with := func(more ...*resource.Resource) []*resource.Resource { return append(more, base...) }
 		p := newPlane(t, nil, testport.Address(t), nil)
 		p.publish(with(xdstest.Listener("one", one, "r"))...)
 		startEnvoy(t, p.addr, delta)
 		answers(t, one, "a")
 
-		p.publish(with(xdstest.Listener("one", one, "r"), xdstest.BadListener("two", two), xdstest.Listener("three", three, "r"))...)
+		p.publish(with(xdstest.Listener("one", one, "r"), xdstest.BadListener("two", two),
+			xdstest.Listener("three", three, "r"))...)
 		answers(t, three, "a")
 		eventually(t, func() string {
 			for _, ty := range p.server.Proxies()[0].Types {
-				if ty.TypeURL == xds.ListenerType && len(ty.Refusals) == 1 && ty.Refusals[0].Name == "two" && strings.Contains(ty.Refusals[0].Words, "no.such") {
+				if ty.TypeURL == xds.ListenerType && len(ty.Refusals) == 1 && ty.Refusals[0].Name == "two" &&
+					strings.Contains(ty.Refusals[0].Words, "no.such") {
 					return latest(p.server)
 				}
 			}
@@ -262,20 +267,22 @@ func TestEnvoyRefusal(t *testing.T) {
 	})
 }
 
-// A cluster that changes keeps working at once: its endpoints are sent again, or Envoy would wait for
-// them until its timeout.
+// A cluster that changes keeps working at once: its endpoints are sent again, or Envoy would wait
+// for them until its timeout.
 func TestEnvoyChangedCluster(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
 		port, up := uint32(testport.Free(t)), backend(t, "a")
-		rest := []*resource.Resource{xdstest.Endpoints("a", up), xdstest.Listener("l", port, "r"), xdstest.Route("r", "a")}
+		rest := []*resource.Resource{xdstest.Endpoints("a", up), xdstest.Listener("l", port, "r"),
+			xdstest.Route("r", "a")}
 		p := newPlane(t, nil, testport.Address(t), nil)
 		p.publish(append(rest, xdstest.Cluster("a", time.Second))...)
 		e := startEnvoy(t, p.addr, delta)
 		answers(t, port, "a")
 		p.publish(append(rest, xdstest.Cluster("a", 2*time.Second))...)
 		eventually(t, func() string {
-			if s := e.get("/config_dump?resource=dynamic_active_clusters"); !strings.Contains(s, `"connect_timeout": "2s"`) {
+			if s := e.get("/config_dump?resource=dynamic_active_clusters"); !strings.Contains(s,
+				`"connect_timeout": "2s"`) {
 				return "the changed cluster is not active"
 			}
 			return latest(p.server)
@@ -286,14 +293,16 @@ func TestEnvoyChangedCluster(t *testing.T) {
 	})
 }
 
-// A new cluster and a route to it in one change, and the removal of the old ones in the same, fail no request.
+// A new cluster and a route to it in one change, and the removal of the old ones in the same, fail
+// no request.
 func TestEnvoyMakeBeforeBreak(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
 		port, up := uint32(testport.Free(t)), backend(t, "a")
 		world := func(i int) []*resource.Resource {
 			c := fmt.Sprint("c", i)
-			return []*resource.Resource{xdstest.Cluster(c, time.Second), xdstest.Endpoints(c, up), xdstest.Listener("l", port, "r"), xdstest.Route("r", c)}
+			return []*resource.Resource{xdstest.Cluster(c, time.Second), xdstest.Endpoints(c, up),
+				xdstest.Listener("l", port, "r"), xdstest.Route("r", c)}
 		}
 		p := newPlane(t, nil, testport.Address(t), nil)
 		p.publish(world(0)...)

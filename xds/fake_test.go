@@ -66,8 +66,8 @@ func has(e *xdstest.Envoy, clusters int, route, cluster string) string {
 	return ""
 }
 
-// Everything that changes in one edit takes its turn, so that no listener ever leads nowhere; also when the
-// client is slow to answer.
+// Everything that changes in one edit takes its turn, so that no listener ever leads nowhere; also
+// when the client is slow to answer.
 func TestMakeBeforeBreak(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
@@ -91,7 +91,8 @@ func TestMakeBeforeBreak(t *testing.T) {
 	})
 }
 
-// Clusters that warm withhold their acknowledgement; newer ones are sent all the same, and everything else.
+// Clusters that warm withhold their acknowledgement; newer ones are sent all the same, and
+// everything else.
 func TestWarmingDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
@@ -188,7 +189,8 @@ func TestRejectionsAndReconnects(t *testing.T) {
 						if r.TypeURL == xds.RouteType && !slices.Equal(e.Routes()[r.Name], []string{r.Refs[0].Name}) {
 							return fmt.Sprintf("route %s leads to %v, want %v", r.Name, e.Routes()[r.Name], r.Refs)
 						}
-						if r.TypeURL == xds.ClusterType && (!e.Clusters()[r.Name].Active || e.Clusters()[r.Name].Endpoints != 2) {
+						if r.TypeURL == xds.ClusterType && (!e.Clusters()[r.Name].Active ||
+							e.Clusters()[r.Name].Endpoints != 2) {
 							return fmt.Sprintf("cluster %s is %+v", r.Name, e.Clusters()[r.Name])
 						}
 					}
@@ -211,7 +213,8 @@ func TestStorm(t *testing.T) {
 	var all []*xdstest.Envoy
 	var leaves []func()
 	for i := range 60 {
-		e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID(fmt.Sprint("web", i), "10.0.0.1"), Delta: true})
+		e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID(fmt.Sprint("web", i), "10.0.0.1"),
+			Delta: true})
 		all, leaves = append(all, e), append(leaves, connect(t, e))
 	}
 	settled := func() string {
@@ -244,7 +247,8 @@ func TestStorm(t *testing.T) {
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	p := newPlane(t, nil, testport.Address(t), nil)
-	err := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1"), Delta: true}).Run(t.Context())
+	err := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1"),
+		Delta: true}).Run(t.Context())
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v, want Unavailable", err)
 	}

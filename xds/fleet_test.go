@@ -30,8 +30,8 @@ func heap() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// A stream at rest costs little: what equal proxies have, they share. The bound holds both ends of the
-// connection, of which gRPC's buffers and goroutines are nearly all.
+// A stream at rest costs little: what equal proxies have, they share. The bound holds both ends of
+// the connection, of which gRPC's buffers and goroutines are nearly all.
 func TestMemoryOfStreams(t *testing.T) {
 	const streams, clusters = 100, 1000
 	p := newPlane(t, nil, testport.Address(t), nil)
@@ -63,7 +63,8 @@ func TestMemoryOfStreams(t *testing.T) {
 // attach opens a stream that acknowledges its clusters and endpoints and forgets them.
 func attach(t *testing.T, ctx context.Context, addr string, i int, names []string) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,8 @@ func attach(t *testing.T, ctx context.Context, addr string, i int, names []strin
 		t.Fatal(err)
 	}
 	node := &corev3.Node{Id: xdstest.NodeID(fmt.Sprint("web", i), "10.0.0.1")}
-	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{Node: node, TypeUrl: xds.ClusterType}, {TypeUrl: xds.EndpointType, ResourceNamesSubscribe: names}} {
+	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{Node: node, TypeUrl: xds.ClusterType},
+		{TypeUrl: xds.EndpointType, ResourceNamesSubscribe: names}} {
 		if err := st.Send(r); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +98,8 @@ func TestSlowClient(t *testing.T) {
 	p := newPlane(t, nil, testport.Address(t), nil)
 	slow := make(chan struct{})
 	stuck := func(string) { <-slow }
-	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("slow", "10.0.0.2"), Delta: true, Answer: stuck})
+	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("slow", "10.0.0.2"), Delta: true,
+		Answer: stuck})
 	quick := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("quick", "10.0.0.1"), Delta: true})
 	world := func(i int) []*resource.Resource {
 		var out []*resource.Resource
@@ -131,7 +134,8 @@ func TestClientThatNeverReads(t *testing.T) {
 	t.Parallel()
 	p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) { c.SendWait = 100 * time.Millisecond })
 	reads := make(chan struct{})
-	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("slow", "10.0.0.2"), Delta: true, Answer: func(string) { <-reads }})
+	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("slow", "10.0.0.2"), Delta: true,
+		Answer: func(string) { <-reads }})
 	world := func(version time.Duration) (out []*resource.Resource) {
 		for c := range 5000 {
 			out = append(out, serving(fmt.Sprintf("%0200d", c), version)...)

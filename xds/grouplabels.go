@@ -21,9 +21,9 @@ type labelled struct {
 	node  push.Node
 }
 
-// node is the proxy as policies and Sidecars select it: a workload that registered with a group has the labels of that
-// group, and beside them its own, as its endpoint has. A machine that joins need not know them, and cannot escape a policy
-// by telling others.
+// node is the proxy as policies and Sidecars select it: a workload that registered with a group has
+// the labels of that group, and beside them its own, as its endpoint has. A machine that joins need
+// not know them, and cannot escape a policy by telling others.
 func (st *stream) node(c Context) push.Node {
 	if st.group == "" {
 		return st.proxy.Node
@@ -58,7 +58,8 @@ func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 	return n
 }
 
-// probeOf is the probe of a group as a Node has it, with the systemd unit that is checked; empty: none is.
+// probeOf is the probe of a group as a Node has it, with the systemd unit that is checked; empty:
+// none is.
 func probeOf(g *networking.WorkloadGroup, unit string) unique.Handle[string] {
 	var text []byte
 	if g.GetProbe() != nil {

@@ -24,16 +24,18 @@ func (g groups) Object(key config.Key) *config.Object {
 	return nil
 }
 
-// A workload that registered with a group has the labels of that group, and its own beside them: as of now, and only if it
-// registered.
+// A workload that registered with a group has the labels of that group, and its own beside them: as
+// of now, and only if it registered.
 func TestGroupLabels(t *testing.T) {
 	t.Parallel()
 	group := func(labels map[string]string) *config.Object {
 		return &config.Object{Key: config.Key{Kind: config.WorkloadGroup, Namespace: "shop", Name: "web"},
-			Spec: &networking.WorkloadGroup{Metadata: &networking.WorkloadGroup_ObjectMeta{Labels: labels}, Template: &networking.WorkloadEntry{Labels: map[string]string{"app": "template", "t": "1"}}}}
+			Spec: &networking.WorkloadGroup{Metadata: &networking.WorkloadGroup_ObjectMeta{Labels: labels},
+				Template: &networking.WorkloadEntry{Labels: map[string]string{"app": "template", "t": "1"}}}}
 	}
 	s := &Server{nodes: &nodes{}}
-	own := push.Node{ID: "web-1.shop", Namespace: "shop", Labels: s.nodes.labels.Of([]push.Label{{Key: "own", Value: "1"}, {Key: "tier", Value: "own"}})}
+	own := push.Node{ID: "web-1.shop", Namespace: "shop",
+		Labels: s.nodes.labels.Of([]push.Label{{Key: "own", Value: "1"}, {Key: "tier", Value: "own"}})}
 	st := &stream{server: s, proxy: &proxy{Node: own}}
 	shown := func(web *config.Object) string { return fmt.Sprint(st.node(groups{web: web}).Labels.Items()) }
 	first := group(map[string]string{"app": "web", "tier": "group"})
@@ -45,7 +47,8 @@ func TestGroupLabels(t *testing.T) {
 	if got := shown(first); got != want {
 		t.Errorf("registered: got %s, want %s", got, want)
 	}
-	if a, b := st.node(groups{web: first}), st.node(groups{web: group(map[string]string{"app": "web", "tier": "group"})}); a != b {
+	if a, b := st.node(groups{web: first}), st.node(groups{web: group(map[string]string{"app": "web",
+		"tier": "group"})}); a != b {
 		t.Errorf("equal labels are told apart: %v, %v", a, b)
 	}
 	if got, want := shown(group(map[string]string{"app": "api"})), "[{app api} {own 1} {t 1} {tier own}]"; got != want {

@@ -25,7 +25,8 @@ func (e *ear) Report(_ context.Context, _ registry.RegistrationKey, _ string, h 
 
 func (e *ear) Registrations() registry.Registrations { return registry.Registrations{} }
 
-// Any bytes of a report are heard as one, bounded and readable, or refused; and they are well only without a detail.
+// Any bytes of a report are heard as one, bounded and readable, or refused; and they are well only
+// without a detail.
 func FuzzHealthInformation(f *testing.F) {
 	detail := func(message string) []byte {
 		b := protowire.AppendTag(nil, 2, protowire.BytesType)
@@ -59,7 +60,8 @@ func FuzzHealthInformation(f *testing.F) {
 			t.Errorf("%d reports", len(e.heard))
 		default:
 			h := e.heard[0]
-			if well := h.State == registry.ReportedHealthy; well != (r.Rejected == nil) || len(h.Message) > maxHealthMessage || !utf8.ValidString(h.Message) {
+			if well := h.State == registry.ReportedHealthy; well != (r.Rejected == nil) ||
+				len(h.Message) > maxHealthMessage || !utf8.ValidString(h.Message) {
 				t.Errorf("heard %+v of %+v", h, r.Rejected)
 			}
 		}

@@ -9,20 +9,22 @@ import (
 )
 
 const (
-	// maxHistory is how many clients' doubts are remembered for one workload, and for all clients that have proven nothing
-	// together anonymousHistory.
+	// maxHistory is how many clients' doubts are remembered for one workload, and for all clients
+	// that have proven nothing together anonymousHistory.
 	maxHistory, anonymousHistory = 16, 10_000
-	// historyTime is how long they are: a client that reconnects does so within seconds. After that, the
-	// server accepts a client's claim about resources that it rejected or never acknowledged.
+	// historyTime is how long they are: a client that reconnects does so within seconds. After
+	// that, the server accepts a client's claim about resources that it rejected or never
+	// acknowledged.
 	historyTime = 5 * time.Minute
 )
 
-// history remembers for a while, beyond the end of a stream, what its client's claims cannot be believed for: a
-// response was on its way or had been rejected, and the client may have applied parts of it under their
-// old version names.
+// history remembers for a while, beyond the end of a stream, what its client's claims cannot be
+// believed for: a response was on its way or had been rejected, and the client may have applied
+// parts of it under their old version names.
 type history struct {
-	mu   sync.Mutex
-	past map[string][]past // guarded by mu: by QuotaKey, which is empty for clients that have proven nothing; oldest first
+	mu sync.Mutex
+	// guarded by mu: by QuotaKey, which is empty for clients that have proven nothing; oldest first
+	past map[string][]past
 }
 
 type past struct {
@@ -33,8 +35,9 @@ type past struct {
 
 func newHistory() *history { return &history{past: map[string][]past{}} }
 
-// put adds to the doubts about a client of a workload, forgetting the workload's oldest client when there are too many. Streams
-// of one client may end in another order than they began: what a newer one left stays.
+// put adds to the doubts about a client of a workload, forgetting the workload's oldest client when
+// there are too many. Streams of one client may end in another order than they began: what a newer
+// one left stays.
 func (h *history) put(workload, client string, doubts map[string]ads.Doubt, now time.Time) {
 	if len(doubts) == 0 {
 		return

@@ -16,7 +16,8 @@ func doubtful(name string) map[string]ads.Doubt {
 // not end the doubt that a newer one left.
 func TestHistoryKeepsWhatNewerStreamsLeft(t *testing.T) {
 	t.Parallel()
-	for name, late := range map[string]map[string]ads.Doubt{"nothing": nil, "another type": {"u": {Names: []string{"y"}}}} {
+	for name, late := range map[string]map[string]ads.Doubt{"nothing": nil,
+		"another type": {"u": {Names: []string{"y"}}}} {
 		h := newHistory()
 		h.put("w", "p", doubtful("x"), time.Now())
 		h.put("w", "p", late, time.Now())

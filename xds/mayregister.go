@@ -19,7 +19,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// NotJoinedError is why a certificate that is believed registers nobody: its key is not the one that its workload has now.
+// NotJoinedError is why a certificate that is believed registers nobody: its key is not the one
+// that its workload has now.
 type NotJoinedError struct {
 	// Public is what its holder is told; empty: no more than that.
 	Public string
@@ -34,8 +35,9 @@ func (e *NotJoinedError) Error() string {
 // Unwrap is the cause.
 func (e *NotJoinedError) Unwrap() error { return e.Err }
 
-// mayRegister says whether the stream may register what it asks for: the target has to be there, in the namespace and of
-// the service account that the stream has proven to be of. It returns the target.
+// mayRegister says whether the stream may register what it asks for: the target has to be there, in
+// the namespace and of the service account that the stream has proven to be of. It returns the
+// target.
 func (st *stream) mayRegister(ctx context.Context) (target *config.Object, err error) {
 	s, ask := st.server, st.proxy.enrolment
 	kind, name := config.WorkloadGroup, ask.group
@@ -43,7 +45,8 @@ func (st *stream) mayRegister(ctx context.Context) (target *config.Object, err e
 		kind, name = config.WorkloadEntry, ask.entry
 	}
 	if st.who.Identity == (spiffe.ID{}) && !s.cfg.RegisterAnybody {
-		return nil, status.Errorf(codes.PermissionDenied, "a workload registers with an identity: connect with mutual TLS, or start without %s", kind)
+		return nil, status.Errorf(codes.PermissionDenied,
+			"a workload registers with an identity: connect with mutual TLS, or start without %s", kind)
 	}
 	o := s.current.Load().context.Object(config.Key{Kind: kind, Namespace: st.proxy.Namespace, Name: name})
 	if o == nil {
@@ -57,7 +60,8 @@ func (st *stream) mayRegister(ctx context.Context) (target *config.Object, err e
 	return o, st.joined(ctx)
 }
 
-// joined says whether the stream's certificate is that of a workload as it is now, and of the group that it joined.
+// joined says whether the stream's certificate is that of a workload as it is now, and of the group
+// that it joined.
 func (st *stream) joined(ctx context.Context) error {
 	s, ask := st.server, st.proxy.enrolment
 	if s.cfg.Joined == nil || st.who.Leaf() == nil {
@@ -67,19 +71,23 @@ func (st *stream) joined(ctx context.Context) error {
 	out, not := errors.AsType[*NotJoinedError](err)
 	switch {
 	case not:
-		st.logLine(hclog.Warn, "workload does not register", "proxy", st.proxy.ID, "identity", st.who.Identity, "serial", st.who.Serial, "error", err)
-		return status.Error(codes.PermissionDenied, cmp.Or(out.Public, "the certificate registers nobody: it was replaced, or is not from a join here"))
+		st.logLine(hclog.Warn, "workload does not register", "proxy", st.proxy.ID, "identity", st.who.Identity,
+			"serial", st.who.Serial, "error", err)
+		return status.Error(codes.PermissionDenied, cmp.Or(out.Public,
+			"the certificate registers nobody: it was replaced, or is not from a join here"))
 	case err != nil:
-		st.logLine(hclog.Error, "nobody knows whose a certificate is", "proxy", st.proxy.ID, "serial", st.who.Serial, "error", err)
+		st.logLine(hclog.Error, "nobody knows whose a certificate is", "proxy", st.proxy.ID, "serial", st.who.Serial,
+			"error", err)
 		return status.Error(codes.Unavailable, "the workload could not be looked up: try another replica")
 	case group != "" && ask.group != "" && group != st.proxy.Namespace+"/"+ask.group:
-		return status.Errorf(codes.PermissionDenied, "the workload joined WorkloadGroup %s and cannot register as one of %s/%s", group, st.proxy.Namespace, ask.group)
+		return status.Errorf(codes.PermissionDenied,
+			"the workload joined WorkloadGroup %s and cannot register as one of %s/%s", group, st.proxy.Namespace, ask.group)
 	}
 	return nil
 }
 
-// mayBegin returns an error if the workload may not be registered as r: because of its address or of too
-// many registrations. target is its WorkloadGroup, or the WorkloadEntry that it reports for.
+// mayBegin returns an error if the workload may not be registered as r: because of its address or
+// of too many registrations. target is its WorkloadGroup, or the WorkloadEntry that it reports for.
 func (st *stream) mayBegin(target *config.Object, r *registry.Registration) error {
 	from := hostOf(st.peer)
 	if r.Identity == "" { // in development
@@ -103,11 +111,12 @@ func (st *stream) mayBegin(target *config.Object, r *registry.Registration) erro
 	return s.mayAdd(r, c, current, all)
 }
 
-// mayAdd returns an error if the workload of r has too many registrations or adds them too fast, or if
-// another registration conflicts with its claim c. The zero claim conflicts with none.
+// mayAdd returns an error if the workload of r has too many registrations or adds them too fast, or
+// if another registration conflicts with its claim c. The zero claim conflicts with none.
 func (s *Server) mayAdd(r *registry.Registration, c claim, current Context, all registry.Registrations) error {
 	if ok, _ := s.newcomers.Allow(r.Workload, time.Now()); !ok {
-		return status.Errorf(codes.ResourceExhausted, "workload %s has registered new addresses too often: wait", r.Workload)
+		return status.Errorf(codes.ResourceExhausted, "workload %s has registered new addresses too often: wait",
+			r.Workload)
 	}
 	n := 0
 	var conflict error
@@ -123,8 +132,9 @@ func (s *Server) mayAdd(r *registry.Registration, c claim, current Context, all 
 		}
 	}
 	if n >= maxRegistrations {
-		return status.Errorf(codes.ResourceExhausted, "workload %s cannot register %s: it has %d registrations already, "+
-			"and more are not allowed; stop agents that use its identity (ashorectl get workloadentries shows their addresses)",
+		return status.Errorf(codes.ResourceExhausted,
+			"workload %s cannot register %s: it has %d registrations already, "+
+				"and more are not allowed; stop agents that use its identity (ashorectl get workloadentries shows their addresses)",
 			r.Workload, r.Addresses[0], n)
 	}
 	return conflict
@@ -139,8 +149,10 @@ func (st *stream) refuseRegistration(err error) {
 	if !record {
 		return
 	}
-	e := audit.Event{Action: audit.RegistrationRefuse, Actor: who, Target: st.proxy.Namespace + "/" + cmp.Or(st.proxy.enrolment.group, st.proxy.enrolment.entry),
-		Outcome: audit.Refused, Reason: status.Convert(err).Message(), Details: map[string]string{"node": st.proxy.ID, "peer": st.peer, "serial": st.who.Serial}}
+	e := audit.Event{Action: audit.RegistrationRefuse, Actor: who,
+		Target:  st.proxy.Namespace + "/" + cmp.Or(st.proxy.enrolment.group, st.proxy.enrolment.entry),
+		Outcome: audit.Refused, Reason: status.Convert(err).Message(), Details: map[string]string{"node": st.proxy.ID,
+			"peer": st.peer, "serial": st.who.Serial}}
 	if silent > 0 {
 		e.Details["unwritten"] = strconv.Itoa(silent)
 	}

@@ -58,7 +58,8 @@ func TestRefusingIsCountedDown(t *testing.T) {
 	counts(0)
 }
 
-// Versions are the clients' own text: they leave with the last client, and there are never more than so many.
+// Versions are the clients' own text: they leave with the last client, and there are never more
+// than so many.
 func TestVersionsAreBounded(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
@@ -78,7 +79,8 @@ func TestVersionsAreBounded(t *testing.T) {
 	}
 	var leaves []func()
 	for i := range 100 {
-		leaves = append(leaves, connect(t, xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID(fmt.Sprint(i), "10.0.0.1"), Version: fmt.Sprint("1.", i), Delta: true})))
+		leaves = append(leaves, connect(t, xdstest.NewEnvoy(xdstest.Config{Addr: p.addr,
+			ID: xdstest.NodeID(fmt.Sprint(i), "10.0.0.1"), Version: fmt.Sprint("1.", i), Delta: true})))
 	}
 	eventually(t, func() string {
 		if n := len(p.server.Proxies()); n != 100 {

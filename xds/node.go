@@ -24,9 +24,9 @@ var errNodeType = errors.New("invalid node type (valid types: [sidecar router wa
 // errUnserved is the answer to clients of a kind that is known and not served.
 var errUnserved = errors.New("node type is not supported yet")
 
-// nodes reads what clients say of themselves. An encoded Node is some 60 KB, nearly all of it the list
-// of extensions that the client was built with: it is read where it lies, and the list, equal for all
-// clients of one build, only once.
+// nodes reads what clients say of themselves. An encoded Node is some 60 KB, nearly all of it the
+// list of extensions that the client was built with: it is read where it lies, and the list, equal
+// for all clients of one build, only once.
 type nodes struct {
 	capabilities func(extensions []string) push.Capabilities // set once
 	labels       intern.Lists[push.Label]
@@ -55,7 +55,8 @@ type proxy struct {
 	ID string
 	// Version is the client's Istio version, or its user agent's name and version.
 	Version string
-	// Agent is the version of its ashore-agent, and Envoy that of its Envoy; empty: it has none, or does not say.
+	// Agent is the version of its ashore-agent, and Envoy that of its Envoy; empty: it has none, or
+	// does not say.
 	Agent, Envoy string
 	// enrolment is as what it asks to be registered.
 	enrolment enrolment
@@ -63,8 +64,8 @@ type proxy struct {
 	purpose purpose
 }
 
-// purpose is what a stream is for: node metadata ASHORE_STREAM. Empty means everything, as Istio's agents
-// and Envoys without an agent have it.
+// purpose is what a stream is for: node metadata ASHORE_STREAM. Empty means everything, as Istio's
+// agents and Envoys without an agent have it.
 type purpose string
 
 const (
@@ -144,7 +145,8 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 
 // metadata takes in the node's metadata: Istio's names (pkg/model/proxy.go there).
 func (ns *nodes) metadata(p *proxy, m map[string]value) error {
-	for _, name := range []string{"NAMESPACE", "SERVICE_ACCOUNT", "NETWORK", "INTERCEPTION_MODE", "HTTP_PROXY_PORT", "AUTO_REGISTER_GROUP", "WORKLOAD_ENTRY"} {
+	for _, name := range []string{"NAMESPACE", "SERVICE_ACCOUNT", "NETWORK", "INTERCEPTION_MODE", "HTTP_PROXY_PORT",
+		"AUTO_REGISTER_GROUP", "WORKLOAD_ENTRY"} {
 		if n := len(m[name].text); n > maxText {
 			return fmt.Errorf("node metadata %s has %d bytes, at most %d are allowed", name, n, maxText)
 		}
@@ -155,7 +157,8 @@ func (ns *nodes) metadata(p *proxy, m map[string]value) error {
 	}
 	p.ServiceAccount = shared(m["SERVICE_ACCOUNT"].text)
 	p.Network = shared(m["NETWORK"].text)
-	p.enrolment = enrolment{group: m["AUTO_REGISTER_GROUP"].text, probed: len(m["PROXY_CONFIG"].fields["readinessProbe"].fields) > 0}
+	p.enrolment = enrolment{group: m["AUTO_REGISTER_GROUP"].text,
+		probed: len(m["PROXY_CONFIG"].fields["readinessProbe"].fields) > 0}
 	if p.enrolment.group == "" {
 		p.enrolment.entry = m["WORKLOAD_ENTRY"].text
 	}
@@ -165,7 +168,8 @@ func (ns *nodes) metadata(p *proxy, m map[string]value) error {
 	labels := make([]push.Label, 0, len(m["LABELS"].fields))
 	for k, v := range m["LABELS"].fields {
 		if max(len(k), len(v.text)) > maxText {
-			return fmt.Errorf("node metadata LABELS holds a label of %d bytes, at most %d are allowed", max(len(k), len(v.text)), maxText)
+			return fmt.Errorf("node metadata LABELS holds a label of %d bytes, at most %d are allowed",
+				max(len(k), len(v.text)), maxText)
 		}
 		labels = append(labels, push.Label{Key: shared(k), Value: shared(v.text)})
 	}
@@ -222,7 +226,8 @@ func addresses(list, id string) ([]netip.Addr, error) {
 		if len(out) == maxAddresses {
 			break
 		}
-		if a, err := netip.ParseAddr(strings.TrimSpace(s)); err == nil && !a.IsLinkLocalUnicast() && !slices.Contains(out, a.Unmap()) {
+		if a, err := netip.ParseAddr(strings.TrimSpace(s)); err == nil && !a.IsLinkLocalUnicast() &&
+			!slices.Contains(out, a.Unmap()) {
 			out = append(out, a.Unmap())
 		}
 	}

@@ -133,7 +133,8 @@ func TestNodeManyAddresses(t *testing.T) {
 	for i := range 2 * maxAddresses {
 		fmt.Fprintf(&list, "10.0.%d.%d,", i>>8, i&255)
 	}
-	p, err := countNodes().read(encodeNode(t, &corev3.Node{Id: "sidecar~10.0.0.1~a~b"}, map[string]any{"INSTANCE_IPS": list.String()}))
+	p, err := countNodes().read(encodeNode(t, &corev3.Node{Id: "sidecar~10.0.0.1~a~b"},
+		map[string]any{"INSTANCE_IPS": list.String()}))
 	if err != nil || p.IPs.Len() != maxAddresses {
 		t.Errorf("got %d addresses, error %v; want %d", p.IPs.Len(), err, maxAddresses)
 	}
@@ -141,7 +142,8 @@ func TestNodeManyAddresses(t *testing.T) {
 
 // Any bytes are a node or an error.
 func FuzzNode(f *testing.F) {
-	f.Add(encodeNode(f, &corev3.Node{Id: "sidecar~10.0.0.1~a~b", Extensions: []*corev3.Extension{{Name: "x"}}}, map[string]any{"LABELS": map[string]any{"a": "b"}}))
+	f.Add(encodeNode(f, &corev3.Node{Id: "sidecar~10.0.0.1~a~b", Extensions: []*corev3.Extension{{Name: "x"}}},
+		map[string]any{"LABELS": map[string]any{"a": "b"}}))
 	ns := countNodes()
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if p, err := ns.read(raw); err == nil && p.IPs.Len() == 0 {
@@ -152,12 +154,15 @@ func FuzzNode(f *testing.F) {
 
 // realNode is as large as a real one.
 func realNode(b testing.TB, i int) []byte {
-	n := &corev3.Node{Id: fmt.Sprintf("sidecar~10.0.%d.%d~web-%d.shop~shop.svc.cluster.local", i>>8, i&255, i), UserAgentName: "envoy"}
+	n := &corev3.Node{Id: fmt.Sprintf("sidecar~10.0.%d.%d~web-%d.shop~shop.svc.cluster.local", i>>8, i&255, i),
+		UserAgentName: "envoy"}
 	for e := range 516 {
-		n.Extensions = append(n.Extensions, &corev3.Extension{Name: fmt.Sprintf("envoy.filters.http.extension_%03d", e), Category: "envoy.filters.http",
+		n.Extensions = append(n.Extensions, &corev3.Extension{Name: fmt.Sprintf("envoy.filters.http.extension_%03d", e),
+			Category: "envoy.filters.http",
 			TypeUrls: []string{fmt.Sprintf("envoy.extensions.filters.http.extension_%03d.v3.Config", e)}})
 	}
-	return encodeNode(b, n, map[string]any{"NAMESPACE": "shop", "LABELS": map[string]any{"app": "web"}, "INSTANCE_IPS": fmt.Sprintf("10.0.%d.%d", i>>8, i&255)})
+	return encodeNode(b, n, map[string]any{"NAMESPACE": "shop", "LABELS": map[string]any{"app": "web"},
+		"INSTANCE_IPS": fmt.Sprintf("10.0.%d.%d", i>>8, i&255)})
 }
 
 func BenchmarkNode(b *testing.B) {

@@ -57,7 +57,8 @@ func scanNode(raw []byte) (rawNode, error) {
 // fieldExtensions is Node.extensions.
 const fieldExtensions = 9
 
-// extensionsOf returns the part of an encoded node, which can be read, from its first extension to its last.
+// extensionsOf returns the part of an encoded node, which can be read, from its first extension to
+// its last.
 func extensionsOf(raw []byte) []byte {
 	first, end := -1, 0
 	for at := 0; at < len(raw); {

@@ -13,9 +13,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// mayRead says whether a type is one of configuration objects, which are for other control planes. Errors: the stream's
-// client is none.
-// Source: Istio's generator "api", which serves identities of the root namespace.
+// mayRead says whether a type is one of configuration objects, which are for other control planes.
+// Errors: the stream's client is none. Source: Istio's generator "api", which serves identities of
+// the root namespace.
 func (st *stream) mayRead(typeURL string) (objects bool, err error) {
 	told := st.server.cfg.Objects
 	if told == nil || !told.Knows(typeURL) {
@@ -36,8 +36,8 @@ func (st *stream) mayRead(typeURL string) (objects bool, err error) {
 	return true, status.Error(codes.PermissionDenied, why.Error())
 }
 
-// servable says that a type can be told already: who came before there was a context is told of configuration alone, since
-// nothing else of it was looked at.
+// servable says that a type can be told already: who came before there was a context is told of
+// configuration alone, since nothing else of it was looked at.
 func (st *stream) servable(typeURL string) bool {
 	return !st.early || st.server.cfg.Objects.Knows(typeURL)
 }
@@ -46,7 +46,8 @@ func (st *stream) servable(typeURL string) bool {
 func (st *stream) recordRead(outcome, reason string) {
 	s, who := st.server, cmp.Or(st.who.Identity.String(), hostOf(st.peer).String())
 	if outcome != audit.OK {
-		st.logLine(hclog.Warn, "stream ended: it asks for configuration", "proxy", st.proxy.ID, "peer", st.peer, "identity", st.who.Identity, "error", reason)
+		st.logLine(hclog.Warn, "stream ended: it asks for configuration", "proxy", st.proxy.ID, "peer", st.peer,
+			"identity", st.who.Identity, "error", reason)
 	}
 	record, silent := s.readers.Allow(who, time.Now())
 	if !record {

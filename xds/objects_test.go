@@ -42,14 +42,16 @@ func (l library) Set(typeURL string) (resource.Set, bool) {
 
 func (l library) May(spiffe.ID) error { return l.why }
 
-// Nothing is made of configuration for who may not read it, whether there is a context or not: of services of registries it costs much.
+// Nothing is made of configuration for who may not read it, whether there is a context or not: of
+// services of registries it costs much.
 func TestNothingIsMadeForStrangers(t *testing.T) {
 	t.Parallel()
 	for name, early := range map[string]bool{"before there is a context": true, "after": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sets := &atomic.Int32{}
-			p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) { c.Objects = library{errors.New("you may not"), sets} })
+			p := newPlane(t, nil, testport.Address(t),
+				func(c *xds.Config) { c.Objects = library{errors.New("you may not"), sets} })
 			if !early {
 				p.publish(serving("a", 1)...)
 			}
@@ -65,7 +67,8 @@ func TestNothingIsMadeForStrangers(t *testing.T) {
 	}
 }
 
-// Who reads configuration and is revoked is written down as one who may not any more, as he had proven to be.
+// Who reads configuration and is revoked is written down as one who may not any more, as he had
+// proven to be.
 func TestReaderRevoked(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -91,7 +94,8 @@ func TestReaderRevoked(t *testing.T) {
 		case e = <-events: // it was written down before the stream ended
 		default:
 		}
-		if e.Action != audit.ConfigRead || e.Actor != "spiffe://cluster.local/ns/shop/sa/web" || e.Outcome != want || e.Details["serial"] != fmt.Sprintf("%x", cert.Leaf.SerialNumber.Bytes()) {
+		if e.Action != audit.ConfigRead || e.Actor != "spiffe://cluster.local/ns/shop/sa/web" || e.Outcome != want ||
+			e.Details["serial"] != fmt.Sprintf("%x", cert.Leaf.SerialNumber.Bytes()) {
 			t.Errorf("recorded is %+v, want %s", e, want)
 		}
 		if want == audit.Refused && !strings.Contains(e.Reason, "it is revoked") {
@@ -100,8 +104,9 @@ func TestReaderRevoked(t *testing.T) {
 	}
 }
 
-// Proxies that come before they can be served are counted, and not logged, whether readers are answered already or not: each comes
-// again every second or so, for as long as a source is waited for.
+// Proxies that come before they can be served are counted, and not logged, whether readers are
+// answered already or not: each comes again every second or so, for as long as a source is waited
+// for.
 func TestEarlyProxiesAreNotLogged(t *testing.T) {
 	t.Parallel()
 	for name, objects := range map[string]xds.Objects{"nobody reads": nil, "readers are answered": library{}} {
@@ -110,13 +115,15 @@ func TestEarlyProxiesAreNotLogged(t *testing.T) {
 			const attempts = 20
 			lines, metrics := &testlog.Text{}, prometheus.NewRegistry()
 			p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) {
-				c.Log, c.Registerer, c.Objects = hclog.New(&hclog.LoggerOptions{Output: lines, Level: hclog.Info}), metrics, objects
+				c.Log, c.Registerer, c.Objects = hclog.New(&hclog.LoggerOptions{Output: lines,
+					Level: hclog.Info}), metrics, objects
 			})
 			client := dial(t, p)
 			for range attempts {
 				st, err := client.DeltaAggregatedResources(t.Context())
 				if err == nil {
-					_ = st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.ClusterType, Node: node(t, map[string]any{})})
+					_ = st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.ClusterType,
+						Node: node(t, map[string]any{})})
 					_, err = st.Recv()
 				}
 				if status.Code(err) != codes.Unavailable {

@@ -25,11 +25,11 @@ import (
 type Peer struct {
 	// Identity is what its certificate says; nobody on a connection without TLS.
 	Identity spiffe.ID
-	// Workload is which one of that identity it is, by its certificate: "namespace/name", the same after each renewal. Empty
-	// where the certificate does not say.
+	// Workload is which one of that identity it is, by its certificate: "namespace/name", the same
+	// after each renewal. Empty where the certificate does not say.
 	Workload string
-	// Serial is its certificate's serial number in hexadecimal digits, and Expires is when the certificate, or an earlier
-	// one of its chain, does; empty and zero for nobody.
+	// Serial is its certificate's serial number in hexadecimal digits, and Expires is when the
+	// certificate, or an earlier one of its chain, does; empty and zero for nobody.
 	Serial  string
 	Expires time.Time
 
@@ -56,10 +56,12 @@ var (
 )
 
 // errUnauthenticated tells a client no more than it must; the log says the rest.
-var errUnauthenticated = status.Error(codes.Unauthenticated, "authentication required: the client certificate is missing, out of date, revoked or not of this mesh")
+var errUnauthenticated = status.Error(codes.Unauthenticated,
+	"authentication required: the client certificate is missing, out of date, revoked or not of this mesh")
 
-// identify says who is at the other end. Nobody, without an error, is on a connection without TLS: whoever opens a
-// listener for such decides that it may be used. Errors: what TLS proves is not enough.
+// identify says who is at the other end. Nobody, without an error, is on a connection without TLS:
+// whoever opens a listener for such decides that it may be used. Errors: what TLS proves is not
+// enough.
 func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -94,18 +96,21 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 	return who, nil
 }
 
-// shown is a certificate that is not believed, for people: nobody has proven what it says, or how long that is.
+// shown is a certificate that is not believed, for people: nobody has proven what it says, or how
+// long that is.
 func shown(leaf *x509.Certificate) string {
 	serial := leaf.SerialNumber.Bytes()
 	of := "nobody"
 	if id, err := spiffe.Of(leaf); err == nil {
 		of = id.String()
 	}
-	return fmt.Sprintf("the certificate %.40s that says to be of %.300s", hex.EncodeToString(serial[:min(len(serial), 20)]), of)
+	return fmt.Sprintf("the certificate %.40s that says to be of %.300s",
+		hex.EncodeToString(serial[:min(len(serial), 20)]), of)
 }
 
-// Identify says who is at the other end of a call to another service of the same gRPC server, as far as the connection
-// proves it; nobody, without an error, on a connection without TLS. Errors: what it proves is not to be believed now.
+// Identify says who is at the other end of a call to another service of the same gRPC server, as
+// far as the connection proves it; nobody, without an error, on a connection without TLS. Errors:
+// what it proves is not to be believed now.
 func (s *Server) Identify(ctx context.Context) (Peer, error) { return s.identify(ctx, time.Now()) }
 
 // logLine writes a line about the stream, unless its peer caused too many of that message.
@@ -113,8 +118,8 @@ func (st *stream) logLine(level hclog.Level, message string, facts ...any) {
 	st.server.peerLog.Log(level, st.logKey(), message, facts...)
 }
 
-// logKey is whom lines about the stream are counted by. A node ID counts only where nobody proves who he is: with a
-// certificate a peer may say any of its namespace.
+// logKey is whom lines about the stream are counted by. A node ID counts only where nobody proves
+// who he is: with a certificate a peer may say any of its namespace.
 func (st *stream) logKey() string {
 	switch {
 	case st.who.fingerprint != "":
@@ -137,29 +142,31 @@ func (s *Server) verify(who Peer, now time.Time) (spiffe.ID, error) {
 	return id, err
 }
 
-// authorize makes of a node the one that its peer may speak for, and refuses any other. What proved nothing may speak
-// for every node, as one that has no identity.
-// Source: Istio, pilot/pkg/xds/auth.go.
+// authorize makes of a node the one that its peer may speak for, and refuses any other. What proved
+// nothing may speak for every node, as one that has no identity. Source: Istio,
+// pilot/pkg/xds/auth.go.
 func authorize(n *push.Node, who Peer) error {
 	id := who.Identity
 	if id == (spiffe.ID{}) {
 		return nil
 	}
 	if n.Namespace != id.Namespace || n.ServiceAccount != "" && n.ServiceAccount != id.ServiceAccount {
-		return status.Errorf(codes.PermissionDenied, "the node says namespace %q and service account %q, its certificate is of %s", n.Namespace, n.ServiceAccount, id)
+		return status.Errorf(codes.PermissionDenied,
+			"the node says namespace %q and service account %q, its certificate is of %s", n.Namespace, n.ServiceAccount, id)
 	}
 	n.ServiceAccount, n.Identity = shared(id.ServiceAccount), true
 	return nil
 }
 
-// client names whom the stream is of, among all. A node ID is what anybody may say: only together with who says it does it
-// tell one from another, or whoever knows an ID could keep its proxy out.
+// client names whom the stream is of, among all. A node ID is what anybody may say: only together
+// with who says it does it tell one from another, or whoever knows an ID could keep its proxy out.
 func (st *stream) client() string {
 	return st.who.Identity.Namespace + "/" + st.who.Identity.ServiceAccount + " " + st.proxy.ID
 }
 
-// Recheck verifies every live stream anew and ends those that are not to be believed any more: to be called when
-// something was revoked. It does not wait; calls while a pass is under way are one more pass.
+// Recheck verifies every live stream anew and ends those that are not to be believed any more: to
+// be called when something was revoked. It does not wait; calls while a pass is under way are one
+// more pass.
 func (s *Server) Recheck() {
 	s.rechecks.Add(1)
 	select {
@@ -168,7 +175,8 @@ func (s *Server) Recheck() {
 	}
 }
 
-// recheckAll is one pass: who is revoked goes first, since verifying a fleet takes seconds. It gives way to the next pass.
+// recheckAll is one pass: who is revoked goes first, since verifying a fleet takes seconds. It
+// gives way to the next pass.
 func (s *Server) recheckAll() {
 	streams, now := s.proven(), time.Now()
 	if s.cfg.Revoked != nil {
@@ -202,8 +210,9 @@ func (s *Server) proven() []*stream {
 	return out
 }
 
-// Expel ends the streams of peers that match, and the registrations of their workloads, and tells them why; match is asked
-// with s locked. It does not wait. A stream that is not taken in yet is asked of by Joined.
+// Expel ends the streams of peers that match, and the registrations of their workloads, and tells
+// them why; match is asked with s locked. It does not wait. A stream that is not taken in yet is
+// asked of by Joined.
 func (s *Server) Expel(match func(Peer) bool, why *NotJoinedError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

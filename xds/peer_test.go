@@ -11,8 +11,8 @@ import (
 // wrapped is TLS as somebody else presents it.
 type wrapped struct{ credentials.AuthInfo }
 
-// A connection that is secured in a way that is not known here may not pass for one that is not secured, on which one may
-// speak for every node.
+// A connection that is secured in a way that is not known here may not pass for one that is not
+// secured, on which one may speak for every node.
 func TestUnknownSecurity(t *testing.T) {
 	t.Parallel()
 	s := &Server{}

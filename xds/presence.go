@@ -14,12 +14,13 @@ type Presence struct {
 	Address netip.Addr
 	// Since is when its proxy connected or, when it is not connected any more, when it went.
 	Since time.Time
-	// Connected says that it is connected, here or to another replica; else it was, and its lease has not ended.
+	// Connected says that it is connected, here or to another replica; else it was, and its lease
+	// has not ended.
 	Connected bool
 }
 
-// Present finds the workload that has one of certificates, by their fingerprints: its proxy is connected, or it is registered
-// still.
+// Present finds the workload that has one of certificates, by their fingerprints: its proxy is
+// connected, or it is registered still.
 func (s *Server) Present(certificate func(fingerprint string) bool) (p Presence, ok bool) {
 	if p, ok = s.connected(certificate); ok || s.cfg.Runtime == nil {
 		return p, ok
@@ -39,7 +40,8 @@ func (s *Server) Present(certificate func(fingerprint string) bool) (p Presence,
 	return p, ok
 }
 
-// connected is Present of the proxies of this server; of several the one that is there for the longest.
+// connected is Present of the proxies of this server; of several the one that is there for the
+// longest.
 func (s *Server) connected(certificate func(fingerprint string) bool) (p Presence, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +54,8 @@ func (s *Server) connected(certificate func(fingerprint string) bool) (p Presenc
 	return p, ok
 }
 
-// Connected are the certificates, by their fingerprints, of the workloads whose proxies are connected: to this server, or by
-// their registrations to one that shares its Runtime.
+// Connected are the certificates, by their fingerprints, of the workloads whose proxies are
+// connected: to this server, or by their registrations to one that shares its Runtime.
 func (s *Server) Connected() map[string]bool {
 	out := map[string]bool{}
 	if s.cfg.Runtime != nil {
@@ -73,7 +75,8 @@ func (s *Server) Connected() map[string]bool {
 	return out
 }
 
-// Elsewhere is how many proxies match that are connected to another server which shares the Runtime, as far as they are registered.
+// Elsewhere is how many proxies match that are connected to another server which shares the
+// Runtime, as far as they are registered.
 func (s *Server) Elsewhere(match func(*registry.Registration) bool) int {
 	if s.cfg.Runtime == nil {
 		return 0

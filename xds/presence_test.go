@@ -14,7 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// A workload is there while its proxy is connected and until its lease ends, and nobody else is taken for it.
+// A workload is there while its proxy is connected and until its lease ends, and nobody else is
+// taken for it.
 func TestPresent(t *testing.T) {
 	t.Parallel()
 	a, rt := newAuthority(t), newRuntime(t)
@@ -31,7 +32,8 @@ func TestPresent(t *testing.T) {
 	if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := p.server.Present(ours); !ok || !got.Connected || got.Address.String() != "10.0.0.1" || got.Since.Before(before) {
+	if got, ok := p.server.Present(ours); !ok || !got.Connected || got.Address.String() != "10.0.0.1" ||
+		got.Since.Before(before) {
 		t.Errorf("while it is connected: %v, %v", got, ok)
 	}
 	if got, ok := p.server.Present(of(ca.Fingerprint(api.Leaf))); ok {
@@ -39,7 +41,8 @@ func TestPresent(t *testing.T) {
 	}
 	l.hang()
 	eventually(t, func() string {
-		if got, ok := p.server.Present(ours); !ok || got.Connected || got.Address.String() != "10.0.0.1" || got.Since.Before(before) {
+		if got, ok := p.server.Present(ours); !ok || got.Connected || got.Address.String() != "10.0.0.1" ||
+			got.Since.Before(before) {
 			return fmt.Sprintf("within its lease: %v, %v", got, ok)
 		}
 		return ""
@@ -55,11 +58,13 @@ func TestExpel(t *testing.T) {
 	web, api := a.web(), a.issue("shop", "api", time.Hour, time.Now())
 	cut, stays := call(t, p, web), call(t, p, &api)
 	for l, group := range map[*line]string{cut: "web", stays: "api"} {
-		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group, "INSTANCE_IPS": map[string]string{"web": "10.0.0.1", "api": "10.0.0.2"}[group]})); err != nil {
+		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group,
+			"INSTANCE_IPS": map[string]string{"web": "10.0.0.1", "api": "10.0.0.2"}[group]})); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.server.Expel(func(q xds.Peer) bool { return q.Fingerprint() == ca.Fingerprint(web.Leaf) }, &xds.NotJoinedError{Public: "another machine joined", Err: errors.New("another one joined")})
+	p.server.Expel(func(q xds.Peer) bool { return q.Fingerprint() == ca.Fingerprint(web.Leaf) },
+		&xds.NotJoinedError{Public: "another machine joined", Err: errors.New("another one joined")})
 	for {
 		_, err := cut.Recv()
 		if err == nil {
@@ -80,7 +85,8 @@ func TestExpel(t *testing.T) {
 	})
 }
 
-// Who is connected to another server that shares the registrations is known by these, and nobody is counted twice.
+// Who is connected to another server that shares the registrations is known by these, and nobody is
+// counted twice.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	a, rt := newAuthority(t), newRuntime(t)

@@ -17,21 +17,25 @@ import (
 
 // probed publishes a group shop/web with that probe; remove: without the group.
 func (p *plane) probed(probe *networking.ReadinessProbe, remove bool) {
-	in := push.Inputs{Mesh: &push.Mesh{Config: &mesh.MeshConfig{RootNamespace: "istio-system"}, Domain: "cluster.local"}}
+	in := push.Inputs{Mesh: &push.Mesh{Config: &mesh.MeshConfig{RootNamespace: "istio-system"},
+		Domain: "cluster.local"}}
 	if !remove {
 		key := config.Key{Kind: config.WorkloadGroup, Namespace: "shop", Name: "web"}
-		in.Objects = in.Objects.With(key, &config.Object{Key: key, Spec: &networking.WorkloadGroup{Template: &networking.WorkloadEntry{ServiceAccount: "web"}, Probe: probe}})
+		in.Objects = in.Objects.With(key, &config.Object{Key: key,
+			Spec: &networking.WorkloadGroup{Template: &networking.WorkloadEntry{ServiceAccount: "web"}, Probe: probe}})
 	}
 	p.server.Publish(push.Build(nil, in), time.Now())
 }
 
-// Who registered from a group is told its probe as it is, also that there is none, and on each stream anew; who did not is
-// answered all the same.
+// Who registered from a group is told its probe as it is, also that there is none, and on each
+// stream anew; who did not is answered all the same.
 func TestGroupProbe(t *testing.T) {
 	t.Parallel()
 	a, rt := newAuthority(t), newRuntime(t)
 	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime, c.Generator = rt, gen.New() })
-	first := &networking.ReadinessProbe{PeriodSeconds: 3, HealthCheckMethod: &networking.ReadinessProbe_HttpGet{HttpGet: &networking.HTTPHealthCheckConfig{Path: "/a", Port: 80}}}
+	first := &networking.ReadinessProbe{PeriodSeconds: 3,
+		HealthCheckMethod: &networking.ReadinessProbe_HttpGet{HttpGet: &networking.HTTPHealthCheckConfig{Path: "/a",
+			Port: 80}}}
 	second := &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_Exec{Exec: &networking.ExecHealthCheckConfig{Command: []string{"id"}}}}
 	p.probed(first, false)
 	hears := func(what string, l *line, want *networking.ReadinessProbe) {
@@ -48,7 +52,8 @@ func TestGroupProbe(t *testing.T) {
 			return
 		}
 		var got networking.ReadinessProbe
-		if len(r.Resources) != 1 || r.Resources[0].Name != gen.ProbeName || r.Resources[0].Resource.UnmarshalTo(&got) != nil || !proto.Equal(&got, want) {
+		if len(r.Resources) != 1 || r.Resources[0].Name != gen.ProbeName ||
+			r.Resources[0].Resource.UnmarshalTo(&got) != nil || !proto.Equal(&got, want) {
 			t.Errorf("%s: got %v, want %v", what, r.Resources, want)
 		}
 	}
@@ -72,7 +77,8 @@ func TestGroupProbe(t *testing.T) {
 	other.ask(node(t, map[string]any{}), xds.ProbeType)
 	hears("it did not register", other, nil)
 	other.ask(nil, "type.googleapis.com/ashore.v9.Unheard")
-	if r, err := other.Recv(); err != nil || r.TypeUrl != "type.googleapis.com/ashore.v9.Unheard" || len(r.Resources) > 0 {
+	if r, err := other.Recv(); err != nil || r.TypeUrl != "type.googleapis.com/ashore.v9.Unheard" ||
+		len(r.Resources) > 0 {
 		t.Errorf("a type that it does not know: %v, %v", r, err)
 	}
 }

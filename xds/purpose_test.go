@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// An agent has a stream of its own beside Envoy's. Only its own registers the workload, both have the labels of the group,
-// and operators see one proxy.
+// An agent has a stream of its own beside Envoy's. Only its own registers the workload, both have
+// the labels of the group, and operators see one proxy.
 func TestAgentStreams(t *testing.T) {
 	t.Parallel()
 	a, rt, p := registering(t)
@@ -17,7 +17,8 @@ func TestAgentStreams(t *testing.T) {
 		if purpose == "control" {
 			version = "v1"
 		}
-		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "ASHORE_STREAM": purpose, "ASHORE_VERSION": version})); err != nil {
+		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "ASHORE_STREAM": purpose,
+			"ASHORE_VERSION": version})); err != nil {
 			t.Fatal(err)
 		}
 		return l

@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// QuotaKey returns the key by which quotas are counted: the workload that the certificate names. If it
-// names none, all workloads of the identity that connect from one address share a quota.
+// QuotaKey returns the key by which quotas are counted: the workload that the certificate names. If
+// it names none, all workloads of the identity that connect from one address share a quota.
 func QuotaKey(id spiffe.ID, workload string, from netip.Prefix) string {
 	account := id.Namespace + "/" + id.ServiceAccount
 	if workload != "" {
@@ -22,8 +22,8 @@ func QuotaKey(id spiffe.ID, workload string, from netip.Prefix) string {
 	return account + " address " + from.String()
 }
 
-// quotas bound what each workload makes the server hold, over all of its streams, connections and certificates. Safe for
-// concurrent use.
+// quotas bound what each workload makes the server hold, over all of its streams, connections and
+// certificates. Safe for concurrent use.
 type quotas struct {
 	streams, bytes int                // set once: of one workload
 	refused        prometheus.Counter // set once: streams that hold too much
@@ -35,7 +35,8 @@ type quotas struct {
 // usage is what the streams of one workload hold.
 type usage struct{ streams, bytes int }
 
-// quota is the part of one stream in its workload's usage. A nil quota has no limits. It is used by both goroutines of its stream.
+// quota is the part of one stream in its workload's usage. A nil quota has no limits. It is used by
+// both goroutines of its stream.
 type quota struct {
 	all  *quotas // set once
 	of   *usage  // set once; guarded by all.mu
@@ -62,13 +63,15 @@ func (q *quotas) enter(key string) (*quota, error) {
 		q.held[key] = u
 	}
 	if u.streams >= q.streams {
-		return nil, status.Errorf(codes.ResourceExhausted, "this workload has %d streams, no more are served (setting xds.workloadConnections of the control plane)", q.streams)
+		return nil, status.Errorf(codes.ResourceExhausted,
+			"this workload has %d streams, no more are served (setting xds.workloadConnections of the control plane)", q.streams)
 	}
 	u.streams++
 	return &quota{all: q, of: u, key: key}, nil
 }
 
-// hold counts that many bytes more, fewer when negative. Errors: a status, when the workload holds too many; they are not counted.
+// hold counts that many bytes more, fewer when negative. Errors: a status, when the workload holds
+// too many; they are not counted.
 func (q *quota) hold(bytes int) error {
 	if q == nil {
 		return nil
@@ -80,7 +83,8 @@ func (q *quota) hold(bytes int) error {
 	}
 	if bytes > 0 && q.of.bytes+bytes > q.all.bytes {
 		q.all.refused.Inc()
-		return status.Errorf(codes.ResourceExhausted, "the requests and subscriptions of this workload take more than %d KiB on all of its streams: subscribe to fewer names (or raise the setting xds.workloadConnections of the control plane)", q.all.bytes>>10)
+		return status.Errorf(codes.ResourceExhausted,
+			"the requests and subscriptions of this workload take more than %d KiB on all of its streams: subscribe to fewer names (or raise the setting xds.workloadConnections of the control plane)", q.all.bytes>>10)
 	}
 	q.of.bytes += bytes
 	q.held += bytes
@@ -101,8 +105,8 @@ func (q *quota) leave() {
 	}
 }
 
-// quotaOf counts a stream of a peer from an address. Whoever opens a listener without TLS trusts all who reach it: they have
-// no quota. Errors: a status, when there are too many streams.
+// quotaOf counts a stream of a peer from an address. Whoever opens a listener without TLS trusts
+// all who reach it: they have no quota. Errors: a status, when there are too many streams.
 func (s *Server) quotaOf(who Peer, from string) (*quota, error) {
 	if who.Identity == (spiffe.ID{}) {
 		return nil, nil

@@ -42,7 +42,10 @@ func TestStreamsOfOneWorkload(t *testing.T) {
 		if _, err := connect(workload, "b"); err != nil {
 			t.Fatalf("workload %q, second stream: %v", workload, err)
 		}
-		if _, err := connect(workload, "c"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "this workload has 2 streams, no more are served (setting xds.workloadConnections") {
+		if _, err := connect(workload,
+			"c"); status.Code(err) != codes.ResourceExhausted ||
+			!strings.Contains(err.Error(),
+				"this workload has 2 streams, no more are served (setting xds.workloadConnections") {
 			t.Errorf("workload %q, third stream: %v", workload, err)
 		}
 		if err := first.CloseSend(); err != nil {
@@ -61,7 +64,8 @@ func TestStreamsOfOneWorkload(t *testing.T) {
 func subscription(host string) *discoveryv3.DeltaDiscoveryRequest {
 	r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.EndpointType}
 	for i := range 15_000 {
-		r.ResourceNamesSubscribe = append(r.ResourceNamesSubscribe, fmt.Sprintf("outbound|8080||%s-%d.some-namespace.svc.cluster.local", host, i))
+		r.ResourceNamesSubscribe = append(r.ResourceNamesSubscribe,
+			fmt.Sprintf("outbound|8080||%s-%d.some-namespace.svc.cluster.local", host, i))
 	}
 	return r
 }
@@ -87,7 +91,8 @@ func TestMemoryOfOneWorkload(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = connect("shop/web-1", subscription("another"))
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "take more than 12288 KiB on all of its streams") || !strings.Contains(err.Error(), "xds.workloadConnections") {
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(),
+		"take more than 12288 KiB on all of its streams") || !strings.Contains(err.Error(), "xds.workloadConnections") {
 		t.Fatalf("as many more: %v", err)
 	}
 	if _, err := connect("shop/web-2", subscription("another")); err != nil {

@@ -78,7 +78,8 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 	if !ok {
 		st.proxy = nil
 		s.metrics.refused.WithLabelValues("too many streams").Inc()
-		return status.Errorf(codes.ResourceExhausted, "node %q has %d streams, no more are served", p.ID, maxClientStreams)
+		return status.Errorf(codes.ResourceExhausted, "node %q has %d streams, no more are served", p.ID,
+			maxClientStreams)
 	}
 	for _, o := range others {
 		doubts = o.doubted(doubts)
@@ -89,7 +90,8 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 	if p.purpose != forControl {
 		st.counted = s.metrics.connected.join(p.Version)
 	}
-	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer, "identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.states)
+	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer,
+		"identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.states)
 	if st.who.chain != nil && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
 		if _, err := s.verify(st.who, time.Now()); err != nil {
 			st.expel(err)
@@ -110,7 +112,8 @@ func (st *stream) receive(r *ads.Request) (started bool, err error) {
 	t := st.find(r.TypeURL)
 	if t == nil {
 		if len(st.types) >= st.server.cfg.MaxTypes {
-			return false, status.Errorf(codes.ResourceExhausted, "a stream may subscribe to %d types", st.server.cfg.MaxTypes)
+			return false, status.Errorf(codes.ResourceExhausted, "a stream may subscribe to %d types",
+				st.server.cfg.MaxTypes)
 		}
 		objects, err := st.mayRead(r.TypeURL)
 		if err != nil {
@@ -142,8 +145,8 @@ func (st *stream) receive(r *ads.Request) (started bool, err error) {
 	return out.Started, nil
 }
 
-// doubt is what an earlier stream left about a type. What a client refused counts as long as its process lives, which
-// it shows by naming clusters that it has.
+// doubt is what an earlier stream left about a type. What a client refused counts as long as its
+// process lives, which it shows by naming clusters that it has.
 func (st *stream) doubt(typeURL string) ads.Doubt {
 	d := st.doubts[typeURL]
 	if cds := st.find(ClusterType); cds == nil || !cds.Resumed() {
@@ -164,7 +167,8 @@ func (st *stream) checkNames() error {
 	return nil
 }
 
-// charge has the quota hold what the subscriptions cost now. Errors: a status, when that is too much.
+// charge has the quota hold what the subscriptions cost now. Errors: a status, when that is too
+// much.
 func (st *stream) charge() error {
 	if st.quota == nil {
 		return nil
@@ -198,14 +202,15 @@ func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome) {
 		for _, f := range t.Refusals() {
 			names = append(names, f.Name)
 		}
-		st.server.peerLog.Log(hclog.Warn, st.logKey()+" "+name, "proxy rejected resources", "proxy", st.proxy.ID, "type", name, "refused", names, "error", r.Rejected.Message)
+		st.server.peerLog.Log(hclog.Warn, st.logKey()+" "+name, "proxy rejected resources", "proxy", st.proxy.ID,
+			"type", name, "refused", names, "error", r.Rejected.Message)
 	case !out.Acknowledged && !out.Started && r.Nonce != "":
 		m.stale.WithLabelValues(name).Inc()
 	}
 }
 
-// countRefusing keeps the number of proxies that refuse something of a type. It compares with what was counted:
-// a refusal also ends without a request, when a newer version is sent.
+// countRefusing keeps the number of proxies that refuse something of a type. It compares with what
+// was counted: a refusal also ends without a request, when a newer version is sent.
 func (st *stream) countRefusing(t *typeState, refusing bool) {
 	gauge := st.server.metrics.refusing[short(t.Kind().TypeURL)]
 	switch {

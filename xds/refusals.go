@@ -32,8 +32,8 @@ type refusal struct {
 	first, at time.Time
 }
 
-// note records the result of a registration. An error is a problem until the address is registered, or
-// for refusalAge.
+// note records the result of a registration. An error is a problem until the address is registered,
+// or for refusalAge.
 func (x *refusals) note(target *config.Object, address netip.Addr, err error, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

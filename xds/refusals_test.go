@@ -11,7 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// A refusal is a problem until the address is registered or not asked for any more; of one group few are.
+// A refusal is a problem until the address is registered or not asked for any more; of one group
+// few are.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	var x refusals

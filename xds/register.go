@@ -20,7 +20,8 @@ import (
 
 // enrolment is as which workload a node asks to be registered.
 type enrolment struct {
-	// group is its WorkloadGroup, or else entry is the WorkloadEntry that it reports for; both empty: it does not ask.
+	// group is its WorkloadGroup, or else entry is the WorkloadEntry that it reports for; both
+	// empty: it does not ask.
 	group, entry string
 	// probed says that the proxy asks its workload whether it is ready.
 	probed bool
@@ -77,13 +78,15 @@ func (st *stream) register(ctx context.Context) error {
 		st.refuseRegistration(err)
 		return err
 	} else if err != nil {
-		st.logLine(hclog.Error, "workload could not be registered", "proxy", st.proxy.ID, "workload", r.Namespace+"/"+r.Name, "error", err)
+		st.logLine(hclog.Error, "workload could not be registered", "proxy", st.proxy.ID,
+			"workload", r.Namespace+"/"+r.Name, "error", err)
 		return status.Error(codes.Unavailable, "the workload could not be registered: try another replica")
 	}
 	st.member = &membership{key: r.RegistrationKey, session: r.Session, stream: st, as: r}
 	s.speakers.add(st.member)
 	s.metrics.registered.Inc()
-	st.logLine(hclog.Info, "workload registered", "workload", r.Namespace+"/"+r.Name, "group", r.Group, "identity", r.Identity, "proxy", st.proxy.ID)
+	st.logLine(hclog.Info, "workload registered", "workload", r.Namespace+"/"+r.Name, "group", r.Group,
+		"identity", r.Identity, "proxy", st.proxy.ID)
 	return nil
 }
 
@@ -95,8 +98,8 @@ func (st *stream) workload() string {
 	return st.who.Identity.String() + " from " + hostOf(st.peer).String()
 }
 
-// report takes in what the proxy says about its workload: no error detail means that it is well. Who is not registered
-// is not heard.
+// report takes in what the proxy says about its workload: no error detail means that it is well.
+// Who is not registered is not heard.
 func (st *stream) report(ctx context.Context, r *ads.Request) error {
 	if st.member == nil {
 		return nil
@@ -116,11 +119,13 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 	case errors.Is(err, registry.ErrSession): // a newer stream of the proxy tells by itself
 		return nil
 	case err != nil:
-		st.logLine(hclog.Error, "report of health is lost: the stream is ended, so that the proxy repeats it", "proxy", st.proxy.ID, "error", err)
+		st.logLine(hclog.Error, "report of health is lost: the stream is ended, so that the proxy repeats it",
+			"proxy", st.proxy.ID, "error", err)
 		return status.Error(codes.Unavailable, "the report of health could not be taken in: try another replica")
 	}
 	if log := st.server.log; log.IsDebug() {
-		log.Debug("workload reported", "workload", st.member.key.Namespace+"/"+st.member.key.Name, "healthy", r.Rejected == nil, "message", h.Message)
+		log.Debug("workload reported", "workload", st.member.key.Namespace+"/"+st.member.key.Name,
+			"healthy", r.Rejected == nil, "message", h.Message)
 	}
 	return nil
 }
@@ -146,7 +151,8 @@ func (st *stream) unregister() {
 		err = st.server.cfg.Runtime.Remove(ctx, st.member.key, "")
 	}
 	if err != nil && !errors.Is(err, registry.ErrSession) {
-		st.logLine(hclog.Error, "registration was not ended: it counts until its lease ends", "proxy", st.proxy.ID, "error", err)
+		st.logLine(hclog.Error, "registration was not ended: it counts until its lease ends", "proxy", st.proxy.ID,
+			"error", err)
 	}
 }
 

@@ -54,8 +54,8 @@ func newRuntime(t *testing.T) *registry.Memory {
 	return m
 }
 
-// publishObjects publishes configuration, and clusters so that streams have something to wait for. Groups take workloads of
-// 10.0.0.0/8, which all connect from loopback.
+// publishObjects publishes configuration, and clusters so that streams have something to wait for.
+// Groups take workloads of 10.0.0.0/8, which all connect from loopback.
 func (p *plane) publishObjects(specs map[config.Key]proto.Message) {
 	c := p.mesh.Context(xdstest.Layers(nil, serving("a", 1)...))
 	for k, spec := range specs {
@@ -172,7 +172,8 @@ func TestWhoRegisters(t *testing.T) {
 			if tc.want == codes.OK || elsewhere {
 				return // nothing was refused, or the whole stream
 			}
-			if e := <-refused; e.Action != audit.RegistrationRefuse || e.Outcome != audit.Refused || e.Reason == "" || strings.Contains(e.Reason, "rpc error") {
+			if e := <-refused; e.Action != audit.RegistrationRefuse || e.Outcome != audit.Refused || e.Reason == "" ||
+				strings.Contains(e.Reason, "rpc error") {
 				t.Errorf("recorded: %+v", e)
 			}
 		})
@@ -188,7 +189,8 @@ func manyLabels() map[string]any {
 	return out
 }
 
-// registering is an authority, what holds registrations, and a control plane of both that knows the groups.
+// registering is an authority, what holds registrations, and a control plane of both that knows the
+// groups.
 func registering(t *testing.T) (*authority, *registry.Memory, *plane) {
 	t.Helper()
 	a, rt := newAuthority(t), newRuntime(t)
@@ -201,7 +203,8 @@ func registering(t *testing.T) (*authority, *registry.Memory, *plane) {
 func TestRegistrationContents(t *testing.T) {
 	t.Parallel()
 	a, rt, p := registering(t)
-	n := node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "LABELS": map[string]any{"version": "v2"}, "INSTANCE_IPS": "10.1.1.1,2001:db8::1", "INTERCEPTION_MODE": "NONE",
+	n := node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "LABELS": map[string]any{"version": "v2"},
+		"INSTANCE_IPS": "10.1.1.1,2001:db8::1", "INTERCEPTION_MODE": "NONE",
 		"PROXY_CONFIG": map[string]any{"readinessProbe": map[string]any{"httpGet": map[string]any{"port": 8080}}}})
 	if err := call(t, p, a.web()).connects(n); err != nil {
 		t.Fatal(err)
@@ -210,7 +213,8 @@ func TestRegistrationContents(t *testing.T) {
 	if r == nil {
 		t.Fatalf("registered: %s", names(rt))
 	}
-	if r.Identity != "spiffe://cluster.local/ns/shop/sa/web" || fmt.Sprint(r.Addresses) != "[10.1.1.1 2001:db8::1]" || !r.Probed || !r.Unintercepted {
+	if r.Identity != "spiffe://cluster.local/ns/shop/sa/web" || fmt.Sprint(r.Addresses) != "[10.1.1.1 2001:db8::1]" ||
+		!r.Probed || !r.Unintercepted {
 		t.Errorf("got %+v", r)
 	}
 	if d := cmp.Diff(map[string]string{"version": "v2"}, r.Labels); d != "" {
@@ -228,7 +232,8 @@ func (l *line) reports(words string) {
 	l.says(r)
 }
 
-// Health is heard from the stream that speaks for the workload, and the end of that stream is noticed.
+// Health is heard from the stream that speaks for the workload, and the end of that stream is
+// noticed.
 func TestHealthReports(t *testing.T) {
 	t.Parallel()
 	a, rt, p := registering(t)
@@ -241,7 +246,8 @@ func TestHealthReports(t *testing.T) {
 	becomes(t, rt, "shop/web-10.0.0.1 of web")
 	l.reports("503")
 	becomes(t, rt, "shop/web-10.0.0.1 of web, unhealthy: 503")
-	if all := p.server.Proxies(); len(all) != 1 || all[0].Health.State != registry.ReportedUnhealthy || all[0].Health.Message != "503" {
+	if all := p.server.Proxies(); len(all) != 1 || all[0].Health.State != registry.ReportedUnhealthy ||
+		all[0].Health.Message != "503" {
 		t.Errorf("the connected proxies tell %+v", all)
 	}
 	l.reports("")
@@ -274,7 +280,8 @@ func TestHealthReports(t *testing.T) {
 	becomes(t, rt, "shop/web-10.0.0.1 of web, gone, healthy")
 }
 
-// A proxy that connects anew may give up the stream that was heard last: the one that stays speaks for the workload.
+// A proxy that connects anew may give up the stream that was heard last: the one that stays speaks
+// for the workload.
 func TestLatestStreamEndsFirst(t *testing.T) {
 	t.Parallel()
 	a, rt, p := registering(t)
@@ -363,7 +370,8 @@ func TestExpelled(t *testing.T) {
 	if err := revoked.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
 		t.Fatal(err)
 	}
-	if err := late.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "api", "INSTANCE_IPS": "10.0.0.2"})); err != nil {
+	if err := late.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "api",
+		"INSTANCE_IPS": "10.0.0.2"})); err != nil {
 		t.Fatal(err)
 	}
 	a.revoke("web")
@@ -425,7 +433,8 @@ func TestBundles(t *testing.T) {
 	if r, err = l.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	l.says(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, ErrorDetail: &rpcstatus.Status{Message: "no"}})
+	l.says(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce,
+		ErrorDetail: &rpcstatus.Status{Message: "no"}})
 	eventually(t, func() string {
 		for _, ty := range p.server.Proxies()[0].Types {
 			if ty.TypeURL == xds.ProxyConfigType && ty.Rejections == 0 {
@@ -466,7 +475,8 @@ func TestRevokedWhileAway(t *testing.T) {
 	api := a.issue("shop", "api", time.Hour, time.Now())
 	for group, cert := range map[string]*tls.Certificate{"web": web, "api": &api} {
 		l := call(t, p, cert)
-		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group, "INSTANCE_IPS": map[string]string{"web": "10.0.0.1", "api": "10.0.0.2"}[group]})); err != nil {
+		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group,
+			"INSTANCE_IPS": map[string]string{"web": "10.0.0.1", "api": "10.0.0.2"}[group]})); err != nil {
 			t.Fatal(err)
 		}
 		l.hang()
@@ -539,7 +549,8 @@ func TestRefusedRegistrationsAreBounded(t *testing.T) {
 	web := a.web()
 	for range 60 {
 		l := call(t, p, web)
-		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "api"})); status.Code(err) != codes.PermissionDenied {
+		if err := l.connects(node(t,
+			map[string]any{"AUTO_REGISTER_GROUP": "api"})); status.Code(err) != codes.PermissionDenied {
 			t.Fatal(err)
 		}
 		l.hang()
@@ -551,7 +562,8 @@ func TestRefusedRegistrationsAreBounded(t *testing.T) {
 	if err := stays.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]float64{"auto_registration_errors_total": 60, "auto_registration_success_total": 1, "ashore_workloads_registered": 1}
+	want := map[string]float64{"auto_registration_errors_total": 60, "auto_registration_success_total": 1,
+		"ashore_workloads_registered": 1}
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -568,8 +580,8 @@ func TestRefusedRegistrationsAreBounded(t *testing.T) {
 	}
 }
 
-// One workload does not fill a group with registrations that it makes up, whichever certificates it has, and comes back with
-// those it has.
+// One workload does not fill a group with registrations that it makes up, whichever certificates it
+// has, and comes back with those it has.
 func TestOneWorkloadRegistersFew(t *testing.T) {
 	t.Parallel()
 	a, rt := newAuthority(t), newRuntime(t)
@@ -594,7 +606,8 @@ func TestOneWorkloadRegistersFew(t *testing.T) {
 		if i%2 == 1 {
 			cert = renewed
 		}
-		if err := at(cert, fmt.Sprint("10.0.1.", i)); (err == nil) != (i < 16) || err != nil && status.Code(err) != codes.ResourceExhausted {
+		if err := at(cert, fmt.Sprint("10.0.1.", i)); (err == nil) != (i < 16) || err != nil &&
+			status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("registration %d: %v", i, err)
 		}
 	}
@@ -607,15 +620,20 @@ func TestOneWorkloadRegistersFew(t *testing.T) {
 	if err := at(another, "10.0.2.1"); err != nil {
 		t.Errorf("another machine: %v", err)
 	}
-	if got := p.server.RefusedRegistrations(); len(got) != 8 || !strings.Contains(got[0].Text, "workload shop/web-1 cannot register 10.0.1.16: it has 16 registrations already") || got[0].Object != "WorkloadGroup shop/web" {
+	if got := p.server.RefusedRegistrations(); len(got) != 8 ||
+		!strings.Contains(got[0].Text,
+			"workload shop/web-1 cannot register 10.0.1.16: it has 16 registrations already") ||
+		got[0].Object != "WorkloadGroup shop/web" {
 		t.Errorf("problems: %v", got)
 	}
-	if err := at(another, "10.0.1.0"); err != nil { // of the same identity: it takes the registration over, as one more of its own
+	// of the same identity: it takes the registration over, as one more of its own
+	if err := at(another, "10.0.1.0"); err != nil {
 		t.Errorf("at the same address: %v", err)
 	}
 }
 
-// How often a workload registers is bounded too, so that none of its registrations stays only for the grace.
+// How often a workload registers is bounded too, so that none of its registrations stays only for
+// the grace.
 func TestOneWorkloadRegistersRarely(t *testing.T) {
 	t.Parallel()
 	a, rt, p := registering(t)
@@ -626,7 +644,8 @@ func TestOneWorkloadRegistersRarely(t *testing.T) {
 			cert = a.web() // renewed; it names no workload, and comes from the same host
 		}
 		l := call(t, p, cert)
-		err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "INSTANCE_IPS": fmt.Sprint("10.0.1.", i)}))
+		err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web",
+			"INSTANCE_IPS": fmt.Sprint("10.0.1.", i)}))
 		if status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "too often") {
 			refused++
 		}
@@ -644,7 +663,8 @@ func TestOneWorkloadRegistersRarely(t *testing.T) {
 	}
 }
 
-// Two identities cannot use one port of one address: whoever comes later is refused, and a problem and the audit log name both.
+// Two identities cannot use one port of one address: whoever comes later is refused, and a problem
+// and the audit log name both.
 func TestConflictingRegistrations(t *testing.T) {
 	t.Parallel()
 	template := func(account string, ports map[string]uint32) *networking.WorkloadGroup {
@@ -681,7 +701,10 @@ func TestConflictingRegistrations(t *testing.T) {
 			t.Parallel()
 			a, rt := newAuthority(t), newRuntime(t)
 			refused := make(chan audit.Event, 1)
-			p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime, c.Audit = rt, func(e audit.Event) { refused <- e } })
+			p := newSecurePlane(t, a, func(c *xds.Config) {
+				c.Runtime, c.Audit = rt,
+					func(e audit.Event) { refused <- e }
+			})
 			all := groups()
 			all[config.Key{Kind: config.WorkloadGroup, Namespace: "shop", Name: "http"}] = template("api", http)
 			all[config.Key{Kind: config.WorkloadGroup, Namespace: "shop", Name: "webhttp"}] = template("web", http)
@@ -692,7 +715,8 @@ func TestConflictingRegistrations(t *testing.T) {
 			p.publishObjects(all)
 			connects := func(cert *tls.Certificate, as ask) (*line, error) {
 				l := call(t, p, cert)
-				return l, l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": as.group, "INSTANCE_IPS": as.address, "NETWORK": as.network}))
+				return l, l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": as.group, "INSTANCE_IPS": as.address,
+					"NETWORK": as.network}))
 			}
 			var first *line
 			if tc.first != (ask{}) {
@@ -716,11 +740,13 @@ func TestConflictingRegistrations(t *testing.T) {
 			if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("got %v, want %q", err, tc.want)
 			}
-			if e := <-refused; e.Actor != "spiffe://cluster.local/ns/shop/sa/api" || !strings.Contains(e.Reason, tc.want) {
+			if e := <-refused; e.Actor != "spiffe://cluster.local/ns/shop/sa/api" ||
+				!strings.Contains(e.Reason, tc.want) {
 				t.Errorf("recorded: %+v", e)
 			}
 			problems := p.server.RefusedRegistrations()
-			if len(problems) != 1 || problems[0].Object != "WorkloadGroup shop/"+tc.next.group || !strings.Contains(problems[0].Text, tc.want) {
+			if len(problems) != 1 || problems[0].Object != "WorkloadGroup shop/"+tc.next.group ||
+				!strings.Contains(problems[0].Text, tc.want) {
 				t.Errorf("problems: %v", problems)
 			}
 			if first == nil {

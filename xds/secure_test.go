@@ -59,7 +59,8 @@ func (a *authority) issue(namespace, account string, validity time.Duration, now
 }
 
 // issueTo is issue for a workload, "namespace/name".
-func (a *authority) issueTo(workload, namespace, account string, validity time.Duration, now time.Time) tls.Certificate {
+func (a *authority) issueTo(workload, namespace, account string, validity time.Duration,
+	now time.Time) tls.Certificate {
 	a.t.Helper()
 	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
 	if err != nil {
@@ -69,7 +70,9 @@ func (a *authority) issueTo(workload, namespace, account string, validity time.D
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	leaf, err := ca.Issue(a.signer, ca.Rules{MinValidity: time.Second}, ca.Grant{ID: id, Workload: workload, Request: &ca.Request{Key: key.Public()}, Validity: validity}, now, rand.Reader)
+	leaf, err := ca.Issue(a.signer, ca.Rules{MinValidity: time.Second},
+		ca.Grant{ID: id, Workload: workload, Request: &ca.Request{Key: key.Public()},
+			Validity: validity}, now, rand.Reader)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -91,7 +94,8 @@ func (a *authority) verify(chain []*x509.Certificate, now time.Time) (spiffe.ID,
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(a.signer.Root)
-	if _, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		return spiffe.ID{}, err
 	}
 	id, err := spiffe.Of(chain[0])
@@ -117,7 +121,8 @@ func newSecurePlane(t *testing.T, a *authority, change func(*xds.Config)) *plane
 		if change != nil {
 			change(c)
 		}
-	}, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS13})))
+	}, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{server},
+		ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS13})))
 	p.publish(serving("a", 1)...)
 	return p
 }
@@ -130,12 +135,14 @@ type line struct {
 	hang func()
 }
 
-// call connects to a plane, with a certificate, with TLS but without one (an empty one), or without TLS (nil).
+// call connects to a plane, with a certificate, with TLS but without one (an empty one), or without
+// TLS (nil).
 func call(t *testing.T, p *plane, cert *tls.Certificate) *line {
 	t.Helper()
 	creds := insecure.NewCredentials()
 	if cert != nil {
-		cfg := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13} // the server's side is what is tested
+		// the server's side is what is tested
+		cfg := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
 		if cert.PrivateKey != nil {
 			cfg.Certificates = []tls.Certificate{*cert}
 		}
@@ -273,7 +280,9 @@ func TestPeerStatus(t *testing.T) {
 		t.Fatalf("%d proxies", len(all))
 	}
 	got, leaf := all[0], cert.Leaf
-	if got.Who.Identity.String() != "spiffe://cluster.local/ns/shop/sa/web" || got.Who.Serial != fmt.Sprintf("%x", leaf.SerialNumber.Bytes()) || !got.Who.Expires.Equal(leaf.NotAfter) || !leaf.Equal(got.Who.Leaf()) {
+	if got.Who.Identity.String() != "spiffe://cluster.local/ns/shop/sa/web" ||
+		got.Who.Serial != fmt.Sprintf("%x", leaf.SerialNumber.Bytes()) || !got.Who.Expires.Equal(leaf.NotAfter) ||
+		!leaf.Equal(got.Who.Leaf()) {
 		t.Errorf("who: %+v", got.Who)
 	}
 	if !got.Node.Identity || got.Node.ServiceAccount != "web" {
@@ -415,7 +424,8 @@ func TestNodeIDOfAnother(t *testing.T) {
 	api := a.issue("shop", "api", time.Hour, time.Now())
 	for i := range 17 {
 		err := call(t, p, &api).connects(node(t, map[string]any{}))
-		if want := map[bool]codes.Code{false: codes.OK, true: codes.ResourceExhausted}[i == 16]; status.Code(err) != want {
+		if want := map[bool]codes.Code{false: codes.OK,
+			true: codes.ResourceExhausted}[i == 16]; status.Code(err) != want {
 			t.Fatalf("stream %d: got %v, want %v", i+1, err, want)
 		}
 	}

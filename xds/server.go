@@ -39,23 +39,26 @@ type Context interface {
 	WorkloadEntriesAt(address netip.Addr) iter.Seq[*config.Object]
 }
 
-// Generator makes the resources of a scope. Its results are remembered: equal scopes give equal sets.
+// Generator makes the resources of a scope. Its results are remembered: equal scopes give equal
+// sets.
 type Generator interface {
-	// Set returns what a proxy of that scope has of one type; nothing of a type that it does not know.
+	// Set returns what a proxy of that scope has of one type; nothing of a type that it does not
+	// know.
 	Set(typeURL string, sc *push.Scope) resource.Set
 	// Capabilities says what a client can take that was built with these extensions.
 	Capabilities(extensions []string) push.Capabilities
 }
 
-// Objects are the configuration objects that other control planes are told, over streams like those of proxies (MCP over
-// xDS); *mcp.Catalog is. PublishObjects has to follow when they are others.
+// Objects are the configuration objects that other control planes are told, over streams like those
+// of proxies (MCP over xDS); *mcp.Catalog is. PublishObjects has to follow when they are others.
 type Objects interface {
 	// Ready says that there is something to tell: before that nobody is told.
 	Ready() bool
-	// Knows says that a type is one of configuration. It costs next to nothing, and is asked of everybody.
+	// Knows says that a type is one of configuration. It costs next to nothing, and is asked of
+	// everybody.
 	Knows(typeURL string) bool
-	// Set returns what there is of a type; false: it is no type of configuration. It may cost much, and is asked for those who may
-	// be told.
+	// Set returns what there is of a type; false: it is no type of configuration. It may cost much,
+	// and is asked for those who may be told.
 	Set(typeURL string) (resource.Set, bool)
 	// May says why somebody may not be told; nil: they may.
 	May(who spiffe.ID) error
@@ -68,21 +71,25 @@ type Config struct {
 	Log       hclog.Logger
 	// Registerer is where the metrics go; nil: nowhere.
 	Registerer prometheus.Registerer
-	// Verify says who presented a chain of certificates, the leaf first. Errors: why that is not to be believed at
-	// now: it is out of date, revoked, or not of this mesh. Nil: connections with TLS are refused. On a connection
-	// without TLS nothing is verified: it may speak for every node, and has no identity.
+	// Verify says who presented a chain of certificates, the leaf first. Errors: why that is not to
+	// be believed at now: it is out of date, revoked, or not of this mesh. Nil: connections with
+	// TLS are refused. On a connection without TLS nothing is verified: it may speak for every
+	// node, and has no identity.
 	Verify func(chain []*x509.Certificate, now time.Time) (spiffe.ID, error)
-	// Workload says which workload, "namespace/name", a certificate names that Verify believes; empty: none. Nil: none does.
+	// Workload says which workload, "namespace/name", a certificate names that Verify believes;
+	// empty: none. Nil: none does.
 	Workload func(leaf *x509.Certificate) string
-	// Revoked says why an identity, or the certificate with this SHA-256 of its DER in hexadecimal digits, counts no more.
-	// It costs next to nothing: Recheck asks it of all streams before it verifies any anew, and of workloads that are still
-	// registered although their proxies have gone. Nil: Verify says it all.
+	// Revoked says why an identity, or the certificate with this SHA-256 of its DER in hexadecimal
+	// digits, counts no more. It costs next to nothing: Recheck asks it of all streams before it
+	// verifies any anew, and of workloads that are still registered although their proxies have
+	// gone. Nil: Verify says it all.
 	Revoked func(id spiffe.ID, fingerprint string) error
-	// Runtime takes in the workloads that ask to be registered, and their health. Nil: what they ask for is ignored.
+	// Runtime takes in the workloads that ask to be registered, and their health. Nil: what they
+	// ask for is ignored.
 	Runtime registry.Runtime
-	// Joined says which WorkloadGroup, "namespace/name", the workload of a certificate joined; empty when none. Asked of
-	// those that register, and of nobody else. Errors: *NotJoinedError, or why it cannot be told now. Nil: every certificate
-	// that Verify believes registers.
+	// Joined says which WorkloadGroup, "namespace/name", the workload of a certificate joined;
+	// empty when none. Asked of those that register, and of nobody else. Errors: *NotJoinedError,
+	// or why it cannot be told now. Nil: every certificate that Verify believes registers.
 	Joined func(ctx context.Context, leaf *x509.Certificate) (group string, err error)
 	// RegisterAnybody lets workloads register that have not proven who they are: for development.
 	RegisterAnybody bool
@@ -92,27 +99,28 @@ type Config struct {
 	Audit func(audit.Event)
 	// Limits bound what a request may hold.
 	Limits ads.Limits
-	// MaxTypes bounds the types that one stream may subscribe to. Zero means 64: all names that the kinds of configuration
-	// ever had are fewer.
+	// MaxTypes bounds the types that one stream may subscribe to. Zero means 64: all names that the
+	// kinds of configuration ever had are fewer.
 	MaxTypes int
-	// WorkloadStreams bounds the streams of one workload, over all of its certificates and connections. Zero means 16.
+	// WorkloadStreams bounds the streams of one workload, over all of its certificates and
+	// connections. Zero means 16.
 	WorkloadStreams int
-	// WorkloadBytes bounds about how much memory the requests and subscriptions of one workload take, on all of its streams
-	// together. A proxy that subscribes to 10,000 names of usual length takes 1.5 MB. Zero means 12 MiB.
+	// WorkloadBytes bounds about how much memory the requests and subscriptions of one workload
+	// take, on all of its streams together. A proxy that subscribes to 10,000 names of usual length
+	// takes 1.5 MB. Zero means 12 MiB.
 	WorkloadBytes int
 	// Admissions is how many streams may have their first answers made at one time; the others wait
 	// their turn. Zero means two for each processor.
 	Admissions int
-	// RouteWait is how long a route, a listener or a filter that asks waits for the endpoints of a cluster that it newly
-	// names to be acknowledged. Zero means 2s.
+	// RouteWait is how long a route, a listener or a filter that asks waits for the endpoints of a
+	// cluster that it newly names to be acknowledged. Zero means 2s.
 	RouteWait time.Duration
 	// NodeWait is how long a stream may last without a request that carries a node. Zero means 30s.
 	NodeWait time.Duration
 	// SendWait is how long a response may wait for a client to read. Zero means 5m.
 	SendWait time.Duration
-	// RemovalWait is how long a removed cluster is kept for listeners, routes and filters that have not moved on, and
-	// for what a filter has asked of it.
-	// Zero means 10s.
+	// RemovalWait is how long a removed cluster is kept for listeners, routes and filters that have
+	// not moved on, and for what a filter has asked of it. Zero means 10s.
 	RemovalWait time.Duration
 }
 
@@ -131,8 +139,8 @@ type Server struct {
 	name    string        // set once; of this process, different from all others
 	recheck chan struct{} // cap 1; written by Recheck, read by Run
 	serial  atomic.Uint64 // of streams
-	// rechecks counts calls of Recheck: a stream that was verified before the last one is verified again when it is
-	// taken in.
+	// rechecks counts calls of Recheck: a stream that was verified before the last one is verified
+	// again when it is taken in.
 	rechecks atomic.Uint64
 	current  atomic.Pointer[snapshot]
 	news     atomic.Uint64     // counts calls of PublishObjects
@@ -156,8 +164,8 @@ type snapshot struct {
 	since   time.Time
 }
 
-// New makes a server that refuses streams until the first Publish. Errors: what is missing in cfg, or
-// metrics that are registered already.
+// New makes a server that refuses streams until the first Publish. Errors: what is missing in cfg,
+// or metrics that are registered already.
 func New(cfg Config) (*Server, error) {
 	if cfg.Generator == nil || cfg.Log == nil {
 		return nil, errors.New("xds: a server needs a Generator and a Log")
@@ -200,7 +208,8 @@ func New(cfg Config) (*Server, error) {
 		cache:   ads.NewCache(),
 		nodes:   newNodes(cfg.Generator.Capabilities),
 		past:    newHistory(),
-		quotas:  &quotas{streams: cfg.WorkloadStreams, bytes: cfg.WorkloadBytes, refused: m.refused.WithLabelValues("too much memory"), held: map[string]*usage{}},
+		quotas: &quotas{streams: cfg.WorkloadStreams, bytes: cfg.WorkloadBytes,
+			refused: m.refused.WithLabelValues("too much memory"), held: map[string]*usage{}},
 		admit:   make(chan struct{}, cfg.Admissions),
 		stopped: make(chan struct{}),
 		name:    rand.Text(),
@@ -238,7 +247,8 @@ func (s *Server) Publish(c Context, since time.Time) {
 	}
 }
 
-// PublishObjects has everybody who reads configuration look for what there is now. It does not wait for anybody.
+// PublishObjects has everybody who reads configuration look for what there is now. It does not wait
+// for anybody.
 func (s *Server) PublishObjects() {
 	s.news.Add(1)
 	s.mu.Lock()
@@ -266,12 +276,12 @@ func (s *Server) Register(g *grpc.Server) {
 func (s *Server) delta(_ any, st grpc.ServerStream) error  { return s.serve(st, false) }
 func (s *Server) states(_ any, st grpc.ServerStream) error { return s.serve(st, true) }
 
-// maxClientStreams is how many streams of one client are served at a time: a proxy has one, and for a while two when it
-// connects anew.
+// maxClientStreams is how many streams of one client are served at a time: a proxy has one, and for
+// a while two when it connects anew.
 const maxClientStreams = 16
 
-// add takes a stream in. It returns the others of the same client, which did not end yet, and what those that did
-// left in doubt; not ok when there are too many.
+// add takes a stream in. It returns the others of the same client, which did not end yet, and what
+// those that did left in doubt; not ok when there are too many.
 func (s *Server) add(st *stream) (others []*stream, doubts map[string]ads.Doubt, ok bool) {
 	client := st.client()
 	s.mu.Lock()
@@ -285,7 +295,8 @@ func (s *Server) add(st *stream) (others []*stream, doubts map[string]ads.Doubt,
 	return others, s.past.take(st.quota.workload(), client), true
 }
 
-// remove takes a stream out and remembers what it leaves in doubt, both at once: whoever connects sees one or the other.
+// remove takes a stream out and remembers what it leaves in doubt, both at once: whoever connects
+// sees one or the other.
 func (s *Server) remove(st *stream) {
 	client, doubts := st.client(), st.doubted(nil)
 	s.mu.Lock()

@@ -25,7 +25,8 @@ type plane struct {
 }
 
 // newPlane serves until the test ends or stop is called.
-func newPlane(t *testing.T, mesh *xdstest.Mesh, addr string, change func(*xds.Config), options ...grpc.ServerOption) *plane {
+func newPlane(t *testing.T, mesh *xdstest.Mesh, addr string, change func(*xds.Config),
+	options ...grpc.ServerOption) *plane {
 	t.Helper()
 	if mesh == nil {
 		mesh = xdstest.NewMesh()

@@ -19,8 +19,9 @@ type membership struct {
 	report registry.Report // what it reported last; guarded by speakers.mu
 }
 
-// speakers are the streams that speak for registered workloads. A proxy that connects anew has two for a while, and the
-// one that it gives up may be the one that was heard last: when that ends, the other one speaks. The zero value has none.
+// speakers are the streams that speak for registered workloads. A proxy that connects anew has two
+// for a while, and the one that it gives up may be the one that was heard last: when that ends, the
+// other one speaks. The zero value has none.
 type speakers struct {
 	mu sync.Mutex
 	of map[registry.RegistrationKey][]*membership // guarded by mu; the latest last
@@ -42,7 +43,8 @@ func (s *speakers) note(m *membership, h registry.Report) {
 	m.report = h
 }
 
-// remove takes m out and returns the membership that speaks for the workload now; nil if there is none.
+// remove takes m out and returns the membership that speaks for the workload now; nil if there is
+// none.
 func (s *speakers) remove(m *membership) *membership {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,15 +89,18 @@ func (s *speakers) has(m *membership) bool {
 	return slices.Contains(s.of[m.key], m)
 }
 
-// transfer registers a workload for a stream that is open, after another one that spoke for it has ended.
+// transfer registers a workload for a stream that is open, after another one that spoke for it has
+// ended.
 func (s *Server) transfer(ctx context.Context, successor *membership) error {
 	rt := s.cfg.Runtime
 	if err := rt.Connect(ctx, successor.as); err != nil {
 		return err
 	}
-	// A report that came before Connect was refused, because it named another session. It is repeated here.
+	// A report that came before Connect was refused, because it named another session. It is
+	// repeated here.
 	if report := s.speakers.latest(successor); report.State != registry.NotReported {
-		if err := rt.Report(ctx, successor.key, successor.session, report); err != nil && !errors.Is(err, registry.ErrSession) {
+		if err := rt.Report(ctx, successor.key, successor.session, report); err != nil &&
+			!errors.Is(err, registry.ErrSession) {
 			return err
 		}
 	}

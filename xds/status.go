@@ -40,14 +40,16 @@ type ProxyStatus struct {
 // TypeStatus is one type of one proxy.
 type TypeStatus struct {
 	TypeURL string
-	// Objects says that it is one of configuration objects, which other control planes read, and not of what proxies have.
+	// Objects says that it is one of configuration objects, which other control planes read, and
+	// not of what proxies have.
 	Objects bool
 	// Resources is how many resources there are for it.
 	Resources int
 	ads.Status
 }
 
-// Count is how many connected proxies match, which is asked with s locked, of each once: of nobody too, who proved nothing.
+// Count is how many connected proxies match, which is asked with s locked, of each once: of nobody
+// too, who proved nothing.
 func (s *Server) Count(match func(Peer) bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,9 +118,11 @@ func (st *stream) status() ProxyStatus {
 	if st.shown != (push.Node{}) {
 		node = st.shown
 	}
-	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Agent: st.proxy.Agent, Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
+	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Agent: st.proxy.Agent,
+		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
 	for _, t := range st.types {
-		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: t.objects, Resources: t.To.Len(), Status: t.Status(t.To)})
+		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: t.objects, Resources: t.To.Len(),
+			Status: t.Status(t.To)})
 	}
 	return p
 }
@@ -132,12 +136,13 @@ type TypeDump struct {
 // ResourceDump is one resource.
 type ResourceDump struct {
 	Name, Version string
-	// Any is the encoded google.protobuf.Any, not to be changed; nil for secrets, which never leave in a dump.
+	// Any is the encoded google.protobuf.Any, not to be changed; nil for secrets, which never leave
+	// in a dump.
 	Any []byte
 }
 
-// Dump returns what the proxy with that node ID, or whose ID has that third part, is to have. Errors: no
-// such proxy is connected, or several are.
+// Dump returns what the proxy with that node ID, or whose ID has that third part, is to have.
+// Errors: no such proxy is connected, or several are.
 func (s *Server) Dump(id string) ([]TypeDump, error) {
 	streams, err := s.lookup(id)
 	if err != nil {
@@ -185,7 +190,8 @@ func (s *Server) lookup(id string) ([]*stream, error) {
 		}
 		for _, other := range []*stream{found, own} {
 			if other != nil && other.proxy.ID != st.proxy.ID {
-				return nil, fmt.Errorf("several proxies are called %q (%s, %s): use the whole node ID", id, other.proxy.ID, st.proxy.ID)
+				return nil, fmt.Errorf("several proxies are called %q (%s, %s): use the whole node ID", id,
+					other.proxy.ID, st.proxy.ID)
 			}
 		}
 		newest := &found

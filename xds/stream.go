@@ -76,7 +76,8 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 	if err != nil {
 		s.metrics.refused.WithLabelValues("not authenticated").Inc()
 		from := addressOf(g.Context())
-		s.peerLog.Log(hclog.Warn, hostOf(from).String(), "stream refused: its peer is not authenticated", "peer", from, "error", err)
+		s.peerLog.Log(hclog.Warn, hostOf(from).String(), "stream refused: its peer is not authenticated", "peer", from,
+			"error", err)
 		return errUnauthenticated
 	}
 	q, err := s.quotaOf(who, addressOf(g.Context()))
@@ -99,9 +100,11 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 }
 
 // errNotReady is the answer to who comes too early, so that he tries another replica.
-var errNotReady = status.Error(codes.Unavailable, "not ready: the configuration is not complete yet, try another replica")
+var errNotReady = status.Error(codes.Unavailable,
+	"not ready: the configuration is not complete yet, try another replica")
 
-// notReady counts who comes too early. The log has nothing of it: all proxies do, each again every second or so.
+// notReady counts who comes too early. The log has nothing of it: all proxies do, each again every
+// second or so.
 func (s *Server) notReady() error {
 	s.metrics.refused.WithLabelValues("not ready").Inc()
 	return errNotReady
@@ -145,14 +148,16 @@ func (st *stream) await(done <-chan error) error {
 		if st.reads.Load() {
 			st.recordRead(audit.Refused, why.Error())
 		}
-		st.logLine(hclog.Warn, "stream ended: its peer is not to be believed any more", "peer", st.peer, "identity", who.Identity, "serial", who.Serial, "error", why)
+		st.logLine(hclog.Warn, "stream ended: its peer is not to be believed any more", "peer", st.peer,
+			"identity", who.Identity, "serial", who.Serial, "error", why)
 		if out, ok := errors.AsType[*NotJoinedError](why); ok && out.Public != "" {
 			return status.Error(codes.PermissionDenied, out.Public)
 		}
 		return errUnauthenticated
 	case <-st.stuck: // returning ends the stream, and so the send, and run
 		s.metrics.refused.WithLabelValues("not reading").Inc()
-		st.logLine(hclog.Warn, "stream ended: the proxy does not read", "proxy", st.proxy.ID, "peer", st.peer, "for", s.cfg.SendWait)
+		st.logLine(hclog.Warn, "stream ended: the proxy does not read", "proxy", st.proxy.ID, "peer", st.peer,
+			"for", s.cfg.SendWait)
 		return status.Errorf(codes.DeadlineExceeded, "a response could not be sent within %s", s.cfg.SendWait)
 	}
 }
@@ -205,8 +210,8 @@ func (st *stream) read() {
 	}
 }
 
-// run owns the stream. Only one of these things happens at a time: a request, a new context, the end
-// of a wait, the end.
+// run owns the stream. Only one of these things happens at a time: a request, a new context, the
+// end of a wait, the end.
 func (st *stream) run(ctx context.Context) error {
 	st.arm(st.server.cfg.NodeWait)
 	for {
@@ -239,7 +244,8 @@ func (st *stream) run(ctx context.Context) error {
 				continue
 			}
 			st.server.metrics.refused.WithLabelValues("no node").Inc()
-			return status.Errorf(codes.DeadlineExceeded, "no request with a node came within %s", st.server.cfg.NodeWait)
+			return status.Errorf(codes.DeadlineExceeded, "no request with a node came within %s",
+				st.server.cfg.NodeWait)
 		}
 		if err := st.deliver(ctx, first); err != nil {
 			return err
@@ -267,7 +273,8 @@ func (st *stream) end(err error) {
 		st.countRefusing(t, false)
 	}
 	st.mu.Unlock()
-	st.logLine(hclog.Info, "proxy disconnected", "proxy", st.proxy.ID, "peer", st.peer, "after", time.Since(st.since).Round(time.Millisecond), "reason", err)
+	st.logLine(hclog.Info, "proxy disconnected", "proxy", st.proxy.ID, "peer", st.peer,
+		"after", time.Since(st.since).Round(time.Millisecond), "reason", err)
 }
 
 // doubted adds to doubts what this stream leaves in doubt.

@@ -22,7 +22,8 @@ const (
 
 	// ProxyConfigType holds the trusted authorities of the mesh, for agents.
 	ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
-	// ProbeType holds the readiness probe of the WorkloadGroup that a workload registered from, for agents.
+	// ProbeType holds the readiness probe of the WorkloadGroup that a workload registered from, for
+	// agents.
 	ProbeType = "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"
 
 	// healthType is a report of a client about its workload; there is no response to it.
@@ -72,8 +73,8 @@ func (k kinds) rank(typeURL string) int {
 	return len(k.order)
 }
 
-// emptyAssignment is the answer for a cluster of which no endpoint is known: without one Envoy would
-// keep the cluster warming until its fetch timeout.
+// emptyAssignment is the answer for a cluster of which no endpoint is known: without one Envoy
+// would keep the cluster warming until its fetch timeout.
 func emptyAssignment(name string) *resource.Resource {
 	return resource.New(EndpointType, name, nil, func() []byte {
 		return resource.Encode(&endpointv3.ClusterLoadAssignment{ClusterName: name})

@@ -36,14 +36,16 @@ func (fixed) Name() string { return "fixed" }
 
 func (f fixed) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	select {
-	case out <- feed.Batch[*config.Object]{Source: "fixed", Full: true, Updates: []feed.Update[*config.Object]{{Group: "all", Items: f}}}:
+	case out <- feed.Batch[*config.Object]{Source: "fixed", Full: true,
+		Updates: []feed.Update[*config.Object]{{Group: "all", Items: f}}}:
 	case <-ctx.Done():
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// shop is two services: web, whose endpoints are the workloads of the groups web and spare, and api with one of its own.
+// shop is two services: web, whose endpoints are the workloads of the groups web and spare, and api
+// with one of its own.
 func shop() fixed {
 	var out fixed
 	add := func(kind config.Kind, name string, spec proto.Message) {
@@ -52,12 +54,15 @@ func shop() fixed {
 		out = append(out, o)
 	}
 	ports := []*networking.ServicePort{{Number: 80, Name: "http", TargetPort: 8080}}
-	add(config.ServiceEntry, "web", &networking.ServiceEntry{Hosts: []string{"web.shop"}, Addresses: []string{"240.0.0.1"}, Ports: ports, Location: networking.ServiceEntry_MESH_INTERNAL,
+	add(config.ServiceEntry, "web", &networking.ServiceEntry{Hosts: []string{"web.shop"},
+		Addresses: []string{"240.0.0.1"}, Ports: ports, Location: networking.ServiceEntry_MESH_INTERNAL,
 		Resolution: networking.ServiceEntry_STATIC, WorkloadSelector: &networking.WorkloadSelector{Labels: map[string]string{"app": "web"}}})
-	add(config.ServiceEntry, "api", &networking.ServiceEntry{Hosts: []string{"api.shop"}, Addresses: []string{"240.0.0.2"}, Ports: ports, Location: networking.ServiceEntry_MESH_INTERNAL,
+	add(config.ServiceEntry, "api", &networking.ServiceEntry{Hosts: []string{"api.shop"},
+		Addresses: []string{"240.0.0.2"}, Ports: ports, Location: networking.ServiceEntry_MESH_INTERNAL,
 		Resolution: networking.ServiceEntry_STATIC, Endpoints: []*networking.WorkloadEntry{{Address: "10.0.9.9"}}})
 	for _, group := range []string{"web", "spare"} {
-		add(config.WorkloadGroup, group, &networking.WorkloadGroup{Template: &networking.WorkloadEntry{Labels: map[string]string{"app": "web"}}})
+		add(config.WorkloadGroup, group,
+			&networking.WorkloadGroup{Template: &networking.WorkloadEntry{Labels: map[string]string{"app": "web"}}})
 	}
 	return out
 }
@@ -95,7 +100,8 @@ func newWorld(t *testing.T, addr, file string) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	runtime, stop := context.WithCancel(context.Background())
 	done := make(chan error, 4)
-	for _, f := range []func() error{func() error { return s.Run(ctx) }, func() error { return a.Run(ctx) }, func() error { return g.Serve(l) }} {
+	for _, f := range []func() error{func() error { return s.Run(ctx) }, func() error { return a.Run(ctx) },
+		func() error { return g.Serve(l) }} {
 		go func() { done <- f() }()
 	}
 	go func() { done <- rt.Run(runtime) }()
@@ -145,7 +151,8 @@ func (w *world) watches(t *testing.T) *watcher {
 	if err := x.connects(node(t, map[string]any{})); err != nil {
 		t.Fatal(err)
 	}
-	x.says(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.EndpointType, ResourceNamesSubscribe: []string{webCluster, apiCluster}})
+	x.says(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.EndpointType,
+		ResourceNamesSubscribe: []string{webCluster, apiCluster}})
 	return x
 }
 
@@ -175,7 +182,8 @@ func (x *watcher) sees(want ...string) {
 	slices.Sort(x.have[webCluster])
 }
 
-// A workload that registers is an endpoint for others; what becomes of its health costs them one resource.
+// A workload that registers is an endpoint for others; what becomes of its health costs them one
+// resource.
 func TestRegisteredWorkloadIsAnEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testport.Address(t), "")
@@ -214,7 +222,8 @@ func (w *world) ready() string {
 	return ""
 }
 
-// A control plane that is killed comes back with everybody who was registered: nobody is told otherwise in between.
+// A control plane that is killed comes back with everybody who was registered: nobody is told
+// otherwise in between.
 func TestKilledControlPlane(t *testing.T) {
 	t.Parallel()
 	addr, file := testport.Address(t), filepath.Join(t.TempDir(), "runtime.json")

@@ -59,7 +59,8 @@ func (s *Server) forwardedReply(query, r *dns.Msg) *dns.Msg {
 	return r
 }
 
-// exchange asks a server over a socket of its own, so that the source port is random. It ends with ctx.
+// exchange asks a server over a socket of its own, so that the source port is random. It ends with
+// ctx.
 func exchange(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error) {
 	client := dns.Client{Net: network, Timeout: upstreamTimeout, UDPSize: maxQuery}
 	conn, err := client.DialContext(ctx, server)

@@ -38,7 +38,8 @@ func TestResolvConf(t *testing.T) {
 				write(t, c.resolved, tt.resolved)
 			}
 			got, trouble := c.get()
-			if !slices.Equal(got.servers, tt.want) || !strings.Contains(trouble, tt.trouble) || (trouble == "") != (tt.trouble == "") {
+			if !slices.Equal(got.servers, tt.want) || !strings.Contains(trouble, tt.trouble) ||
+				(trouble == "") != (tt.trouble == "") {
 				t.Errorf("got %v, %q, want %v, %q", got.servers, trouble, tt.want, tt.trouble)
 			}
 		})
@@ -53,7 +54,8 @@ func TestResolvConfChanges(t *testing.T) {
 		t.Helper()
 		c.read = time.Time{} // as if it were old
 		got, text := c.get()
-		if !slices.Equal(got.servers, []string{server}) || !slices.Equal(got.search, []string{search}) || !strings.Contains(text, trouble) {
+		if !slices.Equal(got.servers, []string{server}) || !slices.Equal(got.search, []string{search}) ||
+			!strings.Contains(text, trouble) {
 			t.Errorf("%s: got %v, %q", what, got, text)
 		}
 	}
@@ -89,7 +91,8 @@ func write(t *testing.T, path, text string) {
 
 func TestReadTable(t *testing.T) {
 	t.Parallel()
-	got, err := ReadTable(encode(map[string][]string{"A.test": {"10.0.0.1"}, "not a name..": {"10.0.0.2"}, "b.test.": {"::ffff:10.0.0.3"}}))
+	got, err := ReadTable(encode(map[string][]string{"A.test": {"10.0.0.1"}, "not a name..": {"10.0.0.2"},
+		"b.test.": {"::ffff:10.0.0.3"}}))
 	if err != nil || got.Len() != 2 || len(got.hosts["a.test."].v4) != 1 || len(got.hosts["b.test."].v4) != 1 {
 		t.Errorf("got %v, %v", got, err)
 	}

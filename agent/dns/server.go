@@ -32,10 +32,11 @@ const (
 type Config struct {
 	// Addresses are where it answers, over UDP and TCP.
 	Addresses []netip.AddrPort
-	// Sockets are those that the service manager opened at some of Addresses. They stay open when the program ends.
+	// Sockets are those that the service manager opened at some of Addresses. They stay open when
+	// the program ends.
 	Sockets []*os.File
-	// Servers are host:port of the servers to forward to. Empty: those of ResolvConf, or of Resolved
-	// when ResolvConf names systemd-resolved.
+	// Servers are host:port of the servers to forward to. Empty: those of ResolvConf, or of
+	// Resolved when ResolvConf names systemd-resolved.
 	Servers []string
 	// ResolvConf is /etc/resolv.conf when empty; Resolved is /run/systemd/resolve/resolv.conf.
 	ResolvConf, Resolved string
@@ -113,7 +114,8 @@ func Listen(ctx context.Context, c Config) (_ *Server, err error) {
 }
 
 // inherited returns the socket of a kind at an address; nil when there is none.
-func inherited[T io.Closer](files []*os.File, open func(*os.File) (T, error), address func(T) net.Addr, at netip.AddrPort) (none T) {
+func inherited[T io.Closer](files []*os.File, open func(*os.File) (T, error), address func(T) net.Addr,
+	at netip.AddrPort) (none T) {
 	for _, f := range files {
 		s, err := open(f)
 		if err != nil {

@@ -121,14 +121,16 @@ func example(w dns.ResponseWriter, q *dns.Msg) {
 		r.Rcode = dns.RcodeNameError
 	case name == "large.example.com.":
 		for i := range 100 {
-			r.Answer = append(r.Answer, &dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 7},
+			r.Answer = append(r.Answer, &dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET,
+				Ttl: 7},
 				A: net.IPv4(10, 2, 0, byte(i))})
 		}
 		if _, udp := w.RemoteAddr().(*net.UDPAddr); udp {
 			r.Truncate(dns.MinMsgSize)
 		}
 	case q.Question[0].Qtype == dns.TypeA:
-		r.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 7}, A: net.IPv4(192, 0, 2, 1)}}
+		r.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 7},
+			A: net.IPv4(192, 0, 2, 1)}}
 	}
 	_ = w.WriteMsg(r) // the client tells
 }
@@ -157,7 +159,8 @@ func text(r *dns.Msg) string {
 	out := []string{dns.RcodeToString[r.Rcode]}
 	for _, rr := range r.Answer {
 		v := strings.TrimPrefix(rr.String(), rr.Header().String())
-		out = append(out, fmt.Sprintf("%s %s %s/%d", rr.Header().Name, dns.TypeToString[rr.Header().Rrtype], v, rr.Header().Ttl))
+		out = append(out, fmt.Sprintf("%s %s %s/%d", rr.Header().Name, dns.TypeToString[rr.Header().Rrtype], v,
+			rr.Header().Ttl))
 	}
 	return strings.Join(out, ", ")
 }
@@ -241,7 +244,8 @@ func TestTruncation(t *testing.T) {
 	} {
 		r := s.ask(t, tt.network, tt.name, dns.TypeA, tt.edit)
 		if r.Truncated != tt.truncated || (len(r.Answer) == 100) == tt.truncated {
-			t.Errorf("%s over %s: truncated %v with %d answers, want %v", tt.name, tt.network, r.Truncated, len(r.Answer), tt.truncated)
+			t.Errorf("%s over %s: truncated %v with %d answers, want %v", tt.name, tt.network, r.Truncated,
+				len(r.Answer), tt.truncated)
 		}
 		if asked, got := tt.edit != nil, r.IsEdns0() != nil; asked != got {
 			t.Errorf("%s over %s: EDNS in the response %v, in the query %v", tt.name, tt.network, got, asked)
@@ -352,7 +356,8 @@ func FuzzQuery(f *testing.F) {
 	}
 	s := &Server{resolvers: &resolvConf{servers: []string{"192.0.2.1:53"}, log: testlog.New(f)}, log: testlog.New(f),
 		forwards: make(chan struct{}, maxForwards)}
-	s.resolvers.last, s.resolvers.read = resolvers{servers: s.resolvers.servers, search: []string{"corp.test"}}, time.Now().Add(24*time.Hour)
+	s.resolvers.last, s.resolvers.read = resolvers{servers: s.resolvers.servers,
+		search: []string{"corp.test"}}, time.Now().Add(24*time.Hour)
 	s.SetTable(mesh(f))
 	s.exchange = func(_ context.Context, _, _ string, q *dns.Msg) (*dns.Msg, error) {
 		if _, err := q.Pack(); err != nil {

@@ -83,7 +83,8 @@ func TestInstallUndone(t *testing.T) {
 	m.must("install")
 	m.Config.Settings.ExcludeInboundPorts = nil
 	m.Checks.ControlPlane = append([]string{"10.99.0.2:15013"}, m.Checks.ControlPlane[1:]...)
-	if _, err := m.do("install"); err == nil || !strings.Contains(err.Error(), "the rules were replaced by those that were confirmed before: control plane") {
+	if _, err := m.do("install"); err == nil || !strings.Contains(err.Error(),
+		"the rules were replaced by those that were confirmed before: control plane") {
 		t.Errorf("after rules that were confirmed: %v", err)
 	}
 	serve(t, m.Namespace, ":22", ":8080")
@@ -104,7 +105,8 @@ func TestInstallUndone(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err == nil || !strings.Contains(problem.String(), "the rules were removed again: interrupted before the checks had succeeded: control plane") {
+	if err := cmd.Wait(); err == nil || !strings.Contains(problem.String(),
+		"the rules were removed again: interrupted before the checks had succeeded: control plane") {
 		t.Errorf("after a hangup: %v, %s", err, problem)
 	}
 	if s := m.status(); s.Installed {
@@ -120,8 +122,8 @@ func (m *lab) marked(when string, want bool) {
 	}
 }
 
-// Rules that cannot be installed at boot do not count as installed. A user that only a control plane
-// on this machine has may be gone.
+// Rules that cannot be installed at boot do not count as installed. A user that only a control
+// plane on this machine has may be gone.
 func TestBootFails(t *testing.T) {
 	t.Parallel()
 	m, there := pair(t)

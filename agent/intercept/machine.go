@@ -58,7 +58,8 @@ func setAddress6(ctx context.Context, add bool) error {
 		return nil // nobody uses IPv6 here
 	}
 	if !add {
-		if have, err := run(ctx, "", "ip", "-6", "address", "show", "dev", "lo", "to", Address6); err != nil || have == "" {
+		if have, err := run(ctx, "", "ip", "-6", "address", "show", "dev", "lo", "to", Address6); err != nil ||
+			have == "" {
 			return err
 		}
 		_, err = run(ctx, "", "ip", "-6", "address", "delete", Address6+"/128", "dev", "lo")
@@ -139,7 +140,8 @@ func groupID(name string) (uint64, error) {
 	}
 	g, err := user.LookupGroup(name)
 	if err != nil {
-		return 0, fmt.Errorf("there is no group %s on this machine: install the packages ashore-agent and ashore-envoy", name)
+		return 0, fmt.Errorf("there is no group %s on this machine: install the packages ashore-agent and ashore-envoy",
+			name)
 	}
 	return strconv.ParseUint(g.Gid, 10, 32)
 }
@@ -186,7 +188,8 @@ func otherRedirect(ruleset string) string {
 		case strings.HasPrefix(line, "\t\ttype nat hook output") && table != "inet ashore ":
 			roots = append(roots, chain)
 		default:
-			if i := slices.IndexFunc(f, func(w string) bool { return w == "jump" || w == "goto" }); i >= 0 && i+1 < len(f) {
+			if i := slices.IndexFunc(f, func(w string) bool { return w == "jump" || w == "goto" }); i >= 0 &&
+				i+1 < len(f) {
 				jumps[chain] = append(jumps[chain], table+f[i+1])
 			}
 			redirect := func(w string) bool { return w == "redirect" || w == `"REDIRECT"` || w == "xt_REDIRECT" }

@@ -103,8 +103,9 @@ func pair(t *testing.T) (here *lab, there *harness.Namespace) {
 	s.ExcludeOutboundPorts, s.ExcludeInboundPorts = []string{"9000-9099"}, []string{"22"}
 	dir := t.TempDir()
 	return &lab{t, a, order{
-		Machine: Machine{Folder: filepath.Join(dir, "record"), Installed: filepath.Join(dir, "run", "installed"), Timeout: time.Second},
-		Config:  Config{Settings: s, User: testUser, Group: testUser},
+		Machine: Machine{Folder: filepath.Join(dir, "record"), Installed: filepath.Join(dir, "run", "installed"),
+			Timeout: time.Second},
+		Config: Config{Settings: s, User: testUser, Group: testUser},
 	}}, there
 }
 
@@ -182,7 +183,8 @@ func (m *lab) envoyWith(transparent string, flags ...string) (kill func()) {
 		m.t.Fatal(err)
 	}
 	argv := append([]string{"setpriv", "--reuid", testUser, "--regid", testUser, "--clear-groups"}, flags...)
-	cmd := m.Program(append(argv, testenvoy.Path(m.t), "--config-yaml", strings.Replace(string(text), "transparent: true", "transparent: "+transparent, 1), "--disable-hot-restart",
+	cmd := m.Program(append(argv, testenvoy.Path(m.t), "--config-yaml",
+		strings.Replace(string(text), "transparent: true", "transparent: "+transparent, 1), "--disable-hot-restart",
 		"--concurrency", "1", "--log-level", "warning")...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -341,7 +343,8 @@ func TestMachine(t *testing.T) {
 	m.refused("no Envoy", "nothing listens on port 15001")
 	kill := m.envoy()
 	var old []*client
-	for ns, addresses := range map[*harness.Namespace][]string{here: {"10.99.0.2:8080", "[fd99::2]:8080"}, there: {"10.99.0.1:8080", "[fd99::1]:8080"}} {
+	for ns, addresses := range map[*harness.Namespace][]string{here: {"10.99.0.2:8080", "[fd99::2]:8080"},
+		there: {"10.99.0.1:8080", "[fd99::1]:8080"}} {
 		for _, a := range addresses {
 			old = append(old, held(t, ns, a))
 		}

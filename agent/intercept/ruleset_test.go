@@ -27,7 +27,8 @@ func TestRender(t *testing.T) {
 				ExcludeUsers:            []string{"nobody", "990"},
 			},
 			User: "daemon", Group: "daemon", DNSPort: 53053, OwnPorts: []int{16020},
-			ControlPlane: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.5:15012"), netip.MustParseAddrPort("[fd00::5]:443")},
+			ControlPlane: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.5:15012"),
+				netip.MustParseAddrPort("[fd00::5]:443")},
 		},
 		"ipv4-only": {Settings: Settings{IncludeOutboundIPRanges: []string{"10.0.0.0/8"}, IncludeInboundPorts: []string{"*"}}, User: "1", Group: "1"},
 	} {
@@ -56,16 +57,22 @@ func TestValidate(t *testing.T) {
 	}{
 		"default": {Default(), nil},
 		"good": {Settings{
-			IncludeOutboundIPRanges: []string{"*"}, ExcludeOutboundIPRanges: []string{"10.0.0.7", "::1", "fd00::/8"}, IncludeInboundPorts: []string{"*"},
-			ExcludeInboundPorts: []string{"1", "1-65535"}, ExcludeUsers: []string{"bind", "0"}, CheckURL: "https://example.com/",
+			IncludeOutboundIPRanges: []string{"*"}, ExcludeOutboundIPRanges: []string{"10.0.0.7", "::1",
+				"fd00::/8"}, IncludeInboundPorts: []string{"*"},
+			ExcludeInboundPorts: []string{"1", "1-65535"}, ExcludeUsers: []string{"bind",
+				"0"}, CheckURL: "https://example.com/",
 		}, nil},
 		"ranges": {
-			Settings{IncludeOutboundIPRanges: []string{"10.0.0.0/33"}, ExcludeOutboundIPRanges: []string{"*", "fe80::1%eth0", "::ffff:10.0.0.0/104"}},
-			[]string{"includeOutboundIPRanges", "excludeOutboundIPRanges", "excludeOutboundIPRanges", "excludeOutboundIPRanges"},
+			Settings{IncludeOutboundIPRanges: []string{"10.0.0.0/33"},
+				ExcludeOutboundIPRanges: []string{"*", "fe80::1%eth0", "::ffff:10.0.0.0/104"}},
+			[]string{"includeOutboundIPRanges", "excludeOutboundIPRanges", "excludeOutboundIPRanges",
+				"excludeOutboundIPRanges"},
 		},
 		"ports": {
-			Settings{ExcludeOutboundPorts: []string{"0", "https"}, IncludeInboundPorts: []string{"9-8"}, ExcludeInboundPorts: []string{"*", "65536"}},
-			[]string{"excludeOutboundPorts", "excludeOutboundPorts", "includeInboundPorts", "excludeInboundPorts", "excludeInboundPorts"},
+			Settings{ExcludeOutboundPorts: []string{"0", "https"}, IncludeInboundPorts: []string{"9-8"},
+				ExcludeInboundPorts: []string{"*", "65536"}},
+			[]string{"excludeOutboundPorts", "excludeOutboundPorts", "includeInboundPorts", "excludeInboundPorts",
+				"excludeInboundPorts"},
 		},
 		"users": {Settings{ExcludeUsers: []string{"", "a b", `a"`}}, []string{"excludeUsers", "excludeUsers", "excludeUsers"}},
 		"url":   {Settings{CheckURL: "example.com"}, []string{"checkURL"}},

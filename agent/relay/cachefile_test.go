@@ -32,7 +32,8 @@ func filled(t testing.TB) *cache {
 		}
 		return r
 	}
-	c.put(reply(resource.ClusterType, xdstest.Cluster("a", time.Second), xdstest.Cluster("b", time.Second)), true, everything)
+	c.put(reply(resource.ClusterType, xdstest.Cluster("a", time.Second), xdstest.Cluster("b", time.Second)), true,
+		everything)
 	eds := reply(resource.EndpointType, xdstest.Endpoints("a", 1))
 	eds.Removed = []string{"gone"}
 	c.put(eds, false, everything)

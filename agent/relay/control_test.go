@@ -85,7 +85,8 @@ func (p *fakePlane) note(n int, r *discoveryv3.DeltaDiscoveryRequest) {
 	p.requests = append(p.requests, fmt.Sprintf("%d %s: %s", n, shortType(r.TypeUrl), what))
 }
 
-func (p *fakePlane) DeltaAggregatedResources(g grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
+func (p *fakePlane) DeltaAggregatedResources(g grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest,
+	discoveryv3.DeltaDiscoveryResponse]) error {
 	if p.refuse != nil {
 		return p.refuse
 	}
@@ -116,7 +117,8 @@ func (p *fakePlane) DeltaAggregatedResources(g grpc.BidiStreamingServer[discover
 			p.mu.Lock()
 			p.note(n, r)
 			p.mu.Unlock()
-			if typeURL = r.TypeUrl; r.ResponseNonce != "" || typeURL == healthType || len(r.InitialResourceVersions) > 0 {
+			if typeURL = r.TypeUrl; r.ResponseNonce != "" || typeURL == healthType ||
+				len(r.InitialResourceVersions) > 0 {
 				continue
 			}
 		case typeURL = <-wake:
@@ -185,7 +187,8 @@ func wants(t *testing.T, what string, got func() string, want string) {
 func TestControlStream(t *testing.T) {
 	t.Parallel()
 	p := startFakePlane(t, nil)
-	p.set(rootsType, &meshv1alpha1.ProxyConfig{CaCertificatesPem: []string{"a"}, ProxyMetadata: map[string]string{bypassedPorts: "80"}})
+	p.set(rootsType, &meshv1alpha1.ProxyConfig{CaCertificatesPem: []string{"a"},
+		ProxyMetadata: map[string]string{bypassedPorts: "80"}})
 	p.set(probeType, &networkingv1.ReadinessProbe{PeriodSeconds: 3})
 	p.set(namesType, &networkingv1.ReadinessProbe{PeriodSeconds: 7}) // the relay does not read it
 	u := &user{}
@@ -205,16 +208,19 @@ func TestControlStream(t *testing.T) {
 	p.set(rootsType, &meshv1alpha1.ProxyConfig{CaCertificatesPem: []string{"b"}})
 	eventually(t, func() string {
 		if got := p.received("rejects"); len(got) < 2 || got[1] != "1 ProxyConfig: rejects: disk full" {
-			return fmt.Sprintf("requests %q, want that roots are rejected, requested, and rejected again", p.received(""))
+			return fmt.Sprintf("requests %q, want that roots are rejected, requested, and rejected again",
+				p.received(""))
 		}
 		return ""
 	})
 	u.mu.Lock()
 	u.err = nil
 	u.mu.Unlock()
-	wants(t, "the roots in the end", func() string { return fmt.Sprint(len(p.received("ProxyConfig: acknowledges"))) }, "2")
+	wants(t, "the roots in the end", func() string { return fmt.Sprint(len(p.received("ProxyConfig: acknowledges"))) },
+		"2")
 	p.set(probeType, nil)
-	wants(t, "the last probe stays", func() string { return fmt.Sprint(len(p.received("ReadinessProbe: acknowledges"))) }, "2")
+	wants(t, "the last probe stays",
+		func() string { return fmt.Sprint(len(p.received("ReadinessProbe: acknowledges"))) }, "2")
 	r.stop()
 
 	again := &user{}
@@ -264,12 +270,14 @@ func TestHealthAndRenewal(t *testing.T) {
 	r := startRelay(t, c, "")
 	r.ReportHealth(errors.New("503"))
 	r.ReportHealth(errors.New("503"))
-	wants(t, "reported", func() string { return fmt.Sprint(p.received("Health")) }, "[1 HealthInformation: rejects: 503]")
+	wants(t, "reported", func() string { return fmt.Sprint(p.received("Health")) },
+		"[1 HealthInformation: rejects: 503]")
 	r.ReportHealth(nil)
 	wants(t, "well", func() string { return fmt.Sprint(len(p.received("Health"))) }, "2")
 	since := r.Status().Since
 	renewed <- struct{}{}
-	wants(t, "reported again", func() string { return fmt.Sprint(p.received("2 Health")) }, "[2 HealthInformation: asks]")
+	wants(t, "reported again", func() string { return fmt.Sprint(p.received("2 Health")) },
+		"[2 HealthInformation: asks]")
 	first := <-open
 	eventually(t, func() string {
 		if _, err := first.Write(nil); err == nil {
@@ -334,7 +342,8 @@ func TestBackoff(t *testing.T) {
 		{100, 1, true, "2.5s", "10s"},
 	} {
 		for range 100 {
-			if d := backoff(tc.failures, tc.addresses, tc.refused); d < duration(t, tc.low) || d >= duration(t, tc.high) {
+			if d := backoff(tc.failures, tc.addresses, tc.refused); d < duration(t, tc.low) ||
+				d >= duration(t, tc.high) {
 				t.Errorf("%+v: %s", tc, d)
 			}
 		}

@@ -45,14 +45,18 @@ static_resources:
 // realEnvoy starts an Envoy that finds its control plane at a socket.
 func realEnvoy(t *testing.T, socket string) (kill func()) {
 	t.Helper()
-	bootstrap := fmt.Appendf(nil, envoyBootstrap, xdstest.NodeID("web", "127.0.16.1"), filepath.Join(folder(t), "admin"), socket)
+	bootstrap := fmt.Appendf(nil, envoyBootstrap, xdstest.NodeID("web", "127.0.16.1"),
+		filepath.Join(folder(t), "admin"), socket)
 	return testenvoy.Start(t, bootstrap, "--drain-time-s", "1")
 }
 
 // backend answers with its name.
 func backend(t *testing.T, name string) (port uint32) {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = io.WriteString(w, name)
+	}))
 	t.Cleanup(s.Close)
 	return uint32(s.Listener.Addr().(*net.TCPAddr).Port)
 }
@@ -192,7 +196,8 @@ func TestRealEnvoyRejects(t *testing.T) {
 	reaches(t, port, "one")
 	p.publish(append(leadsTo(port, "c1", one), xdstest.BadListener("bad", bad))...)
 	eventually(t, func() string {
-		if got := r.Status().Rejected; len(got) != 1 || !strings.HasPrefix(got[0], "Listener bad: ") || !strings.Contains(got[0], "no.such") {
+		if got := r.Status().Rejected; len(got) != 1 || !strings.HasPrefix(got[0], "Listener bad: ") ||
+			!strings.Contains(got[0], "no.such") {
 			return fmt.Sprintf("rejected %q", got)
 		}
 		return p.settled()

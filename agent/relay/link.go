@@ -144,7 +144,8 @@ func (r *Relay) connect(ctx context.Context, address string) (*link, error) {
 	return nil, StreamError(address, context.Cause(l.ctx))
 }
 
-// NewClient is a gRPC client over one verified connection, which it owns, also after an error. It does not reconnect.
+// NewClient is a gRPC client over one verified connection, which it owns, also after an error. It
+// does not reconnect.
 func NewClient(address string, raw net.Conn, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	once := make(chan net.Conn, 1)
 	once <- raw

@@ -71,7 +71,8 @@ func startPlane(t *testing.T, address string, resources ...*resource.Resource) *
 	t.Helper()
 	p := &plane{address: address, mesh: xdstest.NewMesh(), metrics: prometheus.NewRegistry()}
 	var err error
-	if p.server, err = xds.New(xds.Config{Generator: p.mesh, Log: testlog.New(t).Named(address), Registerer: p.metrics}); err != nil {
+	if p.server, err = xds.New(xds.Config{Generator: p.mesh, Log: testlog.New(t).Named(address),
+		Registerer: p.metrics}); err != nil {
 		t.Fatal(err)
 	}
 	p.publish(resources...)
@@ -127,7 +128,8 @@ func (p *plane) asked() string {
 	n := 0
 	for _, s := range proxies {
 		for _, ty := range s.Types {
-			if slices.Contains([]string{xds.ClusterType, xds.EndpointType, xds.ListenerType, xds.RouteType}, ty.TypeURL) {
+			if slices.Contains([]string{xds.ClusterType, xds.EndpointType, xds.ListenerType, xds.RouteType},
+				ty.TypeURL) {
 				n++
 			}
 		}

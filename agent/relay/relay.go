@@ -31,8 +31,9 @@ type Config struct {
 	// Dial opens a connection to one of them and verifies the server. It presents the certificate
 	// of that moment. Its errors are shown to the operator.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Plaintext says that Dial verifies nobody. A connection is then in use at once: a control plane
-	// without an authority has no roots to send, and may answer nothing on the control stream.
+	// Plaintext says that Dial verifies nobody. A connection is then in use at once: a control
+	// plane without an authority has no roots to send, and may answer nothing on the control
+	// stream.
 	Plaintext bool
 	// Renewed signals that Dial would present another certificate. The relay connects again, and
 	// closes the old connection when the new one is in use.
@@ -56,8 +57,8 @@ type Config struct {
 	CacheFile string
 	// Owner is whose configuration it is. A cache file of another owner is not used.
 	Owner string
-	// MaxAge is how long the configuration may go without a control plane that confirms it. An older
-	// cache file is not used; an older configuration in use is reported. Zero means 24h.
+	// MaxAge is how long the configuration may go without a control plane that confirms it. An
+	// older cache file is not used; an older configuration in use is reported. Zero means 24h.
 	MaxAge time.Duration
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time

@@ -20,7 +20,8 @@ import (
 // chain is a listener that leads by a route to a cluster with endpoints.
 func chain(i int, cluster string) []*resource.Resource {
 	return []*resource.Resource{xdstest.Cluster(cluster, time.Second), xdstest.Endpoints(cluster, 1, 2),
-		xdstest.Listener(fmt.Sprint("l", i), uint32(20000+i), fmt.Sprint("r", i)), xdstest.Route(fmt.Sprint("r", i), cluster)}
+		xdstest.Listener(fmt.Sprint("l", i), uint32(20000+i), fmt.Sprint("r", i)), xdstest.Route(fmt.Sprint("r", i),
+			cluster)}
 }
 
 // leads says what a fake Envoy lacks of one chain.
@@ -151,7 +152,8 @@ func TestRejected(t *testing.T) {
 				refused = append(refused, f.Name)
 			}
 		}
-		if got := r.Status().Rejected; fmt.Sprint(refused) != "[bad]" || len(got) != 1 || !strings.HasPrefix(got[0], "Listener bad: ") || !strings.Contains(got[0], "no such filter") {
+		if got := r.Status().Rejected; fmt.Sprint(refused) != "[bad]" || len(got) != 1 ||
+			!strings.HasPrefix(got[0], "Listener bad: ") || !strings.Contains(got[0], "no such filter") {
 			return fmt.Sprintf("the control plane shows %q, the agent %q", refused, got)
 		}
 		return ""
@@ -260,7 +262,8 @@ func TestPrune(t *testing.T) {
 	leave()
 	p.publish(chain(1, "c0")...)
 	connect(t, r.fakeEnvoy(nil))
-	for typeURL, want := range map[string]string{xds.ClusterType: "[c0]", xds.EndpointType: "[c0]", xds.ListenerType: "[l1]", xds.RouteType: "[r1]"} {
+	for typeURL, want := range map[string]string{xds.ClusterType: "[c0]", xds.EndpointType: "[c0]",
+		xds.ListenerType: "[l1]", xds.RouteType: "[r1]"} {
 		eventually(t, func() string {
 			held, _ := r.cache.reply(typeURL, everything)
 			if got := fmt.Sprint(nameList(held)); got != want {

@@ -172,7 +172,8 @@ func TestRandomHistories(t *testing.T) {
 			t.Errorf("seed %d: Envoy has %v, want %v; claims %v", seed, w.envoy, want, w.sub.claims)
 		}
 		if w.reconnect(); len(w.sent) > 0 {
-			t.Errorf("seed %d: Envoy has everything and is sent %+v, removed %v", seed, w.sent[0].Items, w.sent[0].Removed)
+			t.Errorf("seed %d: Envoy has everything and is sent %+v, removed %v", seed, w.sent[0].Items,
+				w.sent[0].Removed)
 		}
 	}
 }
@@ -205,7 +206,8 @@ func TestUnacknowledgedCluster(t *testing.T) {
 // A request of Envoy that answers another stream's response keeps what it says of names.
 func TestRenaming(t *testing.T) {
 	t.Parallel()
-	r, err := ads.NewReader(false, limits()).Read((&ads.Ask{TypeURL: "t", Nonce: "old", Subscribe: []string{"*", "a"}, Unsubscribe: []string{"b"}}).Encode())
+	r, err := ads.NewReader(false, limits()).Read((&ads.Ask{TypeURL: "t", Nonce: "old", Subscribe: []string{"*", "a"},
+		Unsubscribe: []string{"b"}}).Encode())
 	if err != nil {
 		t.Fatal(err)
 	}

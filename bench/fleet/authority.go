@@ -20,11 +20,12 @@ const trustDomain = "cluster.local"
 // authorityLife is how long a measured mesh's authority lives: longer than any measurement.
 const authorityLife = 30 * 24 * time.Hour
 
-// Authority signs for a mesh that is measured: the certificates of simulated proxies, and the floor's.
+// Authority signs for a mesh that is measured: the certificates of simulated proxies, and the
+// floor's.
 type Authority struct{ manager *ca.Manager }
 
-// WriteAuthority makes an authority, a root and an intermediate below it, as the four files of Istio in dir: what a
-// server is to sign and to be known by.
+// WriteAuthority makes an authority, a root and an intermediate below it, as the four files of
+// Istio in dir: what a server is to sign and to be known by.
 func WriteAuthority(dir string) error {
 	now := time.Now()
 	rootKey, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
@@ -39,7 +40,8 @@ func WriteAuthority(dir string) error {
 	if err != nil {
 		return err
 	}
-	cert, err := root.NewIntermediate(ca.Authority{Name: "authority of the bench", Validity: authorityLife, Leaves: true}, key.Public(), now, rand.Reader)
+	cert, err := root.NewIntermediate(ca.Authority{Name: "authority of the bench", Validity: authorityLife,
+		Leaves: true}, key.Public(), now, rand.Reader)
 	if err != nil {
 		return err
 	}
@@ -62,15 +64,16 @@ func WriteAuthority(dir string) error {
 
 // OpenAuthority reads what WriteAuthority wrote.
 func OpenAuthority(ctx context.Context, dir string) (*Authority, error) {
-	m, err := ca.NewManager(ctx, ca.ManagerConfig{Dir: dir, Plugged: dir, TrustDomain: trustDomain, Records: record.NewMemory()})
+	m, err := ca.NewManager(ctx, ca.ManagerConfig{Dir: dir, Plugged: dir, TrustDomain: trustDomain,
+		Records: record.NewMemory()})
 	if err != nil {
 		return nil, fmt.Errorf("authority in %s: %w", dir, err)
 	}
 	return &Authority{m}, nil
 }
 
-// Client is how proxy i of a mesh speaks TLS: with a certificate of its own, to a control plane of this authority. From a nil
-// authority it is nil: without TLS.
+// Client is how proxy i of a mesh speaks TLS: with a certificate of its own, to a control plane of
+// this authority. From a nil authority it is nil: without TLS.
 func (a *Authority) Client(s Shape, i int) (*tls.Config, error) {
 	if a == nil {
 		return nil, nil
@@ -84,7 +87,8 @@ func (a *Authority) Client(s Shape, i int) (*tls.Config, error) {
 		return nil, err
 	}
 	signer := a.manager.Signer()
-	leaf, err := ca.Issue(signer, ca.Rules{}, ca.Grant{ID: id, Workload: fmt.Sprintf("%s/proxy-%d", id.Namespace, i), Request: &ca.Request{Key: key.Public()}}, time.Now(), rand.Reader)
+	leaf, err := ca.Issue(signer, ca.Rules{}, ca.Grant{ID: id, Workload: fmt.Sprintf("%s/proxy-%d", id.Namespace, i),
+		Request: &ca.Request{Key: key.Public()}}, time.Now(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -92,11 +96,12 @@ func (a *Authority) Client(s Shape, i int) (*tls.Config, error) {
 	for _, c := range signer.Intermediates {
 		cert.Certificate = append(cert.Certificate, c.Raw)
 	}
-	return &tls.Config{ServerName: "localhost", RootCAs: a.manager.Bundle().Pool(), Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+	return &tls.Config{ServerName: "localhost", RootCAs: a.manager.Bundle().Pool(),
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
 }
 
-// Server is how the floor speaks TLS: with the same certificate, versions and ciphers as ashored, and it demands a certificate
-// and verifies it, as ashored does when a stream is opened.
+// Server is how the floor speaks TLS: with the same certificate, versions and ciphers as ashored,
+// and it demands a certificate and verifies it, as ashored does when a stream is opened.
 func (a *Authority) Server() *tls.Config {
 	c := ca.ServerTLS(a.manager.ServerCertificate)
 	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, a.manager.Bundle().Pool()

@@ -11,8 +11,9 @@ import (
 // clockTicks is the kernel's USER_HZ, 100 on every architecture that Go supports.
 const clockTicks = 100
 
-// CPUSeconds is the CPU time of a process: by its threads' scheduler statistics (nanoseconds), which
-// a Go server's few long-lived threads keep complete, or by clock ticks where the kernel has none.
+// CPUSeconds is the CPU time of a process: by its threads' scheduler statistics (nanoseconds),
+// which a Go server's few long-lived threads keep complete, or by clock ticks where the kernel has
+// none.
 func CPUSeconds(pid int) (float64, error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {

@@ -32,7 +32,8 @@ func delta(t *testing.T, typeURL, name string, m proto.Message) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: "n", Resources: []*discoveryv3.Resource{{Name: name, Version: "1", Resource: body}}})
+	b, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: "n",
+		Resources: []*discoveryv3.Resource{{Name: name, Version: "1", Resource: body}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,16 +49,20 @@ func smallMesh(t *testing.T, s Shape) *Recording {
 		t.Fatal(err)
 	}
 	filter := &listenerv3.Filter{Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager}}
-	judge := &listenerv3.Filter{Name: "deny", ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{}}}
+	judge := &listenerv3.Filter{Name: "deny",
+		ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{}}}
 	address := &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "10.0.0.1"}}}
 	endpoint := &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address}}}
 	return &Recording{shape: s, first: map[string][]byte{
-		cdsType: delta(t, cdsType, name, &clusterv3.Cluster{Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}}),
+		cdsType: delta(t, cdsType, name, &clusterv3.Cluster{Name: name,
+			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}}),
 		edsType: delta(t, edsType, name, &endpointv3.ClusterLoadAssignment{ClusterName: name,
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{endpoint}}}}),
-		ldsType:  delta(t, ldsType, "0.0.0.0_8080", &listenerv3.Listener{Name: "0.0.0.0_8080", FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{judge, filter}}}}),
-		rdsType:  delta(t, rdsType, "8080", &routev3.RouteConfiguration{Name: "8080"}),
-		ecdsType: delta(t, ecdsType, "deny", &corev3.TypedExtensionConfig{Name: "deny", TypedConfig: &anypb.Any{Value: []byte(firstPolicy)}}),
+		ldsType: delta(t, ldsType, "0.0.0.0_8080", &listenerv3.Listener{Name: "0.0.0.0_8080",
+			FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{judge, filter}}}}),
+		rdsType: delta(t, rdsType, "8080", &routev3.RouteConfiguration{Name: "8080"}),
+		ecdsType: delta(t, ecdsType, "deny", &corev3.TypedExtensionConfig{Name: "deny",
+			TypedConfig: &anypb.Any{Value: []byte(firstPolicy)}}),
 	}}
 }
 
@@ -80,7 +85,8 @@ func serveFloor(t *testing.T, rec *Recording, dir string, a *Authority) string {
 	return l.Addr().String()
 }
 
-// Every proxy converges in every phase, what was recorded of a floor is what the floor has, and nothing is left running.
+// Every proxy converges in every phase, what was recorded of a floor is what the floor has, and
+// nothing is left running.
 func TestRunOnFloor(t *testing.T) {
 	t.Parallel()
 	shape := Shape{Services: 10, Endpoints: 2, Namespaces: 1}
@@ -102,7 +108,8 @@ func TestRunOnFloor(t *testing.T) {
 	}
 
 	// The eighth change of churn is of service 0, whose assignment is the only one recorded.
-	got, err := Run(t.Context(), RunConfig{Shape: shape, Dir: dir, Addr: addr, PID: os.Getpid(), Proxies: 3, Delta: true,
+	got, err := Run(t.Context(), RunConfig{Shape: shape, Dir: dir, Addr: addr, PID: os.Getpid(), Proxies: 3,
+		Delta:   true,
 		Timeout: 20 * time.Second, Settle: time.Millisecond, Rounds: 2, Churn: 8})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +129,8 @@ func TestRunOnFloor(t *testing.T) {
 	}
 }
 
-// By mutual TLS every proxy converges too, policies included, and who has no certificate of the mesh is served nothing.
+// By mutual TLS every proxy converges too, policies included, and who has no certificate of the
+// mesh is served nothing.
 func TestRunByTLS(t *testing.T) {
 	t.Parallel()
 	shape := Shape{Services: 10, Endpoints: 2, Namespaces: 1, Policies: 3}
@@ -133,7 +141,8 @@ func TestRunByTLS(t *testing.T) {
 	ours, others := testAuthority(t), testAuthority(t)
 	rec := smallMesh(t, shape)
 	addr := serveFloor(t, rec, dir, ours)
-	if again, err := Record(t.Context(), addr, shape, ours); err != nil || again.Sizes()[cdsType] != rec.Sizes()[cdsType] {
+	if again, err := Record(t.Context(), addr, shape, ours); err != nil ||
+		again.Sizes()[cdsType] != rec.Sizes()[cdsType] {
 		t.Fatalf("recorded %v, %v from the floor, which has %v", again.Sizes(), err, rec.Sizes())
 	}
 	cfg := RunConfig{Shape: shape, Dir: dir, Addr: addr, Authority: ours, PID: os.Getpid(), Proxies: 3, Delta: true,
@@ -149,7 +158,8 @@ func TestRunByTLS(t *testing.T) {
 			t.Errorf("phase %+v: a proxy is missing", f)
 		}
 	}
-	if want := "[connect endpoint endpoint route route policy policy]"; fmt.Sprint(phases) != want || got.LostStreams != 0 {
+	if want := "[connect endpoint endpoint route route policy policy]"; fmt.Sprint(phases) != want ||
+		got.LostStreams != 0 {
 		t.Errorf("phases %v, %d streams lost: want %s", phases, got.LostStreams, want)
 	}
 	for name, a := range map[string]*Authority{"another authority": others, "plaintext": nil} {
@@ -173,7 +183,8 @@ func testAuthority(t *testing.T) *Authority {
 	return a
 }
 
-// A proxy that is sent nothing is counted as missing; a server that is gone is no reason to wait for ever.
+// A proxy that is sent nothing is counted as missing; a server that is gone is no reason to wait
+// for ever.
 func TestRunAgainstNobody(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "files")
@@ -181,7 +192,8 @@ func TestRunAgainstNobody(t *testing.T) {
 	if err := shape.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Run(t.Context(), RunConfig{Shape: shape, Dir: dir, Addr: "127.0.0.1:1", PID: os.Getpid(), Proxies: 2, Delta: true,
+	got, err := Run(t.Context(), RunConfig{Shape: shape, Dir: dir, Addr: "127.0.0.1:1", PID: os.Getpid(), Proxies: 2,
+		Delta:   true,
 		Timeout: 50 * time.Millisecond, Settle: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +225,8 @@ func TestShapeIsValid(t *testing.T) {
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil || len(files) != 20+2+2+5+1 {
-		t.Fatalf("%d files, %v; want 20 services, 2 routes, 2 sidecars, 5 policies and strict mutual TLS", len(files), err)
+		t.Fatalf("%d files, %v; want 20 services, 2 routes, 2 sidecars, 5 policies and strict mutual TLS", len(files),
+			err)
 	}
 	for _, f := range files {
 		data, err := os.ReadFile(f)

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Floor sends a Recording to everyone, and for a changed file the bytes that the change must cost at
-// least. Delta only.
+// Floor sends a Recording to everyone, and for a changed file the bytes that the change must cost
+// at least. Delta only.
 type Floor struct {
 	rec       *Recording // set once
 	authority *Authority // set once; nil: without TLS
@@ -26,7 +26,8 @@ type Floor struct {
 	out map[chan []byte]struct{} // guarded by mu; one channel a stream
 }
 
-// NewFloor makes a floor of rec that speaks mutual TLS with certificates of the authority, unless that is nil.
+// NewFloor makes a floor of rec that speaks mutual TLS with certificates of the authority, unless
+// that is nil.
 func NewFloor(rec *Recording, a *Authority) *Floor {
 	return &Floor{rec: rec, authority: a, out: map[chan []byte]struct{}{}}
 }
@@ -46,7 +47,8 @@ func (f *Floor) Run(ctx context.Context, l net.Listener, dir string) error {
 	}
 	srv := grpc.NewServer(options...)
 	srv.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil),
-		Streams: []grpc.StreamDesc{{StreamName: "DeltaAggregatedResources", Handler: f.stream, ServerStreams: true, ClientStreams: true}}}, f)
+		Streams: []grpc.StreamDesc{{StreamName: "DeltaAggregatedResources", Handler: f.stream, ServerStreams: true,
+			ClientStreams: true}}}, f)
 
 	var wg sync.WaitGroup
 	failed := make(chan error, 2)
@@ -139,7 +141,8 @@ func (f *Floor) watch(w *fsnotify.Watcher) error {
 	return nil
 }
 
-// change sends the bytes that the change of a file must cost at least; ip and marker find what changed.
+// change sends the bytes that the change of a file must cost at least; ip and marker find what
+// changed.
 func (f *Floor) change(path string, ip, marker *regexp.Regexp) error {
 	body, err := os.ReadFile(path)
 	if err != nil {

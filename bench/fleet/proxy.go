@@ -96,9 +96,10 @@ func (p *proxy) connect(ctx context.Context, addr string) error {
 	}
 }
 
-// open dials addr, with TLS when there is a configuration for it, and opens a stream of either protocol that carries raw
-// bytes in memory of buffers.
-func open(ctx context.Context, addr string, delta bool, secure *tls.Config, buffers *sync.Pool) (grpc.ClientStream, *grpc.ClientConn, error) {
+// open dials addr, with TLS when there is a configuration for it, and opens a stream of either
+// protocol that carries raw bytes in memory of buffers.
+func open(ctx context.Context, addr string, delta bool, secure *tls.Config, buffers *sync.Pool) (grpc.ClientStream,
+	*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if secure != nil {
 		creds = credentials.NewTLS(secure)
@@ -128,14 +129,18 @@ func (p *proxy) begin(st grpc.ClientStream) error {
 }
 
 // request sends a request: the first of a type, a change of names, or an acknowledgement.
-func (p *proxy) request(st grpc.ClientStream, typ string, names []string, version, nonce string, node *corev3.Node) error {
+func (p *proxy) request(st grpc.ClientStream, typ string, names []string, version, nonce string,
+	node *corev3.Node) error {
 	if p.delta {
-		return st.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ, ResponseNonce: nonce, ResourceNamesSubscribe: names, Node: node})
+		return st.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ, ResponseNonce: nonce,
+			ResourceNamesSubscribe: names, Node: node})
 	}
-	return st.SendMsg(&discoveryv3.DiscoveryRequest{TypeUrl: typ, VersionInfo: version, ResponseNonce: nonce, ResourceNames: names, Node: node})
+	return st.SendMsg(&discoveryv3.DiscoveryRequest{TypeUrl: typ, VersionInfo: version, ResponseNonce: nonce,
+		ResourceNames: names, Node: node})
 }
 
-// receive takes one response, acknowledges it, asks for what it names, and reports what was waited for.
+// receive takes one response, acknowledges it, asks for what it names, and reports what was waited
+// for.
 func (p *proxy) receive(st grpc.ClientStream) error {
 	var raw []byte
 	if err := st.RecvMsg(&raw); err != nil {

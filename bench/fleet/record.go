@@ -23,8 +23,8 @@ type Recording struct {
 	first map[string][]byte // type URL -> response
 }
 
-// Record connects one delta proxy to addr, with a certificate of the authority unless that is nil, and keeps what it is sent
-// until it is complete.
+// Record connects one delta proxy to addr, with a certificate of the authority unless that is nil,
+// and keeps what it is sent until it is complete.
 func Record(ctx context.Context, addr string, shape Shape, a *Authority) (*Recording, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -57,7 +57,8 @@ func (r *Recording) fill(st grpc.ClientStream) error {
 	if err != nil {
 		return err
 	}
-	p := &proxy{node: node, delta: true, refs: newRefs(), onReady: func(time.Duration) {}, current: new(atomic.Pointer[watch])}
+	p := &proxy{node: node, delta: true, refs: newRefs(), onReady: func(time.Duration) {},
+		current: new(atomic.Pointer[watch])}
 	if err := p.begin(st); err != nil {
 		return err
 	}
@@ -67,7 +68,8 @@ func (r *Recording) fill(st grpc.ClientStream) error {
 			return err
 		}
 		typ := parseDelta(raw).typeURL
-		r.first[typ] = append(r.first[typ], raw...) // one type in several responses is one message: repeated fields append
+		// one type in several responses is one message: repeated fields append
+		r.first[typ] = append(r.first[typ], raw...)
 		if err := p.handle(st, raw); err != nil {
 			return err
 		}
@@ -99,7 +101,8 @@ func (r *Recording) withEndpoint(i int, ip string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Resources = append(out.Resources, &discoveryv3.Resource{Name: string(res.name), Version: "1", Resource: body})
+		out.Resources = append(out.Resources, &discoveryv3.Resource{Name: string(res.name), Version: "1",
+			Resource: body})
 	}
 	return proto.Marshal(out)
 }
@@ -120,14 +123,15 @@ func (r *Recording) withRoute(marker string) []byte {
 	return protowire.AppendString(b, marker)
 }
 
-// withPolicy is the response that a changed policy of the whole mesh must cost: the recorded filters that it is in, with the
-// marker in one more field.
+// withPolicy is the response that a changed policy of the whole mesh must cost: the recorded
+// filters that it is in, with the marker in one more field.
 func (r *Recording) withPolicy(marker string) ([]byte, error) {
 	var recorded, out discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(r.first[ecdsType], &recorded); err != nil {
 		return nil, fmt.Errorf("recorded filters: %w", err)
 	}
-	out.TypeUrl, out.Nonce, out.RemovedResources = ecdsType, "n", []string{marker} // a simulated proxy ignores what is removed
+	// a simulated proxy ignores what is removed
+	out.TypeUrl, out.Nonce, out.RemovedResources = ecdsType, "n", []string{marker}
 	for _, res := range recorded.GetResources() {
 		if bytes.Contains(res.GetResource().GetValue(), []byte(firstPolicy)) {
 			out.Resources = append(out.Resources, res)

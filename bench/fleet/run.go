@@ -29,7 +29,8 @@ type RunConfig struct {
 	Timeout time.Duration
 	// Rounds is how often each change is made; Churn how many services change in the churn phase.
 	Rounds, Churn int
-	// Settle is how long a phase goes on after the last proxy, so that what the server still does counts. Default 2s.
+	// Settle is how long a phase goes on after the last proxy, so that what the server still does
+	// counts. Default 2s.
 	Settle time.Duration
 	// Report receives every phase as it ends; may be nil.
 	Report func(Figures)
@@ -70,8 +71,8 @@ type fleet struct {
 	out     Result
 }
 
-// Run connects a fleet, makes the changes and returns what they cost. A proxy that does not converge
-// is counted, not an error.
+// Run connects a fleet, makes the changes and returns what they cost. A proxy that does not
+// converge is counted, not an error.
 func Run(ctx context.Context, cfg RunConfig) (Result, error) {
 	if cfg.Settle == 0 {
 		cfg.Settle = 2 * time.Second
@@ -156,7 +157,8 @@ func (f *fleet) affected() int {
 	return n
 }
 
-// await makes every proxy look for marker in resources of typeURL and do makes the change that brings it.
+// await makes every proxy look for marker in resources of typeURL and do makes the change that
+// brings it.
 func (f *fleet) await(ctx context.Context, phase, marker, typeURL string, expect int, do func() error) error {
 	seen := make(chan time.Duration, len(f.proxies))
 	return f.phase(ctx, phase, expect, seen, func() error {
@@ -204,8 +206,10 @@ func (f *fleet) churn(ctx context.Context, expect int) error {
 	return f.phase(ctx, "churn", expect, seen, func() error {
 		last := 0
 		for c := range f.cfg.Churn {
-			last = (c*7*s.Namespaces + s.Namespaces) % s.Services // of namespace 0 when their number divides the services
-			if err := replace(servicePath(f.cfg.Dir, last), s.serviceFile(last, fmt.Sprintf("172.20.%d.%d", c>>8, c&0xff))); err != nil {
+			// of namespace 0 when their number divides the services
+			last = (c*7*s.Namespaces + s.Namespaces) % s.Services
+			if err := replace(servicePath(f.cfg.Dir, last), s.serviceFile(last,
+				fmt.Sprintf("172.20.%d.%d", c>>8, c&0xff))); err != nil {
 				return err
 			}
 			if err := wait(ctx, 100*time.Millisecond); err != nil {
@@ -217,7 +221,8 @@ func (f *fleet) churn(ctx context.Context, expect int) error {
 	})
 }
 
-// phase does something, waits for one latency from each of expect proxies, settles, and reads the cost.
+// phase does something, waits for one latency from each of expect proxies, settles, and reads the
+// cost.
 func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan time.Duration, do func() error) error {
 	before, err := CPUSeconds(f.cfg.PID)
 	if err != nil {
@@ -241,7 +246,8 @@ func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan 
 		return err
 	}
 	bytesNow, messagesNow := f.traffic()
-	fig := Figures{Phase: name, Proxies: expect, Missing: expect - len(latencies), ServerCPU: after - before, RSSMB: rss, PeakMB: peak,
+	fig := Figures{Phase: name, Proxies: expect, Missing: expect - len(latencies), ServerCPU: after - before,
+		RSSMB: rss, PeakMB: peak,
 		RecvMB: float64(bytesNow-bytes) / 1e6, Messages: messagesNow - messages}
 	if n := len(latencies); n > 0 {
 		fig.P50ms, fig.P99ms, fig.MaxMs = ms(latencies[n/2]), ms(latencies[n*99/100]), ms(latencies[n-1])

@@ -19,8 +19,8 @@ type Shape struct {
 	Namespaces int `json:"namespaces"`
 	// Scoped adds a Sidecar to each namespace that imports only its own.
 	Scoped bool `json:"scoped"`
-	// Policies, when there are some, make mutual TLS strict in the whole mesh, and are so many AuthorizationPolicies: one of
-	// the whole mesh, the others each of one workload.
+	// Policies, when there are some, make mutual TLS strict in the whole mesh, and are so many
+	// AuthorizationPolicies: one of the whole mesh, the others each of one workload.
 	Policies int `json:"policies"`
 }
 
@@ -68,15 +68,18 @@ spec:
   endpoints:
 `, i, s.namespace(i), s.host(i), i>>16&0xff, i>>8&0xff, i&0xff)
 	for e := range s.Endpoints {
-		fmt.Fprintf(&b, "  - {address: %s, labels: {app: svc%d, version: v%d}, serviceAccount: %s}\n", s.endpointIP(i, e), i, e%2+1, s.account(i))
+		fmt.Fprintf(&b, "  - {address: %s, labels: {app: svc%d, version: v%d}, serviceAccount: %s}\n",
+			s.endpointIP(i, e), i, e%2+1, s.account(i))
 	}
 	if extra != "" {
-		fmt.Fprintf(&b, "  - {address: %s, labels: {app: svc%d, version: v1}, serviceAccount: %s}\n", extra, i, s.account(i))
+		fmt.Fprintf(&b, "  - {address: %s, labels: {app: svc%d, version: v1}, serviceAccount: %s}\n", extra, i,
+			s.account(i))
 	}
 	return b.String()
 }
 
-// routeFile is the DestinationRule and VirtualService of service i; marker is a header that the route sets.
+// routeFile is the DestinationRule and VirtualService of service i; marker is a header that the
+// route sets.
 func (s Shape) routeFile(i int, marker string) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: DestinationRule
@@ -115,8 +118,8 @@ func strictFile() string {
 	return "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: istio-system}\nspec: {mtls: {mode: STRICT}}\n"
 }
 
-// policyFile is AuthorizationPolicy i. The first one is of the whole mesh and refuses the path "/"+marker; the others let
-// workloads of one service be called by others of their namespace.
+// policyFile is AuthorizationPolicy i. The first one is of the whole mesh and refuses the path
+// "/"+marker; the others let workloads of one service be called by others of their namespace.
 func (s Shape) policyFile(i int, marker string) string {
 	if i == 0 {
 		return fmt.Sprintf(`apiVersion: security.istio.io/v1
@@ -141,7 +144,8 @@ spec:
 `, i, s.namespace(svc), svc, s.namespace(svc), trustDomain, s.namespace(0), s.account(0))
 }
 
-// Write writes the mesh into dir: a file for each service, a file of routes for every tenth, the Sidecars and the policies.
+// Write writes the mesh into dir: a file for each service, a file of routes for every tenth, the
+// Sidecars and the policies.
 func (s Shape) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -23,8 +23,9 @@ func NewSimulator() *Simulator {
 	return &Simulator{refs: newRefs(), extensions: newExtensions()}
 }
 
-// Run keeps an Envoy with that node connected to addr by delta until ctx ends, with TLS unless secure is nil. The node gets
-// the extensions of a real one. onReady is called once, when the Envoy has everything that it asked for.
+// Run keeps an Envoy with that node connected to addr by delta until ctx ends, with TLS unless
+// secure is nil. The node gets the extensions of a real one. onReady is called once, when the Envoy
+// has everything that it asked for.
 func (s *Simulator) Run(ctx context.Context, addr string, node *corev3.Node, secure *tls.Config, onReady func()) {
 	node.UserAgentName, node.Extensions = "envoy", s.extensions
 	p := &proxy{node: node, delta: true, tls: secure, refs: s.refs, buffers: &s.buffers, current: &s.nothing,

@@ -16,7 +16,8 @@ const (
 	edsType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 	ldsType = "type.googleapis.com/envoy.config.listener.v3.Listener"
 	rdsType = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-	// ecdsType are the filters that listeners name and that are fetched on their own: those that policies are made into.
+	// ecdsType are the filters that listeners name and that are fetched on their own: those that
+	// policies are made into.
 	ecdsType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 )
 
@@ -27,9 +28,9 @@ const (
 	sotwMethod  = "/" + service + "/StreamAggregatedResources"
 )
 
-// rawCodec carries messages as bytes. Received ones are in memory of buffers, unless that is nil, for whoever received
-// them to give back: a fleet that asks the kernel for a megabyte for each response spends more time on that than the
-// server on the response.
+// rawCodec carries messages as bytes. Received ones are in memory of buffers, unless that is nil,
+// for whoever received them to give back: a fleet that asks the kernel for a megabyte for each
+// response spends more time on that than the server on the response.
 type rawCodec struct{ buffers *sync.Pool }
 
 func (rawCodec) Name() string { return "proto" }
@@ -140,7 +141,8 @@ func parseDelta(raw []byte) response {
 	return r
 }
 
-// parseSotW reads a DiscoveryResponse. The name of every resource that a sidecar asks for is its field 1.
+// parseSotW reads a DiscoveryResponse. The name of every resource that a sidecar asks for is its
+// field 1.
 func parseSotW(raw []byte) response {
 	var r response
 	fields(raw, func(num protowire.Number, _ protowire.Type, _ uint64, d []byte) {

@@ -61,7 +61,8 @@ func command(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.Writ
 		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
 	h := thisHost()
-	root.AddCommand(joinCommand(logging, h, stdin, stdout, stderr), runCommand(logging, stdout, stderr), statusCommand(h, stdout), leaveCommand(h, stdin, stdout),
+	root.AddCommand(joinCommand(logging, h, stdin, stdout, stderr), runCommand(logging, stdout, stderr),
+		statusCommand(h, stdout), leaveCommand(h, stdin, stdout),
 		interceptCommand(stdout), versionCommand(stdout))
 	completion.Refine(root, noArguments, func(_ *cobra.Command, err error) error { return usage(err) })
 	return root
@@ -108,7 +109,8 @@ func runAgent(ctx context.Context, logging func(hclog.Logger), f *flags, stdout,
 	log := logger(s.Log, stderr)
 	logging(log)
 	systemd := sdnotify.Notifier{Log: log}
-	a, err := agent.New(agent.Config{Settings: s, Log: log, Stdout: stdout, Sockets: activation.Files(true), Notify: systemd.Tell, Watchdog: systemd.Watchdog()})
+	a, err := agent.New(agent.Config{Settings: s, Log: log, Stdout: stdout, Sockets: activation.Files(true),
+		Notify: systemd.Tell, Watchdog: systemd.Watchdog()})
 	if err == nil {
 		err = a.Run(ctx)
 	}
@@ -135,5 +137,6 @@ func versionCommand(stdout io.Writer) *cobra.Command {
 
 // logger writes to w. The settings have been checked.
 func logger(l agent.Log, w io.Writer) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{Level: hclog.LevelFromString(l.Level), JSONFormat: l.Format == "json", Output: w})
+	return hclog.New(&hclog.LoggerOptions{Level: hclog.LevelFromString(l.Level), JSONFormat: l.Format == "json",
+		Output: w})
 }

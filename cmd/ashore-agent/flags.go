@@ -29,7 +29,8 @@ type flags struct {
 
 // flagSettings are the settings that have a flag of their own, by the flag.
 func flagSettings() map[string]string {
-	return map[string]string{"dev": "dev", "xds": "xds.addresses", "control-plane": "xds.addresses", "name": "workload.name",
+	return map[string]string{"dev": "dev", "xds": "xds.addresses", "control-plane": "xds.addresses",
+		"name":      "workload.name",
 		"namespace": "workload.namespace", "address": "workload.addresses", "labels": "workload.labels", "type": "workload.type",
 		"interception": "workload.interception", "state": "state", "envoy": "envoy.path"}
 }
@@ -40,7 +41,8 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	defaults := agent.Default()
 	fs.StringVar(&f.config, "config", "", "settings `file`; flags win over it")
-	fs.StringArrayVar(&f.set, "set", nil, "a `setting=value` of docs/agent.md, such as envoy.concurrency=2; may be repeated")
+	fs.StringArrayVar(&f.set, "set", nil,
+		"a `setting=value` of docs/agent.md, such as envoy.concurrency=2; may be repeated")
 	fs.Bool("dev", false, "plaintext to the control plane, without an identity, for trials on one machine")
 	if fs.Lookup("control-plane") == nil {
 		fs.StringSlice("xds", nil, "`host:port` of the control plane; several replicas with commas")
@@ -50,7 +52,8 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	fs.StringSlice("address", nil, "the workload's own IP `address`; the first is where Envoy opens its ports")
 	fs.StringToStringVar(&f.labels, "labels", nil, "the workload's `labels`, app=web,version=v1")
 	fs.String("type", defaults.Workload.Type, "sidecar or router (a gateway)")
-	fs.String("interception", defaults.Workload.Interception, "how traffic reaches Envoy: none (applications connect to it), tproxy (by the rules of \"ashore-agent intercept\") or redirect (by rules of your own)")
+	fs.String("interception", defaults.Workload.Interception,
+		"how traffic reaches Envoy: none (applications connect to it), tproxy (by the rules of \"ashore-agent intercept\") or redirect (by rules of your own)")
 	fs.String("state", "", "`folder` for the identity, the bootstrap and the sockets (default below /var/lib/ashore-agent; below ~/.local/state/ashore-agent for users other than root, with --dev below the user's cache folder)")
 	fs.String("envoy", "", "the Envoy `program` (default: envoy in PATH, else that of the package ashore-envoy)")
 }
@@ -104,8 +107,8 @@ func put(doc map[string]any, path string, value any) {
 	put(inner, rest, value)
 }
 
-// settings are the defaults, those that the workload joined with, the file's settings over them, and the given flags over
-// those; checked.
+// settings are the defaults, those that the workload joined with, the file's settings over them,
+// and the given flags over those; checked.
 func (f *flags) settings() (agent.Settings, error) {
 	s, _, err := f.read()
 	if err != nil {
@@ -114,7 +117,8 @@ func (f *flags) settings() (agent.Settings, error) {
 	return s, f.explain(s.Complete())
 }
 
-// read is settings without the check. base are those that a workload of this machine has without its own file and flags.
+// read is settings without the check. base are those that a workload of this machine has without
+// its own file and flags.
 func (f *flags) read() (s, base agent.Settings, err error) {
 	s, base = agent.Default(), agent.Default()
 	if f.host {
@@ -204,7 +208,8 @@ func (f *flags) joined() error {
 	return err
 }
 
-// explain adds the place in the settings file to errors about settings, and makes them errors of usage.
+// explain adds the place in the settings file to errors about settings, and makes them errors of
+// usage.
 func (f *flags) explain(err error) error {
 	if _, ok := errors.AsType[*agent.UsageError](err); !ok {
 		return err

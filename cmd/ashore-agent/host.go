@@ -18,14 +18,16 @@ import (
 	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
-// The units of the package ashore-agent. Further workloads of a machine have a unit of the template.
+// The units of the package ashore-agent. Further workloads of a machine have a unit of the
+// template.
 const (
 	mainUnit      = "ashore-agent.service"
 	dnsSocket     = "ashore-agent.socket"
 	interceptUnit = "ashore-intercept.service"
 )
 
-// interception installs and removes the rules that bring a machine's traffic to Envoy. It is an intercept.Machine.
+// interception installs and removes the rules that bring a machine's traffic to Envoy. It is an
+// intercept.Machine.
 type interception interface {
 	Install(ctx context.Context, c intercept.Config, checks intercept.Checks) error
 	Status(ctx context.Context) (intercept.Status, error)
@@ -63,7 +65,8 @@ func thisHost() *host {
 	if err != nil {
 		return nil
 	}
-	return &host{folder: agent.PackagedState, systemd: machine.Systemctl("systemctl"), envoy: agent.PackagedEnvoy, resolver: "/etc/resolv.conf", nft: "nft",
+	return &host{folder: agent.PackagedState, systemd: machine.Systemctl("systemctl"), envoy: agent.PackagedEnvoy,
+		resolver: "/etc/resolv.conf", nft: "nft",
 		rules: intercept.Machine{}, owner: machine.PortOwner, as: asUser(u), ready: waitReady}
 }
 
@@ -87,7 +90,8 @@ func (h *host) unit(state string) string {
 	return "ashore-agent@" + filepath.Base(state) + ".service"
 }
 
-// envoys are patterns of the units of a workload's Envoy: one for each restart epoch, which has up to three digits.
+// envoys are patterns of the units of a workload's Envoy: one for each restart epoch, which has up
+// to three digits.
 func (h *host) envoys(state string) []string {
 	prefix := "ashore-envoy@"
 	if h.main() != state {
@@ -100,7 +104,8 @@ func (h *host) envoys(state string) []string {
 	return out
 }
 
-// asUser calls functions with the effective user and group of another user, in all threads of this process.
+// asUser calls functions with the effective user and group of another user, in all threads of this
+// process.
 func asUser(u *user.User) func(f func() error) error {
 	return func(f func() error) (err error) {
 		uid, uidErr := strconv.Atoi(u.Uid)
@@ -126,7 +131,8 @@ const undoTime = 30 * time.Second
 // readyTime is how long a workload may take to be ready.
 const readyTime = time.Minute
 
-// waitReady waits until the agent of a state folder reports that Envoy is ready. The error has the whole report.
+// waitReady waits until the agent of a state folder reports that Envoy is ready. The error has the
+// whole report.
 func waitReady(ctx context.Context, state string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()

@@ -23,7 +23,8 @@ import (
 // mainEnvoys are the patterns of the Envoy of mainUnit.
 const mainEnvoys = "ashore-envoy@[0-9].service ashore-envoy@[0-9][0-9].service ashore-envoy@[0-9][0-9][0-9].service"
 
-// fakeHost is a machine whose systemd and rules are fakes. This program joins as the user of the test.
+// fakeHost is a machine whose systemd and rules are fakes. This program joins as the user of the
+// test.
 type fakeHost struct {
 	*host
 	steps []string        // what was changed
@@ -40,7 +41,8 @@ func newFakeHost(t *testing.T) *fakeHost {
 		t.Fatal(err)
 	}
 	f := &fakeHost{on: map[string]bool{}, fails: map[string]error{}}
-	f.host = &host{folder: filepath.Join(dir, "s"), systemd: f, envoy: envoy, resolver: filepath.Join(dir, "none"), nft: "/bin/true", rules: fakeRules{f},
+	f.host = &host{folder: filepath.Join(dir, "s"), systemd: f, envoy: envoy, resolver: filepath.Join(dir, "none"),
+		nft: "/bin/true", rules: fakeRules{f},
 		owner: func(s machine.Socket) (*machine.Owner, error) {
 			if s.Address.Addr().IsUnspecified() {
 				return nil, nil // other tests may have it on their addresses
@@ -105,7 +107,8 @@ func (f *fakeHost) start(ctx context.Context, args ...string) (stdout, stderr st
 	var stdin bytes.Buffer
 	cmd := command(func(hclog.Logger) {}, &stdin, &out, &errs)
 	cmd.RemoveCommand(cmd.Commands()...)
-	cmd.AddCommand(joinCommand(func(hclog.Logger) {}, f.host, &stdin, &out, &errs), statusCommand(f.host, &out), leaveCommand(f.host, &stdin, &out))
+	cmd.AddCommand(joinCommand(func(hclog.Logger) {}, f.host, &stdin, &out, &errs), statusCommand(f.host, &out),
+		leaveCommand(f.host, &stdin, &out))
 	cmd.SetArgs(args)
 	f.steps = nil
 	err = cmd.ExecuteContext(ctx)
@@ -114,21 +117,25 @@ func (f *fakeHost) start(ctx context.Context, args ...string) (stdout, stderr st
 
 // joinArgs are those of a line for the workload web-1.shop at an address.
 func (f *fakeHost) joinArgs(l line, address string, more ...string) []string {
-	return append(append(l.args(), "--name", "web-1", "--address", address, "--state", filepath.Join(f.folder, "web-1.shop")), more...)
+	return append(append(l.args(), "--name", "web-1", "--address", address, "--state",
+		filepath.Join(f.folder, "web-1.shop")), more...)
 }
 
-// The first workload has the unit, the rules and the link; pasting again changes nothing. leave takes all of it back, and
-// can be repeated.
+// The first workload has the unit, the rules and the link; pasting again changes nothing. leave
+// takes all of it back, and can be repeated.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	f, next := newFakeHost(t), authority(t, "127.0.15.60")
 	args := f.joinArgs(next(), "127.0.15.61")
 	stdout, stderr, steps, err := f.start(t.Context(), args...)
-	want := []string{"enable --quiet --now ashore-agent.service", "install rules", "enable --quiet --now ashore-intercept.service"}
-	if err != nil || !slices.Equal(steps, want) || !strings.HasPrefix(stdout, "web-1.shop has joined the mesh, at 127.0.15.61. Its status:\nidentity       ok ") {
+	want := []string{"enable --quiet --now ashore-agent.service", "install rules",
+		"enable --quiet --now ashore-intercept.service"}
+	if err != nil || !slices.Equal(steps, want) || !strings.HasPrefix(stdout,
+		"web-1.shop has joined the mesh, at 127.0.15.61. Its status:\nidentity       ok ") {
 		t.Fatalf("%v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
-	if s, err := agent.KeptSettings(filepath.Join(f.folder, "web-1.shop")); err != nil || s.Workload.Interception != "tproxy" {
+	if s, err := agent.KeptSettings(filepath.Join(f.folder, "web-1.shop")); err != nil ||
+		s.Workload.Interception != "tproxy" {
 		t.Errorf("interception %q, %v", s.Workload.Interception, err)
 	}
 	stdout, stderr, steps, err = f.start(t.Context(), args...)
@@ -137,7 +144,8 @@ func TestHost(t *testing.T) {
 	}
 
 	second := append(next().args(), "--name", "web-2", "--state", filepath.Join(f.folder, "web-2.shop"))
-	if _, _, steps, err := f.start(t.Context(), second...); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "add --name NAME --address ADDRESS --interception none") || len(steps) != 0 {
+	if _, _, steps, err := f.start(t.Context(), second...); !errors.Is(err, errUsage) ||
+		!strings.Contains(err.Error(), "add --name NAME --address ADDRESS --interception none") || len(steps) != 0 {
 		t.Errorf("a second workload without an address: %v, steps %q", err, steps)
 	}
 	_, _, steps, err = f.start(t.Context(), append(second, "--address", "127.0.15.62", "--interception", "none")...)
@@ -147,7 +155,8 @@ func TestHost(t *testing.T) {
 
 	main := filepath.Join(f.folder, "web-1.shop")
 	stdout, _, _, err = f.start(t.Context(), "status", "--state", main)
-	if err == nil || !strings.Contains(stdout, "units          ok    ashore-agent.service is active (running), enabled; ashore-intercept.service is active (running), enabled\n") {
+	if err == nil || !strings.Contains(stdout,
+		"units          ok    ashore-agent.service is active (running), enabled; ashore-intercept.service is active (running), enabled\n") {
 		t.Errorf("status: %v, %s", err, stdout)
 	}
 	f.rules, f.on[mainUnit] = false, false
@@ -161,7 +170,8 @@ func TestHost(t *testing.T) {
 
 	f.on[mainUnit] = true
 	stdout, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", main)
-	want = []string{"remove rules", "disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop " + mainEnvoys, "reset-failed " + mainEnvoys, "delete rules", "disable --quiet --now ashore-intercept.service"}
+	want = []string{"remove rules", "disable --quiet --now ashore-agent.service",
+		"stop ashore-agent.socket ashore-agent.service", "stop " + mainEnvoys, "reset-failed " + mainEnvoys, "delete rules", "disable --quiet --now ashore-intercept.service"}
 	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps, want) {
 		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
@@ -170,15 +180,18 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// A further workload of a machine without interception has an instance of the template unit, and no DNS.
+// A further workload of a machine without interception has an instance of the template unit, and no
+// DNS.
 func TestHostFurther(t *testing.T) {
 	t.Parallel()
 	f, next := newFakeHost(t), authority(t, "127.0.15.63")
-	if _, stderr, _, err := f.start(t.Context(), f.joinArgs(next(), "127.0.15.64", "--interception", "none")...); err != nil {
+	if _, stderr, _, err := f.start(t.Context(), f.joinArgs(next(), "127.0.15.64", "--interception",
+		"none")...); err != nil {
 		t.Fatal(err, stderr)
 	}
 	state := filepath.Join(f.folder, "web-2.shop")
-	_, stderr, steps, err := f.start(t.Context(), append(next().args(), "--name", "web-2", "--state", state, "--address", "127.0.15.65", "--interception", "none")...)
+	_, stderr, steps, err := f.start(t.Context(), append(next().args(), "--name", "web-2", "--state", state,
+		"--address", "127.0.15.65", "--interception", "none")...)
 	if err != nil || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent@web-2.shop.service"}) {
 		t.Errorf("a second workload: %v, steps %q, %q", err, steps, stderr)
 	}
@@ -186,12 +199,15 @@ func TestHostFurther(t *testing.T) {
 		t.Errorf("the second workload answers DNS at %d, %v", s.Ports.DNS, err)
 	}
 	_, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", state)
-	if want := []string{"disable --quiet --now ashore-agent@web-2.shop.service", "stop " + strings.ReplaceAll(mainEnvoys, "@", "@web-2.shop-"), "reset-failed " + strings.ReplaceAll(mainEnvoys, "@", "@web-2.shop-")}; err != nil || !slices.Equal(steps, want) {
+	if want := []string{"disable --quiet --now ashore-agent@web-2.shop.service",
+		"stop " + strings.ReplaceAll(mainEnvoys, "@", "@web-2.shop-"), "reset-failed " + strings.ReplaceAll(mainEnvoys,
+			"@", "@web-2.shop-")}; err != nil || !slices.Equal(steps, want) {
 		t.Errorf("the second leaves: %v, steps %q, %q", err, steps, stderr)
 	}
 }
 
-// What fails after the workload joined is undone, and the same command goes on once the cause is removed.
+// What fails after the workload joined is undone, and the same command goes on once the cause is
+// removed.
 func TestHostUndo(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("the cause")
@@ -207,17 +223,20 @@ func TestHostUndo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, next := newFakeHost(t), authority(t, "127.0.15.64")
-			args := f.joinArgs(next(), "127.0.15.65", "--set", "ports.status=16020", "--set", "ports.health=0", "--set", "ports.metrics=0")
+			args := f.joinArgs(next(), "127.0.15.65", "--set", "ports.status=16020", "--set", "ports.health=0", "--set",
+				"ports.metrics=0")
 			f.fails[tc.fails] = cause
 			stdout, _, steps, err := f.start(t.Context(), args...)
 			if !errors.Is(err, cause) || !strings.Contains(err.Error(), "the machine works as before") || stdout != "" {
 				t.Errorf("%v, %q", err, stdout)
 			}
-			if want := append(tc.undo, "disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop "+mainEnvoys, "reset-failed "+mainEnvoys); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
+			if want := append(tc.undo, "disable --quiet --now ashore-agent.service",
+				"stop ashore-agent.socket ashore-agent.service", "stop "+mainEnvoys, "reset-failed "+mainEnvoys); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
 				t.Errorf("steps %q, want %q at the end", steps, want)
 			}
 			delete(f.fails, tc.fails)
-			if stdout, stderr, _, err := f.start(t.Context(), args...); err != nil || !strings.Contains(stdout, "has joined the mesh") {
+			if stdout, stderr, _, err := f.start(t.Context(), args...); err != nil ||
+				!strings.Contains(stdout, "has joined the mesh") {
 				t.Errorf("again: %v, %q, %q", err, stdout, stderr)
 			}
 		})
@@ -234,12 +253,15 @@ func TestHostInterrupted(t *testing.T) {
 		return ctx.Err()
 	}
 	_, _, steps, err := f.start(ctx, f.joinArgs(next(), "127.0.15.67")...)
-	if err == nil || !strings.Contains(err.Error(), "interrupted") || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent.service", "disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop " + mainEnvoys, "reset-failed " + mainEnvoys}) {
+	if err == nil || !strings.Contains(err.Error(),
+		"interrupted") || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent.service",
+		"disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop " + mainEnvoys, "reset-failed " + mainEnvoys}) {
 		t.Errorf("%v, steps %q", err, steps)
 	}
 }
 
-// The machine is looked at before the token is used: all that is wrong is said, and nothing is changed.
+// The machine is looked at before the token is used: all that is wrong is said, and nothing is
+// changed.
 func TestHostChecks(t *testing.T) {
 	t.Parallel()
 	f, next := newFakeHost(t), authority(t, "127.0.15.68")
@@ -254,7 +276,8 @@ func TestHostChecks(t *testing.T) {
 	}
 	args := f.joinArgs(next(), "127.0.15.69")
 	_, _, steps, err := f.start(t.Context(), args...)
-	for _, want := range []string{"install the package ashore-envoy", "needs the program nft", "is a link to nowhere", fmt.Sprintf("127.0.15.69:15020 is in use by ashore-agent.te (process %d)", os.Getpid())} {
+	for _, want := range []string{"install the package ashore-envoy", "needs the program nft", "is a link to nowhere",
+		fmt.Sprintf("127.0.15.69:15020 is in use by ashore-agent.te (process %d)", os.Getpid())} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

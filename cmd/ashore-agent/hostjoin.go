@@ -25,8 +25,9 @@ type hostJoin struct {
 	ruled    bool         // the rules were installed
 }
 
-// join checks the machine, joins with the rights of the agent's user, starts the unit and installs the rules. When a step
-// fails, the steps before it are undone, except for the identity: the same command continues with it.
+// join checks the machine, joins with the rights of the agent's user, starts the unit and installs
+// the rules. When a step fails, the steps before it are undone, except for the identity: the same
+// command continues with it.
 func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader, stdout, stderr io.Writer) error {
 	c, err := j.config(f, stdin)
 	if err != nil {
@@ -110,7 +111,8 @@ func (w *hostJoin) check(ctx context.Context) error {
 	s := w.settings
 	errs := []error{machine.CheckEnvoy(ctx, w.envoy), machine.CheckResolver(w.resolver), agent.CheckAddress(ctx, &s)}
 	if s.Envoy.Path != "" {
-		errs = append(errs, &agent.UsageError{Setting: "envoy.path", Text: "units run " + agent.PackagedEnvoy + "; leave it out"})
+		errs = append(errs, &agent.UsageError{Setting: "envoy.path",
+			Text: "units run " + agent.PackagedEnvoy + "; leave it out"})
 	}
 	if s.Workload.Interception == "tproxy" {
 		if _, err := exec.LookPath(w.nft); err != nil {

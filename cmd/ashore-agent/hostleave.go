@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/agent"
 )
 
-// leave takes a workload out of the mesh and leaves nothing of it on the machine. It can be repeated.
+// leave takes a workload out of the mesh and leaves nothing of it on the machine. It can be
+// repeated.
 func (h *host) leave(ctx context.Context, state string, wait time.Duration) error {
 	main := h.main() == state
 	if main { // connections that go through Envoy stay until it ends
@@ -35,7 +36,8 @@ func (h *host) leave(ctx context.Context, state string, wait time.Duration) erro
 	return err
 }
 
-// leaveNothing is leave on a machine where no workload has joined: an earlier leave or join may have been interrupted.
+// leaveNothing is leave on a machine where no workload has joined: an earlier leave or join may
+// have been interrupted.
 func (h *host) leaveNothing(ctx context.Context, stdout io.Writer) error {
 	if main := h.main(); main != "" {
 		if err := h.leave(ctx, main, 0); err != nil {

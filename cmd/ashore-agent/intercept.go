@@ -91,7 +91,8 @@ func interceptInstall(stdout io.Writer) *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&boot, "boot", false, "install the confirmed rules without checks; do nothing if there are none")
+	cmd.Flags().BoolVar(&boot, "boot", false,
+		"install the confirmed rules without checks; do nothing if there are none")
 	cmd.Flags().BoolVar(&show, "print", false, "print the rules instead")
 	return cmd
 }

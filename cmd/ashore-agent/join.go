@@ -74,7 +74,8 @@ func joinCommand(logging func(hclog.Logger), h *host, stdin io.Reader, stdout, s
 	fs.StringVar(&j.hash, "ca-hash", "", "`sha256:…` of the control plane's root certificate")
 	fs.StringVar(&j.group, "group", "", "the WorkloadGroup, `namespace/name`")
 	fs.StringVar(&j.tokenFile, "token-file", "-", "`file` with the one-time token; - is standard input")
-	fs.BoolVar(&j.replace, "replace", false, "take the place of a machine of this name that is alive: this one was installed anew, for instance")
+	fs.BoolVar(&j.replace, "replace", false,
+		"take the place of a machine of this name that is alive: this one was installed anew, for instance")
 	fs.BoolVar(&j.noRun, "no-run", false, "join only: change no units and no rules, and start nothing")
 	f.add(fs)
 	return cmd
@@ -148,7 +149,8 @@ func tellJoined(w io.Writer, r *agent.JoinResult) error {
 	if r.Already {
 		how = "has joined before (the token was not used)"
 	}
-	_, err := fmt.Fprintf(w, "%s: %s\n  certificate %s, until %s\n  kept in %s\n", id.ID, how, id.Serial(), id.Leaf().NotAfter.Format("2006-01-02 15:04:05 MST"), r.Settings.State)
+	_, err := fmt.Fprintf(w, "%s: %s\n  certificate %s, until %s\n  kept in %s\n", id.ID, how, id.Serial(),
+		id.Leaf().NotAfter.Format("2006-01-02 15:04:05 MST"), r.Settings.State)
 	if r.Running != 0 && err == nil {
 		_, err = fmt.Fprintf(w, "running, pid %d\n", r.Running)
 	}

@@ -30,7 +30,8 @@ import (
 type line struct{ plane, hash, token, file string }
 
 func (l line) args() []string {
-	return []string{"join", "--control-plane", l.plane, "--ca-hash", l.hash, "--group", "shop/web", "--token-file", l.file}
+	return []string{"join", "--control-plane", l.plane, "--ca-hash", l.hash, "--group", "shop/web", "--token-file",
+		l.file}
 }
 
 // tokenFile is a file with a token.
@@ -43,7 +44,8 @@ func tokenFile(t *testing.T, token string) string {
 	return file
 }
 
-// authority is a control plane that gives certificates, and nothing else, until the test ends; next makes a line.
+// authority is a control plane that gives certificates, and nothing else, until the test ends; next
+// makes a line.
 func authority(t *testing.T, address string) (next func() line) {
 	t.Helper()
 	ctx := context.Background()
@@ -57,7 +59,8 @@ func authority(t *testing.T, address string) (next func() line) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := ca.NewServer(ca.ServerConfig{Signer: m.Signer, Bundle: m.Bundle, Ledger: ledger, Attestors: []ca.Attestor{ca.NewTokenAttestor(ledger)}})
+	s, err := ca.NewServer(ca.ServerConfig{Signer: m.Signer, Bundle: m.Bundle, Ledger: ledger,
+		Attestors: []ca.Attestor{ca.NewTokenAttestor(ledger)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +68,8 @@ func authority(t *testing.T, address string) (next func() line) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert, GetCertificate: m.ServerCertificate})))
+	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13,
+		ClientAuth: tls.RequestClientCert, GetCertificate: m.ServerCertificate})))
 	s.Register(g)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
@@ -85,8 +89,8 @@ func authority(t *testing.T, address string) (next func() line) {
 	}
 }
 
-// One pasted line makes a workload a member and runs its Envoy; pasted again it tells which process runs. The token is in
-// no file and in no log. status tells how it is, and leave ends all of it.
+// One pasted line makes a workload a member and runs its Envoy; pasted again it tells which process
+// runs. The token is in no file and in no log. status tells how it is, and leave ends all of it.
 func TestJoinRunLeave(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.15.50"
@@ -102,7 +106,8 @@ func TestJoinRunLeave(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	envoy := testenvoy.Path(t)
-	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--set", "drain.leave=0s",
+	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--set",
+		"drain.leave=0s",
 		"--set", "log.format=json", "--set", "log.level=trace")
 	p := &running{bootstrap: filepath.Join(state, "bootstrap.json")}
 	p.cmd = exec.Command(path, args...)
@@ -118,14 +123,17 @@ func TestJoinRunLeave(t *testing.T) {
 	eventually(t, "Envoy runs", p.envoyRuns)
 
 	code, stdout, stderr := start(t, args...)
-	if want := fmt.Sprintf("running, pid %d\n", p.cmd.Process.Pid); code != 0 || !strings.Contains(stdout, "has joined before (the token was not used)") || !strings.Contains(stdout, want) {
+	if want := fmt.Sprintf("running, pid %d\n", p.cmd.Process.Pid); code != 0 ||
+		!strings.Contains(stdout, "has joined before (the token was not used)") || !strings.Contains(stdout, want) {
 		t.Errorf("pasted again: exit code %d, %q, %q; want %q", code, stdout, stderr, want)
 	}
 	wantStatus(t, state, p.cmd.Process.Pid)
-	if code, _, stderr := start(t, "leave", "--state", state); code != 1 || !strings.Contains(stderr, "nothing was done; --yes goes on without asking") {
+	if code, _, stderr := start(t, "leave", "--state", state); code != 1 ||
+		!strings.Contains(stderr, "nothing was done; --yes goes on without asking") {
 		t.Errorf("leave without an answer: exit code %d, %q", code, stderr)
 	}
-	if code, stdout, stderr := start(t, "leave", "--yes", "--state", state); code != 0 || !strings.Contains(stdout, "spiffe://cluster.local/ns/shop/sa/web ("+state+") has left the mesh") {
+	if code, stdout, stderr := start(t, "leave", "--yes", "--state", state); code != 0 ||
+		!strings.Contains(stdout, "spiffe://cluster.local/ns/shop/sa/web ("+state+") has left the mesh") {
 		t.Errorf("leave: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	p.wantEnd(t, 0)
@@ -133,10 +141,12 @@ func TestJoinRunLeave(t *testing.T) {
 	if !strings.Contains(out.String(), "spiffe://cluster.local/ns/shop/sa/web: joined\n") {
 		t.Errorf("it said %q", out.String())
 	}
-	if secret := l.token[strings.LastIndexByte(l.token, '.')+1:]; strings.Contains(p.log.String()+out.String(), secret) {
+	if secret := l.token[strings.LastIndexByte(l.token, '.')+1:]; strings.Contains(p.log.String()+out.String(),
+		secret) {
 		t.Error("the token is in the log")
 	}
-	if code, _, stderr := start(t, "run", "--state", state, "--envoy", envoy, "--xds", "127.0.15.51:1", "--address", address); code != 1 || !strings.Contains(stderr, "this workload has not joined the mesh: on the control plane run") {
+	if code, _, stderr := start(t, "run", "--state", state, "--envoy", envoy, "--xds", "127.0.15.51:1", "--address",
+		address); code != 1 || !strings.Contains(stderr, "this workload has not joined the mesh: on the control plane run") {
 		t.Errorf("run after leave: exit code %d, %q", code, stderr)
 	}
 }
@@ -146,7 +156,8 @@ func wantStatus(t *testing.T, state string, pid int) {
 	t.Helper()
 	code, stdout, stderr := start(t, "status", "--state", state)
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	if code != 1 || stderr != "" || !strings.Contains(lines[0], "ok    spiffe://cluster.local/ns/shop/sa/web, joined ") {
+	if code != 1 || stderr != "" || !strings.Contains(lines[0],
+		"ok    spiffe://cluster.local/ns/shop/sa/web, joined ") {
 		t.Errorf("status: exit code %d, %q:\n%s", code, stderr, stdout)
 	}
 	var doc struct {
@@ -155,13 +166,14 @@ func wantStatus(t *testing.T, state string, pid int) {
 		Identity string `json:"identity"`
 	}
 	code, stdout, _ = start(t, "status", "-o", "json", "--state", state)
-	if err := json.Unmarshal([]byte(stdout), &doc); err != nil || code != 1 || doc.Well || doc.PID != pid || doc.Identity != "spiffe://cluster.local/ns/shop/sa/web" {
+	if err := json.Unmarshal([]byte(stdout), &doc); err != nil || code != 1 || doc.Well || doc.PID != pid ||
+		doc.Identity != "spiffe://cluster.local/ns/shop/sa/web" {
 		t.Errorf("status: exit code %d, %+v, %v", code, doc, err)
 	}
 }
 
-// A joined workload runs without any other word: its settings are where it joined. The token may come from a file or from
-// standard input.
+// A joined workload runs without any other word: its settings are where it joined. The token may
+// come from a file or from standard input.
 func TestJoinOnly(t *testing.T) {
 	t.Parallel()
 	next := authority(t, "127.0.15.52")
@@ -169,7 +181,8 @@ func TestJoinOnly(t *testing.T) {
 		t.Run(from, func(t *testing.T) {
 			t.Parallel()
 			l, state := next(), filepath.Join(t.TempDir(), "s")
-			args := append(l.args()[:7:7], "--name", "web-"+from, "--state", state, "--no-run", "--labels", "version=v2")
+			args := append(l.args()[:7:7], "--name", "web-"+from, "--state", state, "--no-run", "--labels",
+				"version=v2")
 			var stdin bytes.Buffer
 			if from == "stdin" {
 				stdin.WriteString(l.token + "\n")
@@ -181,14 +194,18 @@ func TestJoinOnly(t *testing.T) {
 				t.Fatalf("exit code %d, %q", code, errs.String())
 			}
 			w := settingsOf(t, "--state", state).Workload
-			if w.Name != "web-"+from || w.Namespace != "shop" || w.Group != "web" || w.Labels["version"] != "v2" || !strings.HasPrefix(w.Addresses[0], "127.0.") {
+			if w.Name != "web-"+from || w.Namespace != "shop" || w.Group != "web" || w.Labels["version"] != "v2" ||
+				!strings.HasPrefix(w.Addresses[0], "127.0.") {
 				t.Errorf("settings to run with: %+v", w)
 			}
 			code, stdout, _ := start(t, "status", "--state", state)
-			if code != 1 || !strings.Contains(stdout, "the agent does not run") || !strings.Contains(stdout, "start the agent: ashore-agent run --state "+state) {
+			if code != 1 || !strings.Contains(stdout, "the agent does not run") ||
+				!strings.Contains(stdout, "start the agent: ashore-agent run --state "+state) {
 				t.Errorf("status: exit code %d\n%s", code, stdout)
 			}
-			if code, _, stderr := start(t, "run", "--state", state, "--name", "else", "--envoy", testenvoy.Path(t)); code != 2 || !strings.Contains(stderr, `workload.name: "else" is not what the workload joined by, "web-`+from+`"`) {
+			if code, _, stderr := start(t, "run", "--state", state, "--name", "else", "--envoy",
+				testenvoy.Path(t)); code != 2 ||
+				!strings.Contains(stderr, `workload.name: "else" is not what the workload joined by, "web-`+from+`"`) {
 				t.Errorf("run by another name: exit code %d, %q", code, stderr)
 			}
 			if code, _, stderr := start(t, "leave", "--yes", "--state", state); code != 0 {
@@ -201,17 +218,19 @@ func TestJoinOnly(t *testing.T) {
 	}
 }
 
-// What would keep the agent from running is told before the token is used; the same line works once it is mended. Pasting
-// again changes nothing.
+// What would keep the agent from running is told before the token is used; the same line works once
+// it is mended. Pasting again changes nothing.
 func TestJoinLooksFirst(t *testing.T) {
 	t.Parallel()
 	l, state := authority(t, "127.0.15.54")(), filepath.Join(t.TempDir(), "s")
 	line := append(l.args(), "--name", "web-1", "--state", state)
 	none := filepath.Join(t.TempDir(), "envoy")
-	if code, _, stderr := start(t, append(line, "--address", "10.99.99.99", "--no-run")...); code != 2 || !strings.Contains(stderr, "workload.addresses: 10.99.99.99 is not an address of this machine") {
+	if code, _, stderr := start(t, append(line, "--address", "10.99.99.99", "--no-run")...); code != 2 ||
+		!strings.Contains(stderr, "workload.addresses: 10.99.99.99 is not an address of this machine") {
 		t.Errorf("an address of another machine: exit code %d, %q", code, stderr)
 	}
-	if code, _, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none)...); code != 2 || !strings.Contains(stderr, "envoy.path: there is no program "+none) {
+	if code, _, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none)...); code != 2 ||
+		!strings.Contains(stderr, "envoy.path: there is no program "+none) {
 		t.Errorf("without Envoy: exit code %d, %q", code, stderr)
 	}
 	// Another key would be refused, had one of them used the token.
@@ -219,17 +238,21 @@ func TestJoinLooksFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none, "--no-run")...)
-	if code != 0 || !strings.Contains(stdout, ": joined\n") || !strings.Contains(stderr, "[WARN]") || !strings.Contains(stderr, "there is no program "+none) {
+	if code != 0 || !strings.Contains(stdout, ": joined\n") || !strings.Contains(stderr, "[WARN]") ||
+		!strings.Contains(stderr, "there is no program "+none) {
 		t.Errorf("for a service manager, without Envoy: exit code %d, %q, %q", code, stdout, stderr)
 	}
-	if code, _, stderr := start(t, append(line, "--address", "10.99.99.99", "--no-run")...); code != 2 || !strings.Contains(stderr, "10.99.99.99 is not an address of this machine") {
+	if code, _, stderr := start(t, append(line, "--address", "10.99.99.99", "--no-run")...); code != 2 ||
+		!strings.Contains(stderr, "10.99.99.99 is not an address of this machine") {
 		t.Errorf("pasted again, an address of another machine: exit code %d, %q", code, stderr)
 	}
 	own := filepath.Join(state, "agent.yaml")
 	code, stdout, stderr = start(t, append(line, "--address", "127.0.15.55", "--no-run")...)
 	text, err := os.ReadFile(own)
-	if code != 0 || !strings.Contains(stdout, "has joined before") || err != nil || !strings.Contains(string(text), "- 127.0.15.54\n") || !strings.Contains(string(text), "path: "+none) {
-		t.Errorf("pasted again with another address: exit code %d, %q, %q; settings, %v:\n%s", code, stdout, stderr, err, text)
+	if code != 0 || !strings.Contains(stdout, "has joined before") || err != nil ||
+		!strings.Contains(string(text), "- 127.0.15.54\n") || !strings.Contains(string(text), "path: "+none) {
+		t.Errorf("pasted again with another address: exit code %d, %q, %q; settings, %v:\n%s", code, stdout, stderr,
+			err, text)
 	}
 }
 
@@ -255,7 +278,8 @@ func TestJoinErrors(t *testing.T) {
 		{"leave --yes --state " + state, 1, state + ": this workload has not joined the mesh"},
 		{"status now", 2, `unexpected argument "now"`},
 	} {
-		if code, _, stderr := start(t, strings.Fields(tc.args)...); code != tc.code || !strings.Contains(stderr, tc.want) {
+		if code, _, stderr := start(t, strings.Fields(tc.args)...); code != tc.code ||
+			!strings.Contains(stderr, tc.want) {
 			t.Errorf("%s: exit code %d, %q; want %d, %q", tc.args, code, stderr, tc.code, tc.want)
 		}
 	}

@@ -19,7 +19,8 @@ type place struct{ state, name, namespace string }
 
 func (p *place) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&p.state, "state", "", "state `folder` of the agent (default: that of the one workload of this machine that has joined)")
+	fs.StringVar(&p.state, "state", "",
+		"state `folder` of the agent (default: that of the one workload of this machine that has joined)")
 	fs.StringVar(&p.name, "name", "", "`name` of the workload, when several have joined")
 	fs.StringVar(&p.namespace, "namespace", "", "`namespace` of the workload, when several have joined")
 }
@@ -75,7 +76,8 @@ func leaveCommand(h *host, stdin io.Reader, stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-func leave(ctx context.Context, h *host, stdin io.Reader, stdout io.Writer, state string, yes bool, wait time.Duration) error {
+func leave(ctx context.Context, h *host, stdin io.Reader, stdout io.Writer, state string, yes bool,
+	wait time.Duration) error {
 	who := state
 	id, _, err := agent.JoinedAs(state)
 	switch {
@@ -85,7 +87,8 @@ func leave(ctx context.Context, h *host, stdin io.Reader, stdout io.Writer, stat
 		return fmt.Errorf("%s: %w", state, err)
 	}
 	if !yes {
-		sure, err := ask(stdin, stdout, fmt.Sprintf("%s leaves the mesh: its agent ends and its key is removed. Go on? [y/N] ", who))
+		sure, err := ask(stdin, stdout,
+			fmt.Sprintf("%s leaves the mesh: its agent ends and its key is removed. Go on? [y/N] ", who))
 		if err != nil || !sure {
 			return errors.Join(err, errors.New("nothing was done; --yes goes on without asking"))
 		}

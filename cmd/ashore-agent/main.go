@@ -1,6 +1,6 @@
-// Command ashore-agent makes a workload a member of the mesh and runs the Envoy beside it: it gets an identity and
-// renews it, writes Envoy's bootstrap, starts Envoy, starts it again when it ends, tells how all of it is, and drains
-// it at the end.
+// Command ashore-agent makes a workload a member of the mesh and runs the Envoy beside it: it gets
+// an identity and renews it, writes Envoy's bootstrap, starts Envoy, starts it again when it ends,
+// tells how all of it is, and drains it at the end.
 package main
 
 import (
@@ -22,10 +22,11 @@ import (
 func main() {
 	libs := liblog.Own()    // before anything of theirs is called
 	ctx := ending.Context() // the first signal drains
-	// A hangup is received and not acted on: there is nothing to reload, and a closed terminal does not cut connections.
+	// A hangup is received and not acted on: there is nothing to reload, and a closed terminal does
+	// not cut connections.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	// Most of the heap is the configuration that is held, which seldom changes: collecting often costs little, and saves as
-	// much again as is held.
+	// Most of the heap is the configuration that is held, which seldom changes: collecting often
+	// costs little, and saves as much again as is held.
 	debug.SetGCPercent(20)
 	os.Exit(run(ctx, libs.Follow, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
@@ -33,8 +34,10 @@ func main() {
 // errUsage marks errors of the command line and the settings: exit code 2.
 var errUsage = errors.New("usage")
 
-// run is the program; logging is called with its log. Exit codes: 0 done, 1 failed, 2 wrong arguments or settings.
-func run(ctx context.Context, logging func(hclog.Logger), args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+// run is the program; logging is called with its log. Exit codes: 0 done, 1 failed, 2 wrong
+// arguments or settings.
+func run(ctx context.Context, logging func(hclog.Logger), args []string, stdin io.Reader, stdout,
+	stderr io.Writer) int {
 	cmd := command(logging, stdin, stdout, stderr)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)

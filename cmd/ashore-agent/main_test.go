@@ -42,11 +42,13 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	wrong := filepath.Join(dir, "wrong.yaml")
-	if err := os.WriteFile(wrong, []byte("dev: true\nworkload:\n  addresses: [127.0.0.2]\nports:\n  status: 0\nlog: {level: loud}\nenvoy:\n  maxConnections: 0\nfoo: 1\n"), 0o600); err != nil {
+	if err := os.WriteFile(wrong,
+		[]byte("dev: true\nworkload:\n  addresses: [127.0.0.2]\nports:\n  status: 0\nlog: {level: loud}\nenvoy:\n  maxConnections: 0\nfoo: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ranges := filepath.Join(dir, "range.yaml")
-	if err := os.WriteFile(ranges, []byte("dev: true\nworkload:\n  addresses: [127.0.0.2]\nports:\n  status: 0\nlog: {level: loud}\nenvoy:\n  maxConnections: 0\n"), 0o600); err != nil {
+	if err := os.WriteFile(ranges,
+		[]byte("dev: true\nworkload:\n  addresses: [127.0.0.2]\nports:\n  status: 0\nlog: {level: loud}\nenvoy:\n  maxConnections: 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -78,7 +80,8 @@ func TestErrors(t *testing.T) {
 		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --envoy " + dir + "/none", 2, "envoy.path: there is no program " + dir + "/none (no such file or directory): name Envoy's program"},
 		{"run --dev --xds localhost --address 127.0.0.2", 2, `xds.addresses: "localhost" is not host:port; want one such as ashore.example.com:15012, with --dev 127.0.0.1:15010`},
 	} {
-		if code, _, stderr := start(t, strings.Fields(tc.args)...); code != tc.code || !strings.Contains(stderr, tc.want) {
+		if code, _, stderr := start(t, strings.Fields(tc.args)...); code != tc.code ||
+			!strings.Contains(stderr, tc.want) {
 			t.Errorf("%s: exit code %d, %q; want %d, %q", tc.args, code, stderr, tc.code, tc.want)
 		}
 	}
@@ -88,12 +91,14 @@ func TestErrors(t *testing.T) {
 func TestEndedInJSON(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	code, _, stderr := start(t, "run", "--dev", "--xds", "127.0.0.1:1", "--address", "127.0.0.2", "--state", dir, "--envoy", dir+"/none", "--set", "log.format=json")
+	code, _, stderr := start(t, "run", "--dev", "--xds", "127.0.0.1:1", "--address", "127.0.0.2", "--state", dir,
+		"--envoy", dir+"/none", "--set", "log.format=json")
 	var got struct {
 		Level string `json:"@level"`
 		Error string
 	}
-	if err := json.Unmarshal([]byte(stderr), &got); err != nil || code != 2 || got.Level != "error" || !strings.Contains(got.Error, dir+"/none") {
+	if err := json.Unmarshal([]byte(stderr), &got); err != nil || code != 2 || got.Level != "error" ||
+		!strings.Contains(got.Error, dir+"/none") {
 		t.Errorf("exit code %d, %v; it said %s", code, err, stderr)
 	}
 }
@@ -115,7 +120,8 @@ envoy: {drainTime: 7s}
 		t.Fatal(err)
 	}
 	s := settingsOf(t, "--config", file, "--name", "flag", "--labels", "app=flag", "--labels", "version=v2")
-	if w := s.Workload; w.Name != "flag" || w.Namespace != "file" || w.Addresses[0] != "127.0.0.9" || w.Domain != "cluster.local" {
+	if w := s.Workload; w.Name != "flag" || w.Namespace != "file" || w.Addresses[0] != "127.0.0.9" ||
+		w.Domain != "cluster.local" {
 		t.Errorf("workload %+v", w)
 	}
 	if l := s.Workload.Labels; len(l) != 2 || l["app"] != "flag" || s.Envoy.DrainTime != 7*time.Second {
@@ -146,7 +152,8 @@ func TestVersion(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q; want %q", how, code, stdout, want)
 		}
 	}
-	if code, stdout, _ := start(t, "run", "--help"); code != 0 || !strings.Contains(stdout, "127.0.0.2:15020/healthz/ready") {
+	if code, stdout, _ := start(t, "run", "--help"); code != 0 ||
+		!strings.Contains(stdout, "127.0.0.2:15020/healthz/ready") {
 		t.Errorf("help: exit code %d, %q", code, stdout)
 	}
 }

@@ -40,7 +40,8 @@ func program(t *testing.T, address string, flags ...string) *running {
 	}
 	envoy := testenvoy.Path(t)
 	p := &running{bootstrap: filepath.Join(dir, "bootstrap.json")}
-	args := []string{"run", "--dev", "--xds", address + ":1", "--address", address, "--name", "web", "--state", dir, "--envoy", envoy}
+	args := []string{"run", "--dev", "--xds", address + ":1", "--address", address, "--name", "web", "--state", dir,
+		"--envoy", envoy}
 	p.cmd = exec.Command(path, append(args, flags...)...)
 	p.cmd.Stderr = &p.log
 	wait, err := testchild.Start(p.cmd)
@@ -88,7 +89,8 @@ func (p *running) wantEnd(t *testing.T, code int) {
 	})
 }
 
-// wantLog wants all that the agent wrote on standard error to be its log, in its format: what libraries say too.
+// wantLog wants all that the agent wrote on standard error to be its log, in its format: what
+// libraries say too.
 func (p *running) wantLog(t *testing.T) {
 	t.Helper()
 	libraries := false
@@ -132,14 +134,15 @@ func (p *running) envoyRuns() error {
 	return errors.New("no Envoy runs")
 }
 
-// A signal ends both in order, with exit code 0, and a hangup does not; a kill of the agent leaves no Envoy behind
-// either.
+// A signal ends both in order, with exit code 0, and a hangup does not; a kill of the agent leaves
+// no Envoy behind either.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for i, tc := range []struct {
 		signals []syscall.Signal
 		code    int // -1: by the signal
-	}{{[]syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 0}, {[]syscall.Signal{syscall.SIGINT}, 0}, {[]syscall.Signal{syscall.SIGKILL}, -1}} {
+	}{{[]syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 0}, {[]syscall.Signal{syscall.SIGINT},
+		0}, {[]syscall.Signal{syscall.SIGKILL}, -1}} {
 		t.Run(fmt.Sprint(tc.signals), func(t *testing.T) {
 			t.Parallel()
 			p := program(t, fmt.Sprintf("127.0.42.%d", 2+i))

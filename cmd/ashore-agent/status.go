@@ -90,10 +90,12 @@ func writeReports(w io.Writer, states []string, reports []*agent.Report, output 
 	return nil
 }
 
-// reportHost adds what the agent of a state folder cannot know: whether it runs the installed program, and its units.
+// reportHost adds what the agent of a state folder cannot know: whether it runs the installed
+// program, and its units.
 func reportHost(ctx context.Context, h *host, r *agent.Report, state string) error {
 	if installed := build.Read().String(); r.Version != "" && r.Version != installed {
-		r.Add("version", false, "restart the agent: systemctl restart ashore-agent", "the agent runs "+r.Version+", installed is "+installed)
+		r.Add("version", false, "restart the agent: systemctl restart ashore-agent",
+			"the agent runs "+r.Version+", installed is "+installed)
 	}
 	if h == nil && filepath.Dir(state) == agent.PackagedState && machine.HasSystemd() {
 		h = &host{folder: agent.PackagedState, systemd: machine.Systemctl("systemctl")} // the agent's user may look
@@ -123,13 +125,15 @@ func (h *host) reportUnits(ctx context.Context, r *agent.Report, state string, i
 		if rules, err := h.rules.Status(ctx); err != nil {
 			return err
 		} else if !rules.Installed {
-			texts, todos = append(texts, "the rules that bring traffic to Envoy are not installed"), append(todos, "ashore-agent intercept install")
+			texts, todos = append(texts, "the rules that bring traffic to Envoy are not installed"), append(todos,
+				"ashore-agent intercept install")
 		}
 	}
 	for _, u := range units {
 		texts = append(texts, u.String())
 		if u.Active != "active" || u.File != "enabled" {
-			todos = append(todos, fmt.Sprintf("systemctl enable --now %s (journalctl -u %s says why it does not run)", u.Name, u.Name))
+			todos = append(todos, fmt.Sprintf("systemctl enable --now %s (journalctl -u %s says why it does not run)",
+				u.Name, u.Name))
 		}
 	}
 	r.Add("units", len(todos) == 0, strings.Join(todos, "; "), strings.Join(texts, "; "))

@@ -28,7 +28,8 @@ func TestAnalyze(t *testing.T) {
 		"nothing": {map[string]string{"a.yaml": good}, 0, []string{"1 object in 1 file: nothing found"}},
 		"an unknown subset": {
 			map[string]string{"a.yaml": good, "b.yaml": strings.Replace(toSubset, "HOST", "db", 1)}, 1,
-			[]string{"ERROR [IST0101] ", "b.yaml:1", "spec.http[0].route[0].destination.subset", "To do: write a DestinationRule with subset v1", "1 error, 0 warnings, 0 notes"},
+			[]string{"ERROR [IST0101] ", "b.yaml:1", "spec.http[0].route[0].destination.subset",
+				"To do: write a DestinationRule with subset v1", "1 error, 0 warnings, 0 notes"},
 		},
 		"the host of a registry": {
 			map[string]string{"b.yaml": strings.Replace(toSubset, "HOST", "db.service.consul", 1)}, 0,
@@ -59,7 +60,8 @@ func TestAnalyze(t *testing.T) {
 			if err := json.Unmarshal([]byte(out), &list); err != nil || jsonCode != tc.code {
 				t.Fatalf("exit code %d, want %d; JSON %q: %v", jsonCode, tc.code, out, err)
 			}
-			if got := slices.ContainsFunc(list, func(f analyze.Finding) bool { return f.IsError() }); got != (tc.code == 1) {
+			if got := slices.ContainsFunc(list,
+				func(f analyze.Finding) bool { return f.IsError() }); got != (tc.code == 1) {
 				t.Errorf("findings %+v with exit code %d", list, tc.code)
 			}
 		})

@@ -13,8 +13,8 @@ import (
 // maxAway is how many workloads are named that are not connected.
 const maxAway = 5
 
-// away says which workloads that have a valid certificate are not connected, and so hear of a change later; empty: none. The
-// ledger may have some that cannot be read: these are not told of.
+// away says which workloads that have a valid certificate are not connected, and so hear of a
+// change later; empty: none. The ledger may have some that cannot be read: these are not told of.
 func (o operators) away(known []ca.Workload) string {
 	server := o.fleet.Load()
 	if server == nil {

@@ -57,9 +57,11 @@ type backend struct {
 	proxies   proxies
 	// entries are the WorkloadEntries of workloads that registered themselves; nil: nobody does.
 	entries func() entry.Entries
-	// refused are the parts of what proxies are sent that Envoy would refuse and that refuse traffic instead; nil: none.
+	// refused are the parts of what proxies are sent that Envoy would refuse and that refuse
+	// traffic instead; nil: none.
 	refused func() []feed.Problem
-	// setting is the name that a source has among the settings, and its own where it stands in none; nil: none does.
+	// setting is the name that a source has among the settings, and its own where it stands in
+	// none; nil: none does.
 	setting func(source string) string
 	// file is what people call a file of a source; nil: what the source calls it.
 	file func(source, file string) string
@@ -70,14 +72,16 @@ type backend struct {
 	// anew has them be looked for anew, as far as they were remembered; nil: they were not.
 	anew func()
 
-	// analysis looks for what is wrong between the objects of the latest context; nil: nothing does.
+	// analysis looks for what is wrong between the objects of the latest context; nil: nothing
+	// does.
 	analysis *analyze.Background
 
 	latest atomic.Pointer[published]
 	bell   bell // rings when latest is another
 }
 
-// watch adds the problems and metrics of other parts; id may be nil. Errors: a metric that is registered already.
+// watch adds the problems and metrics of other parts; id may be nil. Errors: a metric that is
+// registered already.
 func (b *backend) watch(id *identity, keys keySource, r prometheus.Registerer) error {
 	b.more = append(b.more, keys.problems)
 	if err := r.Register(keys.metric()); err != nil || id == nil {
@@ -126,7 +130,8 @@ func (b *backend) state() push.Status {
 func (b *backend) sourceProblems() []feed.Problem {
 	problems, err := b.readSourceProblems()
 	if err != nil {
-		return []feed.Problem{{Severity: feed.Warning, Source: "ashored", Text: "the problems of sources are not known: " + err.Error()}}
+		return []feed.Problem{{Severity: feed.Warning, Source: "ashored",
+			Text: "the problems of sources are not known: " + err.Error()}}
 	}
 	return problems
 }
@@ -170,7 +175,8 @@ func (b *backend) named(all []feed.SourceStatus) []feed.SourceStatus {
 // Version implements admin.Backend.
 func (b *backend) Version() admin.Version { return build.Read() }
 
-// Problems implements admin.Backend. What is over is not told any more: who asks may just have mended it.
+// Problems implements admin.Backend. What is over is not told any more: who asks may just have
+// mended it.
 func (b *backend) Problems() []feed.Problem {
 	if b.anew != nil {
 		b.anew()
@@ -178,8 +184,8 @@ func (b *backend) Problems() []feed.Problem {
 	return b.problems()
 }
 
-// problems is what is wrong with the settings, then with the configuration, then between the parts of the latest
-// context; never nil.
+// problems is what is wrong with the settings, then with the configuration, then between the parts
+// of the latest context; never nil.
 func (b *backend) problems() []feed.Problem {
 	out := append([]feed.Problem{}, b.settings...)
 	out = append(out, b.sourceProblems()...)
@@ -232,8 +238,8 @@ func (b *backend) Status() admin.Status {
 	return s
 }
 
-// summary is a Status without proxies. The more that there is, the more it costs once for each context, and not
-// each time: metrics are taken from it.
+// summary is a Status without proxies. The more that there is, the more it costs once for each
+// context, and not each time: metrics are taken from it.
 func (b *backend) summary() admin.Status {
 	a := b.state()
 	s := admin.Status{Version: build.Read(), Started: b.started, Waiting: b.waiting(), Sources: b.named(a.Sources)}
@@ -290,13 +296,15 @@ func (b *backend) Objects(kind, namespace, name string) ([]admin.Object, error) 
 		out = append(out, shown)
 	}
 	if name != "" && len(out) == 0 {
-		return nil, admin.NewError(admin.ErrNotFound, fmt.Sprintf("no %s %q is at work; \"ashorectl problems\" says why when a file defines it", info.Kind, strings.TrimPrefix(namespace+"/"+name, "/")))
+		return nil, admin.NewError(admin.ErrNotFound,
+			fmt.Sprintf("no %s %q is at work; \"ashorectl problems\" says why when a file defines it", info.Kind,
+				strings.TrimPrefix(namespace+"/"+name, "/")))
 	}
 	return out, nil
 }
 
-// atWork is everything of a kind that is at work, and more of other kinds: what operators wrote, and workloads that
-// registered themselves under names that no operator used.
+// atWork is everything of a kind that is at work, and more of other kinds: what operators wrote,
+// and workloads that registered themselves under names that no operator used.
 func (b *backend) atWork(kind config.Kind) push.Objects {
 	p := b.latest.Load()
 	if p == nil {
@@ -323,9 +331,11 @@ func objectOf(o *config.Object, info config.KindInfo) (admin.Object, error) {
 	return admin.Object{
 		APIVersion: info.APIVersion(),
 		Kind:       string(o.Kind),
-		Metadata:   admin.Metadata{Name: o.Name, Namespace: o.Namespace, Labels: o.Labels, Annotations: o.Annotations, Created: o.Created},
-		Spec:       json.RawMessage(spec),
-		Origin:     admin.Origin{Source: o.Origin.Source, File: o.Origin.File, Line: o.Origin.Line, Revision: o.Revision},
+		Metadata: admin.Metadata{Name: o.Name, Namespace: o.Namespace, Labels: o.Labels, Annotations: o.Annotations,
+			Created: o.Created},
+		Spec: json.RawMessage(spec),
+		Origin: admin.Origin{Source: o.Origin.Source, File: o.Origin.File, Line: o.Origin.Line,
+			Revision: o.Revision},
 	}, nil
 }
 
@@ -351,12 +361,17 @@ func (b *backend) Dump(proxy, typ string) (admin.Dump, error) {
 func notAsked(proxy, typ, asked string) error {
 	switch typ {
 	case "cds", "eds", "lds", "rds", "sds", "ecds":
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s is sent no %s: it asked for %s alone", proxy, typ, asked))
+		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s is sent no %s: it asked for %s alone", proxy, typ,
+			asked))
 	case "pcds", "probe":
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s is sent no %s: Envoy itself never asks for it, the agents of workloads with an identity do; it asked for %s", proxy, typ, asked))
+		return admin.NewError(admin.ErrNotFound,
+			fmt.Sprintf("%s is sent no %s: Envoy itself never asks for it, the agents of workloads with an identity do; it asked for %s", proxy, typ, asked))
 	case "nds":
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s is sent no nds, the table of names: Envoy itself never asks for it, clients that answer DNS do, as Istio's agent; it asked for %s", proxy, asked))
+		return admin.NewError(admin.ErrNotFound,
+			fmt.Sprintf("%s is sent no nds, the table of names: Envoy itself never asks for it, clients that answer DNS do, as Istio's agent; it asked for %s", proxy, asked))
 	default:
-		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%q is not a type: want cds, eds, lds, rds, sds, ecds, nds, pcds or probe; %s asked for %s", typ, proxy, asked))
+		return admin.NewError(admin.ErrInvalid,
+			fmt.Sprintf("%q is not a type: want cds, eds, lds, rds, sds, ecds, nds, pcds or probe; %s asked for %s",
+				typ, proxy, asked))
 	}
 }

@@ -55,7 +55,8 @@ func newBackend(t *testing.T, texts ...string) *backend {
 	key := registry.Key{Host: "web", Namespace: "shop"}
 	in.Services = in.Services.With(key, &registry.Service{Key: key})
 	in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: make([]registry.Endpoint, 3)})
-	b := &backend{proxies: nobody{}, settings: []feed.Problem{{Severity: feed.Warning, Text: "of the settings"}}, assembler: answers{problems: []feed.Problem{{Severity: feed.Error}, {Severity: feed.Warning}}}}
+	b := &backend{proxies: nobody{}, settings: []feed.Problem{{Severity: feed.Warning, Text: "of the settings"}},
+		assembler: answers{problems: []feed.Problem{{Severity: feed.Error}, {Severity: feed.Warning}}}}
 	if !b.publish(push.Build(nil, in)) {
 		t.Error("the first context is not the first")
 	}
@@ -98,7 +99,8 @@ func TestBackendStatus(t *testing.T) {
 		t.Errorf("problems %v, want that of the settings first", p)
 	}
 	s := b.Status()
-	want := admin.ConfigStatus{Objects: map[string]int{"Gateway": 2}, Services: 1, Endpoints: 3, Errors: 1, Warnings: 2, Contexts: 2, Built: s.Config.Built}
+	want := admin.ConfigStatus{Objects: map[string]int{"Gateway": 2}, Services: 1, Endpoints: 3, Errors: 1, Warnings: 2,
+		Contexts: 2, Built: s.Config.Built}
 	if d := cmp.Diff(want, s.Config); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -132,7 +134,8 @@ func TestBackendSummary(t *testing.T) {
 	}
 }
 
-// Findings of the analysis are problems, counted as they are shown, until a later context has what is missing.
+// Findings of the analysis are problems, counted as they are shown, until a later context has what
+// is missing.
 func TestBackendAnalysis(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +153,8 @@ spec: {hosts: [web.example.com], http: [{route: [{destination: {host: webb.examp
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		problems := b.Problems()
-		if len(problems) != 4 || problems[3].Object != "VirtualService shop/web" || problems[3].File != "a.yaml" || problems[3].Line != 1 {
+		if len(problems) != 4 || problems[3].Object != "VirtualService shop/web" || problems[3].File != "a.yaml" ||
+			problems[3].Line != 1 {
 			t.Errorf("problems %v, want the three others and one of the VirtualService", problems)
 		}
 		if s := b.Status().Config; s.Warnings != 2 || s.Errors != 2 {
@@ -212,7 +216,8 @@ func TestBackendObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := one[0]; o.APIVersion != "networking.istio.io/v1" || o.Kind != "Gateway" || o.Metadata.Labels["team"] != "a" || o.Origin.File != "a.yaml" || o.Origin.Line != 1 ||
+	if o := one[0]; o.APIVersion != "networking.istio.io/v1" || o.Kind != "Gateway" ||
+		o.Metadata.Labels["team"] != "a" || o.Origin.File != "a.yaml" || o.Origin.Line != 1 ||
 		!strings.Contains(string(o.Spec), `"selector"`) {
 		t.Errorf("object %+v", o)
 	}
@@ -225,7 +230,8 @@ func TestBackendObjects(t *testing.T) {
 		{"gatway", "", admin.ErrInvalid, `did you mean "gateway"?`},
 		{"WasmPlugin", "", admin.ErrInvalid, "WasmPlugin is not supported yet"},
 	} {
-		if _, err := b.Objects(tc.kind, "", tc.name); !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.want) {
+		if _, err := b.Objects(tc.kind,
+			"", tc.name); !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s %s: error %v, want %q", tc.kind, tc.name, err, tc.want)
 		}
 	}

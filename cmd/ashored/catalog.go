@@ -37,8 +37,8 @@ type catalog struct {
 
 var _ admin.Catalog = (*catalog)(nil)
 
-// Services implements admin.Catalog. A watch compares the contexts that there were when it looked: what it costs is what
-// changed, and nothing piles up while emit is busy.
+// Services implements admin.Catalog. A watch compares the contexts that there were when it looked:
+// what it costs is what changed, and nothing piles up while emit is busy.
 func (c *catalog) Services(ctx context.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
 	changed, seen := c.changed(), c.context()
 	if err := c.list(ctx, seen, q, emit); err != nil || !q.Watch {
@@ -63,7 +63,8 @@ func (c *catalog) Services(ctx context.Context, q admin.ServiceQuery, emit func(
 }
 
 // list tells of all that a context has.
-func (c *catalog) list(ctx context.Context, in *push.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
+func (c *catalog) list(ctx context.Context, in *push.Context, q admin.ServiceQuery,
+	emit func(admin.ServiceEvent) error) error {
 	none := true
 	if in != nil {
 		for k := range in.Inputs().Services.From(registry.Key{Host: strings.ToLower(q.Host)}) {
@@ -80,7 +81,8 @@ func (c *catalog) list(ctx context.Context, in *push.Context, q admin.ServiceQue
 		}
 	}
 	if none && q.Host != "" && !q.Watch {
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("the mesh knows no service %q%s", joined(q.Namespace, q.Host), likeHost(in, q.Host)))
+		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("the mesh knows no service %q%s",
+			joined(q.Namespace, q.Host), likeHost(in, q.Host)))
 	}
 	return nil
 }
@@ -114,7 +116,8 @@ func means(q admin.ServiceQuery, k registry.Key) bool {
 }
 
 // changes tells of what differs between two contexts.
-func (c *catalog) changes(ctx context.Context, old, now *push.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
+func (c *catalog) changes(ctx context.Context, old, now *push.Context, q admin.ServiceQuery,
+	emit func(admin.ServiceEvent) error) error {
 	var before push.Inputs
 	if old != nil {
 		before = old.Inputs()
@@ -140,13 +143,15 @@ func (c *catalog) changes(ctx context.Context, old, now *push.Context, q admin.S
 }
 
 // tell tells how a service is now.
-func (c *catalog) tell(ctx context.Context, in *push.Context, k registry.Key, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
+func (c *catalog) tell(ctx context.Context, in *push.Context, k registry.Key, q admin.ServiceQuery,
+	emit func(admin.ServiceEvent) error) error {
 	s, ok, err := c.supplied(ctx, k)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		return emit(admin.ServiceEvent{Event: admin.ServiceGone, Service: admin.Service{Host: k.Host, Namespace: k.Namespace}})
+		return emit(admin.ServiceEvent{Event: admin.ServiceGone,
+			Service: admin.Service{Host: k.Host, Namespace: k.Namespace}})
 	}
 	return emit(admin.ServiceEvent{Event: admin.ServiceIs, Service: c.service(in, s, q.Endpoints)})
 }
@@ -155,7 +160,8 @@ func (c *catalog) tell(ctx context.Context, in *push.Context, k registry.Key, q 
 func (c *catalog) service(in *push.Context, s registry.Joined, endpoints bool) admin.Service {
 	svc := s.Service
 	out := admin.Service{
-		Host: svc.Host, Namespace: svc.Namespace, Ports: make([]admin.ServicePort, len(svc.Ports)), Resolution: svc.Resolution.String(), Location: "MESH_INTERNAL",
+		Host: svc.Host, Namespace: svc.Namespace, Ports: make([]admin.ServicePort,
+			len(svc.Ports)), Resolution: svc.Resolution.String(), Location: "MESH_INTERNAL",
 		ExportTo: svc.ExportTo, Labels: svc.Labels, SubjectAltNames: svc.SubjectAltNames, Allocated: len(svc.Addresses) == 0 && len(svc.AutoAddresses) > 0,
 	}
 	if svc.External {
@@ -185,8 +191,10 @@ func addressText(p netip.Prefix) string {
 	return p.String()
 }
 
-// part adds what one source has of a service: where that comes from, and its endpoints that are in use.
-func (c *catalog) part(in *push.Context, out *admin.Service, p registry.Part, svc *registry.Service, used []registry.Endpoint, endpoints bool) {
+// part adds what one source has of a service: where that comes from, and its endpoints that are in
+// use.
+func (c *catalog) part(in *push.Context, out *admin.Service, p registry.Part, svc *registry.Service,
+	used []registry.Endpoint, endpoints bool) {
 	declared := c.declaration(in.Inputs().Objects, p)
 	count(out, declared, 0, p.Endpoints.Len()-p.Used)
 	for i := range used {
@@ -233,19 +241,22 @@ func (c *catalog) declaration(objects push.Objects, p registry.Part) admin.Place
 	return admin.Place{Source: c.setting(p.Source), Object: p.Service.Object}
 }
 
-// objectNamed is the object of a name as people write it, "ServiceEntry shop/web"; nil: there is none.
+// objectNamed is the object of a name as people write it, "ServiceEntry shop/web"; nil: there is
+// none.
 func objectNamed(objects push.Objects, text string) *config.Object {
 	return objects.At(config.ParseKey(text))
 }
 
 // place is where an object was read.
 func (c *catalog) place(o *config.Object) admin.Place {
-	return admin.Place{Source: c.setting(o.Origin.Source), Object: o.Key.String(), File: o.Origin.File, Line: o.Origin.Line}
+	return admin.Place{Source: c.setting(o.Origin.Source), Object: o.Key.String(), File: o.Origin.File,
+		Line: o.Origin.Line}
 }
 
-// origin is where an endpoint comes from: of those that configuration makes, the WorkloadEntry, the workload that
-// registered itself, or the ServiceEntry that lists it.
-func (c *catalog) origin(objects push.Objects, p registry.Part, ep *registry.Endpoint, declared admin.Place) admin.Place {
+// origin is where an endpoint comes from: of those that configuration makes, the WorkloadEntry, the
+// workload that registered itself, or the ServiceEntry that lists it.
+func (c *catalog) origin(objects push.Objects, p registry.Part, ep *registry.Endpoint,
+	declared admin.Place) admin.Place {
 	if p.Source != c.derived {
 		return declared
 	}
@@ -265,7 +276,8 @@ func (c *catalog) origin(objects push.Objects, p registry.Part, ep *registry.End
 // endpoint is an endpoint for operators.
 func endpoint(in *push.Context, svc *registry.Service, ep *registry.Endpoint, from admin.Place) admin.Endpoint {
 	out := admin.Endpoint{
-		Address: ep.Address, Ports: make([]admin.EndpointPort, 0, len(svc.Ports)), Health: ep.Health.String(), Identity: in.IdentityOf(ep).String(),
+		Address: ep.Address, Ports: make([]admin.EndpointPort, 0,
+			len(svc.Ports)), Health: ep.Health.String(), Identity: in.IdentityOf(ep).String(),
 		ServiceAccount: ep.ServiceAccount, Namespace: ep.Namespace, Workload: ep.Workload, TLSMode: ep.TLSMode, Locality: ep.Locality.String(),
 		Network: ep.Network, Weight: cmp.Or(ep.Weight, 1), Labels: ep.Labels, From: from,
 	}

@@ -50,7 +50,8 @@ type oneVIP struct{}
 func (oneVIP) Want([]string) {}
 
 func (oneVIP) Run(ctx context.Context, out chan<- registry.VIPs) error {
-	one := registry.VIPs{}.With(pmap.String("web.service.consul"), registry.VIP{IPv4: netip.MustParseAddr("240.240.0.1"), IPv6: netip.MustParseAddr("2001:2::1")})
+	one := registry.VIPs{}.With(pmap.String("web.service.consul"),
+		registry.VIP{IPv4: netip.MustParseAddr("240.240.0.1"), IPv6: netip.MustParseAddr("2001:2::1")})
 	select {
 	case out <- one:
 		<-ctx.Done()
@@ -67,11 +68,13 @@ type market struct {
 }
 
 func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
-	m := &market{files: &saying[*config.Object]{"file:/etc/x", make(chan feed.Batch[*config.Object])}, dc1: &saying[registry.Instances]{"consul:dc1", make(chan feed.Batch[registry.Instances])}}
+	m := &market{files: &saying[*config.Object]{"file:/etc/x", make(chan feed.Batch[*config.Object])},
+		dc1: &saying[registry.Instances]{"consul:dc1", make(chan feed.Batch[registry.Instances])}}
 	back := &backend{}
 	deriver := entry.New(nil)
 	cfg := push.AssemblerConfig{
-		Sources: push.Sources{Objects: []push.Source[*config.Object]{{Source: m.files}}, Services: []push.Source[registry.Instances]{{Source: m.dc1}}},
+		Sources: push.Sources{Objects: []push.Source[*config.Object]{{Source: m.files}},
+			Services: []push.Source[registry.Instances]{{Source: m.dc1}}},
 		Deriver: deriver, Allocator: oneVIP{}, Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
 		Publish: func(c *push.Context, _ push.Changes) { back.publish(c) },
 	}
@@ -89,9 +92,10 @@ func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
 		}
 	})
 	names := map[string]string{"file:/etc/x": "files", "consul:dc1": "dc1"}
-	m.catalog = &catalog{context: back.context, changed: back.bell.wait, supplied: a.Supplied, entries: deriver.Entries, derived: deriver.Name(), setting: func(s string) string {
-		return names[s]
-	}}
+	m.catalog = &catalog{context: back.context, changed: back.bell.wait, supplied: a.Supplied, entries: deriver.Entries,
+		derived: deriver.Name(), setting: func(s string) string {
+			return names[s]
+		}}
 	return m
 }
 
@@ -110,13 +114,18 @@ func (m *market) readsFrom(t *testing.T, source, text string) {
 	}
 	rest := config.Parse("rest.yaml", []byte(otherObject)).Objects // a source that loses everything retains it
 	rest[0].Origin.Source = source
-	m.files.say <- feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "a.yaml", Items: r.Objects}, {Group: "rest.yaml", Items: rest}}}
+	m.files.say <- feed.Batch[*config.Object]{Full: true,
+		Updates: []feed.Update[*config.Object]{{Group: "a.yaml", Items: r.Objects}, {Group: "rest.yaml", Items: rest}}}
 }
 
 // knows has the registry say that a host has endpoints.
 func (m *market) knows(full bool, host string, endpoints ...registry.Endpoint) {
-	s := &registry.Service{Key: registry.Key{Host: host, Namespace: "shop"}, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}}, Source: "consul", Object: "Consul service web"}
-	m.dc1.say <- feed.Batch[registry.Instances]{Full: full, Updates: []feed.Update[registry.Instances]{{Group: host, Items: []registry.Instances{{Service: s, Endpoints: &registry.EndpointList{Items: endpoints}}}}}}
+	s := &registry.Service{Key: registry.Key{Host: host, Namespace: "shop"},
+		Ports: []registry.Port{{Number: 80, Name: "http",
+			Protocol: registry.HTTP}}, Source: "consul", Object: "Consul service web"}
+	m.dc1.say <- feed.Batch[registry.Instances]{Full: full,
+		Updates: []feed.Update[registry.Instances]{{Group: host,
+			Items: []registry.Instances{{Service: s, Endpoints: &registry.EndpointList{Items: endpoints}}}}}}
 }
 
 // otherObject is in the folder in addition to what a test has there.
@@ -146,34 +155,44 @@ spec: {address: 10.0.0.1, labels: {app: web}, serviceAccount: web, locality: eu/
 func (m *market) collected(t *testing.T, q admin.ServiceQuery) []admin.Service {
 	t.Helper()
 	var out []admin.Service
-	if err := m.Services(t.Context(), q, func(e admin.ServiceEvent) error { out = append(out, e.Service); return nil }); err != nil {
+	if err := m.Services(t.Context(), q, func(e admin.ServiceEvent) error {
+		out = append(out,
+			e.Service)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// A host that files and a registry have is one service, of which each endpoint tells whose it is, and who it has to be.
+// A host that files and a registry have is one service, of which each endpoint tells whose it is,
+// and who it has to be.
 func TestCatalog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMarket(t)
-		if err := m.Services(t.Context(), admin.ServiceQuery{Host: "web"}, nil); !errors.Is(err, admin.ErrNotFound) || !strings.Contains(err.Error(), "nothing is known yet") {
+		if err := m.Services(t.Context(), admin.ServiceQuery{Host: "web"}, nil); !errors.Is(err, admin.ErrNotFound) ||
+			!strings.Contains(err.Error(), "nothing is known yet") {
 			t.Errorf("before there is anything: %v", err)
 		}
 		m.reads(t, marketFile)
-		m.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.2", Ports: map[string]uint32{"http": 20001}, Namespace: "shop", Workload: "web-1", Health: registry.Unhealthy, TLSMode: "istio", Weight: 5})
+		m.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.2",
+			Ports: map[string]uint32{"http": 20001}, Namespace: "shop", Workload: "web-1", Health: registry.Unhealthy, TLSMode: "istio", Weight: 5})
 		synctest.Wait()
 		from := admin.Place{Source: "files", Object: "ServiceEntry shop/web", File: "a.yaml", Line: 1}
 		want := admin.Service{
-			Host: "web.service.consul", Namespace: "shop", Ports: []admin.ServicePort{{Number: 80, Name: "http", Protocol: "HTTP"}},
+			Host: "web.service.consul", Namespace: "shop", Ports: []admin.ServicePort{{Number: 80, Name: "http",
+				Protocol: "HTTP"}},
 			Resolution: "STATIC", Location: "MESH_EXTERNAL", Health: admin.HealthCount{Healthy: 1, Unhealthy: 1},
 			Identities: []string{"spiffe://cluster.local/ns/shop/sa/web"},
-			Sources:    []admin.ServiceSource{{Place: from, Endpoints: 1}, {Place: admin.Place{Source: "dc1", Object: "Consul service web"}, Endpoints: 1}},
+			Sources: []admin.ServiceSource{{Place: from, Endpoints: 1},
+				{Place: admin.Place{Source: "dc1", Object: "Consul service web"}, Endpoints: 1}},
 			Endpoints: []admin.Endpoint{
 				{Address: "10.0.0.1", Ports: []admin.EndpointPort{{Service: 80, Name: "http", Number: 8080}}, Health: "healthy", Identity: "spiffe://cluster.local/ns/shop/sa/web", ServiceAccount: "web", Namespace: "shop",
 					Workload: "vm-1", TLSMode: "istio", Locality: "eu/a", Weight: 1, Labels: map[string]string{"app": "web"}, From: admin.Place{Source: "files", Object: "WorkloadEntry shop/vm-1", File: "a.yaml", Line: 10}},
 				{Address: "10.0.0.2", Ports: []admin.EndpointPort{{Service: 80, Name: "http", Number: 20001}}, Health: "unhealthy", Namespace: "shop",
-					Workload: "web-1", TLSMode: "istio", Weight: 5, From: admin.Place{Source: "dc1", Object: "Consul service web"}},
+					Workload: "web-1", TLSMode: "istio", Weight: 5, From: admin.Place{Source: "dc1",
+						Object: "Consul service web"}},
 			},
 		}
 		got := m.collected(t, admin.ServiceQuery{Endpoints: true})
@@ -184,7 +203,8 @@ func TestCatalog(t *testing.T) {
 		if d := cmp.Diff(want, got[0]); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
 		}
-		if s := m.collected(t, admin.ServiceQuery{Host: "WEB.service.consul", Namespace: "shop"}); len(s) != 1 || s[0].Endpoints != nil {
+		if s := m.collected(t, admin.ServiceQuery{Host: "WEB.service.consul", Namespace: "shop"}); len(s) != 1 ||
+			s[0].Endpoints != nil {
 			t.Errorf("by name: %+v", s)
 		}
 		if s := m.collected(t, admin.ServiceQuery{Namespace: "other"}); len(s) != 0 {
@@ -212,7 +232,8 @@ func TestCatalogShadowed(t *testing.T) {
 	got := c.service(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}}), registry.Joined{
 		Instances: one, Parts: []registry.Part{{Instances: one, Source: "a", Used: 1}, {Instances: two, Source: "b"}},
 	}, true)
-	want := []admin.ServiceSource{{Place: admin.Place{Source: "a"}, Endpoints: 1}, {Place: admin.Place{Source: "b"}, Unused: 2}}
+	want := []admin.ServiceSource{{Place: admin.Place{Source: "a"}, Endpoints: 1},
+		{Place: admin.Place{Source: "b"}, Unused: 2}}
 	if d := cmp.Diff(want, got.Sources); d != "" || len(got.Endpoints) != 1 {
 		t.Errorf("%d endpoints; (-want +got):\n%s", len(got.Endpoints), d)
 	}
@@ -222,7 +243,8 @@ func TestCatalogShadowed(t *testing.T) {
 func TestCatalogLackingPort(t *testing.T) {
 	t.Parallel()
 	s := &registry.Service{Ports: []registry.Port{{Number: 80, Name: "http"}, {Number: 9000, Name: "admin"}}}
-	got := endpoint(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}}), s, &registry.Endpoint{Ports: map[string]uint32{"admin": 0}}, admin.Place{})
+	got := endpoint(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}}), s,
+		&registry.Endpoint{Ports: map[string]uint32{"admin": 0}}, admin.Place{})
 	if d := cmp.Diff([]admin.EndpointPort{{Service: 80, Name: "http", Number: 80}}, got.Ports); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -240,14 +262,15 @@ func TestCatalogWatch(t *testing.T) {
 		var got []string
 		done := make(chan error, 1)
 		go func() {
-			done <- m.Services(ctx, admin.ServiceQuery{Watch: true, Namespace: "shop", Endpoints: true}, func(e admin.ServiceEvent) error {
-				text := e.Event + " " + e.Service.Host
-				for _, ep := range e.Service.Endpoints {
-					text += " " + ep.Address
-				}
-				got = append(got, text)
-				return nil
-			})
+			done <- m.Services(ctx, admin.ServiceQuery{Watch: true, Namespace: "shop", Endpoints: true},
+				func(e admin.ServiceEvent) error {
+					text := e.Event + " " + e.Service.Host
+					for _, ep := range e.Service.Endpoints {
+						text += " " + ep.Address
+					}
+					got = append(got, text)
+					return nil
+				})
 		}()
 		want := func(what string, lines ...string) {
 			t.Helper()
@@ -266,7 +289,8 @@ func TestCatalogWatch(t *testing.T) {
 		m.dc1.say <- feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "db.service.consul"}}}
 		want("one less", "gone db.service.consul")
 		m.reads(t, strings.ReplaceAll(marketFile, "shop", "other"))
-		want("of another namespace", "is web.service.consul 10.0.0.1", "gone web.service.consul") // the file's object stays for 2 s
+		// the file's object stays for 2 s
+		want("of another namespace", "is web.service.consul 10.0.0.1", "gone web.service.consul")
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the watch ended with %v", err)
@@ -280,7 +304,8 @@ func TestCatalogWatchFails(t *testing.T) {
 	enough := errors.New("enough")
 	b := &backend{}
 	c := &catalog{context: b.context, changed: b.bell.wait}
-	if err := c.Services(t.Context(), admin.ServiceQuery{Watch: true}, func(admin.ServiceEvent) error { return enough }); !errors.Is(err, enough) {
+	if err := c.Services(t.Context(), admin.ServiceQuery{Watch: true},
+		func(admin.ServiceEvent) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 )
 
-// checkStoreName is the hidden command by which ashored has a store file checked in a child process:
-// reading a damaged one may take the process down.
+// checkStoreName is the hidden command by which ashored has a store file checked in a child
+// process: reading a damaged one may take the process down.
 const checkStoreName = "check-store"
 
 func checkStoreCommand() *cobra.Command {

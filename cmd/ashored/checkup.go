@@ -48,15 +48,21 @@ type findings struct {
 func newCheckup(id *identity) *checkup {
 	desc := prometheus.NewDesc
 	return &checkup{
-		identity:    id,
-		root:        desc("citadel_server_root_cert_expiry_timestamp", "When the root that signs ends, in seconds since 1970.", nil, nil),
-		chain:       desc("citadel_server_cert_chain_expiry_timestamp", "When the certificate that signs ends, in seconds since 1970.", nil, nil),
-		server:      desc("ashore_ca_server_expiry_timestamp_seconds", "When the control plane's own certificate ends, in seconds since 1970.", nil, nil),
-		step:        desc("ashore_ca_rotation_step", "1 for the step of a rotation of the root that was done last; none: no rotation goes on.", []string{"step"}, nil),
-		waiting:     desc("ashore_ca_rotation_waiting", "What the next step of a rotation waits for.", nil, nil),
-		problem:     desc("ashore_ca_problems", "What an operator should see to in the certificate authority.", nil, nil),
-		tokens:      desc("ashore_join_tokens", "Join tokens, by state.", []string{"state"}, nil),
-		workloads:   desc("ashore_workloads", "Workloads that joined, by whether their certificate is valid, ended or revoked.", []string{"state"}, nil),
+		identity: id,
+		root: desc("citadel_server_root_cert_expiry_timestamp",
+			"When the root that signs ends, in seconds since 1970.", nil, nil),
+		chain: desc("citadel_server_cert_chain_expiry_timestamp",
+			"When the certificate that signs ends, in seconds since 1970.", nil, nil),
+		server: desc("ashore_ca_server_expiry_timestamp_seconds",
+			"When the control plane's own certificate ends, in seconds since 1970.", nil, nil),
+		step: desc("ashore_ca_rotation_step",
+			"1 for the step of a rotation of the root that was done last; none: no rotation goes on.", []string{"step"}, nil),
+		waiting: desc("ashore_ca_rotation_waiting", "What the next step of a rotation waits for.", nil, nil),
+		problem: desc("ashore_ca_problems", "What an operator should see to in the certificate authority.", nil,
+			nil),
+		tokens: desc("ashore_join_tokens", "Join tokens, by state.", []string{"state"}, nil),
+		workloads: desc("ashore_workloads",
+			"Workloads that joined, by whether their certificate is valid, ended or revoked.", []string{"state"}, nil),
 		revocations: desc("ashore_revocations", "Revocations in force, by kind.", []string{"kind"}, nil),
 		unkept:      desc("ashore_revocations_unkept", "Revocations in force that the store does not have.", nil, nil),
 		failing:     desc("ashore_ledger_failing", "1 while the ledger of workloads cannot be written.", nil, nil),
@@ -112,7 +118,8 @@ func (c *checkup) examine(ctx context.Context, now time.Time) findings {
 		}
 		f.workloads[state]++
 		if w.Warning != "" {
-			f.doubled = append(f.doubled, feed.Problem{Severity: feed.Warning, Source: "workloads", Object: w.Name, Text: w.Warning})
+			f.doubled = append(f.doubled, feed.Problem{Severity: feed.Warning, Source: "workloads", Object: w.Name,
+				Text: w.Warning})
 		}
 	}
 	for _, r := range list.Revocations {
@@ -122,8 +129,8 @@ func (c *checkup) examine(ctx context.Context, now time.Time) findings {
 	return f
 }
 
-// unknownPrincipals are the callers that policies deny and that do not exist. Below a root that is plugged in others may
-// issue certificates too.
+// unknownPrincipals are the callers that policies deny and that do not exist. Below a root that is
+// plugged in others may issue certificates too.
 func (c *checkup) unknownPrincipals(ctx context.Context, authority ca.Status, joined []admin.Workload) []feed.Problem {
 	latest := c.identity.context()
 	if latest == nil || authority.Source != ca.SelfSigned {
@@ -146,7 +153,8 @@ func (c *checkup) problems() []feed.Problem {
 		out = append(out, feed.Problem{Severity: feed.Error, Source: "certificate authority", Text: f.err.Error()})
 	}
 	for _, k := range c.identity.jwt.Failures() {
-		p := feed.Problem{Severity: feed.Error, Source: "setting attestors.jwt", Object: k.Issuer, Stale: k.Kept, Text: k.Err.Error() + "; no token of this issuer is accepted until its keys can be read"}
+		p := feed.Problem{Severity: feed.Error, Source: "setting attestors.jwt", Object: k.Issuer, Stale: k.Kept,
+			Text: k.Err.Error() + "; no token of this issuer is accepted until its keys can be read"}
 		if k.Kept {
 			p.Severity, p.Text = feed.Warning, k.Err.Error()+"; the keys that were read last stay in use"
 		}
@@ -163,7 +171,8 @@ func (c *checkup) problems() []feed.Problem {
 
 // Describe implements prometheus.Collector.
 func (c *checkup) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.root, c.chain, c.server, c.step, c.waiting, c.problem, c.tokens, c.workloads, c.revocations, c.unkept, c.failing} {
+	for _, d := range []*prometheus.Desc{c.root, c.chain, c.server, c.step, c.waiting, c.problem, c.tokens, c.workloads,
+		c.revocations, c.unkept, c.failing} {
 		ch <- d
 	}
 }

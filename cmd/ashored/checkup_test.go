@@ -25,7 +25,8 @@ func TestUnknownPrincipals(t *testing.T) {
 	s.start(t)
 	s.joined(t)
 	problems, err := admin.NewClient(s.socket).Problems(t.Context())
-	if err != nil || len(problems) != 1 || !strings.HasSuffix(problems[0].File, "deny.yaml") || problems[0].Field != "spec.rules[0].from[0].source.principals[1]" ||
+	if err != nil || len(problems) != 1 || !strings.HasSuffix(problems[0].File, "deny.yaml") ||
+		problems[0].Field != "spec.rules[0].from[0].source.principals[1]" ||
 		!strings.Contains(problems[0].Text, "did you mean cluster.local/ns/shop/sa/web?") {
 		t.Errorf("problems %v, error %v", problems, err)
 	}

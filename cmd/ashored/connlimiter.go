@@ -33,16 +33,18 @@ const (
 	maxUnauthenticated = 8192
 	// sourceShare is the part of maxUnauthenticated, 1/8, that one source address may use.
 	sourceShare = 8
-	// unauthenticatedTime is how long a connection without a workload's certificate stays open after
-	// the handshake. A machine that joins needs some milliseconds.
+	// unauthenticatedTime is how long a connection without a workload's certificate stays open
+	// after the handshake. A machine that joins needs some milliseconds.
 	unauthenticatedTime = 30 * time.Second
-	// refusalTime is how long a connection beyond the limit stays open, so that its client reads why.
+	// refusalTime is how long a connection beyond the limit stays open, so that its client reads
+	// why.
 	refusalTime = 5 * time.Second
 )
 
-// workloadBytes limits the memory of one workload's requests and subscriptions, unfinishedBytes that of
-// its incomplete requests: the largest one fits. Both are for 16 connections and grow with the setting.
-// unauthenticatedBytes limits the incomplete requests of an unauthenticated connection.
+// workloadBytes limits the memory of one workload's requests and subscriptions, unfinishedBytes
+// that of its incomplete requests: the largest one fits. Both are for 16 connections and grow with
+// the setting. unauthenticatedBytes limits the incomplete requests of an unauthenticated
+// connection.
 const workloadBytes, unfinishedBytes, unauthenticatedBytes = 12 << 20, 6 << 20, 256 << 10
 
 // workloadLimit returns the limit of a workload that may have that many connections.
@@ -98,8 +100,8 @@ type client struct {
 // Reasons of refusals, for the metric.
 const tooManyConnections, tooMuchUnfinished = "connections", "unfinished requests"
 
-// newConnLimiter returns a limiter that allows each workload most connections. It returns an error if
-// a metric is registered already.
+// newConnLimiter returns a limiter that allows each workload most connections. It returns an error
+// if a metric is registered already.
 func newConnLimiter(most int, r prometheus.Registerer, log hclog.Logger) (*connLimiter, error) {
 	l := &connLimiter{most: most, log: ratelimit.NewLogger(log), workloads: map[string]*workloadConns{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ashore_connections_refused_total",
@@ -174,7 +176,8 @@ func (t limitedTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	if err != nil {
 		t.limiter.note(c, tooManyConnections, err)
 		conn = closeAfter(conn, refusalTime)
-		return unfinished.NewConn(conn, unfinished.NewBudget(unauthenticatedBytes), func() {}), refusedConn{info, err}, nil
+		return unfinished.NewConn(conn, unfinished.NewBudget(unauthenticatedBytes), func() {}), refusedConn{info,
+			err}, nil
 	}
 	if l, ok := raw.(*connlimit.Conn); ok {
 		l.Leave()
@@ -184,8 +187,8 @@ func (t limitedTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	return unfinished.NewConn(conn, budget, exceeded), info, nil
 }
 
-// authenticate returns the workload of a connection whose handshake is done; false if its client has
-// no valid certificate of a workload.
+// authenticate returns the workload of a connection whose handshake is done; false if its client
+// has no valid certificate of a workload.
 func (t limitedTLS) authenticate(raw net.Conn, info credentials.AuthInfo) (client, bool) {
 	tls, ok := info.(credentials.TLSInfo)
 	if !ok || len(tls.State.PeerCertificates) == 0 {

@@ -67,7 +67,8 @@ func TestConnectionsOfOneWorkload(t *testing.T) {
 			continue
 		}
 		_, err := l.enter(step.client)
-		if got := fmt.Sprint(err); step.want == "" && err != nil || !strings.HasPrefix(got, step.want) && step.want != "" {
+		if got := fmt.Sprint(err); step.want == "" && err != nil || !strings.HasPrefix(got, step.want) &&
+			step.want != "" {
 			t.Errorf("step %d: got %v, want %q", i, err, step.want)
 		}
 	}
@@ -142,10 +143,12 @@ func TestConnectionLimitServed(t *testing.T) {
 			t.Fatalf("connection %d: %v", n+1, err)
 		}
 	}
-	if err := web.stream(t, node(most))(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "xds.workloadConnections") {
+	if err := web.stream(t, node(most))(); status.Code(err) != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "xds.workloadConnections") {
 		t.Errorf("one more: %v", err)
 	}
-	if err := web.ask(t, "", ""); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "xds.workloadConnections") {
+	if err := web.ask(t, "", ""); status.Code(err) != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "xds.workloadConnections") {
 		t.Errorf("a call for a certificate: %v", err)
 	}
 	if !strings.Contains(s.metricsText(t), `ashore_connections_refused_total{reason="connections"} 2`) {
@@ -160,7 +163,8 @@ func selfSigned(t *testing.T) tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"localhost"}}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +172,8 @@ func selfSigned(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// A connection that is one too many is refused with the reason, and then closed; open ones are served.
+// A connection that is one too many is refused with the reason, and then closed; open ones are
+// served.
 func TestConnectionRefused(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
@@ -193,7 +198,8 @@ func TestConnectionRefused(t *testing.T) {
 		}
 		return id, nil
 	}
-	creds := limitedTLS{credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{serving}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}), verify, limiter}
+	creds := limitedTLS{credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{serving},
+		ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}), verify, limiter}
 	srv := grpc.NewServer(append(refusals(), grpc.Creds(creds))...)
 	healthv1.RegisterHealthServer(srv, health.NewServer())
 	served := make(chan error, 1)
@@ -217,7 +223,8 @@ func TestConnectionRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = second.Check(t.Context(), &healthv1.HealthCheckRequest{})
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "this workload has 1 connections") {
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(),
+		"this workload has 1 connections") {
 		t.Errorf("the second connection of a workload: %v", err)
 	}
 	watch, err := second.Watch(t.Context(), &healthv1.HealthCheckRequest{})

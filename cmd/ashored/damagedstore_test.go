@@ -11,7 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 )
 
-// A damaged file in the state folder says what is lost with it: next to nothing where the mesh's store is in Consul.
+// A damaged file in the state folder says what is lost with it: next to nothing where the mesh's
+// store is in Consul.
 func TestDamagedStoreFile(t *testing.T) {
 	t.Parallel()
 	for kind, tc := range map[string]struct{ says, not string }{
@@ -33,12 +34,15 @@ func TestDamagedStoreFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			config := filepath.Join(s.dir, "ashored.yaml")
-			if err := os.WriteFile(config, fmt.Appendf(nil, "store: {kind: %s}\nsources: [{kind: store}]\n", kind), 0o600); err != nil {
+			if err := os.WriteFile(config, fmt.Appendf(nil, "store: {kind: %s}\nsources: [{kind: store}]\n", kind),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			var errOut bytes.Buffer
-			code := run(t.Context(), []string{"--dev", "--config", config, "--state", state, "--xds-address", s.xds, "--metrics-address", s.metrics}, &errOut, &errOut)
-			if said := errOut.String(); code != 1 || !strings.Contains(said, "Move the file away") || !strings.Contains(said, tc.says) || strings.Contains(said, tc.not) {
+			code := run(t.Context(), []string{"--dev", "--config", config, "--state", state, "--xds-address", s.xds,
+				"--metrics-address", s.metrics}, &errOut, &errOut)
+			if said := errOut.String(); code != 1 || !strings.Contains(said, "Move the file away") ||
+				!strings.Contains(said, tc.says) || strings.Contains(said, tc.not) {
 				t.Errorf("it ended with %d and said %q, want %q", code, said, tc.says)
 			}
 		})

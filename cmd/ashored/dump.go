@@ -39,8 +39,8 @@ func shortType(typeURL string) string {
 	}
 }
 
-// bodyJSON is an Envoy resource in protobuf's JSON. A type that this program does not know is shown as its bytes.
-// Of a secret only the name is shown.
+// bodyJSON is an Envoy resource in protobuf's JSON. A type that this program does not know is shown
+// as its bytes. Of a secret only the name is shown.
 func bodyJSON(typeURL, name string, body []byte) (json.RawMessage, error) {
 	switch typeURL {
 	case xds.SecretType:

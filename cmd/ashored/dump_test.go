@@ -20,7 +20,8 @@ func field(num protowire.Number, body []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, num, protowire.BytesType), body)
 }
 
-// A dump shows every resource as JSON, also of types that have no Go type, and of a secret only its name.
+// A dump shows every resource as JSON, also of types that have no Go type, and of a secret only its
+// name.
 func TestBodyJSON(t *testing.T) {
 	t.Parallel()
 	text, err := proto.Marshal(wrapperspb.String("hello"))
@@ -78,17 +79,21 @@ func FuzzNameTable(f *testing.F) {
 // What the delivery protocol knows reaches the operator.
 func TestTypeStatus(t *testing.T) {
 	t.Parallel()
-	in := xds.TypeStatus{TypeURL: xds.ListenerType, Resources: 4, Status: ads.Status{Subscribed: 3, Acknowledged: "a", Target: "b", Rejections: 2, InFlight: 1,
-		Refusals: []ads.Refusal{{Name: "0.0.0.0_80", Version: "1", Words: "no such filter"}}, Rejected: &ads.Rejection{Message: "whole response"}}}
+	in := xds.TypeStatus{TypeURL: xds.ListenerType, Resources: 4,
+		Status: ads.Status{Subscribed: 3, Acknowledged: "a", Target: "b", Rejections: 2, InFlight: 1,
+			Refusals: []ads.Refusal{{Name: "0.0.0.0_80", Version: "1",
+				Words: "no such filter"}}, Rejected: &ads.Rejection{Message: "whole response"}}}
 	got := typeStatus(in)
-	if got.Type != "lds" || got.Subscribed != 3 || got.Resources != 4 || got.InFlight != 1 || got.Rejections != 2 || got.Acknowledged != "a" || got.Target != "b" || got.Everything {
+	if got.Type != "lds" || got.Subscribed != 3 || got.Resources != 4 || got.InFlight != 1 || got.Rejections != 2 ||
+		got.Acknowledged != "a" || got.Target != "b" || got.Everything {
 		t.Errorf("status %+v", got)
 	}
 	if len(got.Rejected) != 1 || got.Rejected[0].Resource != "0.0.0.0_80" || got.Rejected[0].Error != "no such filter" {
 		t.Errorf("rejected %+v, want the culprit", got.Rejected)
 	}
 	in.Refusals, in.Everything = nil, true
-	if got = typeStatus(in); len(got.Rejected) != 1 || got.Rejected[0].Error != "whole response" || got.Subscribed != 0 || !got.Everything {
+	if got = typeStatus(in); len(got.Rejected) != 1 || got.Rejected[0].Error != "whole response" ||
+		got.Subscribed != 0 || !got.Everything {
 		t.Errorf("status %+v, want the response that was rejected, and no names", got)
 	}
 }
@@ -99,7 +104,8 @@ func TestShortNames(t *testing.T) {
 	node := func(id, short string, typ push.NodeType) xds.ProxyStatus {
 		return xds.ProxyStatus{ID: id, Node: push.Node{ID: short, Type: typ, Namespace: "shop"}}
 	}
-	got := proxyList([]xds.ProxyStatus{node("sidecar~1~a~x", "a", push.Sidecar), node("sidecar~2~b~x", "b", push.Sidecar), node("router~3~b~x", "b", push.Router)})
+	got := proxyList([]xds.ProxyStatus{node("sidecar~1~a~x", "a", push.Sidecar),
+		node("sidecar~2~b~x", "b", push.Sidecar), node("router~3~b~x", "b", push.Router)})
 	for i, want := range []string{"a", "sidecar~2~b~x", "router~3~b~x"} {
 		if got[i].ID != want {
 			t.Errorf("proxy %d is called %q, want %q", i, got[i].ID, want)
@@ -110,8 +116,8 @@ func TestShortNames(t *testing.T) {
 	}
 }
 
-// Who asks for configuration objects alone is a reader, under whichever names of the kinds, and goes by what it calls itself
-// otherwise.
+// Who asks for configuration objects alone is a reader, under whichever names of the kinds, and
+// goes by what it calls itself otherwise.
 func TestReaderStatus(t *testing.T) {
 	t.Parallel()
 	of := func(names ...string) (out []xds.TypeStatus) {

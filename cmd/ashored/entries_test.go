@@ -12,12 +12,14 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// Workloads that registered themselves are shown among the WorkloadEntries, unless an operator wrote one of that name.
+// Workloads that registered themselves are shown among the WorkloadEntries, unless an operator
+// wrote one of that name.
 func TestRegisteredEntriesAreShown(t *testing.T) {
 	t.Parallel()
 	object := func(name, source string) *config.Object {
-		return &config.Object{Key: config.Key{Kind: config.WorkloadEntry, Namespace: "shop", Name: name}, Origin: config.Origin{Source: source},
-			Spec: &networking.WorkloadEntry{Address: "10.0.0.1"}}
+		return &config.Object{Key: config.Key{Kind: config.WorkloadEntry, Namespace: "shop", Name: name},
+			Origin: config.Origin{Source: source},
+			Spec:   &networking.WorkloadEntry{Address: "10.0.0.1"}}
 	}
 	var written push.Objects
 	for _, o := range []*config.Object{object("b", "file"), object("both", "file")} {
@@ -25,12 +27,14 @@ func TestRegisteredEntriesAreShown(t *testing.T) {
 	}
 	b := &backend{entries: func() entry.Entries {
 		var out entry.Entries
-		for _, o := range []*config.Object{object("a", entry.RegisteredSource), object("both", entry.RegisteredSource)} {
+		for _, o := range []*config.Object{object("a", entry.RegisteredSource),
+			object("both", entry.RegisteredSource)} {
 			out = out.With(o.Key, o)
 		}
 		return out
 	}}
-	b.publish(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: &mesh.MeshConfig{}, Domain: "cluster.local"}, Objects: written}))
+	b.publish(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: &mesh.MeshConfig{}, Domain: "cluster.local"},
+		Objects: written}))
 	all, err := b.Objects("we", "", "")
 	if err != nil {
 		t.Fatal(err)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// exits is a listener that can close all connections that came through it. gRPC waits for those that are at their
-// handshake, and has nothing that ends them. Safe for concurrent use.
+// exits is a listener that can close all connections that came through it. gRPC waits for those
+// that are at their handshake, and has nothing that ends them. Safe for concurrent use.
 type exits struct {
 	net.Listener
 

@@ -24,15 +24,17 @@ type explainer struct {
 	context func() *push.Context
 	// proxies are those that are connected.
 	proxies func() []xds.ProxyStatus
-	// workloads are those that have joined, revoked ones too. Nil: the control plane gives no identities.
+	// workloads are those that have joined, revoked ones too. Nil: the control plane gives no
+	// identities.
 	workloads func(context.Context) ([]ca.Workload, error)
 }
 
 var _ admin.Explainer = explainer{}
 
-// Explain looks at what is at work now. Errors: admin.ErrInvalid for a caller that nobody can be, a method that there is not,
-// what is no host, or a request to what takes connections alone; admin.ErrNotFound for a target that nobody knows, admin.ErrConflict before
-// there is any configuration.
+// Explain looks at what is at work now. Errors: admin.ErrInvalid for a caller that nobody can be, a
+// method that there is not, what is no host, or a request to what takes connections alone;
+// admin.ErrNotFound for a target that nobody knows, admin.ErrConflict before there is any
+// configuration.
 func (e explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
 	c := e.context()
 	if c == nil {
@@ -56,7 +58,8 @@ func (e explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.E
 // explain asks what r means for a caller.
 func (e explainer) explain(c *push.Context, who explainedCaller, r admin.ExplainRequest) (admin.Explanation, error) {
 	from := who.id
-	call := authz.Request{From: from, Revoked: who.revoked, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/"), Host: r.Host}
+	call := authz.Request{From: from, Revoked: who.revoked, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"),
+		Path: cmp.Or(r.Path, "/"), Host: r.Host}
 	request := r.Method != "" || r.Path != "" || r.Host != ""
 	if p, ok := e.proxy(r.To); ok {
 		call.TCP = !request
@@ -75,7 +78,8 @@ func (e explainer) explain(c *push.Context, who explainedCaller, r admin.Explain
 	return ofRequests(from, r.To, found)
 }
 
-// ofRequests explains a request: ports that speak no HTTP have no part in it. Errors: admin.ErrInvalid when no port does.
+// ofRequests explains a request: ports that speak no HTTP have no part in it. Errors:
+// admin.ErrInvalid when no port does.
 func ofRequests(from spiffe.ID, to string, found []authz.Explained) (admin.Explanation, error) {
 	var asked []authz.Explained
 	var left []string
@@ -93,13 +97,14 @@ func ofRequests(from spiffe.ID, to string, found []authz.Explained) (admin.Expla
 	}
 	out := explanation(from, to, asked)
 	if len(left) > 0 {
-		out.Notes = append(out.Notes, "ports that speak no HTTP take no requests and are left out: "+strings.Join(left, ", "))
+		out.Notes = append(out.Notes, "ports that speak no HTTP take no requests and are left out: "+strings.Join(left,
+			", "))
 	}
 	return out, nil
 }
 
-// checkMethod refuses what no request has as its method, and one of HTTP's in another case: policies tell them apart by case.
-// Errors: admin.ErrInvalid.
+// checkMethod refuses what no request has as its method, and one of HTTP's in another case:
+// policies tell them apart by case. Errors: admin.ErrInvalid.
 func checkMethod(method string) error {
 	upper := strings.ToUpper(method)
 	known := []string{
@@ -108,27 +113,36 @@ func checkMethod(method string) error {
 	}
 	switch {
 	case method != "" && strings.ContainsFunc(method, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
+			!strings.ContainsRune("!#$%&'*+-.^_`|~", c)
 	}):
-		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.40q is not a method of HTTP: write GET, POST or another", method))
+		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.40q is not a method of HTTP: write GET, POST or another",
+			method))
 	case method != upper && slices.Contains(known, upper):
-		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("the method %q is not %s: policies tell them apart by case; write %s", method, upper, upper))
+		return admin.NewError(admin.ErrInvalid,
+			fmt.Sprintf("the method %q is not %s: policies tell them apart by case; write %s", method, upper, upper))
 	}
 	return nil
 }
 
 // checkHost refuses what no request has as its host, such as a URL. Errors: admin.ErrInvalid.
 func checkHost(host string) error {
-	if strings.ContainsFunc(host, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("/?#@\\", c) }) {
-		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.80q is not a host: write web.example or web.example:8080", host))
+	if strings.ContainsFunc(host, func(c rune) bool {
+		return c <= ' ' || c > '~' ||
+			strings.ContainsRune("/?#@\\", c)
+	}) {
+		return admin.NewError(admin.ErrInvalid,
+			fmt.Sprintf("%.80q is not a host: write web.example or web.example:8080", host))
 	}
 	return nil
 }
 
 // checkPath refuses what proxies take as the path of no request. Errors: admin.ErrInvalid.
 func checkPath(path string) error {
-	if path != "" && path[0] != '/' || strings.ContainsFunc(path, func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }) {
-		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.80q is not a path: write /orders; what is not ASCII, spaces and # are encoded, %%20", path))
+	if path != "" && path[0] != '/' || strings.ContainsFunc(path,
+		func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }) {
+		return admin.NewError(admin.ErrInvalid,
+			fmt.Sprintf("%.80q is not a path: write /orders; what is not ASCII, spaces and # are encoded, %%20", path))
 	}
 	return nil
 }
@@ -140,7 +154,8 @@ func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
 		if r.Port != 0 {
 			to += " with port " + strconv.Itoa(r.Port)
 		}
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s has no such port: there are %s", to, strings.Join(ports, ", ")))
+		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s has no such port: there are %s", to,
+			strings.Join(ports, ", ")))
 	}
 	return admin.NewError(admin.ErrNotFound,
 		fmt.Sprintf("nobody is %q: write the host of a service, web.example:80, a workload, shop/web, its address, or the ID of a proxy", r.To))
@@ -156,7 +171,8 @@ func (e explainer) proxy(id string) (push.Node, bool) {
 	return push.Node{}, false
 }
 
-// explanation puts what is said of several workloads and ports into one answer: where they differ, each is told of.
+// explanation puts what is said of several workloads and ports into one answer: where they differ,
+// each is told of.
 func explanation(from spiffe.ID, to string, found []authz.Explained) admin.Explanation {
 	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous"), To: to, Steps: []admin.ExplainStep{}}
 	for _, f := range found {
@@ -191,7 +207,8 @@ func explanation(from spiffe.ID, to string, found []authz.Explained) admin.Expla
 func partsOf(found []authz.Explained) []admin.ExplainPart {
 	var out []admin.ExplainPart
 	for _, f := range found {
-		p := admin.ExplainPart{At: []string{place(f)}, Call: f.Request.Method + " " + f.Request.Path, Verdict: string(f.Verdict), Reason: f.Reason, Steps: []admin.ExplainStep{}}
+		p := admin.ExplainPart{At: []string{place(f)}, Call: f.Request.Method + " " + f.Request.Path,
+			Verdict: string(f.Verdict), Reason: f.Reason, Steps: []admin.ExplainStep{}}
 		if f.Request.TCP {
 			p.Call = "a connection"
 		}
@@ -219,7 +236,8 @@ func place(f authz.Explained) string {
 }
 
 func explainStep(s authz.Step) admin.ExplainStep {
-	out := admin.ExplainStep{Policy: s.Policy.Key.String(), Action: s.Action, Matched: s.Rule >= 0 && !s.Unsure, Rule: s.Rule, Decides: s.Decides, Why: s.Why}
+	out := admin.ExplainStep{Policy: s.Policy.Key.String(), Action: s.Action, Matched: s.Rule >= 0 && !s.Unsure,
+		Rule: s.Rule, Decides: s.Decides, Why: s.Why}
 	if s.DryRun {
 		out.Action += " (dry run)"
 	}

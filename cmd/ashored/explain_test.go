@@ -27,11 +27,13 @@ metadata: {name: deny, namespace: shop}
 spec: {action: DENY, selector: {matchLabels: {app: web}}, rules: [{from: [{source: {namespaces: [bad]}}]}]}
 `
 
-// What policies say reaches operators with the policy that decides; who or what nobody knows is said so.
+// What policies say reaches operators with the policy that decides; who or what nobody knows is
+// said so.
 func TestExplainer(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, explainConfig)
-	web := push.Node{ID: "web-1.shop", Namespace: "shop", Labels: new(intern.Lists[push.Label]).Of([]push.Label{{Key: "app", Value: "web"}}), Identity: true}
+	web := push.Node{ID: "web-1.shop", Namespace: "shop",
+		Labels: new(intern.Lists[push.Label]).Of([]push.Label{{Key: "app", Value: "web"}}), Identity: true}
 	bad := spiffe.ID{TrustDomain: "cluster.local", Namespace: "bad", ServiceAccount: "a"}
 	e := explainer{context: b.context, proxies: func() []xds.ProxyStatus {
 		return []xds.ProxyStatus{
@@ -56,20 +58,24 @@ func TestExplainer(t *testing.T) {
 			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.reason) {
 				t.Errorf("%s: error %v, want %v with %q", tc.name, err, tc.is, tc.reason)
 			}
-		case err != nil || got.Verdict != tc.verdict || !strings.Contains(got.Reason, tc.reason) || len(got.Steps) != tc.steps:
+		case err != nil || got.Verdict != tc.verdict || !strings.Contains(got.Reason, tc.reason) ||
+			len(got.Steps) != tc.steps:
 			t.Errorf("%s: got %+v, %v", tc.name, got, err)
 		}
 	}
 	got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "bad/a", To: "web-1.shop"})
-	if err != nil || !got.Steps[0].Decides || !got.Steps[0].Matched || got.Steps[0].Origin != "a.yaml:2" || len(got.Notes) != 0 {
+	if err != nil || !got.Steps[0].Decides || !got.Steps[0].Matched || got.Steps[0].Origin != "a.yaml:2" ||
+		len(got.Notes) != 0 {
 		t.Errorf("the step is %+v, notes %v, %v", got.Steps, got.Notes, err)
 	}
-	if _, err := (explainer{context: func() *push.Context { return nil }}).Explain(t.Context(), admin.ExplainRequest{}); !errors.Is(err, admin.ErrConflict) {
+	if _, err := (explainer{context: func() *push.Context { return nil }}).Explain(t.Context(),
+		admin.ExplainRequest{}); !errors.Is(err, admin.ErrConflict) {
 		t.Errorf("without configuration: %v", err)
 	}
 }
 
-// Where the workloads of a service differ, each is told of on its own, and those that are alike together.
+// Where the workloads of a service differ, each is told of on its own, and those that are alike
+// together.
 func TestExplanationOfSeveral(t *testing.T) {
 	t.Parallel()
 	one := authz.Explained{
@@ -84,16 +90,18 @@ func TestExplanationOfSeveral(t *testing.T) {
 		{At: []string{"shop/a:80", "shop/a:80"}, Call: "GET /", Verdict: "allowed", Reason: "x", Steps: []admin.ExplainStep{}},
 		{At: []string{"shop/b:80"}, Call: "GET /", Verdict: "denied", Reason: "y", Steps: []admin.ExplainStep{}},
 	}
-	if diff := cmp.Diff(want, got.Parts); got.Verdict != "depends" || len(got.Notes) != 1 || len(got.Steps) != 0 || diff != "" {
+	if diff := cmp.Diff(want, got.Parts); got.Verdict != "depends" || len(got.Notes) != 1 || len(got.Steps) != 0 ||
+		diff != "" {
 		t.Errorf("got %+v %s", got, diff)
 	}
-	if got := explanation(spiffe.ID{}, "web", []authz.Explained{one, one}); got.Verdict != "allowed" || got.From != "anonymous" || got.Notes != nil || got.Parts != nil {
+	if got := explanation(spiffe.ID{}, "web", []authz.Explained{one, one}); got.Verdict != "allowed" ||
+		got.From != "anonymous" || got.Notes != nil || got.Parts != nil {
 		t.Errorf("of two that are alike: %+v", got)
 	}
 }
 
-// twoPorts is a service whose workload takes HTTP at 8080 and connections at 7080, and lets shop/web ask for /items,
-// under more policies.
+// twoPorts is a service whose workload takes HTTP at 8080 and connections at 7080, and lets
+// shop/web ask for /items, under more policies.
 func twoPorts(t *testing.T, more ...string) explainer {
 	t.Helper()
 	const policy = `
@@ -106,8 +114,10 @@ spec: {rules: [{from: [{source: {serviceAccounts: [shop/web]}}], to: [{operation
 	for _, o := range config.Parse("a.yaml", []byte(strings.Join(append(more, policy), "---\n"))).Objects {
 		in.Objects = in.Objects.With(o.Key, o)
 	}
-	http, raw := registry.Port{Number: 80, Name: "http", Protocol: registry.HTTP, TargetPort: 8080}, registry.Port{Number: 70, Name: "tcp", Protocol: registry.TCP, TargetPort: 7080}
-	for host, ports := range map[string][]registry.Port{"api.example": {http, raw}, "db.example": {{Number: 70, Name: "tcp", Protocol: registry.TCP, TargetPort: 7081}}} {
+	http, raw := registry.Port{Number: 80, Name: "http", Protocol: registry.HTTP,
+		TargetPort: 8080}, registry.Port{Number: 70, Name: "tcp", Protocol: registry.TCP, TargetPort: 7080}
+	for host, ports := range map[string][]registry.Port{"api.example": {http, raw},
+		"db.example": {{Number: 70, Name: "tcp", Protocol: registry.TCP, TargetPort: 7081}}} {
 		key := registry.Key{Host: host, Namespace: "shop"}
 		in.Services = in.Services.With(key, &registry.Service{Key: key, Ports: ports})
 		in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: []registry.Endpoint{
@@ -126,15 +136,18 @@ func TestExplainPorts(t *testing.T) {
 		return e.Explain(t.Context(), admin.ExplainRequest{From: from, To: to, Port: port, Method: method, Path: path})
 	}
 	got, err := ask("shop/batch", "api.example", 0, "GET", "/items")
-	if err != nil || got.Verdict != "denied" || len(got.Parts) != 0 || len(got.Steps) != 1 || got.Steps[0].Why != "the caller's identity does not match" ||
+	if err != nil || got.Verdict != "denied" || len(got.Parts) != 0 || len(got.Steps) != 1 ||
+		got.Steps[0].Why != "the caller's identity does not match" ||
 		len(got.Notes) != 1 || got.Notes[0] != "ports that speak no HTTP take no requests and are left out: shop/api:7080" {
 		t.Errorf("a request of somebody else: %+v, %v", got, err)
 	}
-	if got, err := ask("shop/web", "shop/api", 0, "GET", "/items"); err == nil && got.Verdict != "allowed" || err != nil {
+	if got, err := ask("shop/web", "shop/api", 0, "GET", "/items"); err == nil && got.Verdict != "allowed" ||
+		err != nil {
 		t.Errorf("a request that is allowed: %+v, %v", got, err)
 	}
 	got, err = ask("shop/batch", "api.example", 0, "", "")
-	if err != nil || got.Verdict != "denied" || len(got.Parts) != 2 || got.Parts[0].Call != "a connection" || got.Parts[0].At[0] != "shop/api:7080" ||
+	if err != nil || got.Verdict != "denied" || len(got.Parts) != 2 || got.Parts[0].Call != "a connection" ||
+		got.Parts[0].At[0] != "shop/api:7080" ||
 		got.Parts[1].Call != "GET /" || got.Parts[1].Steps[0].Why != "the caller's identity does not match" {
 		t.Errorf("nothing certain: %+v, %v", got, err)
 	}
@@ -154,13 +167,15 @@ func TestExplainPorts(t *testing.T) {
 		{"api.example", 0, "get", "", admin.ErrInvalid, `"get" is not GET`},
 		{"api.example", 0, "G T", "", admin.ErrInvalid, "not a method of HTTP"},
 	} {
-		if _, err := ask("shop/web", tc.to, tc.port, tc.method, tc.path); !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.want) {
+		if _, err := ask("shop/web", tc.to, tc.port, tc.method, tc.path); !errors.Is(err, tc.is) ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: got %v", tc, err)
 		}
 	}
 }
 
-// Policies about hosts are asked for the host that the request names, or else for that of the service.
+// Policies about hosts are asked for the host that the request names, or else for that of the
+// service.
 func TestExplainHost(t *testing.T) {
 	t.Parallel()
 	const policy = `
@@ -177,16 +192,20 @@ spec: {action: DENY, rules: [{to: [{operation: {hosts: [admin.example]}}]}]}
 		{"in capitals", "shop/api", "ADMIN.example", "denied"},
 		{"one that no policy is about", "shop/api", "web.example", "allowed"},
 	} {
-		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: tc.to, Path: "/items", Host: tc.host})
+		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: tc.to, Path: "/items",
+			Host: tc.host})
 		if err != nil || got.Verdict != tc.verdict {
 			t.Errorf("%s: got %+v, %v, want %s", tc.name, got, err, tc.verdict)
 		}
 	}
-	if got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example", Host: "admin.example"}); err != nil || len(got.Notes) != 1 {
+	if got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example",
+		Host: "admin.example"}); err != nil || len(got.Notes) != 1 {
 		t.Errorf("a host alone is not a request: %+v, %v", got, err)
 	}
 	for _, bad := range []string{"http://web.example", "web.example/x", "web example", "a@b", "wéb"} {
-		if _, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example", Host: bad}); !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "is not a host: write web.example") {
+		if _, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example",
+			Host: bad}); !errors.Is(err, admin.ErrInvalid) ||
+			!strings.Contains(err.Error(), "is not a host: write web.example") {
 			t.Errorf("%q: got %v", bad, err)
 		}
 	}
@@ -195,11 +214,17 @@ spec: {action: DENY, rules: [{to: [{operation: {hosts: [admin.example]}}]}]}
 // A proxy is asked for the host that the request names; without one nobody can tell.
 func TestExplainHostOfProxy(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, strings.Replace(explainConfig, "from: [{source: {namespaces: [bad]}}]", "to: [{operation: {hosts: [admin.example]}}]", 1))
-	web := push.Node{ID: "web-1.shop", Namespace: "shop", Labels: new(intern.Lists[push.Label]).Of([]push.Label{{Key: "app", Value: "web"}}), Identity: true}
-	e := explainer{context: b.context, proxies: func() []xds.ProxyStatus { return []xds.ProxyStatus{{ID: "web-1.shop", Node: web}} }}
+	b := newBackend(t, strings.Replace(explainConfig, "from: [{source: {namespaces: [bad]}}]",
+		"to: [{operation: {hosts: [admin.example]}}]", 1))
+	web := push.Node{ID: "web-1.shop", Namespace: "shop",
+		Labels: new(intern.Lists[push.Label]).Of([]push.Label{{Key: "app", Value: "web"}}), Identity: true}
+	e := explainer{context: b.context, proxies: func() []xds.ProxyStatus {
+		return []xds.ProxyStatus{{ID: "web-1.shop",
+			Node: web}}
+	}}
 	for host, want := range map[string]string{"admin.example": "denied", "web.example": "allowed", "": "depends"} {
-		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/a", To: "web-1.shop", Method: "GET", Host: host})
+		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/a", To: "web-1.shop", Method: "GET",
+			Host: host})
 		if err != nil || got.Verdict != want {
 			t.Errorf("host %q: got %+v, %v, want %s", host, got, err, want)
 		}
@@ -211,17 +236,20 @@ func TestExplainRevoked(t *testing.T) {
 	t.Parallel()
 	e := twoPorts(t)
 	workload := func(name, account string, revoked bool, leaves ...ca.Leaf) ca.Workload {
-		return ca.Workload{Name: name, Identity: "spiffe://cluster.local/ns/shop/sa/" + account, Revoked: revoked, Leaves: leaves}
+		return ca.Workload{Name: name, Identity: "spiffe://cluster.local/ns/shop/sa/" + account, Revoked: revoked,
+			Leaves: leaves}
 	}
 	e.workloads = func(context.Context) ([]ca.Workload, error) {
 		return []ca.Workload{
-			workload("shop/one", "alone", true), workload("shop/w-1", "web", false, ca.Leaf{Serial: "01"}, ca.Leaf{Serial: "02"}), workload("shop/w-2", "web", true), workload("shop/w.3", "web", false, ca.Leaf{Serial: "03", Revoked: true}),
+			workload("shop/one", "alone", true), workload("shop/w-1", "web", false, ca.Leaf{Serial: "01"},
+				ca.Leaf{Serial: "02"}), workload("shop/w-2", "web", true), workload("shop/w.3", "web", false, ca.Leaf{Serial: "03", Revoked: true}),
 			workload("shop/old-1", "old", true), workload("shop/old-2", "old", true),
 		}, errors.New("workload shop/bad: damaged")
 	}
 	e.proxies = func() []xds.ProxyStatus {
 		id := spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}
-		return []xds.ProxyStatus{{ID: "a", Node: push.Node{ID: "w-9.shop"}, Who: xds.Peer{Identity: id, Serial: "03"}}, {ID: "b", Node: push.Node{ID: "w-8.shop"}, Who: xds.Peer{Identity: id, Serial: "01"}}}
+		return []xds.ProxyStatus{{ID: "a", Node: push.Node{ID: "w-9.shop"}, Who: xds.Peer{Identity: id, Serial: "03"}},
+			{ID: "b", Node: push.Node{ID: "w-8.shop"}, Who: xds.Peer{Identity: id, Serial: "01"}}}
 	}
 	const damaged = "some of who has joined or is revoked cannot be told: workload shop/bad: damaged"
 	for _, tc := range []struct{ from, verdict, reason, note string }{

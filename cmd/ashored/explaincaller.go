@@ -17,14 +17,15 @@ import (
 // explainedCaller is who asks.
 type explainedCaller struct {
 	id spiffe.ID
-	// revoked is what of it is revoked beside its identity, "the workload shop/web"; empty: nothing.
+	// revoked is what of it is revoked beside its identity, "the workload shop/web"; empty:
+	// nothing.
 	revoked string
 	// notes are what is worth knowing of it.
 	notes []string
 }
 
-// caller finds out who asks: a workload by the ID of its proxy, which need not be connected, for revoked ones are cut off;
-// an identity; or a workload by its name. Errors: admin.ErrInvalid.
+// caller finds out who asks: a workload by the ID of its proxy, which need not be connected, for
+// revoked ones are cut off; an identity; or a workload by its name. Errors: admin.ErrInvalid.
 func (e explainer) caller(ctx context.Context, c *push.Context, text string) (explainedCaller, error) {
 	var joined []ca.Workload
 	var unread error
@@ -58,7 +59,8 @@ func (e explainer) callerOf(c *push.Context, joined []ca.Workload, text string) 
 	}
 	have := slices.DeleteFunc(slices.Clone(joined), func(w ca.Workload) bool { return w.Identity != id.String() })
 	if who, ok := workloadCalled(joined, text); ok && len(have) == 0 {
-		who.notes = append(who.notes, fmt.Sprintf("nobody has the identity %s: this is about the workload %s, which is %s", id, text, who.id))
+		who.notes = append(who.notes,
+			fmt.Sprintf("nobody has the identity %s: this is about the workload %s, which is %s", id, text, who.id))
 		return who, nil
 	}
 	if e.workloads == nil || id == (spiffe.ID{}) {
@@ -86,7 +88,8 @@ func workloadCalled(joined []ca.Workload, name string) (explainedCaller, bool) {
 	return explainedCaller{id: id, revoked: revokedPart(joined[i])}, err == nil
 }
 
-// ofIdentity is a caller of an identity, which some workloads have: it is revoked when all of them are.
+// ofIdentity is a caller of an identity, which some workloads have: it is revoked when all of them
+// are.
 func ofIdentity(id spiffe.ID, have []ca.Workload) explainedCaller {
 	out := explainedCaller{id: id}
 	var in, left []string

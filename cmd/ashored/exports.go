@@ -17,7 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// exports keep services of the mesh registered in the Consuls whose sources say so (export). Safe for concurrent use.
+// exports keep services of the mesh registered in the Consuls whose sources say so (export). Safe
+// for concurrent use.
 type exports struct {
 	exportTo []string // of services that say nothing
 	log      hclog.Logger
@@ -38,10 +39,12 @@ type exporting struct {
 }
 
 func newExports(mesh *push.Mesh, log hclog.Logger) *exports {
-	return &exports{exportTo: mesh.Config.GetDefaultServiceExportTo(), log: log, again: make(chan struct{}, 1), wanted: map[string]exporting{}, leaving: map[*consul.Exporter]bool{}}
+	return &exports{exportTo: mesh.Config.GetDefaultServiceExportTo(), log: log, again: make(chan struct{}, 1),
+		wanted: map[string]exporting{}, leaving: map[*consul.Exporter]bool{}}
 }
 
-// arrange has these sources' exports be what there is. What is as it was before goes on. With an error nothing is another.
+// arrange has these sources' exports be what there is. What is as it was before goes on. With an
+// error nothing is another.
 func (x *exports) arrange(list []sourceSettings) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -56,7 +59,8 @@ func (x *exports) arrange(list []sourceSettings) error {
 			next[s.Name] = old
 			continue
 		}
-		e, err := consul.NewExporter(consul.ExporterConfig{Name: s.Name, Options: c.Options, ExportTo: x.exportTo, Replica: strings.ReplaceAll(machineName(), ".", "-"), Log: x.log.Named(s.Name)})
+		e, err := consul.NewExporter(consul.ExporterConfig{Name: s.Name, Options: c.Options, ExportTo: x.exportTo,
+			Replica: strings.ReplaceAll(machineName(), ".", "-"), Log: x.log.Named(s.Name)})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("source %q (%s): %w", s.Name, s.at, err))
 			continue
@@ -98,8 +102,9 @@ type runningExport struct {
 	done chan struct{} // closed at its end
 }
 
-// run runs those that are wanted until ctx ends. One that is wanted no more removes what it has registered; where another one
-// takes its place, that begins when it has ended, and finds everything as it was.
+// run runs those that are wanted until ctx ends. One that is wanted no more removes what it has
+// registered; where another one takes its place, that begins when it has ended, and finds
+// everything as it was.
 func (x *exports) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -199,15 +204,18 @@ func (x *exports) Collect(ch chan<- prometheus.Metric) {
 	defer x.mu.Unlock()
 	for name, e := range x.wanted {
 		s := e.exporter.Status()
-		ch <- prometheus.MustNewConstMetric(exportedEntries(), prometheus.GaugeValue, float64(s.Entries), "consul:"+name)
+		ch <- prometheus.MustNewConstMetric(exportedEntries(), prometheus.GaugeValue, float64(s.Entries),
+			"consul:"+name)
 		ch <- prometheus.MustNewConstMetric(exportWrites(), prometheus.CounterValue, float64(s.Writes), "consul:"+name)
 	}
 }
 
 func exportedEntries() *prometheus.Desc {
-	return prometheus.NewDesc("ashore_export_entries", "Endpoints of the mesh that this replica keeps registered in a Consul; 0 where another replica does.", []string{"source"}, nil)
+	return prometheus.NewDesc("ashore_export_entries",
+		"Endpoints of the mesh that this replica keeps registered in a Consul; 0 where another replica does.", []string{"source"}, nil)
 }
 
 func exportWrites() *prometheus.Desc {
-	return prometheus.NewDesc("ashore_export_writes_total", "Transactions by which endpoints of the mesh were written to a Consul.", []string{"source"}, nil)
+	return prometheus.NewDesc("ashore_export_writes_total",
+		"Transactions by which endpoints of the mesh were written to a Consul.", []string{"source"}, nil)
 }

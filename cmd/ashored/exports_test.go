@@ -14,7 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// That something cannot be removed from a Consul to which nothing is exported any more is told for as long as that is so.
+// That something cannot be removed from a Consul to which nothing is exported any more is told for
+// as long as that is so.
 func TestExportsLeaving(t *testing.T) {
 	t.Parallel()
 	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -36,7 +37,8 @@ func TestExportsLeaving(t *testing.T) {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if p := x.problems(); len(p) == 1 && strings.Contains(p[0].Text, "is not removed yet: Consul at "+away.URL) && p[0].Source == "consul:dc1" {
+		if p := x.problems(); len(p) == 1 && strings.Contains(p[0].Text, "is not removed yet: Consul at "+away.URL) &&
+			p[0].Source == "consul:dc1" {
 			break
 		}
 		if time.Now().After(end) {
@@ -49,13 +51,15 @@ func TestExportsLeaving(t *testing.T) {
 	}
 }
 
-// A list that is not taken in the end is no list: nobody is told of its sources, and those of before are the same ones.
+// A list that is not taken in the end is no list: nobody is told of its sources, and those of
+// before are the same ones.
 func TestListNotTaken(t *testing.T) {
 	t.Parallel()
 	m := &sourceMaker{log: testlog.New(t), made: map[string]madeSource{}}
 	list := func(names ...string) (out []sourceSettings) {
 		for _, n := range names {
-			out = append(out, sourceSettings{Name: n, Kind: "mcp", options: &mcpSource{Address: "127.0.0.1:1", Plaintext: true}})
+			out = append(out, sourceSettings{Name: n, Kind: "mcp",
+				options: &mcpSource{Address: "127.0.0.1:1", Plaintext: true}})
 		}
 		return out
 	}
@@ -64,7 +68,8 @@ func TestListNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	take()
-	r := &reloader{maker: m, export: func([]sourceSettings) error { return errors.New("no") }, arrange: func(context.Context, push.Sources) error { return nil }}
+	r := &reloader{maker: m, export: func([]sourceSettings) error { return errors.New("no") },
+		arrange: func(context.Context, push.Sources) error { return nil }}
 	if err := r.arrangeAnew(t.Context(), list("two")); err == nil {
 		t.Fatal("an export that fails is no error")
 	}

@@ -38,7 +38,8 @@ func proxyList(connected []xds.ProxyStatus) []admin.ProxyStatus {
 }
 
 func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
-	out := admin.ProxyStatus{ID: p.ID, Node: p.ID, Kind: "sidecar", Namespace: p.Node.Namespace, Version: p.Version, Agent: p.Agent, Envoy: p.Envoy, Peer: p.Peer,
+	out := admin.ProxyStatus{ID: p.ID, Node: p.ID, Kind: "sidecar", Namespace: p.Node.Namespace, Version: p.Version,
+		Agent: p.Agent, Envoy: p.Envoy, Peer: p.Peer,
 		Connected: p.Connected, Identity: p.Who.Identity.String(), Serial: p.Who.Serial, Expires: p.Who.Expires, Bundle: p.Bundle, Delta: p.Delta, Types: []admin.TypeStatus{}}
 	if p.Node.Type == push.Router {
 		out.Kind = "router"
@@ -51,8 +52,9 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 }
 
 func typeStatus(t xds.TypeStatus) admin.TypeStatus {
-	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, Acknowledged: t.Acknowledged, AcknowledgedAt: t.AcknowledgedAt,
-		Target: t.Target, Latest: t.Latest, InFlight: t.InFlight, Rejections: t.Rejections, Everything: t.Everything}
+	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, Acknowledged: t.Acknowledged,
+		AcknowledgedAt: t.AcknowledgedAt,
+		Target:         t.Target, Latest: t.Latest, InFlight: t.InFlight, Rejections: t.Rejections, Everything: t.Everything}
 	if t.Objects {
 		out.Objects = path.Base(t.TypeURL) // networking.istio.io/v1/VirtualService, core/v1alpha1/MeshConfig
 	}
@@ -60,7 +62,8 @@ func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 		out.Subscribed = t.Subscribed
 	}
 	for _, r := range t.Refusals {
-		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version, Error: r.Words})
+		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version,
+			Error: r.Words})
 	}
 	if t.Rejected != nil && len(out.Rejected) == 0 { // the culprit is still looked for
 		out.Rejected = []admin.Rejection{{Error: t.Rejected.Message}}
@@ -82,7 +85,8 @@ func (f fleet) dump(id string) (admin.Dump, error) {
 			if err != nil {
 				return admin.Dump{}, fmt.Errorf("show %s: %w", r.Name, err)
 			}
-			shown.Resources = append(shown.Resources, admin.DumpResource{Name: r.Name, Version: r.Version, Bytes: size, Body: body})
+			shown.Resources = append(shown.Resources, admin.DumpResource{Name: r.Name, Version: r.Version, Bytes: size,
+				Body: body})
 		}
 		out.Types = append(out.Types, shown)
 	}

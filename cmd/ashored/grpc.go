@@ -15,8 +15,9 @@ const drainTime = 2 * time.Second
 // handshakeTime is how long a connection may take to speak TLS, where there is any, and HTTP/2.
 const handshakeTime = 20 * time.Second
 
-// serveGRPC serves srv on l, through which all connections of out come, until ctx ends. What srv serves has to end its
-// streams by itself then; after drainTime all connections are cut off, those that have said nothing yet too.
+// serveGRPC serves srv on l, through which all connections of out come, until ctx ends. What srv
+// serves has to end its streams by itself then; after drainTime all connections are cut off, those
+// that have said nothing yet too.
 func serveGRPC(ctx context.Context, srv *grpc.Server, l net.Listener, out *exits) error {
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()

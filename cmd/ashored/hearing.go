@@ -12,7 +12,8 @@ import (
 
 // hearing is who hears of a revocation, or of its end.
 type hearing struct {
-	// here are the proxies that are connected to this replica, and there those known to be connected to others.
+	// here are the proxies that are connected to this replica, and there those known to be
+	// connected to others.
 	here, there int
 	// others are the other replicas that are alive.
 	others int
@@ -22,8 +23,9 @@ type hearing struct {
 	lost bool
 }
 
-// told is an answer with how many proxies hear of what it is about, and which of the workloads that are known hear of it later.
-// Who is revoked is none of them: its stream ends. alone says that the other replicas do not know it.
+// told is an answer with how many proxies hear of what it is about, and which of the workloads that
+// are known hear of it later. Who is revoked is none of them: its stream ends. alone says that the
+// other replicas do not know it.
 func (o operators) told(out admin.Revoked, known []ca.Workload, alone bool) admin.Revoked {
 	h := hearing{others: o.otherReplicas(), alone: alone, lost: o.ledger.Lost()}
 	if server := o.fleet.Load(); server != nil {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Who revokes is told who hears of it: of several replicas each tells its own proxies, and that none is at this one is no alarm.
+// Who revokes is told who hears of it: of several replicas each tells its own proxies, and that
+// none is at this one is no alarm.
 func TestHearing(t *testing.T) {
 	t.Parallel()
 	const nobody = "WARNING: no proxy is connected that could be told: nobody hears of it until one connects"
@@ -25,7 +26,8 @@ func TestHearing(t *testing.T) {
 		"not shared":                        {hearing{here: 2, there: 1, others: 1, alone: true}, "2 proxies are connected to this replica and hear of it; the other replicas know nothing of it before the store has it", ""},
 		"not shared, all at other replicas": {hearing{there: 1, others: 1, alone: true}, "WARNING: no proxy is connected to this replica that could be told", "know nothing of it before"},
 	} {
-		if got := tc.h.String(); !strings.HasPrefix(got, tc.want) || !strings.Contains(got, tc.more) || tc.more == "" && !strings.HasPrefix(tc.want, "WARNING") && got != tc.want {
+		if got := tc.h.String(); !strings.HasPrefix(got, tc.want) || !strings.Contains(got, tc.more) || tc.more == "" &&
+			!strings.HasPrefix(tc.want, "WARNING") && got != tc.want {
 			t.Errorf("%s: %q, want %q with %q", name, got, tc.want, tc.more)
 		}
 	}

@@ -8,9 +8,8 @@ import (
 )
 
 // watchHome reports what is wrong with the stores, and watches the file of the one in the state
-// folder. active reports whether a source of that name is used: the store in Consul then reports its
-// outage itself.
-// Errors: the metric is registered already.
+// folder. active reports whether a source of that name is used: the store in Consul then reports
+// its outage itself. Errors: the metric is registered already.
 func (p *program) watchHome(d doors, back *backend, active func(source string) bool) error {
 	p.run("file of the store", d.home.Watch)
 	back.more = append(back.more, func() []feed.Problem {

@@ -34,15 +34,18 @@ func TestStoreFileMoved(t *testing.T) {
 			return strings.Contains(p.Text, path+" was moved away")
 		})
 	})
-	if made, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"}); err == nil || !strings.Contains(err.Error(), "moved away") {
+	if made, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"}); err == nil ||
+		!strings.Contains(err.Error(), "moved away") {
 		t.Errorf("a join token: got %+v, %v, want it refused", made, err)
 	}
 	files := func(yield func(admin.Piece, error) bool) { yield(serviceFile("shop"), nil) }
-	if got, err := client.Apply(ctx, files, admin.StoreOptions{}); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+	if got, err := client.Apply(ctx, files, admin.StoreOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("apply: got %+v, %v, want it refused", got, err)
 	}
 	heard, err := client.Revoke(ctx, admin.RevokeRequest{Workload: "shop/web-1", Reason: "stolen"})
-	if notes := strings.Join(heard.Notes, "\n"); err != nil || !strings.Contains(notes, "WARNING: revoke workload shop/web-1") || !strings.Contains(notes, "moved away") {
+	if notes := strings.Join(heard.Notes, "\n"); err != nil ||
+		!strings.Contains(notes, "WARNING: revoke workload shop/web-1") || !strings.Contains(notes, "moved away") {
 		t.Errorf("revoke: %q, %v", heard.Notes, err)
 	}
 	if err := web.ask(t, "", ""); status.Code(err) != codes.Unauthenticated {
@@ -120,7 +123,8 @@ func TestStoreDiskFull(t *testing.T) {
 	}
 	s.until(t, "the problem", func() bool {
 		problems := listed()
-		return len(problems) == 1 && strings.HasPrefix(problems[0], "error ") && strings.Contains(problems[0], "make room on its disk")
+		return len(problems) == 1 && strings.HasPrefix(problems[0], "error ") &&
+			strings.Contains(problems[0], "make room on its disk")
 	})
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
@@ -145,7 +149,9 @@ func TestRevokeTellsWhoIsAway(t *testing.T) {
 	web, _ := s.joined(t)
 	other := admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/other", Force: true}
 	heard, err := client.Revoke(ctx, other)
-	if notes := strings.Join(heard.Notes, "\n"); err != nil || !strings.Contains(notes, "1 workload with a valid certificate is not connected") || !strings.Contains(notes, "shop/web-1") ||
+	if notes := strings.Join(heard.Notes, "\n"); err != nil ||
+		!strings.Contains(notes, "1 workload with a valid certificate is not connected") ||
+		!strings.Contains(notes, "shop/web-1") ||
 		strings.Contains(notes, "store was lost") {
 		t.Errorf("who is away: %q, %v", heard.Notes, err)
 	}
@@ -155,7 +161,8 @@ func TestRevokeTellsWhoIsAway(t *testing.T) {
 	if heard, err = client.Restore(ctx, other); err != nil || len(heard.Notes) != 1 {
 		t.Errorf("with everybody there: %q, %v", heard.Notes, err)
 	}
-	if heard, err = client.Revoke(ctx, admin.RevokeRequest{Workload: "shop/web-1"}); err != nil || strings.Contains(strings.Join(heard.Notes, "\n"), "valid certificate") {
+	if heard, err = client.Revoke(ctx, admin.RevokeRequest{Workload: "shop/web-1"}); err != nil ||
+		strings.Contains(strings.Join(heard.Notes, "\n"), "valid certificate") {
 		t.Errorf("who is revoked is told of as one that hears of it: %q, %v", heard.Notes, err)
 	}
 }

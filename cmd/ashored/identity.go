@@ -28,7 +28,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// identity is what proves, issues and revokes identities. There is none without a listener with TLS.
+// identity is what proves, issues and revokes identities. There is none without a listener with
+// TLS.
 type identity struct {
 	manager *ca.Manager
 	ledger  *ca.Ledger
@@ -81,15 +82,18 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	id := &identity{log: c.log, domain: domain, context: c.context, reach: c.reach, own: c.own}
 	id.groups = groupsOf(id.objects, c.waiting)
 	var err error
-	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, Dir: filepath.Join(s.State, "ca"), TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Connections: s.CA.connections(),
+	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, Dir: filepath.Join(s.State, "ca"),
+		TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Connections: s.CA.connections(),
 		Present: id.present, Replaced: id.replaced, Audit: c.audit, Log: c.log})
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
 	}
 	bundle, signer := func() *ca.Bundle { return id.manager.Bundle() }, func() *ca.Signer { return id.manager.Signer() }
-	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: bundle, Signer: signer, TrustDomain: domain, Aliases: s.mesh.Config.GetTrustDomainAliases(), Ledger: id.ledger})
+	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: bundle, Signer: signer, TrustDomain: domain,
+		Aliases: s.mesh.Config.GetTrustDomainAliases(), Ledger: id.ledger})
 	id.manager, err = ca.NewManager(ctx, ca.ManagerConfig{
-		Dir: filepath.Join(s.State, "ca"), Plugged: s.CA.Plugged, TrustDomain: domain, KeyKind: s.CA.keyKind(), Names: s.serverNames(id.reach.addresses),
+		Dir: filepath.Join(s.State,
+			"ca"), Plugged: s.CA.Plugged, TrustDomain: domain, KeyKind: s.CA.keyKind(), Names: s.serverNames(id.reach.addresses),
 		Records: c.records, Replica: s.replicaName(id.own), ReplicaAlive: id.serves, ReplicaTwin: id.twin, ReplicaToken: s.CA.ReplicaToken, Audit: c.audit, Log: c.log, Facts: id.facts,
 	})
 	if err != nil {
@@ -102,7 +106,8 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 		return nil, err
 	}
 	bounds := s.CA.connections()
-	id.trust = &trust{identity: id, out: make(chan *push.Trust), connections: push.ConnectionBounds{Age: bounds.Age, Idle: bounds.Idle}}
+	id.trust = &trust{identity: id, out: make(chan *push.Trust),
+		connections: push.ConnectionBounds{Age: bounds.Age, Idle: bounds.Idle}}
 	return id, nil
 }
 
@@ -120,7 +125,8 @@ func (id *identity) twin() string {
 	return ""
 }
 
-// authorityError says of an error where it is to be mended: the file of a replica's token may be anywhere, and a clock is in none.
+// authorityError says of an error where it is to be mended: the file of a replica's token may be
+// anywhere, and a clock is in none.
 func authorityError(err error) error {
 	if _, ok := errors.AsType[*ca.ReplicaTokenError](err); ok || errors.Is(err, ca.ErrClock) {
 		return err
@@ -135,17 +141,20 @@ func (id *identity) believe(s settings, c identityConfig) error {
 		issuers = append(issuers, j.issuer())
 	}
 	var err error
-	id.jwt, err = ca.NewJWTAttestor(ca.JWTConfig{Issuers: issuers, Ledger: id.ledger, Fetcher: jwks.NewFetcher(s.fetch), Log: c.log})
+	id.jwt, err = ca.NewJWTAttestor(ca.JWTConfig{Issuers: issuers, Ledger: id.ledger, Fetcher: jwks.NewFetcher(s.fetch),
+		Log: c.log})
 	if err != nil {
 		return fmt.Errorf("setting attestors.jwt: %w", err)
 	}
 	attestors := []ca.Attestor{ca.NewTokenAttestor(id.ledger), ca.NewCertificateAttestor(id.peers, id.ledger), id.jwt}
-	id.server, err = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle, Rules: s.CA.rules(), Attestors: attestors,
+	id.server, err = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
+		Rules: s.CA.rules(), Attestors: attestors,
 		Ledger: id.ledger, Audit: c.audit, Log: c.log, Registerer: c.registerer})
 	return err
 }
 
-// verify is who presented a chain, for the xDS server. An identity that there is not proves nothing.
+// verify is who presented a chain, for the xDS server. An identity that there is not proves
+// nothing.
 func (id *identity) verify(chain []*x509.Certificate, now time.Time) (spiffe.ID, error) {
 	if id == nil {
 		return spiffe.ID{}, errors.New("there is no certificate authority")
@@ -167,7 +176,8 @@ func (id *identity) revoked(who spiffe.ID, fingerprint string) error {
 	return id.peers.Revoked(who, fingerprint)
 }
 
-// joined says which group the workload of a certificate joined, by the ledger: its key has to be the one bound last.
+// joined says which group the workload of a certificate joined, by the ledger: its key has to be
+// the one bound last.
 func (id *identity) joined(ctx context.Context, leaf *x509.Certificate) (string, error) {
 	w, err := id.ledger.Holds(ctx, leaf)
 	if r, ok := errors.AsType[*ca.Refusal](err); ok && r.Code != codes.Unavailable {
@@ -225,7 +235,8 @@ func (id *identity) trusted() <-chan *push.Trust {
 
 // adminConfig is what operators are answered by.
 func (id *identity) adminConfig(s settings, d doors, back *backend, log hclog.Logger) admin.Config {
-	c := admin.Config{Listener: d.admin, Backend: back, Audit: d.audit, Missing: noAuthority, Record: d.audit.Record, Log: log, Role: s.access.Role}
+	c := admin.Config{Listener: d.admin, Backend: back, Audit: d.audit, Missing: noAuthority, Record: d.audit.Record,
+		Log: log, Role: s.access.Role}
 	if id != nil {
 		o := operators{identity: id, now: time.Now}
 		c.Tokens, c.Authority, c.Workloads = o, o, o
@@ -244,8 +255,8 @@ func (id *identity) facts(ctx context.Context) (ca.Facts, error) {
 		return f, nil
 	}
 	for _, b := range server.Bundles() {
-		// Who has no identity trusts nobody. Who never asks for roots, as Istio's agents, never acknowledges any: what the
-		// ledger says of its certificate is waited for.
+		// Who has no identity trusts nobody. Who never asks for roots, as Istio's agents, never
+		// acknowledges any: what the ledger says of its certificate is waited for.
 		if b.Who.Identity != (spiffe.ID{}) && b.Asked {
 			f.Connected = append(f.Connected, ca.ProxyBundle{Name: b.Proxy, BundleID: b.Bundle})
 		}
@@ -253,9 +264,9 @@ func (id *identity) facts(ctx context.Context) (ca.Facts, error) {
 	return f, nil
 }
 
-// objects are those of the latest context, and all is true. Before there is one, they are what is our own as far as others are
-// told it: two control planes that need a certificate of each other wait for each other's objects, and none of those is what
-// their certificates are made by.
+// objects are those of the latest context, and all is true. Before there is one, they are what is
+// our own as far as others are told it: two control planes that need a certificate of each other
+// wait for each other's objects, and none of those is what their certificates are made by.
 func (id *identity) objects() (objects push.Objects, all bool) {
 	if c := id.context(); c != nil {
 		return c.Inputs().Objects, true
@@ -263,8 +274,10 @@ func (id *identity) objects() (objects push.Objects, all bool) {
 	return id.exported.Load().exported(), false
 }
 
-// groupsOf looks WorkloadGroups up in objects, which may be all; if they are not, others are waited for.
-func groupsOf(objects func() (push.Objects, bool), waiting func() []string) func(context.Context, string) (namespace, account string, err error) {
+// groupsOf looks WorkloadGroups up in objects, which may be all; if they are not, others are waited
+// for.
+func groupsOf(objects func() (push.Objects, bool), waiting func() []string) func(context.Context, string) (namespace,
+	account string, err error) {
 	return func(_ context.Context, group string) (string, string, error) {
 		from, all := objects()
 		o, found := from.Get(groupKey(group))

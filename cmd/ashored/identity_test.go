@@ -102,7 +102,8 @@ func flagOf(words []string, name string) string {
 	return ""
 }
 
-// dial connects with TLS. Whoever answers has to be a control plane below the root that the join command named.
+// dial connects with TLS. Whoever answers has to be a control plane below the root that the join
+// command named.
 func (m *member) dial(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	c := &tls.Config{InsecureSkipVerify: true, VerifyConnection: m.isControlPlane} //nolint:gosec // VerifyConnection does
@@ -136,7 +137,8 @@ func (m *member) isControlPlane(s tls.ConnectionState) error {
 	return nil
 }
 
-// ask asks for a certificate, with a token when there is one, else with the certificate that it has.
+// ask asks for a certificate, with a token when there is one, else with the certificate that it
+// has.
 func (m *member) ask(t *testing.T, token, workload string) error {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, m.key)
@@ -148,10 +150,12 @@ func (m *member) ask(t *testing.T, token, workload string) error {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 	}
 	conn := m.dial(t)
-	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{
-		Csr:      string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
-		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"Workload": structpb.NewStringValue(workload), "Replace": structpb.NewBoolValue(m.replace)}},
-	})
+	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx,
+		&securityv1.IstioCertificateRequest{
+			Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
+			Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"Workload": structpb.NewStringValue(workload),
+				"Replace": structpb.NewBoolValue(m.replace)}},
+		})
 	if err := errors.Join(err, conn.Close()); err != nil {
 		return err
 	}
@@ -165,10 +169,12 @@ func (m *member) ask(t *testing.T, token, workload string) error {
 	return err
 }
 
-// stream asks for clusters as a node. What it returns receives one answer, or fails as the stream does.
+// stream asks for clusters as a node. What it returns receives one answer, or fails as the stream
+// does.
 func (m *member) stream(t *testing.T, node string) (receive func() error) {
 	t.Helper()
-	st, err := m.dial(t).NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources")
+	st, err := m.dial(t).NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		"/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +191,8 @@ func (m *member) stream(t *testing.T, node string) (receive func() error) {
 		id = protowire.AppendBytes(protowire.AppendTag(id, 3, protowire.BytesType), text)
 	}
 	req := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), id)
-	req = protowire.AppendString(protowire.AppendTag(req, 2, protowire.BytesType), "type.googleapis.com/envoy.config.cluster.v3.Cluster")
+	req = protowire.AppendString(protowire.AppendTag(req, 2, protowire.BytesType),
+		"type.googleapis.com/envoy.config.cluster.v3.Cluster")
 	var msg emptypb.Empty
 	msg.ProtoReflect().SetUnknown(req)
 	if err := st.SendMsg(&msg); err != nil && !errors.Is(err, io.EOF) { // refused already: receiving tells why
@@ -199,8 +206,9 @@ func (m *member) stream(t *testing.T, node string) (receive func() error) {
 
 const webNode = "sidecar~10.0.0.9~web-1.shop~shop.svc.cluster.local"
 
-// A machine joins with the line that an operator copies, is served by its identity alone, and is out the moment that it is
-// revoked, until it is restored; the audit log tells it all, and no secret.
+// A machine joins with the line that an operator copies, is served by its identity alone, and is
+// out the moment that it is revoked, until it is restored; the audit log tells it all, and no
+// secret.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t)
@@ -211,7 +219,8 @@ func TestIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := made.Token
-	if flagOf(made.Join, "--control-plane") != s.secure || flagOf(made.Join, "--group") != "shop/web" || made.Identity != "spiffe://cluster.local/ns/shop/sa/web" || len(made.Notes) != 1 {
+	if flagOf(made.Join, "--control-plane") != s.secure || flagOf(made.Join, "--group") != "shop/web" ||
+		made.Identity != "spiffe://cluster.local/ns/shop/sa/web" || len(made.Notes) != 1 {
 		t.Errorf("made %+v", made)
 	}
 	web, thief := s.newMember(t, made), s.newMember(t, made)
@@ -220,7 +229,9 @@ func TestIdentity(t *testing.T) {
 			t.Fatalf("join: %v", err)
 		}
 	}
-	if err := thief.ask(t, token, "web-1"); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "ashorectl join-token create --group") {
+	if err := thief.ask(t, token,
+		"web-1"); status.Code(err) != codes.PermissionDenied ||
+		!strings.Contains(err.Error(), "ashorectl join-token create --group") {
 		t.Errorf("a used token with another key: %v", err)
 	}
 
@@ -235,7 +246,8 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("xDS without a certificate: %v", err)
 	}
 	list, err := client.Workloads(ctx)
-	if err != nil || len(list.Workloads) != 1 || list.Workloads[0].Name != "shop/web-1" || !slices.Equal(list.Workloads[0].Proxies, []string{"web-1.shop"}) {
+	if err != nil || len(list.Workloads) != 1 || list.Workloads[0].Name != "shop/web-1" ||
+		!slices.Equal(list.Workloads[0].Proxies, []string{"web-1.shop"}) {
 		t.Fatalf("workloads %+v, %v", list, err)
 	}
 
@@ -279,11 +291,13 @@ func wantHeard(t *testing.T, got admin.Revoked, err error, proxies int, note str
 func (s *secureSite) checkAudit(t *testing.T, client *admin.Client, token string) {
 	t.Helper()
 	seen := map[string]int{}
-	err := client.TailAudit(t.Context(), 1000, false, func(e audit.Event) error { seen[e.Action+" "+e.Outcome]++; return nil })
+	err := client.TailAudit(t.Context(), 1000, false,
+		func(e audit.Event) error { seen[e.Action+" "+e.Outcome]++; return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"token.create ok", "token.use ok", "token.refuse refused", "certificate.issue ok", "certificate.refuse refused", "workload.join ok", "workload.revoke ok", "workload.restore ok"} {
+	for _, want := range []string{"token.create ok", "token.use ok", "token.refuse refused", "certificate.issue ok",
+		"certificate.refuse refused", "workload.join ok", "workload.revoke ok", "workload.restore ok"} {
 		if seen[want] == 0 {
 			t.Errorf("no %s in the audit log, which has %v", want, seen)
 		}
@@ -360,15 +374,16 @@ func (s *secureSite) checkNothingDone(t *testing.T, client *admin.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"workload.revoke shop/wbe-1", "workload.revoke ab", "workload.revoke spiffe://cluster.local/ns/shop/sa/nobody", "workload.restore shop/web"} {
+	for _, want := range []string{"workload.revoke shop/wbe-1", "workload.revoke ab",
+		"workload.revoke spiffe://cluster.local/ns/shop/sa/nobody", "workload.restore shop/web"} {
 		if !failed[want] {
 			t.Errorf("the audit log does not have that %s came to nothing: %v", want, failed)
 		}
 	}
 }
 
-// A rotation waits for workloads until they have both roots, is done at once when that is forced, and leaves nobody
-// behind who knows the old root alone.
+// A rotation waits for workloads until they have both roots, is done at once when that is forced,
+// and leaves nobody behind who knows the old root alone.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t)
@@ -406,14 +421,16 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// What was written is there after the process was killed: tokens, workloads, revocations, and the same authority.
+// What was written is there after the process was killed: tokens, workloads, revocations, and the
+// same authority.
 func TestIdentityOutlivesKill(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t)
 	cmd, wait := s.child(t)
 	client, ctx := admin.NewClient(s.socket), t.Context()
 	web, _ := s.joined(t)
-	if _, err := client.Revoke(ctx, admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/web"}); err != nil {
+	if _, err := client.Revoke(ctx,
+		admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/web"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
@@ -424,7 +441,8 @@ func TestIdentityOutlivesKill(t *testing.T) {
 	if err := web.ask(t, "", ""); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("renewal of who was revoked before the kill: %v", err)
 	}
-	if _, err := client.Restore(ctx, admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/web"}); err != nil {
+	if _, err := client.Restore(ctx,
+		admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/web"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := web.ask(t, "", ""); err != nil { // below the same root: dial looks
@@ -455,10 +473,12 @@ func TestStoreLostBesideAuthority(t *testing.T) {
 	}
 	s.start(t)
 	problems, err := client.Problems(ctx)
-	if err != nil || len(problems) != 1 || !strings.Contains(problems[0].Text, "the store was begun anew") || !strings.Contains(problems[0].Text, "1 revocation is in force") {
+	if err != nil || len(problems) != 1 || !strings.Contains(problems[0].Text, "the store was begun anew") ||
+		!strings.Contains(problems[0].Text, "1 revocation is in force") {
 		t.Errorf("problems %v, error %v", problems, err)
 	}
-	if list, err := client.Workloads(ctx); err != nil || len(list.Revocations) != 1 || list.Revocations[0].Reason != "stolen" {
+	if list, err := client.Workloads(ctx); err != nil || len(list.Revocations) != 1 ||
+		list.Revocations[0].Reason != "stolen" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if err := web.stream(t, webNode)(); status.Code(err) != codes.Unauthenticated {
@@ -467,10 +487,12 @@ func TestStoreLostBesideAuthority(t *testing.T) {
 	heard, err := client.Restore(ctx, admin.RevokeRequest{Workload: "shop/web-1"})
 	wantHeard(t, heard, err, 0, "WARNING: no proxy is connected")
 	web.group = "web" // as every agent says
-	if err := web.stream(t, webNode)(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "join again") {
+	if err := web.stream(t, webNode)(); status.Code(err) != codes.PermissionDenied ||
+		!strings.Contains(err.Error(), "join again") {
 		t.Errorf("a stream of who joined before the loss: %v", err)
 	}
-	heard, err = client.Revoke(ctx, admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/other", Force: true})
+	heard, err = client.Revoke(ctx, admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/other",
+		Force: true})
 	wantHeard(t, heard, err, 0, "WARNING: no proxy is connected")
 }
 
@@ -502,7 +524,8 @@ func TestNoAuthority(t *testing.T) {
 	s := newSite(t)
 	s.start(t)
 	client, ctx := admin.NewClient(s.socket), t.Context()
-	if _, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"}); !errors.Is(err, admin.ErrNotSetUp) || !strings.Contains(err.Error(), "--xds-tls-address") {
+	if _, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"}); !errors.Is(err, admin.ErrNotSetUp) ||
+		!strings.Contains(err.Error(), "--xds-tls-address") {
 		t.Errorf("got %v", err)
 	}
 	if err := client.TailAudit(ctx, 1, false, func(audit.Event) error { return nil }); err != nil {
@@ -510,7 +533,8 @@ func TestNoAuthority(t *testing.T) {
 	}
 }
 
-// A plugged-in authority that is bad keeps the program from starting, with the setting and the file.
+// A plugged-in authority that is bad keeps the program from starting, with the setting and the
+// file.
 func TestBadPlugged(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t)
@@ -523,12 +547,14 @@ func TestBadPlugged(t *testing.T) {
 	var said testlog.Text
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if code := run(ctx, append(s.args(), "--config", settings), &said, &said); code != exitFailed || !strings.Contains(said.String(), "setting ca.plugged") || !strings.Contains(said.String(), "ca-cert.pem") {
+	if code := run(ctx, append(s.args(), "--config", settings), &said, &said); code != exitFailed ||
+		!strings.Contains(said.String(), "setting ca.plugged") || !strings.Contains(said.String(), "ca-cert.pem") {
 		t.Errorf("exit code %d, it said %q", code, &said)
 	}
 }
 
-// An error tells where it is to be mended: of a replica's token in its file, and of all else in the state folder.
+// An error tells where it is to be mended: of a replica's token in its file, and of all else in the
+// state folder.
 func TestAuthorityError(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -541,7 +567,8 @@ func TestAuthorityError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := authorityError(tc.err).Error(); !strings.Contains(got, tc.has) || strings.Contains(got, tc.hasNot) {
+			if got := authorityError(tc.err).Error(); !strings.Contains(got, tc.has) ||
+				strings.Contains(got, tc.hasNot) {
 				t.Errorf("got %q, want %q in it and no %q", got, tc.has, tc.hasNot)
 			}
 		})

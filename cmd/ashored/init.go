@@ -55,8 +55,9 @@ Exit codes: 0 created; 1 it could not be created; 2 wrong usage or settings; 3 t
 	return cmd
 }
 
-// initialize creates the store and the root certificate, and returns what it created. A root that is shared or
-// plugged in is left to the first start. Errors: *initializedError when the state folder has either.
+// initialize creates the store and the root certificate, and returns what it created. A root that
+// is shared or plugged in is left to the first start. Errors: *initializedError when the state
+// folder has either.
 func initialize(ctx context.Context, s settings, log hclog.Logger) (created string, err error) {
 	folder := filepath.Join(s.State, "ca")
 	for _, path := range []string{filepath.Join(s.State, bolt.FileName), folder} {

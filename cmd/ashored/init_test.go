@@ -14,7 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 )
 
-// packaged is a file of the settings that the package installs, with a state folder and a group of this machine.
+// packaged is a file of the settings that the package installs, with a state folder and a group of
+// this machine.
 func packaged(t *testing.T) (file, state string) {
 	t.Helper()
 	text, err := os.ReadFile("../../systemd/packaging/ashored.yaml")

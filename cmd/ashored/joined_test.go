@@ -24,14 +24,16 @@ type apart struct {
 
 func (a *apart) Behind() error { return a.why }
 
-// A workload that is not known to a replica out of touch is not said to have lost its place: another replica may have let it join.
+// A workload that is not known to a replica out of touch is not said to have lost its place:
+// another replica may have let it join.
 func TestJoinedOutOfTouch(t *testing.T) {
 	t.Parallel()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), URIs: []*url.URL{{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/shop/sa/web"}}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1),
+		URIs: []*url.URL{{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/shop/sa/web"}}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +44,8 @@ func TestJoinedOutOfTouch(t *testing.T) {
 	}
 	s := &apart{Store: record.NewMemory()}
 	id := &identity{}
-	if id.ledger, err = ca.NewLedger(t.Context(), ca.LedgerConfig{Records: s, TrustDomain: "cluster.local"}); err != nil {
+	if id.ledger, err = ca.NewLedger(t.Context(), ca.LedgerConfig{Records: s,
+		TrustDomain: "cluster.local"}); err != nil {
 		t.Fatal(err)
 	}
 	out := func(ctx context.Context) bool {

@@ -22,14 +22,16 @@ var _ push.KeySource = keySource{}
 // newKeySource keeps what it has fetched in the state folder.
 func newKeySource(s settings, log hclog.Logger) keySource {
 	fetcher := jwks.NewFetcher(s.fetch)
-	return keySource{jwks.NewKeeper(jwks.KeeperConfig{Fetch: fetcher.Fetch, File: filepath.Join(s.State, "jwks.json"), Log: log})}
+	return keySource{jwks.NewKeeper(jwks.KeeperConfig{Fetch: fetcher.Fetch, File: filepath.Join(s.State, "jwks.json"),
+		Log: log})}
 }
 
 // problems are the keys that cannot be fetched.
 func (k keySource) problems() []feed.Problem {
 	var out []feed.Problem
 	for _, f := range k.keeper.Failures() {
-		p := feed.Problem{Severity: feed.Error, Source: "keys of issuers", Object: f.URL, Since: f.Since, Stale: f.Kept, Text: f.Err.Error()}
+		p := feed.Problem{Severity: feed.Error, Source: "keys of issuers", Object: f.URL, Since: f.Since, Stale: f.Kept,
+			Text: f.Err.Error()}
 		switch {
 		case errors.Is(f.Err, jwks.ErrAddress):
 			p.Text += " (the setting fetch.allow opens a range of addresses)"
@@ -48,7 +50,8 @@ func (k keySource) problems() []feed.Problem {
 
 // metric counts them.
 func (k keySource) metric() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_jwks_failing", Help: "Addresses of issuers' keys that cannot be fetched."},
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_jwks_failing",
+		Help: "Addresses of issuers' keys that cannot be fetched."},
 		func() float64 { return float64(len(k.keeper.Failures())) })
 }
 

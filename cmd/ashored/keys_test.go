@@ -21,8 +21,8 @@ spec:
   - {issuer: https://plain.example, jwksUri: "http://plain.example/keys"}
 `
 
-// Keys that are not fetched, here for their address or for they would come without TLS, are a problem that operators see,
-// with the setting that changes it.
+// Keys that are not fetched, here for their address or for they would come without TLS, are a
+// problem that operators see, with the setting that changes it.
 func TestKeysProblem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -33,10 +33,12 @@ func TestKeysProblem(t *testing.T) {
 		problems, err := client.Problems(t.Context())
 		told := func(url, setting string) bool {
 			return slices.ContainsFunc(problems, func(p feed.Problem) bool {
-				return p.Severity == feed.Error && p.Object == url && strings.Contains(p.Text, setting) && strings.Contains(p.Text, "no token")
+				return p.Severity == feed.Error && p.Object == url && strings.Contains(p.Text, setting) &&
+					strings.Contains(p.Text, "no token")
 			})
 		}
-		return err == nil && told("https://127.0.0.1:1/keys", "fetch.allow") && told("http://plain.example/keys", "fetch.http")
+		return err == nil && told("https://127.0.0.1:1/keys", "fetch.allow") &&
+			told("http://plain.example/keys", "fetch.http")
 	})
 	if !strings.Contains(s.metricsText(t), "ashore_jwks_failing 2\n") {
 		t.Error("the metrics do not count it")
@@ -48,7 +50,9 @@ func TestIssuerProblem(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t)
 	keys, settings := filepath.Join(s.dir, "keys.json"), filepath.Join(s.dir, "ashored.yaml")
-	if err := os.WriteFile(settings, fmt.Appendf(nil, "attestors: {jwt: [{issuer: 'https://issuer.example', jwks: %q}]}\n", keys), 0o600); err != nil {
+	if err := os.WriteFile(settings,
+		fmt.Appendf(nil, "attestors: {jwt: [{issuer: 'https://issuer.example', jwks: %q}]}\n",
+			keys), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.more = append(s.more, "--config", settings)

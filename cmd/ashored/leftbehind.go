@@ -15,10 +15,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// unmovedTable is the table of the store in the state folder that has what was not moved from it into the one in Consul.
+// unmovedTable is the table of the store in the state folder that has what was not moved from it
+// into the one in Consul.
 const unmovedTable = "unmoved"
 
-// unmovedTime is for how long it is told that an object was not moved: one that nobody misses need not be written anew.
+// unmovedTime is for how long it is told that an object was not moved: one that nobody misses need
+// not be written anew.
 const unmovedTime = 30 * 24 * time.Hour
 
 // unmoved is an object that was not moved, as the release of then could not read it.
@@ -35,7 +37,8 @@ func (u unmoved) key() config.Key {
 	return config.Key{Kind: u.Kind, Namespace: u.Namespace, Name: u.Name}
 }
 
-// noteUnmoved has the store in the state folder keep which objects stay behind, in place of those of another time.
+// noteUnmoved has the store in the state folder keep which objects stay behind, in place of those
+// of another time.
 func noteUnmoved(ctx context.Context, home meshStore, list []storage.Unusable, at time.Time) error {
 	before, err := home.Records().List(ctx, unmovedTable)
 	if err != nil {
@@ -60,7 +63,8 @@ func noteUnmoved(ctx context.Context, home meshStore, list []storage.Unusable, a
 	return home.Records().Commit(ctx, all...)
 }
 
-// leftBehind are the objects that were not moved from the store in the state folder into the shared one.
+// leftBehind are the objects that were not moved from the store in the state folder into the shared
+// one.
 type leftBehind struct {
 	list   []unmoved
 	shared config.Store
@@ -80,14 +84,15 @@ func readLeftBehind(ctx context.Context, home meshStore, shared config.Store, lo
 		}
 		out.list = append(out.list, u)
 		if out.missing(ctx, u, time.Now()) {
-			log.Error("an object of the store in the state folder was not moved into the one in Consul", "object", u.key().String(), "at", u.At, "error", u.Why)
+			log.Error("an object of the store in the state folder was not moved into the one in Consul",
+				"object", u.key().String(), "at", u.At, "error", u.Why)
 		}
 	}
 	return out, nil
 }
 
-// missing says that an object is not in the shared store and was never written there, as far as it remembers: it says nothing of what
-// cannot be looked up now.
+// missing says that an object is not in the shared store and was never written there, as far as it
+// remembers: it says nothing of what cannot be looked up now.
 func (l *leftBehind) missing(ctx context.Context, u unmoved, now time.Time) bool {
 	if now.Sub(u.At) > unmovedTime {
 		return false

@@ -11,7 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/config/storage"
 )
 
-// What stayed behind is told at each start until it was written anew, whatever becomes of it then, and for 30 days.
+// What stayed behind is told at each start until it was written anew, whatever becomes of it then,
+// and for 30 days.
 func TestLeftBehindUntil(t *testing.T) {
 	t.Parallel()
 	home, shared := openBolt(t), onStore(openBolt)(t)

@@ -1,5 +1,5 @@
-// Command ashored is the control plane: it reads configuration, builds what every proxy is to have, and
-// serves it over xDS.
+// Command ashored is the control plane: it reads configuration, builds what every proxy is to have,
+// and serves it over xDS.
 package main
 
 import (
@@ -40,7 +40,8 @@ func usage(err error) error {
 func main() {
 	libs := liblog.Own() // before anything of theirs is called
 	ctx := ending.Context()
-	// A hangup never ends the mesh, as when a terminal is closed; while it serves, the settings are read anew.
+	// A hangup never ends the mesh, as when a terminal is closed; while it serves, the settings are
+	// read anew.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	os.Exit(execute(ctx, newRoot(libs.Follow), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -33,7 +33,8 @@ func (m *maintenance) AcceptRemovals(ctx context.Context, r admin.AcceptRequest,
 		source, ok = r.Source, true // not in the settings any more, but its items are still active
 	}
 	if !ok {
-		return admin.Accepted{}, admin.NewError(admin.ErrNotFound, fmt.Sprintf("there is no source %q: \"ashorectl sources\" lists them", r.Source))
+		return admin.Accepted{}, admin.NewError(admin.ErrNotFound,
+			fmt.Sprintf("there is no source %q: \"ashorectl sources\" lists them", r.Source))
 	}
 	out := admin.Accepted{Source: source}
 	for _, s := range m.sources() {

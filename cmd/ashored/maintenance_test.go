@@ -14,7 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// An operator accepts the removals of a source by its name in the settings or in problems. Each attempt is in the audit log.
+// An operator accepts the removals of a source by its name in the settings or in problems. Each
+// attempt is in the audit log.
 func TestAcceptRemovals(t *testing.T) {
 	t.Parallel()
 	down := errors.New("the assembler does not answer")
@@ -26,28 +27,40 @@ func TestAcceptRemovals(t *testing.T) {
 		events []audit.Event
 	}{
 		"by its setting": {source: "files", want: admin.Accepted{Source: "file:/etc/x", Removed: 3},
-			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x", Details: map[string]string{"removed": "3"}}}},
+			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x",
+				Details: map[string]string{"removed": "3"}}}},
 		"by its name": {source: "file:/etc/x", want: admin.Accepted{Source: "file:/etc/x", Removed: 3},
-			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x", Details: map[string]string{"removed": "3"}}}},
+			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x",
+				Details: map[string]string{"removed": "3"}}}},
 		"not in the settings any more": {source: "file:/old", want: admin.Accepted{Source: "file:/old"},
-			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/old", Details: map[string]string{"removed": "0"}}}},
+			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/old",
+				Details: map[string]string{"removed": "0"}}}},
 		"unknown": {source: "flies", is: admin.ErrNotFound},
 		"no answer": {source: "files", err: down, is: down, want: admin.Accepted{Source: "file:/etc/x", Removed: 3},
-			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x", Outcome: audit.Failed, Reason: down.Error(), Details: map[string]string{"removed": "3"}}}},
+			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x",
+				Outcome: audit.Failed, Reason: down.Error(), Details: map[string]string{"removed": "3"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var accepted []string
 			var events []audit.Event
-			maker := &sourceMaker{settings: map[string]sourceSettings{"file:/etc/x": {Name: "files"}, "consul:dc": {Name: "dc"}}}
+			maker := &sourceMaker{settings: map[string]sourceSettings{"file:/etc/x": {Name: "files"},
+				"consul:dc": {Name: "dc"}}}
 			m := &maintenance{
 				named: maker.named,
 				sources: func() []feed.SourceStatus {
 					return []feed.SourceStatus{{Name: "consul:dc", Retained: 9}, {Name: "file:/etc/x", Retained: 3}}
 				},
-				problems: func() []feed.Problem { return []feed.Problem{{Source: "file:/old", Text: "its items stay active"}} },
-				accept:   func(_ context.Context, source string) error { accepted = append(accepted, source); return tc.err },
-				audit:    func(e audit.Event) { events = append(events, e) },
+				problems: func() []feed.Problem {
+					return []feed.Problem{{Source: "file:/old",
+						Text: "its items stay active"}}
+				},
+				accept: func(_ context.Context, source string) error {
+					accepted = append(accepted,
+						source)
+					return tc.err
+				},
+				audit: func(e audit.Event) { events = append(events, e) },
 			}
 			got, err := m.AcceptRemovals(t.Context(), admin.AcceptRequest{Source: tc.source}, "ann")
 			if got != tc.want || !errors.Is(err, tc.is) {
@@ -80,5 +93,8 @@ func TestAcceptRemovalsOfFolder(t *testing.T) {
 	if err != nil || got.Removed != 1 {
 		t.Errorf("got %+v, %v; want one item removed", got, err)
 	}
-	s.until(t, "the service is removed", func() bool { return !s.uses(t, "web") && !s.problem(t, "removed from web.yaml") })
+	s.until(t, "the service is removed", func() bool {
+		return !s.uses(t, "web") &&
+			!s.problem(t, "removed from web.yaml")
+	})
 }

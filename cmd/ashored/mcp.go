@@ -13,8 +13,8 @@ import (
 
 // mcpSettings say which other control planes may read the configuration.
 type mcpSettings struct {
-	// Readers are the identities that may read it; rootNamespace stands for all of the mesh's root namespace, and anybody for
-	// those too that prove nothing. Default: nobody.
+	// Readers are the identities that may read it; rootNamespace stands for all of the mesh's root
+	// namespace, and anybody for those too that prove nothing. Default: nobody.
 	Readers []string `yaml:"readers"`
 	// Relay serves what came from other control planes too. Default false.
 	Relay bool `yaml:"relay"`
@@ -71,7 +71,8 @@ type mcpPublisher struct {
 	server  atomic.Pointer[xds.Server]
 	latest  atomic.Pointer[push.Exported] // nil before everything was read
 	relay   bool                          // immutable; what came from other control planes is served too
-	// services adds the services of registries; nil: they are not served. It belongs to the catalog.
+	// services adds the services of registries; nil: they are not served. It belongs to the
+	// catalog.
 	services *synthesis
 }
 
@@ -81,7 +82,8 @@ func newMCPPublisher(s settings, log hclog.Logger) *mcpPublisher {
 		return nil
 	}
 	p := &mcpPublisher{relay: s.MCP.Relay}
-	p.catalog = mcp.NewCatalog(mcp.CatalogConfig{Readers: s.readers(func(string, string, ...any) {}), Mesh: s.mesh.Config})
+	p.catalog = mcp.NewCatalog(mcp.CatalogConfig{Readers: s.readers(func(string, string, ...any) {}),
+		Mesh: s.mesh.Config})
 	if s.MCP.Services {
 		p.services = &synthesis{log: log}
 	}

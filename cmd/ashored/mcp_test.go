@@ -66,8 +66,8 @@ func TestMCPReaders(t *testing.T) {
 	}
 }
 
-// Who waits for another control plane lets workloads of the groups of its own sources join, and names what it waits for of others:
-// the other one may need a certificate first.
+// Who waits for another control plane lets workloads of the groups of its own sources join, and
+// names what it waits for of others: the other one may need a certificate first.
 func TestJoinBeforeTheNeighbour(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -86,7 +86,8 @@ func TestJoinBeforeTheNeighbour(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address", s.xds, "--xds-tls-address", s.secure, "--metrics-address", s.metrics}
+			s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address",
+				s.xds, "--xds-tls-address", s.secure, "--metrics-address", s.metrics}
 			s.launch(t)
 			var made admin.Token
 			s.until(t, "an answer", func() bool {

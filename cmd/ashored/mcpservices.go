@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// synthesis adds the services of registries to the objects that other control planes get, as ServiceEntries, except for hosts
-// that one of the objects declares. One call of objects at a time.
+// synthesis adds the services of registries to the objects that other control planes get, as
+// ServiceEntries, except for hosts that one of the objects declares. One call of objects at a time.
 type synthesis struct {
 	log hclog.Logger
 
@@ -23,7 +23,8 @@ type synthesis struct {
 	refused  map[registry.Key]string // what was logged of services that are not told
 }
 
-// objects returns what is exported with a ServiceEntry for each service. Its cost depends on what changed since the last call.
+// objects returns what is exported with a ServiceEntry for each service. Its cost depends on what
+// changed since the last call.
 func (s *synthesis) objects(now push.Exported) push.Objects {
 	touched := s.declare(now.Objects)
 	for ch := range now.Services.Diff(s.seen.Services) {
@@ -40,7 +41,8 @@ func (s *synthesis) objects(now push.Exported) push.Objects {
 	return s.all
 }
 
-// declare takes in the objects that are told, and returns the services to which one of them matters that has changed.
+// declare takes in the objects that are told, and returns the services to which one of them matters
+// that has changed.
 func (s *synthesis) declare(objects push.Objects) map[registry.Key]bool {
 	touched := map[registry.Key]bool{}
 	for ch := range objects.Diff(s.seen.Objects) {
@@ -92,7 +94,8 @@ func (s *synthesis) locate(k registry.Key, has bool) {
 	}
 }
 
-// replace brings the ServiceEntry of one service up to date. One that an operator wrote under its name stays.
+// replace brings the ServiceEntry of one service up to date. One that an operator wrote under its
+// name stays.
 func (s *synthesis) replace(k registry.Key) {
 	key := entry.SyntheticKey(k)
 	if s.seen.Objects.At(key) != nil {
@@ -108,7 +111,8 @@ func (s *synthesis) replace(k registry.Key) {
 	}
 }
 
-// made is the ServiceEntry of one service; nil: registries do not have it, or an object that is told declares its host.
+// made is the ServiceEntry of one service; nil: registries do not have it, or an object that is
+// told declares its host.
 func (s *synthesis) made(k registry.Key) *config.Object {
 	svc := s.seen.Services.At(k)
 	if svc == nil || s.declared[k.Host] > 0 {
@@ -132,7 +136,8 @@ func (s *synthesis) refuse(k registry.Key, why string) {
 		s.refused = map[registry.Key]string{}
 	}
 	s.refused[k] = why
-	s.log.Warn("a service of a registry is not told to other control planes: it makes no valid ServiceEntry", "host", k.Host, "problem", why)
+	s.log.Warn("a service of a registry is not told to other control planes: it makes no valid ServiceEntry",
+		"host", k.Host, "problem", why)
 }
 
 // firstError is the first of problems that is one.

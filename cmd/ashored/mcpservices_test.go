@@ -21,7 +21,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// audience is a market that serves what it has to other control planes, and reads from one that comes before all its own sources.
+// audience is a market that serves what it has to other control planes, and reads from one that
+// comes before all its own sources.
 type audience struct {
 	*market
 	peer  *saying[*config.Object]
@@ -40,7 +41,8 @@ func newAudience(t *testing.T, settle func(*settings)) *audience {
 	a := &audience{peer: &saying[*config.Object]{"mcp:peer", make(chan feed.Batch[*config.Object])}}
 	a.out = newMCPPublisher(s, testlog.New(t))
 	a.market = newMarket(t, func(c *push.AssemblerConfig) {
-		c.Sources.Objects = slices.Insert(c.Sources.Objects, 0, push.Source[*config.Object]{Source: a.peer, Optional: true})
+		c.Sources.Objects = slices.Insert(c.Sources.Objects, 0,
+			push.Source[*config.Object]{Source: a.peer, Optional: true})
 		c.Join.Shadow, c.Export = s.Merge.Endpoints == "shadow", a.out.exportConfig()
 		publish := c.Publish
 		c.Publish = func(c *push.Context, changes push.Changes) { a.built++; publish(c, changes) }
@@ -48,7 +50,8 @@ func newAudience(t *testing.T, settle func(*settings)) *audience {
 	return a
 }
 
-// tells is what other control planes are told after all that has been said: each ServiceEntry with its endpoints.
+// tells is what other control planes are told after all that has been said: each ServiceEntry with
+// its endpoints.
 func (a *audience) tells(t *testing.T) (out []string) {
 	t.Helper()
 	time.Sleep(5 * time.Second) // longer than an object stays that was removed from a file
@@ -82,11 +85,13 @@ func (a *audience) hears(t *testing.T, text string) {
 	for _, o := range r.Objects {
 		o.Origin = config.Origin{Source: a.peer.name}
 	}
-	a.peer.say <- feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "all", Items: r.Objects}}}
+	a.peer.say <- feed.Batch[*config.Object]{Full: true,
+		Updates: []feed.Update[*config.Object]{{Group: "all", Items: r.Objects}}}
 }
 
-// What registries know is told as ServiceEntries, unless an object of our own declares the host; an object of another control
-// plane changes nothing of that, though it counts here. It follows what changes.
+// What registries know is told as ServiceEntries, unless an object of our own declares the host; an
+// object of another control plane changes nothing of that, though it counts here. It follows what
+// changes.
 func TestSynthesis(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +104,8 @@ func TestSynthesis(t *testing.T) {
 		}
 		db, web := "shop/registry-db.service.consul", "shop/registry-web.service.consul"
 		a.reads(t, "")
-		a.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.1", Namespace: "shop"}, registry.Endpoint{Address: "10.0.0.2", Namespace: "shop", Health: registry.Unhealthy})
+		a.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.1", Namespace: "shop"},
+			registry.Endpoint{Address: "10.0.0.2", Namespace: "shop", Health: registry.Unhealthy})
 		a.knows(false, "db.service.consul", registry.Endpoint{Address: "10.0.0.9"})
 		check("services", db+" 10.0.0.9", web+" 10.0.0.1")
 		before := a.out.services.all
@@ -119,7 +125,8 @@ func TestSynthesis(t *testing.T) {
 		check("declared by one of our own in another namespace", "elsewhere/web", db+" 10.0.0.8")
 		a.reads(t, "")
 		check("declared by none of our own any more", db+" 10.0.0.8", web+" 10.0.0.1")
-		a.knows(false, "web.service.consul", registry.Endpoint{Address: "unix:///x y", Namespace: "shop"}, registry.Endpoint{Address: "no name", Namespace: "shop"})
+		a.knows(false, "web.service.consul", registry.Endpoint{Address: "unix:///x y", Namespace: "shop"},
+			registry.Endpoint{Address: "no name", Namespace: "shop"})
 		check("no valid ServiceEntry", db+" 10.0.0.8")
 		a.dc1.say <- feed.Batch[registry.Instances]{Full: true}
 		time.Sleep(10 * time.Minute) // as long as a source that lost everything retains services
@@ -127,21 +134,23 @@ func TestSynthesis(t *testing.T) {
 	})
 }
 
-// Readers are told what the registry says now, also where an object of another control plane counts here, so that nothing
-// that counts changes.
+// Readers are told what the registry says now, also where an object of another control plane counts
+// here, so that nothing that counts changes.
 func TestSynthesisOfWhatIsHidden(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAudience(t, func(s *settings) { s.Merge.Endpoints = "shadow" })
 		a.reads(t, "")
-		a.hears(t, strings.ReplaceAll(marketFile, "workloadSelector: {labels: {app: web}}", "endpoints: [{address: 10.0.0.1}]"))
+		a.hears(t, strings.ReplaceAll(marketFile, "workloadSelector: {labels: {app: web}}",
+			"endpoints: [{address: 10.0.0.1}]"))
 		a.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.7", Namespace: "shop"})
 		if got := a.tells(t); !slices.Equal(got, []string{"shop/registry-web.service.consul 10.0.0.7"}) {
 			t.Fatalf("told is %q", got)
 		}
 		before := a.built
 		a.knows(false, "web.service.consul", registry.Endpoint{Address: "10.0.0.8", Namespace: "shop"})
-		if got := a.tells(t); !slices.Equal(got, []string{"shop/registry-web.service.consul 10.0.0.8"}) || a.built != before {
+		if got := a.tells(t); !slices.Equal(got, []string{"shop/registry-web.service.consul 10.0.0.8"}) ||
+			a.built != before {
 			t.Errorf("told is %q after %d more contexts, want the new address after none", got, a.built-before)
 		}
 		a.dc1.say <- feed.Batch[registry.Instances]{Full: true}
@@ -155,12 +164,14 @@ func TestSynthesisOfWhatIsHidden(t *testing.T) {
 // What other control planes say is told by who relays it, and then as what counts here.
 func TestRelayed(t *testing.T) {
 	t.Parallel()
-	for relay, want := range map[bool]string{false: "[shop/registry-web.service.consul 10.0.0.7]", true: "[shop/web 10.0.0.1]"} {
+	for relay, want := range map[bool]string{false: "[shop/registry-web.service.consul 10.0.0.7]",
+		true: "[shop/web 10.0.0.1]"} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newAudience(t, func(s *settings) { s.MCP.Relay = relay })
 			a.reads(t, "")
 			a.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.7", Namespace: "shop"})
-			a.hears(t, strings.ReplaceAll(marketFile, "workloadSelector: {labels: {app: web}}", "endpoints: [{address: 10.0.0.1}]"))
+			a.hears(t, strings.ReplaceAll(marketFile, "workloadSelector: {labels: {app: web}}",
+				"endpoints: [{address: 10.0.0.1}]"))
 			if got := fmt.Sprint(a.tells(t)); got != want {
 				t.Errorf("relay %v: told is %s, want %s", relay, got, want)
 			}
@@ -172,7 +183,8 @@ func TestRelayed(t *testing.T) {
 func TestSynthesisIsNoOperators(t *testing.T) {
 	t.Parallel()
 	k := registry.Key{Host: "web", Namespace: "shop"}
-	svc := registry.Instances{Service: &registry.Service{Key: k, Ports: []registry.Port{{Number: 80}}, Source: "consul"}, Endpoints: &registry.EndpointList{}}
+	svc := registry.Instances{Service: &registry.Service{Key: k, Ports: []registry.Port{{Number: 80}},
+		Source: "consul"}, Endpoints: &registry.EndpointList{}}
 	s := &synthesis{log: testlog.New(t)}
 	key := entry.SyntheticKey(k)
 	in := push.Exported{}

@@ -13,8 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// newRegistry is a registry with what is not of one part: the Go runtime, the process, the build, and
-// the counts of status. Names are Istio's where it has one.
+// newRegistry is a registry with what is not of one part: the Go runtime, the process, the build,
+// and the counts of status. Names are Istio's where it has one.
 func newRegistry(status func() admin.Status) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	version := build.Read().Version
@@ -29,7 +29,8 @@ func newRegistry(status func() admin.Status) *prometheus.Registry {
 }
 
 func constant(name, help string, labels prometheus.Labels) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return 1 })
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
+		func() float64 { return 1 })
 }
 
 // counts are the counts of a Status as metrics, taken when they are asked for.
@@ -48,15 +49,21 @@ func newCounts(status func() admin.Status) *counts {
 		virtual:   desc("pilot_virt_services", "Total virtual services known to pilot.", nil, nil),
 		endpoints: desc("ashore_endpoints", "Endpoints of all services.", nil, nil),
 		objects:   desc("ashore_config_objects", "Configuration objects at work, by kind.", []string{"kind"}, nil),
-		problems:  desc("ashore_config_problems", "Things that are wrong with the configuration, by severity.", []string{"severity"}, nil),
-		conflicts: desc("ashore_config_conflicts", "Contradictions between sources: definitions, and parts of services, that do not count because another source decides.", nil, nil),
-		contexts:  desc("ashore_contexts_total", "Contexts that were built and published.", nil, nil),
-		synced:    desc("ashore_source_synced", "1 when a source has delivered its first complete state.", []string{"source"}, nil),
-		items:     desc("ashore_source_items", "Items that a source supplies.", []string{"source"}, nil),
-		updated:   desc("ashore_source_last_update_timestamp_seconds", "When a source last sent content.", []string{"source"}, nil),
-		up:        desc("ashore_source_up", "1 when a source reaches its origin.", []string{"source"}, nil),
-		age:       desc("ashore_source_age_seconds", "How long a source has been down; 0 when it is up.", []string{"source"}, nil),
-		retained:  desc("ashore_source_retained_items", "Items that are used although the source does not supply them any more.", []string{"source"}, nil),
+		problems: desc("ashore_config_problems", "Things that are wrong with the configuration, by severity.",
+			[]string{"severity"}, nil),
+		conflicts: desc("ashore_config_conflicts",
+			"Contradictions between sources: definitions, and parts of services, that do not count because another source decides.", nil, nil),
+		contexts: desc("ashore_contexts_total", "Contexts that were built and published.", nil, nil),
+		synced: desc("ashore_source_synced", "1 when a source has delivered its first complete state.",
+			[]string{"source"}, nil),
+		items: desc("ashore_source_items", "Items that a source supplies.", []string{"source"}, nil),
+		updated: desc("ashore_source_last_update_timestamp_seconds", "When a source last sent content.",
+			[]string{"source"}, nil),
+		up: desc("ashore_source_up", "1 when a source reaches its origin.", []string{"source"}, nil),
+		age: desc("ashore_source_age_seconds", "How long a source has been down; 0 when it is up.",
+			[]string{"source"}, nil),
+		retained: desc("ashore_source_retained_items",
+			"Items that are used although the source does not supply them any more.", []string{"source"}, nil),
 
 		sourceProblem: desc("ashore_source_problems", "Problems of a source.", []string{"source"}, nil),
 	}
@@ -64,7 +71,8 @@ func newCounts(status func() admin.Status) *counts {
 
 // Describe implements prometheus.Collector.
 func (c *counts) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.services, c.virtual, c.endpoints, c.objects, c.contexts, c.problems, c.conflicts,
+	for _, d := range []*prometheus.Desc{c.services, c.virtual, c.endpoints, c.objects, c.contexts, c.problems,
+		c.conflicts,
 		c.synced, c.items, c.updated, c.up, c.age, c.retained, c.sourceProblem} {
 		ch <- d
 	}

@@ -29,7 +29,8 @@ func TestMetricsDoc(t *testing.T) {
 	text := joinedMetrics(t)
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(text, -1) {
 		name := m[1]
-		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && !slices.Contains(documented, name) {
+		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") &&
+			!slices.Contains(documented, name) {
 			t.Errorf("docs/metrics.md does not have %s", name)
 		}
 	}
@@ -80,13 +81,15 @@ func sources(t *testing.T, dirs ...string) string {
 func TestAuthorityMetrics(t *testing.T) {
 	t.Parallel()
 	text := joinedMetrics(t)
-	for _, want := range []string{`ashore_join_tokens{state="used"} 1`, `ashore_workloads{state="valid"} 1`, `ashore_revocations{kind="identity"} 0`,
+	for _, want := range []string{`ashore_join_tokens{state="used"} 1`, `ashore_workloads{state="valid"} 1`,
+		`ashore_revocations{kind="identity"} 0`,
 		`ashore_ca_rotation_step{step="none"} 1`, `ashore_ca_rotation_step{step="activate"} 0`, "ashore_ca_problems 0", "ashore_jwks_failing 0"} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s", want)
 		}
 	}
-	for _, name := range []string{"citadel_server_root_cert_expiry_timestamp", "citadel_server_cert_chain_expiry_timestamp", "ashore_ca_server_expiry_timestamp_seconds"} {
+	for _, name := range []string{"citadel_server_root_cert_expiry_timestamp",
+		"citadel_server_cert_chain_expiry_timestamp", "ashore_ca_server_expiry_timestamp_seconds"} {
 		if !regexp.MustCompile(`(?m)^` + name + ` [12]\.\d+e\+09$`).MatchString(text) {
 			t.Errorf("no %s in seconds since 1970", name)
 		}

@@ -40,20 +40,23 @@ func answered(err error) error {
 		return nil
 	case errors.Is(err, ca.ErrNotFound):
 		return admin.NewError(admin.ErrNotFound, err.Error())
-	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplicaToken), errors.Is(err, ca.ErrForgetReplica), errors.Is(err, record.ErrConflict):
+	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplicaToken), errors.Is(err,
+		ca.ErrForgetReplica), errors.Is(err, record.ErrConflict):
 		return admin.NewError(admin.ErrConflict, err.Error())
 	}
 	return err
 }
 
-// lifetime is how long a token of a kind is to live; empty: as long as all do. Errors: admin.ErrInvalid.
+// lifetime is how long a token of a kind is to live; empty: as long as all do. Errors:
+// admin.ErrInvalid.
 func lifetime(kind, text string, most time.Duration) (time.Duration, error) {
 	if text == "" {
 		return ca.DefaultTokenTTL, nil
 	}
 	ttl, err := time.ParseDuration(text)
 	if err != nil || ttl < time.Minute || ttl > most {
-		return 0, admin.NewError(admin.ErrInvalid, fmt.Sprintf("a %s cannot live for %.40q: want 1m to %s", kind, text, most))
+		return 0, admin.NewError(admin.ErrInvalid, fmt.Sprintf("a %s cannot live for %.40q: want 1m to %s", kind, text,
+			most))
 	}
 	return ttl, nil
 }
@@ -65,34 +68,39 @@ func (o operators) CreateToken(ctx context.Context, r admin.TokenRequest, who st
 		return admin.Token{}, err
 	}
 	if _, _, ok := cutName(r.Group); !ok {
-		return admin.Token{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.200q is not the name of a WorkloadGroup: want NAMESPACE/NAME, such as shop/web", r.Group))
+		return admin.Token{}, admin.NewError(admin.ErrInvalid,
+			fmt.Sprintf("%.200q is not the name of a WorkloadGroup: want NAMESPACE/NAME, such as shop/web", r.Group))
 	}
 	text, t, err := o.ledger.CreateToken(ctx, ca.TokenRequest{Group: r.Group, TTL: ttl, By: who})
 	if errors.Is(err, ca.ErrNoGroup) {
-		return admin.Token{}, admin.NewError(admin.ErrNotFound, fmt.Sprintf("there is no WorkloadGroup %.200q%s \"ashorectl get workloadgroup\" lists those that are at work, \"ashorectl problems\" why one is not", r.Group, meant(r.Group, o.groupNames())))
+		return admin.Token{}, admin.NewError(admin.ErrNotFound,
+			fmt.Sprintf("there is no WorkloadGroup %.200q%s \"ashorectl get workloadgroup\" lists those that are at work, \"ashorectl problems\" why one is not", r.Group, meant(r.Group, o.groupNames())))
 	}
 	if identity := o.identityOf(ctx, r.Group); errors.Is(err, ca.ErrRevokedGroup) {
-		return admin.Token{}, admin.NewError(admin.ErrConflict, fmt.Sprintf("no token is made, for nobody could join with it: the identity of group %s, %s, is revoked. \"ashorectl workload list\" shows since when and why, \"ashorectl workload restore %s\" takes it back in", r.Group, identity, identity))
+		return admin.Token{}, admin.NewError(admin.ErrConflict,
+			fmt.Sprintf("no token is made, for nobody could join with it: the identity of group %s, %s, is revoked. \"ashorectl workload list\" shows since when and why, \"ashorectl workload restore %s\" takes it back in", r.Group, identity, identity))
 	}
 	if err != nil {
 		return admin.Token{}, answered(err)
 	}
 	return admin.Token{
-		ID: t.ID, Group: t.Group, Identity: o.identityOf(ctx, t.Group), Expires: t.Expires, Token: text, Notes: o.reach.notes,
+		ID: t.ID, Group: t.Group, Identity: o.identityOf(ctx,
+			t.Group), Expires: t.Expires, Token: text, Notes: o.reach.notes,
 		Join: []string{"ashore-agent", "join", "--control-plane", strings.Join(o.planes(), ","),
 			"--ca-hash", ca.RootID(o.manager.Signer().Root), "--group", t.Group},
 	}, nil
 }
 
-// planes are the addresses by which agents reach this control plane and the other replicas that are alive.
+// planes are the addresses by which agents reach this control plane and the other replicas that are
+// alive.
 func (o operators) planes() []string {
 	out := slices.Clone(o.reach.addresses)
 	if o.others == nil {
 		return out
 	}
 	for _, address := range o.others() {
-		// All may have one name that leads to each. What is no address, somebody else has written into the store: it would be typed
-		// into a shell.
+		// All may have one name that leads to each. What is no address, somebody else has written
+		// into the store: it would be typed into a shell.
 		if !slices.Contains(out, address) && checkAdvertised(address) == nil {
 			out = append(out, address)
 		}
@@ -113,7 +121,8 @@ func (o operators) groupNames() []string {
 	return out
 }
 
-// meant is the end of a sentence about a name that is not known: the one that it may have been meant for.
+// meant is the end of a sentence about a name that is not known: the one that it may have been
+// meant for.
 func meant(name string, known []string) string {
 	if near := nearest.Name(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
@@ -142,7 +151,8 @@ func (o operators) ListTokens(ctx context.Context) ([]admin.TokenStatus, error) 
 	}
 	out := make([]admin.TokenStatus, len(tokens))
 	for i, t := range tokens {
-		out[i] = admin.TokenStatus{ID: t.ID, Group: t.Group, Created: t.Created, By: t.By, Expires: t.Expires, State: t.State(o.now()), UsedBy: t.Workload, UsedAt: t.Used}
+		out[i] = admin.TokenStatus{ID: t.ID, Group: t.Group, Created: t.Created, By: t.By, Expires: t.Expires,
+			State: t.State(o.now()), UsedBy: t.Workload, UsedAt: t.Used}
 	}
 	return out, nil
 }
@@ -151,7 +161,8 @@ func (o operators) ListTokens(ctx context.Context) ([]admin.TokenStatus, error) 
 func (o operators) RevokeToken(ctx context.Context, id, who string) error {
 	err := o.ledger.RevokeToken(ctx, id, who)
 	if errors.Is(err, ca.ErrNotFound) {
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("there is no join token %.40q: \"ashorectl join-token list\" shows them by their IDs", id))
+		return admin.NewError(admin.ErrNotFound,
+			fmt.Sprintf("there is no join token %.40q: \"ashorectl join-token list\" shows them by their IDs", id))
 	}
 	return answered(err)
 }
@@ -166,8 +177,10 @@ func (o operators) ShowAuthority(ctx context.Context) (admin.Authority, error) {
 
 // RotateAuthority implements admin.Authorities.
 func (o operators) RotateAuthority(ctx context.Context, r admin.RotateRequest, who string) (admin.Authority, error) {
-	if r.Force != "" && !slices.Contains([]ca.Step{ca.StepDistribute, ca.StepActivate, ca.StepRetire}, ca.Step(r.Force)) {
-		return admin.Authority{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%q is not a step that can be forced: want distribute, activate or retire", r.Force))
+	if r.Force != "" && !slices.Contains([]ca.Step{ca.StepDistribute, ca.StepActivate, ca.StepRetire},
+		ca.Step(r.Force)) {
+		return admin.Authority{}, admin.NewError(admin.ErrInvalid,
+			fmt.Sprintf("%q is not a step that can be forced: want distribute, activate or retire", r.Force))
 	}
 	s, err := o.manager.Rotate(ctx, ca.RotateRequest{Actor: who, Reason: r.Reason, Force: ca.Step(r.Force)})
 	if err != nil {
@@ -177,7 +190,8 @@ func (o operators) RotateAuthority(ctx context.Context, r admin.RotateRequest, w
 }
 
 // CreateReplicaToken implements admin.Authorities.
-func (o operators) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenRequest, who string) (admin.ReplicaToken, error) {
+func (o operators) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenRequest, who string) (admin.ReplicaToken,
+	error) {
 	ttl, err := lifetime("replica token", r.TTL, ca.MaxReplicaTokenTTL)
 	if err != nil {
 		return admin.ReplicaToken{}, err
@@ -194,7 +208,8 @@ func (o operators) ForgetReplica(ctx context.Context, r admin.ForgetReplicaReque
 
 // replicaOf is another replica, for operators.
 func replicaOf(r ca.ReplicaStatus) admin.Replica {
-	return admin.Replica{ID: r.ID, Name: r.Name, State: replicaState(r.State), Reason: r.Reason, Seen: r.Seen, Signer: certificateOf(r.Signer)}
+	return admin.Replica{ID: r.ID, Name: r.Name, State: replicaState(r.State), Reason: r.Reason, Seen: r.Seen,
+		Signer: certificateOf(r.Signer)}
 }
 
 // replicaState is how another replica is, for operators.
@@ -221,10 +236,13 @@ func certificateOf(c ca.CertificateStatus) admin.Certificate {
 
 // authorityOf is how an authority is, for operators.
 func authorityOf(s ca.Status) admin.Authority {
-	out := admin.Authority{Kind: s.Source, Folder: s.Folder, TrustDomain: s.TrustDomain, Roots: []admin.Certificate{}, Signer: certificateOf(s.Signer), Server: certificateOf(s.Server), Bundle: s.BundleID, Problems: s.Problems,
-		Rotation: admin.Rotation{Step: string(s.Rotation.Step), Since: s.Rotation.Since, Next: string(s.Rotation.Following), Count: s.Rotation.Count, Until: s.Rotation.Until}}
+	out := admin.Authority{Kind: s.Source, Folder: s.Folder, TrustDomain: s.TrustDomain, Roots: []admin.Certificate{},
+		Signer: certificateOf(s.Signer), Server: certificateOf(s.Server), Bundle: s.BundleID, Problems: s.Problems,
+		Rotation: admin.Rotation{Step: string(s.Rotation.Step), Since: s.Rotation.Since,
+			Next: string(s.Rotation.Following), Count: s.Rotation.Count, Until: s.Rotation.Until}}
 	for _, r := range s.Roots {
-		out.Roots = append(out.Roots, admin.Certificate{Subject: r.Name, State: r.Role, Root: r.ID, NotAfter: r.NotAfter})
+		out.Roots = append(out.Roots, admin.Certificate{Subject: r.Name, State: r.Role, Root: r.ID,
+			NotAfter: r.NotAfter})
 	}
 	for _, r := range s.Replicas {
 		out.Replicas = append(out.Replicas, replicaOf(r))
@@ -250,9 +268,11 @@ func (o operators) ListWorkloads(ctx context.Context) (admin.WorkloadList, error
 	for _, w := range workloads {
 		nodes := map[string]bool{}
 		shown := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
-			Revoked: w.Revoked || slices.Contains(revoked.Identities, w.Identity) || revoked.Has(ca.RevokeWorkload, w.Name)}
+			Revoked: w.Revoked || slices.Contains(revoked.Identities, w.Identity) ||
+				revoked.Has(ca.RevokeWorkload, w.Name)}
 		for _, l := range w.Leaves {
-			shown.Leaves = append(shown.Leaves, admin.Leaf{Serial: l.Serial, NotAfter: l.NotAfter, Revoked: l.Revoked || revoked.Has(ca.RevokeSerial, l.Serial)})
+			shown.Leaves = append(shown.Leaves, admin.Leaf{Serial: l.Serial, NotAfter: l.NotAfter, Revoked: l.Revoked ||
+				revoked.Has(ca.RevokeSerial, l.Serial)})
 			for _, p := range proxies[l.Serial] {
 				shown.Proxies = append(shown.Proxies, p.id)
 				shown.Health = latest(shown.Health, p.health)
@@ -263,7 +283,8 @@ func (o operators) ListWorkloads(ctx context.Context) (admin.WorkloadList, error
 		out.Workloads = append(out.Workloads, shown)
 	}
 	for _, r := range revoked.List {
-		out.Revocations = append(out.Revocations, admin.Revocation{Kind: string(r.Kind), Name: r.Name, Reason: r.Reason, By: r.By, At: r.At})
+		out.Revocations = append(out.Revocations, admin.Revocation{Kind: string(r.Kind), Name: r.Name, Reason: r.Reason,
+			By: r.By, At: r.At})
 	}
 	return out, nil
 }

@@ -21,13 +21,16 @@ func TestLifetime(t *testing.T) {
 		if got != want || (err == nil) != (want > 0) {
 			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
 		}
-		if err != nil && (!errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "a token cannot live for") || !strings.Contains(err.Error(), "want 1m to 2h0m0s")) {
+		if err != nil && (!errors.Is(err, admin.ErrInvalid) ||
+			!strings.Contains(err.Error(),
+				"a token cannot live for") || !strings.Contains(err.Error(), "want 1m to 2h0m0s")) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
 
-// Operators hear of each state of a replica by the word that the admin API has for it, whatever the authority calls it.
+// Operators hear of each state of a replica by the word that the admin API has for it, whatever the
+// authority calls it.
 func TestReplicaState(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[ca.ReplicaState]string{

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// patienceFirst is how long a start may take before the log tells what it waits for, and patienceEvery how often it does
-	// from then on.
+	// patienceFirst is how long a start may take before the log tells what it waits for, and
+	// patienceEvery how often it does from then on.
 	patienceFirst = 10 * time.Second
 	patienceEvery = time.Minute
 )

@@ -13,7 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// A start that takes long is told in the log, with what it waits for, again and again until it is over.
+// A start that takes long is told in the log, with what it waits for, again and again until it is
+// over.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// A problem is logged once when it appears and once when it is over, and not again because its source cannot be asked meanwhile.
+// A problem is logged once when it appears and once when it is over, and not again because its
+// source cannot be asked meanwhile.
 func TestProblemLog(t *testing.T) {
 	t.Parallel()
 	typo, twice := feed.Problem{Source: "file:/x", Text: "typo"}, feed.Problem{Source: "file:/x", Text: "defined twice"}
@@ -21,14 +22,15 @@ func TestProblemLog(t *testing.T) {
 		var now []feed.Problem
 		var fails error
 		var logged []string
-		l := &problemLog{problems: func() ([]feed.Problem, error) { return now, fails }, report: func(appeared, gone []feed.Problem) {
-			for _, p := range appeared {
-				logged = append(logged, "+ "+p.Source+" "+p.Text)
-			}
-			for _, p := range gone {
-				logged = append(logged, "- "+p.Source+" "+p.Text)
-			}
-		}}
+		l := &problemLog{problems: func() ([]feed.Problem, error) { return now, fails },
+			report: func(appeared, gone []feed.Problem) {
+				for _, p := range appeared {
+					logged = append(logged, "+ "+p.Source+" "+p.Text)
+				}
+				for _, p := range gone {
+					logged = append(logged, "- "+p.Source+" "+p.Text)
+				}
+			}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.run(ctx) }()

@@ -19,7 +19,8 @@ const lookupTime = 2 * time.Second
 
 // reach is where agents reach this control plane.
 type reach struct {
-	// addresses are HOST:PORT, as join commands name them: one, or those of the setting xds.advertise.
+	// addresses are HOST:PORT, as join commands name them: one, or those of the setting
+	// xds.advertise.
 	addresses []string
 	// notes are what an operator should know who hands the address on.
 	notes []string
@@ -39,9 +40,10 @@ type machine struct {
 
 // thisMachine asks the system.
 func thisMachine() machine {
-	m := machine{name: machineName(), outgoing: outgoing, lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
-		return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
-	}}
+	m := machine{name: machineName(), outgoing: outgoing,
+		lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+		}}
 	if m.name == localhost {
 		m.name = ""
 	}
@@ -51,13 +53,17 @@ func thisMachine() machine {
 			m.addresses = append(m.addresses, p.Addr().Unmap())
 		}
 	}
-	slices.SortFunc(m.addresses, func(a, b netip.Addr) int { return cmp.Or(cmp.Compare(a.BitLen(), b.BitLen()), a.Compare(b)) })
+	slices.SortFunc(m.addresses, func(a, b netip.Addr) int {
+		return cmp.Or(cmp.Compare(a.BitLen(), b.BitLen()),
+			a.Compare(b))
+	})
 	return m
 }
 
 // outgoing asks the kernel by which address it would send to another network. Nothing is sent.
 func outgoing(network string) netip.Addr {
-	far := map[string]string{"udp4": "192.0.2.1:9", "udp6": "[2001:db8::1]:9"} // addresses for documentation: RFC 5737, RFC 3849
+	// addresses for documentation: RFC 5737, RFC 3849
+	far := map[string]string{"udp4": "192.0.2.1:9", "udp6": "[2001:db8::1]:9"}
 	c, err := net.Dial(network, far[network])
 	if err != nil {
 		return netip.Addr{}
@@ -66,8 +72,9 @@ func outgoing(network string) netip.Addr {
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
 }
 
-// findReach is where agents reach a listener: what is advertised, its own address, and where that is every address, this
-// machine's full name if that leads here, else the address that it has towards other networks.
+// findReach is where agents reach a listener: what is advertised, its own address, and where that
+// is every address, this machine's full name if that leads here, else the address that it has
+// towards other networks.
 func findReach(ctx context.Context, advertised []string, listener net.Addr, m machine) reach {
 	if len(advertised) > 0 {
 		return told(advertised...)
@@ -107,8 +114,8 @@ func told(addresses ...string) reach {
 	return r
 }
 
-// leadsHere says that others may know the machine by its name: one without a dot is known here alone, and one that leads
-// to loopback, as Debian writes it into /etc/hosts, says nothing.
+// leadsHere says that others may know the machine by its name: one without a dot is known here
+// alone, and one that leads to loopback, as Debian writes it into /etc/hosts, says nothing.
 func (m machine) leadsHere(ctx context.Context) bool {
 	if !strings.Contains(m.name, ".") {
 		return false
@@ -116,10 +123,14 @@ func (m machine) leadsHere(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
 	found, err := m.lookup(ctx, m.name)
-	return err == nil && slices.ContainsFunc(found, func(a netip.Addr) bool { return slices.Contains(m.addresses, a.Unmap()) })
+	return err == nil && slices.ContainsFunc(found, func(a netip.Addr) bool {
+		return slices.Contains(m.addresses,
+			a.Unmap())
+	})
 }
 
-// own are the addresses of the machine, the one that others most likely reach first; only4: those of IPv4.
+// own are the addresses of the machine, the one that others most likely reach first; only4: those
+// of IPv4.
 func (m machine) own(only4 bool) []netip.Addr {
 	var out []netip.Addr
 	for _, network := range []string{"udp4", "udp6"} {
@@ -138,7 +149,8 @@ func (m machine) own(only4 bool) []netip.Addr {
 // localhost is the name of no machine in particular.
 const localhost = "localhost"
 
-// machineName is the name of this machine; localhost when it has none that could stand in a certificate.
+// machineName is the name of this machine; localhost when it has none that could stand in a
+// certificate.
 func machineName() string {
 	name, err := os.Hostname()
 	if err != nil || !dnsname.Valid(strings.ToLower(name)) {

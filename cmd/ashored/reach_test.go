@@ -13,7 +13,8 @@ import (
 func TestReach(t *testing.T) {
 	t.Parallel()
 	addr := netip.MustParseAddr
-	names := map[string]string{"mesh.example": "10.0.0.5", "debian.example": "127.0.1.1", "moved.example": "10.9.9.9", "vm": "10.0.0.5"}
+	names := map[string]string{"mesh.example": "10.0.0.5", "debian.example": "127.0.1.1", "moved.example": "10.9.9.9",
+		"vm": "10.0.0.5"}
 	tests := map[string]struct {
 		advertised     []string
 		listener, name string
@@ -56,7 +57,8 @@ func TestReach(t *testing.T) {
 					return a
 				}}
 			got := findReach(t.Context(), tc.advertised, listener, m)
-			if notes := strings.Join(got.notes, "\n"); strings.Join(got.addresses, ",") != tc.want || (notes == "") != (tc.note == "") || !strings.Contains(notes, tc.note) {
+			if notes := strings.Join(got.notes, "\n"); strings.Join(got.addresses, ",") != tc.want ||
+				(notes == "") != (tc.note == "") || !strings.Contains(notes, tc.note) {
 				t.Errorf("got %+v, want %s with a note of %q", got, tc.want, tc.note)
 			}
 		})

@@ -25,8 +25,9 @@ type anew struct {
 	asked <-chan os.Signal // hangups, those too that came after the settings were read first
 }
 
-// reloader takes in the settings file anew when the process is hung up on (SIGHUP): sources that came, went or changed take
-// effect; a file with anything wrong in it is refused whole. What else has changed waits for the next start, and is told.
+// reloader takes in the settings file anew when the process is hung up on (SIGHUP): sources that
+// came, went or changed take effect; a file with anything wrong in it is refused whole. What else
+// has changed waits for the next start, and is told.
 type reloader struct {
 	anew
 	current settings // what is at work
@@ -64,7 +65,8 @@ func (r *reloader) reload(ctx context.Context) {
 	}
 	if err != nil {
 		r.log.Error("the settings are not taken; those from before stay", "error", err)
-		r.record(audit.Event{Action: audit.SettingsReload, Actor: "ashored", Target: "settings", Outcome: audit.Failed, Reason: err.Error()})
+		r.record(audit.Event{Action: audit.SettingsReload, Actor: "ashored", Target: "settings", Outcome: audit.Failed,
+			Reason: err.Error()})
 		r.tell(refusedSettings(err), nil)
 		return
 	}
@@ -72,11 +74,13 @@ func (r *reloader) reload(ctx context.Context) {
 	r.current.sources = next.sources
 	r.log.Info("the settings are taken", "sources", sourceNames(next.sources), "wait_for_restart", waiting)
 	r.record(audit.Event{Action: audit.SettingsReload, Actor: "ashored", Target: "settings",
-		Details: map[string]string{"sources": strings.Join(sourceNames(next.sources), ", "), "wait": strings.Join(waiting, ", ")}})
+		Details: map[string]string{"sources": strings.Join(sourceNames(next.sources), ", "),
+			"wait": strings.Join(waiting, ", ")}})
 	r.tell(nil, pendingSettings(waiting))
 }
 
-// arrangeAnew has the sources of a list be those at work. With an error those of before are, and nothing is told of others.
+// arrangeAnew has the sources of a list be those at work. With an error those of before are, and
+// nothing is told of others.
 func (r *reloader) arrangeAnew(ctx context.Context, list []sourceSettings) error {
 	sources, take, err := r.maker.make(list)
 	if err != nil {
@@ -110,7 +114,8 @@ func refusedSettings(err error) []feed.Problem {
 	var out []feed.Problem
 	for line := range strings.Lines(err.Error()) {
 		if line = strings.TrimSpace(line); line != "" {
-			out = append(out, feed.Problem{Severity: feed.Error, Source: "settings", Text: line + "; the settings from before stay at work", Stale: true, Since: time.Now()})
+			out = append(out, feed.Problem{Severity: feed.Error, Source: "settings",
+				Text: line + "; the settings from before stay at work", Stale: true, Since: time.Now()})
 		}
 	}
 	return out

@@ -15,8 +15,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// A hangup has the settings read anew: sources come, go and change places, a file that is wrong is refused whole, and what
-// takes effect only at a start is told. A proxy stays connected all the time.
+// A hangup has the settings read anew: sources come, go and change places, a file that is wrong is
+// refused whole, and what takes effect only at a start is told. A proxy stays connected all the
+// time.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -24,7 +25,8 @@ func TestReload(t *testing.T) {
 	if err := os.Mkdir(other, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(other, "db.yaml"), []byte(fmt.Sprintf(entryFile, "db")+"---\n"+fmt.Sprintf(entryFile, "web")), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(other, "db.yaml"),
+		[]byte(fmt.Sprintf(entryFile, "db")+"---\n"+fmt.Sprintf(entryFile, "web")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	settings := func(text string) {
@@ -36,7 +38,8 @@ func TestReload(t *testing.T) {
 	one := fmt.Sprintf("- {name: one, kind: files, folder: %s}\n", filepath.Join(s.dir, "files"))
 	two := fmt.Sprintf("- {name: two, kind: files, folder: %s, required: false}\n", other)
 	settings("sources:\n" + one)
-	s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address", s.xds, "--metrics-address", s.metrics}
+	s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address", s.xds,
+		"--metrics-address", s.metrics}
 	cmd, wait := s.child(t)
 	client, ctx := admin.NewClient(s.socket), t.Context()
 	disconnect := s.connect(t)
@@ -82,17 +85,21 @@ func TestReload(t *testing.T) {
 			return false
 		}
 	}
-	s.until(t, "telling what waits", problem("log is another in the settings file: it takes effect when ashored is started again"))
+	s.until(t, "telling what waits",
+		problem("log is another in the settings file: it takes effect when ashored is started again"))
 
 	settings("sources:\n" + one + "- {kind: files, foldr: /x}\n")
 	hangUp()
-	s.until(t, "refusing a wrong file", problem(config+`:3: sources[1].foldr: unknown setting; did you mean "folder"?; the settings from before stay at work`))
+	s.until(t, "refusing a wrong file",
+		problem(config+`:3: sources[1].foldr: unknown setting; did you mean "folder"?; the settings from before stay at work`))
 	settings("sources:\n" + one + "- {name: x, kind: files, folder: /there/is/none}\n")
 	hangUp()
-	s.until(t, "refusing a folder that there is not", problem(config+`:3: sources[1]: source "x": the folder /there/is/none cannot be read (no such file or directory)`))
+	s.until(t, "refusing a folder that there is not",
+		problem(config+`:3: sources[1]: source "x": the folder /there/is/none cannot be read (no such file or directory)`))
 	settings("sources:\n" + one + "- {name: x, kind: mcp, address: 'mcp.test:1', caFile: /there/is/no/ca.pem, certFile: /there/is/no/c.pem, keyFile: /there/is/no/k.pem}\n")
 	hangUp()
-	s.until(t, "refusing files of TLS that there are not", problem(`:3: sources[1]: source "x": caFile: open /there/is/no/ca.pem`))
+	s.until(t, "refusing files of TLS that there are not",
+		problem(`:3: sources[1]: source "x": caFile: open /there/is/no/ca.pem`))
 	has("after wrong files", map[string]string{"web": "db.yaml", "db": "db.yaml"})
 
 	settings("sources:\n" + one)
@@ -123,7 +130,8 @@ func TestReloadAskedEarly(t *testing.T) {
 	t.Parallel()
 	asked, read := make(chan os.Signal, 1), make(chan bool, 1)
 	asked <- syscall.SIGHUP
-	r := &reloader{anew: anew{func() (settings, error) { read <- true; return settings{}, errors.New("not now") }, asked}, record: func(audit.Event) {}, log: testlog.New(t)}
+	r := &reloader{anew: anew{func() (settings, error) { read <- true; return settings{}, errors.New("not now") },
+		asked}, record: func(audit.Event) {}, log: testlog.New(t)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.run(ctx) }()
@@ -132,7 +140,8 @@ func TestReloadAskedEarly(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if p := r.problems(); len(p) != 1 || !strings.Contains(p[0].Text, "not now; the settings from before stay at work") {
+	if p := r.problems(); len(p) != 1 || !strings.Contains(p[0].Text,
+		"not now; the settings from before stay at work") {
 		t.Errorf("problems %v", p)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// Revoke implements admin.Workloads. An identity that nobody has is most likely mistyped: whoever revokes it is to know.
+// Revoke implements admin.Workloads. An identity that nobody has is most likely mistyped: whoever
+// revokes it is to know.
 func (o operators) Revoke(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
 	q, err := revocation(r, who)
 	if err != nil {
@@ -32,9 +33,11 @@ func (o operators) Revoke(ctx context.Context, r admin.RevokeRequest, who string
 	if errors.Is(err, ca.ErrNotFound) {
 		return admin.Revoked{}, unknown(q, known)
 	}
-	out := o.told(admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned)}, known, errors.Is(err, ca.ErrUnkept))
+	out := o.told(admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned)}, known,
+		errors.Is(err, ca.ErrUnkept))
 	if errors.Is(err, ca.ErrUnkept) { // what was asked for is done
-		out.Notes = append(out.Notes, "WARNING: "+err.Error(), "It is tried again every few seconds; \"ashorectl problems\" shows this until it is kept.")
+		out.Notes = append(out.Notes,
+			"WARNING: "+err.Error(), "It is tried again every few seconds; \"ashorectl problems\" shows this until it is kept.")
 		return out, nil
 	}
 	return out, answered(err)
@@ -48,7 +51,8 @@ func (o operators) Restore(ctx context.Context, r admin.RevokeRequest, who strin
 	}
 	err = o.ledger.Restore(ctx, q)
 	if errors.Is(err, ca.ErrNotFound) {
-		return admin.Revoked{}, admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind, q.Name))
+		return admin.Revoked{}, admin.NewError(admin.ErrNotFound,
+			fmt.Sprintf("%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind, q.Name))
 	}
 	if err != nil {
 		return admin.Revoked{}, answered(err)
@@ -57,7 +61,8 @@ func (o operators) Restore(ctx context.Context, r admin.RevokeRequest, who strin
 	out := o.told(admin.Revoked{Kind: string(q.Kind), Name: q.Name}, known, false)
 	list, err := o.ListWorkloads(ctx)
 	if err = errors.Join(err, errs); err != nil { // what was asked for is done
-		out.Notes = append(out.Notes, "whom it concerns, and by what else they are revoked, cannot be told: "+err.Error())
+		out.Notes = append(out.Notes,
+			"whom it concerns, and by what else they are revoked, cannot be told: "+err.Error())
 		return out, nil
 	}
 	out.Workloads = names(concerned(known, q))
@@ -74,7 +79,8 @@ func stillRevoked(list admin.WorkloadList, workloads []string) []string {
 		}
 		for _, r := range list.Revocations {
 			if r.Name == w.Name || r.Name == w.Identity {
-				out = append(out, fmt.Sprintf("%s is still revoked: \"ashorectl workload restore %s\" restores the %s", w.Name, r.Name, r.Kind))
+				out = append(out, fmt.Sprintf("%s is still revoked: \"ashorectl workload restore %s\" restores the %s",
+					w.Name, r.Name, r.Kind))
 			}
 		}
 	}
@@ -92,13 +98,15 @@ func revocation(r admin.RevokeRequest, who string) (ca.RevokeRequest, error) {
 		q.Kind, q.Name = ca.RevokeIdentity, r.Identity
 	case r.Workload != "":
 		if _, _, ok := cutName(r.Workload); !ok {
-			return q, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.200q is not a workload: want NAMESPACE/NAME", r.Workload))
+			return q, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.200q is not a workload: want NAMESPACE/NAME",
+				r.Workload))
 		}
 		q.Kind, q.Name = ca.RevokeWorkload, r.Workload
 	default:
 		n, ok := new(big.Int).SetString(strings.ReplaceAll(r.Serial, ":", ""), 16)
 		if !ok || n.Sign() <= 0 || len(r.Serial) > 80 {
-			return q, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.80q is not the serial number of a certificate: want hexadecimal digits", r.Serial))
+			return q, admin.NewError(admin.ErrInvalid,
+				fmt.Sprintf("%.80q is not the serial number of a certificate: want hexadecimal digits", r.Serial))
 		}
 		q.Kind, q.Name = ca.RevokeSerial, hex.EncodeToString(n.Bytes())
 	}
@@ -111,22 +119,26 @@ func (o operators) nobody(name string, known []ca.Workload) error {
 	if id, err := spiffe.Parse(name); err == nil && id.TrustDomain != o.domain {
 		hint = fmt.Sprintf(" The trust domain of this mesh is %s.", o.domain)
 	}
-	return admin.NewError(admin.ErrNotFound, fmt.Sprintf("nothing is revoked: no workload has the identity %s.%s \"ashorectl workload list\" shows who has which; --force revokes it for whoever may get it later", name, hint))
+	return admin.NewError(admin.ErrNotFound,
+		fmt.Sprintf("nothing is revoked: no workload has the identity %s.%s \"ashorectl workload list\" shows who has which; --force revokes it for whoever may get it later", name, hint))
 }
 
 // unknown is the error for something to revoke that was never seen.
 func unknown(q ca.RevokeRequest, known []ca.Workload) error {
 	if q.Kind == ca.RevokeSerial {
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("no certificate with the serial number %s is known, or it ended so long ago that no peer can have a connection by it: \"ashorectl workload list\" shows the latest of each workload", q.Name))
+		return admin.NewError(admin.ErrNotFound,
+			fmt.Sprintf("no certificate with the serial number %s is known, or it ended so long ago that no peer can have a connection by it: \"ashorectl workload list\" shows the latest of each workload", q.Name))
 	}
-	return admin.NewError(admin.ErrNotFound, fmt.Sprintf("nothing is revoked: no workload %s has joined.%s \"ashorectl workload list\" shows who did", q.Name, similar(q.Name, names(known))))
+	return admin.NewError(admin.ErrNotFound,
+		fmt.Sprintf("nothing is revoked: no workload %s has joined.%s \"ashorectl workload list\" shows who did",
+			q.Name, similar(q.Name, names(known))))
 }
 
 // maxSimilar is how many names are told that may have been meant.
 const maxSimilar = 3
 
-// similar is a sentence about the names that are like one that is not known. It does not say that one of them was meant: to
-// revoke another one is no small mistake.
+// similar is a sentence about the names that are like one that is not known. It does not say that
+// one of them was meant: to revoke another one is no small mistake.
 func similar(name string, known []string) string {
 	var near []string
 	rest := slices.Clone(known)
@@ -147,7 +159,8 @@ func similar(name string, known []string) string {
 // isRevoked says that something is revoked already.
 func (o operators) isRevoked(ctx context.Context, q ca.RevokeRequest) bool {
 	all, err := o.ledger.Revocations(ctx)
-	return err == nil && slices.ContainsFunc(all.List, func(r ca.Revocation) bool { return r.Kind == q.Kind && r.Name == q.Name })
+	return err == nil && slices.ContainsFunc(all.List,
+		func(r ca.Revocation) bool { return r.Kind == q.Kind && r.Name == q.Name })
 }
 
 // concerned are those of workloads that a revocation is about.

@@ -25,7 +25,8 @@ type flags struct {
 
 // devFlags are the names of the flags that need --dev, with the setting that does the same.
 func devFlags() map[string]string {
-	return map[string]string{"files": "sources", "state": "state", "xds-address": "xds.plaintextAddress", "xds-tls-address": "xds.address",
+	return map[string]string{"files": "sources", "state": "state", "xds-address": "xds.plaintextAddress",
+		"xds-tls-address": "xds.address",
 		"metrics-address": "metrics.address", "webhook-address": "webhook.address", "admin-socket": "admin.socket"}
 }
 
@@ -52,7 +53,8 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hup := make(chan os.Signal, 1) // from before the settings are read: who asks meanwhile has written them anew
+			// from before the settings are read: who asks meanwhile has written them anew
+			hup := make(chan os.Signal, 1)
 			signal.Notify(hup, syscall.SIGHUP)
 			defer signal.Stop(hup)
 			s, err := f.settings(cmd)
@@ -75,9 +77,11 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 	fs.StringVar(&f.files, "files", "", "with --dev: folder of configuration to serve (required)")
 	fs.StringVar(&f.state, "state", devState, "with --dev: folder to keep state in")
 	fs.StringVar(&f.xds, "xds-address", devXDS, "with --dev: address of plaintext xDS")
-	fs.StringVar(&f.secure, "xds-tls-address", "", "with --dev: address of xDS and the certificate authority with TLS (default: none)")
+	fs.StringVar(&f.secure, "xds-tls-address", "",
+		"with --dev: address of xDS and the certificate authority with TLS (default: none)")
 	fs.StringVar(&f.metrics, "metrics-address", defaultMetrics, "with --dev: address of metrics, health and readiness")
-	fs.StringVar(&f.webhook, "webhook-address", "", "with --dev: address of validation over HTTPS, which needs --xds-tls-address (default: none)")
+	fs.StringVar(&f.webhook, "webhook-address", "",
+		"with --dev: address of validation over HTTPS, which needs --xds-tls-address (default: none)")
 	fs.StringVar(&f.socket, "admin-socket", "", "with --dev: admin socket (default: admin.sock in the state folder)")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	cmd.AddCommand(initCommand(), versionCommand(), checkStoreCommand())
@@ -99,7 +103,8 @@ func (f *flags) settings(cmd *cobra.Command) (settings, error) {
 	if !f.dev {
 		for name, setting := range devFlags() {
 			if given(name) {
-				return settings{}, usage(fmt.Errorf("--%s is for --dev: otherwise write %q in the settings file %s", name, setting, f.config))
+				return settings{}, usage(fmt.Errorf("--%s is for --dev: otherwise write %q in the settings file %s",
+					name, setting, f.config))
 			}
 		}
 		s, err := readSettings(f.config, defaults())
@@ -127,8 +132,10 @@ func (f *flags) settings(cmd *cobra.Command) (settings, error) {
 func (f *flags) develop(s *settings, given func(string) bool) {
 	s.flags = map[string]string{}
 	for name, set := range map[string]struct{ to, value *string }{
-		"state": {&s.State, &f.state}, "xds-address": {&s.XDS.PlaintextAddress, &f.xds}, "xds-tls-address": {&s.XDS.Address, &f.secure},
-		"metrics-address": {&s.Metrics.Address, &f.metrics}, "webhook-address": {&s.Webhook.Address, &f.webhook}, "admin-socket": {&s.Admin.Socket, &f.socket},
+		"state": {&s.State, &f.state}, "xds-address": {&s.XDS.PlaintextAddress,
+			&f.xds}, "xds-tls-address": {&s.XDS.Address, &f.secure},
+		"metrics-address": {&s.Metrics.Address, &f.metrics}, "webhook-address": {&s.Webhook.Address,
+			&f.webhook}, "admin-socket": {&s.Admin.Socket, &f.socket},
 	} {
 		if given(name) {
 			*set.to = *set.value

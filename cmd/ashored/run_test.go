@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// run is the program, whose log gRPC's library does not write to: that has one for the whole process.
+// run is the program, whose log gRPC's library does not write to: that has one for the whole
+// process.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return execute(ctx, newRoot(func(hclog.Logger) {}), args, out, errOut)
 }
@@ -78,7 +79,8 @@ func newSite(t *testing.T) *site {
 			t.Error(err)
 		}
 	})
-	s := &site{dir: dir, xds: testport.Address(t), metrics: testport.Address(t), socket: filepath.Join(dir, "state", "admin.sock"), log: &testlog.Text{}}
+	s := &site{dir: dir, xds: testport.Address(t), metrics: testport.Address(t),
+		socket: filepath.Join(dir, "state", "admin.sock"), log: &testlog.Text{}}
 	if err := os.Mkdir(filepath.Join(dir, "files"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +173,8 @@ func TestProgram(t *testing.T) {
 		st, err := client.Status(ctx)
 		return err == nil && len(st.Proxies) == 1 && len(st.Proxies[0].Types) == 1
 	})
-	if d, err := client.Dump(ctx, "vm1.shop", "cds"); err != nil || !hasResource(d, "outbound|80||web.shop.svc.cluster.local") {
+	if d, err := client.Dump(ctx, "vm1.shop", "cds"); err != nil ||
+		!hasResource(d, "outbound|80||web.shop.svc.cluster.local") {
 		t.Errorf("dump %+v, %v; want the cluster of web", d, err)
 	}
 	if _, err := client.Dump(ctx, "nobody", ""); !errors.Is(err, admin.ErrNotFound) {
@@ -219,15 +222,18 @@ func (s *site) connect(t *testing.T) (disconnect func()) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	st, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources")
+	st, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		"/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources")
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
 	// A DeltaDiscoveryRequest is its fields: node (1) with its id (1), type_url (2).
-	node := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "sidecar~10.0.0.9~vm1.shop~shop.svc.cluster.local")
+	node := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType),
+		"sidecar~10.0.0.9~vm1.shop~shop.svc.cluster.local")
 	req := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), node)
-	req = protowire.AppendString(protowire.AppendTag(req, 2, protowire.BytesType), "type.googleapis.com/envoy.config.cluster.v3.Cluster")
+	req = protowire.AppendString(protowire.AppendTag(req, 2, protowire.BytesType),
+		"type.googleapis.com/envoy.config.cluster.v3.Cluster")
 	var msg, answer emptypb.Empty
 	msg.ProtoReflect().SetUnknown(req)
 	if err := errors.Join(st.SendMsg(&msg), st.RecvMsg(&answer)); err != nil {
@@ -241,7 +247,8 @@ func (s *site) connect(t *testing.T) (disconnect func()) {
 	}
 }
 
-// child runs ashored in a process of its own until it is ready. wait returns its exit code, -1 for a signal's.
+// child runs ashored in a process of its own until it is ready. wait returns its exit code, -1 for
+// a signal's.
 func (s *site) child(t *testing.T) (cmd *exec.Cmd, wait func() int) {
 	t.Helper()
 	self, err := os.Executable()
@@ -323,12 +330,14 @@ func TestEndedInJSON(t *testing.T) {
 			t.Errorf("not JSON: %s", line)
 		}
 	}
-	if last := lines[len(lines)-1]; code != exitFailed || !strings.Contains(last, `"@level":"error"`) || !strings.Contains(last, "/does/not/exist") {
+	if last := lines[len(lines)-1]; code != exitFailed || !strings.Contains(last, `"@level":"error"`) ||
+		!strings.Contains(last, "/does/not/exist") {
 		t.Errorf("exit code %d, want %d; it ended with %s", code, exitFailed, last)
 	}
 }
 
-// A first start without the folder of configuration fails, also where the store has saved the content of another folder.
+// A first start without the folder of configuration fails, also where the store has saved the
+// content of another folder.
 func TestNoFolder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -337,7 +346,8 @@ func TestNoFolder(t *testing.T) {
 		dir := filepath.Join(s.dir, state)
 		var said testlog.Text
 		code := run(t.Context(), append(s.args(), "--files", "/does/not/exist", "--state", dir), &said, &said)
-		if code != exitFailed || !strings.Contains(said.String(), "/does/not/exist") || strings.Contains(said.String(), "serving") {
+		if code != exitFailed || !strings.Contains(said.String(), "/does/not/exist") ||
+			strings.Contains(said.String(), "serving") {
 			t.Errorf("%s: exit code %d, want %d; it said %q", state, code, exitFailed, &said)
 		}
 	}
@@ -417,8 +427,10 @@ func TestMistakes(t *testing.T) {
 			var out, errOut bytes.Buffer
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			if code := run(ctx, tc.args, &out, &errOut); code != tc.code || !strings.Contains(errOut.String(), tc.want) {
-				t.Errorf("exit code %d, want %d; standard error %q, want %q in it", code, tc.code, errOut.String(), tc.want)
+			if code := run(ctx, tc.args, &out, &errOut); code != tc.code ||
+				!strings.Contains(errOut.String(), tc.want) {
+				t.Errorf("exit code %d, want %d; standard error %q, want %q in it", code, tc.code, errOut.String(),
+					tc.want)
 			}
 		})
 	}

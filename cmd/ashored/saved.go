@@ -19,7 +19,8 @@ type savedState struct {
 	unread   []feed.Problem // of the start
 }
 
-// openSaved reads what was saved before the restart. What cannot be read is a problem until the next start.
+// openSaved reads what was saved before the restart. What cannot be read is a problem until the
+// next start.
 func openSaved(ctx context.Context, home *bolt.Store, log hclog.Logger) (*savedState, push.Saved) {
 	s := &savedState{
 		objects:  feed.NewWriter(home, "config", config.Codec(), log),
@@ -47,7 +48,8 @@ func savedSources(saved push.Saved) map[string]bool {
 
 func (s *savedState) report(err error, log hclog.Logger) {
 	log.Error("a part of what was active before the restart cannot be read", "error", err)
-	s.unread = append(s.unread, feed.Problem{Severity: feed.Warning, Source: "saved state", Text: "a part of what was active before the restart cannot be read, and is used only when its source delivers it: " + err.Error()})
+	s.unread = append(s.unread, feed.Problem{Severity: feed.Warning, Source: "saved state",
+		Text: "a part of what was active before the restart cannot be read, and is used only when its source delivers it: " + err.Error()})
 }
 
 // save implements push.AssemblerConfig.Save.

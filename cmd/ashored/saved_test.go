@@ -17,7 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// What is saved in the state folder is there after a restart. A record that cannot be read is a problem, and the others are used.
+// What is saved in the state folder is there after a restart. A record that cannot be read is a
+// problem, and the others are used.
 func TestSavedState(t *testing.T) {
 	t.Parallel()
 	home := openBolt(t).(*bolt.Store)
@@ -28,12 +29,15 @@ func TestSavedState(t *testing.T) {
 	var objects []feed.SavedGroup[*config.Object]
 	for _, name := range []string{"web", "db"} {
 		o := config.Parse(name+".yaml", fmt.Appendf(nil, entryFile, name)).Objects[0]
-		objects = append(objects, feed.SavedGroup[*config.Object]{Source: "file:/etc/x", Group: name + ".yaml", Items: []feed.SavedItem[*config.Object]{{Item: o}}})
+		objects = append(objects, feed.SavedGroup[*config.Object]{Source: "file:/etc/x", Group: name + ".yaml",
+			Items: []feed.SavedItem[*config.Object]{{Item: o}}})
 	}
-	service := registry.Instances{Service: &registry.Service{Key: registry.Key{Host: "db.consul", Namespace: "shop"}, Ports: []registry.Port{{Number: 80}}}, Endpoints: &registry.EndpointList{}}
+	service := registry.Instances{Service: &registry.Service{Key: registry.Key{Host: "db.consul", Namespace: "shop"},
+		Ports: []registry.Port{{Number: 80}}}, Endpoints: &registry.EndpointList{}}
 	first.save(push.Saved{
-		Objects:  objects,
-		Services: []feed.SavedGroup[registry.Instances]{{Source: "consul:dc", Group: "db", Items: []feed.SavedItem[registry.Instances]{{Item: service}}}},
+		Objects: objects,
+		Services: []feed.SavedGroup[registry.Instances]{{Source: "consul:dc", Group: "db",
+			Items: []feed.SavedItem[registry.Instances]{{Item: service}}}},
 	})
 	ended, end := context.WithCancel(t.Context())
 	end() // the writers save what is left
@@ -45,7 +49,8 @@ func TestSavedState(t *testing.T) {
 	}
 
 	second, saved := openSaved(t.Context(), home, testlog.New(t))
-	if len(saved.Objects) != 2 || len(saved.Services) != 1 || saved.Services[0].Items[0].Item.Service.Host != "db.consul" || len(second.problems()) > 0 {
+	if len(saved.Objects) != 2 || len(saved.Services) != 1 ||
+		saved.Services[0].Items[0].Item.Service.Host != "db.consul" || len(second.problems()) > 0 {
 		t.Errorf("got %+v, problems %v; want two objects and a service", saved, second.problems())
 	}
 
@@ -65,7 +70,8 @@ func TestSavedState(t *testing.T) {
 	if len(saved.Objects) != 1 || saved.Objects[0].Group != "db.yaml" || len(saved.Services) != 1 {
 		t.Errorf("beside an unreadable record there is %+v, want the others", saved)
 	}
-	if p := third.problems(); len(p) != 1 || p[0].Severity != feed.Warning || !strings.Contains(p[0].Text, "cannot be read") {
+	if p := third.problems(); len(p) != 1 || p[0].Severity != feed.Warning ||
+		!strings.Contains(p[0].Text, "cannot be read") {
 		t.Errorf("problems %v, want one of the unreadable record", p)
 	}
 	if !strings.Contains(log.String(), "cannot be read") {

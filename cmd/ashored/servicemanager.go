@@ -12,11 +12,13 @@ const (
 	// startupPoll is between two looks before ashored is ready, and laterPoll after that.
 	startupPoll = 100 * time.Millisecond
 	laterPoll   = 5 * time.Second
-	// startupWait is how long systemd waits for sources that do not answer: starting ashored anew would not help.
+	// startupWait is how long systemd waits for sources that do not answer: starting ashored anew
+	// would not help.
 	startupWait = time.Minute
 )
 
-// serviceManager tells systemd when ashored is ready, and that it is alive: the goroutine that builds what proxies get answers.
+// serviceManager tells systemd when ashored is ready, and that it is alive: the goroutine that
+// builds what proxies get answers.
 type serviceManager struct {
 	notifier sdnotify.Notifier
 	waiting  func() []string // what ashored waits for before it serves proxies

@@ -13,7 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// systemd hears what ashored waits for, that it is ready, that it is alive for as long as its loop answers, and that it ends.
+// systemd hears what ashored waits for, that it is ready, that it is alive for as long as its loop
+// answers, and that it ends.
 func TestServiceManager(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -40,7 +41,8 @@ func TestServiceManager(t *testing.T) {
 		return string(buf[:n])
 	}
 	looks := 0
-	m := &serviceManager{notifier: sdnotify.Notifier{Log: testlog.New(t)}, responds: func(context.Context) error { return nil },
+	m := &serviceManager{notifier: sdnotify.Notifier{Log: testlog.New(t)},
+		responds: func(context.Context) error { return nil },
 		waiting: func() []string {
 			if looks++; looks == 1 {
 				return []string{"consul", "store"}

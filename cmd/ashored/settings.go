@@ -39,12 +39,13 @@ type settings struct {
 	State string `yaml:"state"`
 	// Store says where what is written to the mesh is kept.
 	Store storeSettings `yaml:"store"`
-	// Sources are where configuration and services come from, the deciding one first. Default: the files of
-	// /etc/ashore/config, then the store.
+	// Sources are where configuration and services come from, the deciding one first. Default: the
+	// files of /etc/ashore/config, then the store.
 	Sources yaml.Node `yaml:"sources"`
 	// Merge says how one service is made of what several sources say of it.
 	Merge mergeSettings `yaml:"merge"`
-	// Domain completes short host names: "web" in namespace shop is web.shop.svc.<Domain>. Default cluster.local.
+	// Domain completes short host names: "web" in namespace shop is web.shop.svc.<Domain>. Default
+	// cluster.local.
 	Domain  string          `yaml:"domain"`
 	XDS     xdsSettings     `yaml:"xds"`
 	Metrics metricsSettings `yaml:"metrics"`
@@ -78,18 +79,20 @@ type settings struct {
 }
 
 type xdsSettings struct {
-	// Address serves xDS and the certificate authority with TLS. Default :15012; empty, as in development: there is no
-	// authority, and nobody has an identity.
+	// Address serves xDS and the certificate authority with TLS. Default :15012; empty, as in
+	// development: there is no authority, and nobody has an identity.
 	Address string `yaml:"address"`
-	// Advertise is where agents reach Address: each HOST:PORT stands in the command that makes them join. Default: Address,
-	// and where that is every address, what findReach finds.
+	// Advertise is where agents reach Address: each HOST:PORT stands in the command that makes them
+	// join. Default: Address, and where that is every address, what findReach finds.
 	Advertise []string `yaml:"advertise"`
-	// PlaintextAddress serves xDS without TLS: for loopback, or a network that is trusted. What connects there has no identity. Default: off; 127.0.0.1:15010 in development.
+	// PlaintextAddress serves xDS without TLS: for loopback, or a network that is trusted. What
+	// connects there has no identity. Default: off; 127.0.0.1:15010 in development.
 	PlaintextAddress string `yaml:"plaintextAddress"`
 	// Gap is the least time between two builds in a storm of changes. Default 50ms.
 	Gap time.Duration `yaml:"gap"`
-	// WorkloadConnections is how many connections to Address, and how many streams on all of them, one workload may have at once.
-	// What it may hold in memory grows with it beyond 16. Default 16.
+	// WorkloadConnections is how many connections to Address, and how many streams on all of them,
+	// one workload may have at once. What it may hold in memory grows with it beyond 16. Default
+	// 16.
 	WorkloadConnections int `yaml:"workloadConnections"`
 }
 
@@ -99,7 +102,8 @@ type metricsSettings struct {
 }
 
 type adminSettings struct {
-	// Socket is the unix socket of the admin API. Default /run/ashore/admin.sock; admin.sock in the state folder in development.
+	// Socket is the unix socket of the admin API. Default /run/ashore/admin.sock; admin.sock in the
+	// state folder in development.
 	Socket string `yaml:"socket"`
 	// Roles says who may use it besides root and the user that ashored runs as. Default: nobody.
 	Roles admin.Roles `yaml:"roles"`
@@ -113,10 +117,12 @@ type logSettings struct {
 }
 
 type memorySettings struct {
-	// GCPercent is how much the heap may grow, in percent of what is in use, before garbage is collected: Go's GOGC. Default 50:
-	// with 1000 proxies that connect at once it halves the peak of 100, for a tenth more CPU.
+	// GCPercent is how much the heap may grow, in percent of what is in use, before garbage is
+	// collected: Go's GOGC. Default 50: with 1000 proxies that connect at once it halves the peak
+	// of 100, for a tenth more CPU.
 	GCPercent int `yaml:"gcPercent"`
-	// Limit is a soft limit, "2GiB", near which garbage is collected more eagerly: Go's GOMEMLIMIT. Default: none.
+	// Limit is a soft limit, "2GiB", near which garbage is collected more eagerly: Go's GOMEMLIMIT.
+	// Default: none.
 	Limit string `yaml:"limit"`
 }
 
@@ -154,7 +160,8 @@ func readSettings(path string, s settings) (settings, error) {
 	data, err := strictyaml.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return s, fmt.Errorf("there is no settings file %s: write one, name another with --config, or start with --dev", path)
+		return s, fmt.Errorf("there is no settings file %s: write one, name another with --config, or start with --dev",
+			path)
 	case err != nil:
 		return s, err
 	}
@@ -167,7 +174,8 @@ func (s *settings) place(setting, file string) string {
 	return cmp.Or(s.flags[setting], s.places.Of(setting), file)
 }
 
-// check makes the mesh's settings and tells everything that is wrong; file is where the settings are from.
+// check makes the mesh's settings and tells everything that is wrong; file is where the settings
+// are from.
 func (s *settings) check(file string) error {
 	return errors.Join(s.checkMesh(file), s.checkOwn(file))
 }
@@ -208,7 +216,8 @@ func (s *settings) checkOwn(file string) error {
 	if n, err := parseBytes(s.Memory.Limit); err != nil {
 		wrong("memory.limit", "%v", err)
 	} else if n > 0 && n < leastMemory {
-		wrong("memory.limit", "%s is less than ashored needs: want %dMiB or more, or leave it out", s.Memory.Limit, leastMemory>>20)
+		wrong("memory.limit", "%s is less than ashored needs: want %dMiB or more, or leave it out", s.Memory.Limit,
+			leastMemory>>20)
 	}
 	return errors.Join(errs...)
 }
@@ -221,7 +230,9 @@ func (s *settings) checkServed(wrong func(setting, format string, args ...any)) 
 	if s.XDS.Address == "" && s.XDS.PlaintextAddress == "" {
 		wrong("xds.address", "empty, and xds.plaintextAddress is not set: there is no address to serve proxies at")
 	}
-	addresses := []struct{ setting, value string }{{"xds.address", s.XDS.Address}, {"xds.plaintextAddress", s.XDS.PlaintextAddress}, {"metrics.address", s.Metrics.Address}, {"webhook.address", s.Webhook.Address}}
+	addresses := []struct{ setting, value string }{{"xds.address", s.XDS.Address},
+		{"xds.plaintextAddress", s.XDS.PlaintextAddress}, {"metrics.address", s.Metrics.Address}, {"webhook.address",
+			s.Webhook.Address}}
 	for i, a := range addresses {
 		// An empty address of metrics would be any port of every interface.
 		if err := checkAddress(a.value); err != nil && (a.value != "" || a.setting == "metrics.address") {
@@ -235,11 +246,12 @@ func (s *settings) checkServed(wrong func(setting, format string, args ...any)) 
 	}
 }
 
-// leastMemory is the lowest limit that makes sense, in bytes: below it garbage is collected without end.
+// leastMemory is the lowest limit that makes sense, in bytes: below it garbage is collected without
+// end.
 const leastMemory = 64 << 20
 
-// inside says whether path is dir or lies below it. Empty paths are told of elsewhere. A hidden folder
-// does not count: configuration is not looked for in it.
+// inside says whether path is dir or lies below it. Empty paths are told of elsewhere. A hidden
+// folder does not count: configuration is not looked for in it.
 func inside(path, dir string) bool {
 	if path == "" || dir == "" {
 		return false

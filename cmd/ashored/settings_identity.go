@@ -17,22 +17,28 @@ import (
 
 // caSettings are those of the certificate authority, which there is when xds.address is set.
 type caSettings struct {
-	// Plugged is a folder with Istio's four files (ca-cert.pem, ca-key.pem, root-cert.pem, cert-chain.pem) of an authority to
-	// sign with. Default: none, an authority of its own is made in the state folder.
+	// Plugged is a folder with Istio's four files (ca-cert.pem, ca-key.pem, root-cert.pem,
+	// cert-chain.pem) of an authority to sign with. Default: none, an authority of its own is made
+	// in the state folder.
 	Plugged string `yaml:"plugged"`
-	// ReplicaToken is a file with a token that "ashorectl ca replica-token" made on another replica: it gets this one its first
-	// intermediate. Default: none; the first replica makes the root.
+	// ReplicaToken is a file with a token that "ashorectl ca replica-token" made on another
+	// replica: it gets this one its first intermediate. Default: none; the first replica makes the
+	// root.
 	ReplicaToken string `yaml:"replicaToken"`
-	// KeyType is that of the keys that are made here: ecdsa (P-256) or rsa (2048 bits). Default ecdsa.
+	// KeyType is that of the keys that are made here: ecdsa (P-256) or rsa (2048 bits). Default
+	// ecdsa.
 	KeyType string `yaml:"keyType"`
-	// Validity is how long a workload's certificate lives. Default 24h. MaxValidity is the most that one may ask for.
-	// Default 24h, or Validity when that is longer. None ends after the certificate that signs it.
+	// Validity is how long a workload's certificate lives. Default 24h. MaxValidity is the most
+	// that one may ask for. Default 24h, or Validity when that is longer. None ends after the
+	// certificate that signs it.
 	Validity    time.Duration `yaml:"validity"`
 	MaxValidity time.Duration `yaml:"maxValidity"`
-	// Grace is how long after the end of its certificate a workload may renew it. Default 168h; 0: not at all.
+	// Grace is how long after the end of its certificate a workload may renew it. Default 168h; 0:
+	// not at all.
 	Grace time.Duration `yaml:"grace"`
-	// Names are DNS names and IP addresses that the control plane is reached by, for its certificate. Added to them are
-	// those of xds.address and xds.advertise, the name of this machine, localhost, and what Istio's agents expect.
+	// Names are DNS names and IP addresses that the control plane is reached by, for its
+	// certificate. Added to them are those of xds.address and xds.advertise, the name of this
+	// machine, localhost, and what Istio's agents expect.
 	Names []string `yaml:"names"`
 }
 
@@ -46,18 +52,19 @@ type jwtSettings struct {
 	Issuer string `yaml:"issuer"`
 	// Audiences are those that a token may be for. Default: istio-ca.
 	Audiences []string `yaml:"audiences"`
-	// JWKS is where its keys are: a file, or an https:// address. Default: where the issuer says (OpenID Connect Discovery),
-	// if its name is an https:// address.
+	// JWKS is where its keys are: a file, or an https:// address. Default: where the issuer says
+	// (OpenID Connect Discovery), if its name is an https:// address.
 	JWKS string `yaml:"jwks"`
-	// Namespace and ServiceAccount are the paths of claims that name the identity. Default: Kubernetes' claims where a
-	// token has them, else the claims "namespace" and "serviceAccount".
+	// Namespace and ServiceAccount are the paths of claims that name the identity. Default:
+	// Kubernetes' claims where a token has them, else the claims "namespace" and "serviceAccount".
 	Namespace      []string `yaml:"namespace"`
 	ServiceAccount []string `yaml:"serviceAccount"`
 }
 
 // issuer is what the authority needs of it.
 func (j jwtSettings) issuer() ca.Issuer {
-	out := ca.Issuer{Name: j.Issuer, Audiences: j.Audiences, File: j.JWKS, Namespace: j.Namespace, ServiceAccount: j.ServiceAccount}
+	out := ca.Issuer{Name: j.Issuer, Audiences: j.Audiences, File: j.JWKS, Namespace: j.Namespace,
+		ServiceAccount: j.ServiceAccount}
 	if strings.Contains(j.JWKS, "://") {
 		out.File, out.URL = "", j.JWKS
 	}
@@ -74,13 +81,14 @@ type auditSettings struct {
 type workloadSettings struct {
 	// Grace is how long a workload stays registered after its proxy has gone. Default 10s.
 	Grace time.Duration `yaml:"grace"`
-	// RestartGrace is how long it does after ashored was started, until its proxy is back. Default 5m.
+	// RestartGrace is how long it does after ashored was started, until its proxy is back. Default
+	// 5m.
 	RestartGrace time.Duration `yaml:"restartGrace"`
 }
 
 type fetchSettings struct {
-	// Allow are ranges of addresses that keys are fetched from although they are loopback, link-local or a metadata
-	// service. Default: none.
+	// Allow are ranges of addresses that keys are fetched from although they are loopback,
+	// link-local or a metadata service. Default: none.
 	Allow []string `yaml:"allow"`
 	// HTTP lets keys be fetched without TLS. Default false.
 	HTTP bool `yaml:"http"`
@@ -102,12 +110,14 @@ func (f fetchSettings) config() (jwks.Config, error) {
 // secure says that there is an authority and a listener with TLS.
 func (s *settings) secure() bool { return s.XDS.Address != "" }
 
-// checkIdentity checks what has to do with certificates, tokens and who may ask; wrong is told what is.
+// checkIdentity checks what has to do with certificates, tokens and who may ask; wrong is told what
+// is.
 func (s *settings) checkIdentity(wrong func(setting, format string, args ...any)) {
 	s.checkAuthority(wrong)
 	for i, j := range s.Attestors.JWT {
 		err := s.checkJWT(j)
-		if j.Issuer != "" && slices.ContainsFunc(s.Attestors.JWT[:i], func(b jwtSettings) bool { return b.Issuer == j.Issuer }) {
+		if j.Issuer != "" && slices.ContainsFunc(s.Attestors.JWT[:i],
+			func(b jwtSettings) bool { return b.Issuer == j.Issuer }) {
 			err = errors.New("it is there twice: put its audiences into one")
 		}
 		if err != nil {
@@ -124,7 +134,8 @@ func (s *settings) checkIdentity(wrong func(setting, format string, args ...any)
 		wrong("audit.keep", "%d: want 1 to 1000", s.Audit.Keep)
 	}
 	if s.Workloads.Grace <= 0 || s.Workloads.RestartGrace <= 0 {
-		wrong("workloads", "grace %s and restartGrace %s: want more than 0", s.Workloads.Grace, s.Workloads.RestartGrace)
+		wrong("workloads", "grace %s and restartGrace %s: want more than 0", s.Workloads.Grace,
+			s.Workloads.RestartGrace)
 	}
 	var err error
 	if s.access, err = s.Admin.Roles.Resolve(); err != nil {
@@ -186,7 +197,8 @@ func (s *settings) checkJWT(j jwtSettings) error {
 	if j.JWKS == "" && !strings.HasPrefix(j.Issuer, "https://") {
 		return errors.New("jwks is not set, and the issuer is no https:// address that tells where its keys are: name the file, or the https:// address, that has them")
 	}
-	if scheme, _, isURL := strings.Cut(j.JWKS, "://"); isURL && scheme != "https" && (scheme != "http" || !s.Fetch.HTTP) {
+	if scheme, _, isURL := strings.Cut(j.JWKS, "://"); isURL && scheme != "https" &&
+		(scheme != "http" || !s.Fetch.HTTP) {
 		return fmt.Errorf("jwks %q is neither a file nor an https:// address (http:// where fetch.http is set)", j.JWKS)
 	}
 	if (len(j.Namespace) == 0) != (len(j.ServiceAccount) == 0) {
@@ -195,12 +207,13 @@ func (s *settings) checkJWT(j jwtSettings) error {
 	return nil
 }
 
-// serverNames are the names and addresses of the control plane's certificate, beyond those that it always has; reached is
-// where agents reach it.
+// serverNames are the names and addresses of the control plane's certificate, beyond those that it
+// always has; reached is where agents reach it.
 func (s *settings) serverNames(reached []string) []string {
 	out := append([]string{machineName()}, s.CA.Names...)
 	for _, address := range append(slices.Clone(reached), s.XDS.Address, s.Webhook.Address) {
-		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && (net.ParseIP(host) == nil || !net.ParseIP(host).IsUnspecified()) {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" &&
+			(net.ParseIP(host) == nil || !net.ParseIP(host).IsUnspecified()) {
 			out = append(out, host)
 		}
 	}

@@ -12,17 +12,22 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// sourceSettings is one source of configuration or services. Besides these it has the options of its kind.
+// sourceSettings is one source of configuration or services. Besides these it has the options of
+// its kind.
 type sourceSettings struct {
-	// Name is for people, and tells sources of one kind apart; sourceName says what it may be. Default: the kind.
+	// Name is for people, and tells sources of one kind apart; sourceName says what it may be.
+	// Default: the kind.
 	Name string `yaml:"name"`
 	// Kind is what it is: one of sourceKinds.
 	Kind string `yaml:"kind"`
-	// Required says that serving waits until it has delivered, or has content from before the restart. Default true.
+	// Required says that serving waits until it has delivered, or has content from before the
+	// restart. Default true.
 	Required bool `yaml:"required"`
-	// MaxAge is how long its items are used while it is down, leastAge or more. Default 0: without limit.
+	// MaxAge is how long its items are used while it is down, leastAge or more. Default 0: without
+	// limit.
 	MaxAge time.Duration `yaml:"maxAge"`
-	// WhenTooOld says what happens after MaxAge: keep reports it, drop stops using the items. Default keep.
+	// WhenTooOld says what happens after MaxAge: keep reports it, drop stops using the items.
+	// Default keep.
 	WhenTooOld string `yaml:"whenTooOld"`
 
 	options sourceOptions // of its kind
@@ -86,14 +91,16 @@ func (*storeSource) check(func(option, format string, args ...any)) {}
 // defaultSources are the sources where the settings name none: a folder, and the store.
 func defaultSources(folder string) []sourceSettings {
 	return []sourceSettings{
-		{Name: "files", Kind: "files", Required: true, WhenTooOld: "keep", options: &filesSource{Folder: folder}, at: "sources", text: folder},
+		{Name: "files", Kind: "files", Required: true, WhenTooOld: "keep", options: &filesSource{Folder: folder},
+			at: "sources", text: folder},
 		{Name: "store", Kind: "store", Required: true, WhenTooOld: "keep", options: &storeSource{}, at: "sources"},
 	}
 }
 
 // mergeSettings say how one service is made of what several sources supply.
 type mergeSettings struct {
-	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any). Default unite.
+	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any).
+	// Default unite.
 	Endpoints string `yaml:"endpoints"`
 }
 
@@ -112,7 +119,8 @@ func (s *settings) readSources() error {
 	case list.Kind != yaml.SequenceNode:
 		return fmt.Errorf("%s: sources: want a list (- kind: files)", s.places.Of("sources"))
 	case len(list.Content) == 0:
-		return fmt.Errorf("%s: sources: the list is empty: leave it out to have %s and the store", s.places.Of("sources"), defaultFiles)
+		return fmt.Errorf("%s: sources: the list is empty: leave it out to have %s and the store",
+			s.places.Of("sources"), defaultFiles)
 	}
 	s.sources = nil
 	var errs []error
@@ -126,7 +134,8 @@ func (s *settings) readSources() error {
 
 // readSource reads one of the list.
 func (s *settings) readSource(at string, n *yaml.Node) (sourceSettings, error) {
-	out := sourceSettings{Required: true, WhenTooOld: "keep", at: at, place: fmt.Sprintf("%s:%d", s.places.File(), n.Line)}
+	out := sourceSettings{Required: true, WhenTooOld: "keep", at: at,
+		place: fmt.Sprintf("%s:%d", s.places.File(), n.Line)}
 	if n.Kind != yaml.MappingNode {
 		return out, s.places.Section(at, n, &out)
 	}
@@ -142,7 +151,8 @@ func (s *settings) readSource(at string, n *yaml.Node) (sourceSettings, error) {
 	options, known := sourceKinds()[out.Kind]
 	if !known {
 		kinds := slices.Sorted(maps.Keys(sourceKinds()))
-		return out, fmt.Errorf("%s:%d: %s.kind: %q is no kind of source: want one of %s", s.places.File(), n.Line, at, out.Kind, strings.Join(kinds, ", "))
+		return out, fmt.Errorf("%s:%d: %s.kind: %q is no kind of source: want one of %s", s.places.File(), n.Line, at,
+			out.Kind, strings.Join(kinds, ", "))
 	}
 	if out.Name == "" {
 		out.Name = out.Kind
@@ -167,8 +177,8 @@ func canonical(n *yaml.Node) string {
 // longestSourceName is how many letters the name of a source may have.
 const longestSourceName = 63
 
-// sourceName says whether a source may be called s: it stands in logs and tables, is a label of metrics, and the key of what is
-// kept of the source.
+// sourceName says whether a source may be called s: it stands in logs and tables, is a label of
+// metrics, and the key of what is kept of the source.
 func sourceName(s string) bool {
 	foreign := func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
@@ -195,7 +205,8 @@ func (s *settings) checkSources(wrong func(setting, format string, args ...any))
 		}
 		names[src.Name] = true
 		if !sourceName(src.Name) {
-			wrong(src.at+".name", "%q: want 1 to %d letters of a to z, A to Z, digits, '-', '_' and '.'", src.Name, longestSourceName)
+			wrong(src.at+".name", "%q: want 1 to %d letters of a to z, A to Z, digits, '-', '_' and '.'", src.Name,
+				longestSourceName)
 		}
 		if src.WhenTooOld != "keep" && src.WhenTooOld != "drop" {
 			wrong(src.at+".whenTooOld", "%q: want keep or drop", src.WhenTooOld)
@@ -204,7 +215,8 @@ func (s *settings) checkSources(wrong func(setting, format string, args ...any))
 		src.options.check(func(option, format string, args ...any) { wrong(src.at+"."+option, format, args...) })
 		if c, ok := src.options.(*consulSource); ok && c.Export.Owner != "" {
 			if at := c.Address + " " + c.Export.Owner; targets[at] {
-				wrong(src.at+".export.owner", "%q is that of another source with this address: one of them is enough", c.Export.Owner)
+				wrong(src.at+".export.owner", "%q is that of another source with this address: one of them is enough",
+					c.Export.Owner)
 			} else {
 				targets[at] = true
 			}
@@ -237,7 +249,8 @@ func (s *sourceSettings) checkAge(store string, wrong func(setting, format strin
 		return
 	}
 	if s.MaxAge != 0 && s.MaxAge < leastAge {
-		wrong(s.at+".maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage", s.MaxAge)
+		wrong(s.at+".maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage",
+			s.MaxAge)
 	}
 	if s.WhenTooOld == "drop" && s.MaxAge == 0 {
 		wrong(s.at+".whenTooOld", "without maxAge nothing is ever too old: set maxAge, such as 24h, or remove this")

@@ -13,9 +13,11 @@ const (
 	storeConsul = "consul"
 )
 
-// storeSettings say where the objects of the store, tokens, the ledger of workloads, revocations and virtual IPs are kept.
+// storeSettings say where the objects of the store, tokens, the ledger of workloads, revocations
+// and virtual IPs are kept.
 type storeSettings struct {
-	// Kind is bolt (a file in the state folder, for one ashored) or consul (Consul's KV, for any number of them). Default bolt.
+	// Kind is bolt (a file in the state folder, for one ashored) or consul (Consul's KV, for any
+	// number of them). Default bolt.
 	Kind string `yaml:"kind"`
 	// Options are those of a store in Consul. Prefix may be empty: "ashore/" and the trust domain.
 	consul.Options
@@ -35,7 +37,10 @@ func (s storeSettings) options(domain string) consul.Options {
 func (s *settings) checkStore(wrong func(setting, format string, args ...any)) {
 	switch s.Store.Kind {
 	case storeConsul:
-		s.Store.options(s.mesh.Config.GetTrustDomain()).Check(func(option, format string, args ...any) { wrong("store."+option, format, args...) })
+		s.Store.options(s.mesh.Config.GetTrustDomain()).Check(func(option, format string,
+			args ...any) {
+			wrong("store."+option, format, args...)
+		})
 		if age := s.Store.MaxAge; age > 0 && age < leastAge {
 			wrong("store.maxAge", "%v: want 1m or more, or 0s for any age: how long the store was in touch is written down each minute", age)
 		}
@@ -45,8 +50,10 @@ func (s *settings) checkStore(wrong func(setting, format string, args ...any)) {
 			name  string
 			other bool
 		}{
-			{"address", s.Store.Address != alone.Address}, {"prefix", s.Store.Prefix != ""}, {"tokenFile", s.Store.TokenFile != ""}, {"tls", s.Store.TLS != alone.TLS},
-			{"datacenter", s.Store.Datacenter != ""}, {"namespace", s.Store.Namespace != ""}, {"partition", s.Store.Partition != ""}, {"maxAge", s.Store.MaxAge != 0},
+			{"address", s.Store.Address != alone.Address}, {"prefix", s.Store.Prefix != ""}, {"tokenFile",
+				s.Store.TokenFile != ""}, {"tls", s.Store.TLS != alone.TLS},
+			{"datacenter", s.Store.Datacenter != ""}, {"namespace", s.Store.Namespace != ""}, {"partition",
+				s.Store.Partition != ""}, {"maxAge", s.Store.MaxAge != 0},
 		} {
 			if o.other {
 				wrong("store."+o.name, "is only for store.kind consul, and that is %s", s.Store.Kind)
@@ -60,7 +67,8 @@ func (s *settings) checkStore(wrong func(setting, format string, args ...any)) {
 // shared says that other replicas write there too.
 func (s storeSettings) shared() bool { return s.Kind == storeConsul }
 
-// lost is what is lost with the file in the state folder, for package bolt; empty: all that is written to the mesh.
+// lost is what is lost with the file in the state folder, for package bolt; empty: all that is
+// written to the mesh.
 func (s storeSettings) lost() string {
 	if !s.shared() {
 		return ""

@@ -43,14 +43,16 @@ mesh:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.State != "/srv/ashore" || !slices.Equal(foldersOf(s), []string{"/etc/ashore/config"}) || s.XDS.PlaintextAddress != "127.0.0.1:7000" || s.XDS.Gap != 10*time.Millisecond ||
+	if s.State != "/srv/ashore" || !slices.Equal(foldersOf(s), []string{"/etc/ashore/config"}) ||
+		s.XDS.PlaintextAddress != "127.0.0.1:7000" || s.XDS.Gap != 10*time.Millisecond ||
 		s.Log.Format != "json" || s.Memory.GCPercent != 80 || s.Metrics.Address != defaultMetrics {
 		t.Errorf("settings %+v", s)
 	}
 	if s.XDS.Address != ":15012" || s.CA.grace() != 168*time.Hour || s.access.Others() {
 		t.Errorf("settings %+v, want the defaults of what is not set", s)
 	}
-	if s.mesh.Config.GetAccessLogFile() != "/dev/stdout" || s.mesh.Domain != "mesh.example" || s.mesh.Config.GetConnectTimeout().AsDuration() != 10*time.Second {
+	if s.mesh.Config.GetAccessLogFile() != "/dev/stdout" || s.mesh.Domain != "mesh.example" ||
+		s.mesh.Config.GetConnectTimeout().AsDuration() != 10*time.Second {
 		t.Errorf("mesh %+v: want what was set, and Istio's defaults", s.mesh)
 	}
 }

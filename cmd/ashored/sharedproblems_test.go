@@ -22,11 +22,13 @@ func (i ill) Standing() config.Outage    { return i.away }
 func (i ill) Refused() config.Outage     { return i.refused }
 func (i ill) CopyTrouble() config.Outage { return i.uncopied }
 
-// The store in Consul says that its copy cannot be saved. That it is down, it says itself where it is an active source.
+// The store in Consul says that its copy cannot be saved. That it is down, it says itself where it
+// is an active source.
 func TestSharedProblems(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 11, 22, 5, 0, 0, 0, time.UTC)
-	down, refused, full := config.Outage{Error: "no leader", Since: since}, config.Outage{Error: "403", Since: since}, config.Outage{Error: "no space", Since: since}
+	down, refused, full := config.Outage{Error: "no leader", Since: since}, config.Outage{Error: "403",
+		Since: since}, config.Outage{Error: "no space", Since: since}
 	for name, tc := range map[string]struct {
 		store  ill
 		active bool
@@ -46,7 +48,8 @@ func TestSharedProblems(t *testing.T) {
 				t.Fatalf("got %+v, want %d", got, len(tc.want))
 			}
 			for i, p := range got {
-				if text := fmt.Sprintf("%s %s", p.Severity, p.Text); !strings.HasPrefix(text, tc.want[i]) || !p.Since.Equal(since) || p.Source != tc.store.Name() {
+				if text := fmt.Sprintf("%s %s", p.Severity, p.Text); !strings.HasPrefix(text, tc.want[i]) ||
+					!p.Since.Equal(since) || p.Source != tc.store.Name() {
 					t.Errorf("got %s of %s since %v, want %q since %v", text, p.Source, p.Since, tc.want[i], since)
 				}
 			}
@@ -54,8 +57,8 @@ func TestSharedProblems(t *testing.T) {
 	}
 }
 
-// While the Consul is down that has the store, and is a source too, each source says so once, and what the store had stays active: also
-// after a restart.
+// While the Consul is down that has the store, and is a source too, each source says so once, and
+// what the store had stays active: also after a restart.
 func TestConsulDown(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)

@@ -36,7 +36,8 @@ var (
 )
 
 // openShared opens the store that the settings name, which may be the one in the state folder.
-func (p *program) openShared(ctx context.Context, s settings, d doors, back *backend, log hclog.Logger) (meshStore, error) {
+func (p *program) openShared(ctx context.Context, s settings, d doors, back *backend, log hclog.Logger) (meshStore,
+	error) {
 	if s.Store.Kind == storeBolt {
 		return d.home, stayHome(ctx, d.home)
 	}
@@ -66,9 +67,10 @@ type homeStore interface {
 	AllRecords(ctx context.Context) ([]record.Record, error)
 }
 
-// moveHome begins a store in which nothing was ever written with what the one in the state folder has, so that an ashored that
-// stood alone becomes the first of several. It does so once: from then on what is in the state folder is of the past. What cannot be
-// moved is told, then and at each start after it.
+// moveHome begins a store in which nothing was ever written with what the one in the state folder
+// has, so that an ashored that stood alone becomes the first of several. It does so once: from then
+// on what is in the state folder is of the past. What cannot be moved is told, then and at each
+// start after it.
 func moveHome(ctx context.Context, home homeStore, shared *consul.Store, log hclog.Logger) (*leftBehind, error) {
 	objects, err := home.List(ctx, "", "")
 	if err != nil {
@@ -94,7 +96,8 @@ func moveHome(ctx context.Context, home homeStore, shared *consul.Store, log hcl
 	if err != nil {
 		return nil, err
 	}
-	records = slices.DeleteFunc(records, func(r record.Record) bool { return r.Table == unmovedTable }) // of an attempt before
+	// of an attempt before
+	records = slices.DeleteFunc(records, func(r record.Record) bool { return r.Table == unmovedTable })
 	unusable, err := home.Unusable(ctx)
 	if err != nil {
 		return nil, err
@@ -102,12 +105,15 @@ func moveHome(ctx context.Context, home homeStore, shared *consul.Store, log hcl
 	if err := noteUnmoved(ctx, home, unusable, time.Now()); err != nil { // before: this may end at any time
 		return nil, err
 	}
-	moved, err := shared.Seed(ctx, consul.Contents{From: "ashored, from the store in the state folder of " + machineName(), Objects: objects, Records: records})
+	moved, err := shared.Seed(ctx,
+		consul.Contents{From: "ashored, from the store in the state folder of " + machineName(), Objects: objects,
+			Records: records})
 	if err != nil {
 		return nil, err
 	}
 	if moved {
-		log.Info("the store in Consul begins with what the one in the state folder had", "objects", len(objects), "records", len(records))
+		log.Info("the store in Consul begins with what the one in the state folder had", "objects", len(objects),
+			"records", len(records))
 	} else if !shared.Empty() { // by another one meanwhile: nothing of this was to be moved
 		if err := noteUnmoved(ctx, home, nil, time.Time{}); err != nil {
 			return nil, err
@@ -119,10 +125,12 @@ func moveHome(ctx context.Context, home homeStore, shared *consul.Store, log hcl
 	return readLeftBehind(ctx, home, shared, log)
 }
 
-// movedKey is where the store in the state folder has the name of the first one in Consul that took its place.
+// movedKey is where the store in the state folder has the name of the first one in Consul that took
+// its place.
 func movedKey() record.Key { return record.Key{Table: "store", Name: "moved"} }
 
-// noteMoved has the store in the state folder know that another one took its place, unless it did before.
+// noteMoved has the store in the state folder know that another one took its place, unless it did
+// before.
 func noteMoved(ctx context.Context, home meshStore, shared *consul.Store, before record.Record) error {
 	if before.Version != "" {
 		return nil

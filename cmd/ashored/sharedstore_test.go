@@ -29,10 +29,13 @@ func sharing(t *testing.T, agent *testconsul.Agent) *site {
 	t.Helper()
 	s := newSite(t)
 	config := filepath.Join(s.dir, "ashored.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, "store: {kind: consul, address: 'http://%s'}\nsources: [{kind: store}]\n", agent.Address), 0o600); err != nil {
+	if err := os.WriteFile(config,
+		fmt.Appendf(nil, "store: {kind: consul, address: 'http://%s'}\nsources: [{kind: store}]\n",
+			agent.Address), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address", s.xds, "--metrics-address", s.metrics}
+	s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address", s.xds,
+		"--metrics-address", s.metrics}
 	return s
 }
 
@@ -66,14 +69,16 @@ func (s *site) problem(t *testing.T, text string) bool {
 	return false
 }
 
-// wantKnown wants that a store which cannot be read tells operators of what it knew, web and api of revision 1, and previews by that.
+// wantKnown wants that a store which cannot be read tells operators of what it knew, web and api of
+// revision 1, and previews by that.
 func (s *site) wantKnown(t *testing.T) {
 	t.Helper()
 	client, ctx := admin.NewClient(s.socket), t.Context()
 	if stored, err := client.Stored(ctx, "se", "", ""); err != nil || len(stored) != 2 {
 		t.Errorf("get --store: got %v, %v", stored, err)
 	}
-	if past, err := client.History(ctx, admin.HistoryRequest{Differences: true}); err != nil || len(past.Revisions) != 1 || len(past.Revisions[0].Changes) != 2 || past.Latest != "1" {
+	if past, err := client.History(ctx, admin.HistoryRequest{Differences: true}); err != nil ||
+		len(past.Revisions) != 1 || len(past.Revisions[0].Changes) != 2 || past.Latest != "1" {
 		t.Errorf("history: got %+v, %v", past, err)
 	}
 	preview := admin.StoreOptions{Preview: true}
@@ -84,15 +89,19 @@ func (s *site) wantKnown(t *testing.T) {
 		err   error
 		first string
 	}{"apply --dry-run": {applied, err, admin.Created}, "rollback 0 --dry-run": {back, backErr, admin.Deleted}} {
-		old := slices.ContainsFunc(got.Warnings, func(p feed.Problem) bool { return strings.Contains(p.Text, "this goes by revision 1,") })
+		old := slices.ContainsFunc(got.Warnings, func(p feed.Problem) bool {
+			return strings.Contains(p.Text,
+				"this goes by revision 1,")
+		})
 		if got.err != nil || len(got.Changes) != 2 || got.Changes[0].Action != got.first || !old {
 			t.Errorf("%s: got %+v, %v", what, got.Written, got.err)
 		}
 	}
 }
 
-// What is written on one ashored is at work on the other. While Consul is away both go on, one that is started then too; nothing is
-// written, and everybody says why. When it is back everything goes on.
+// What is written on one ashored is at work on the other. While Consul is away both go on, one that
+// is started then too; nothing is written, and everybody says why. When it is back everything goes
+// on.
 func TestSharedStore(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -106,9 +115,11 @@ func TestSharedStore(t *testing.T) {
 	if stored, err := admin.NewClient(b.socket).Stored(t.Context(), "se", "", ""); err != nil || len(stored) != 2 {
 		t.Errorf("the other stores %v, %v", stored, err)
 	}
-	for s, want := range map[*site]string{a: "ashore_store_entries_written_total [1-9]", b: "ashore_store_entries_written_total [0-9]"} {
+	for s, want := range map[*site]string{a: "ashore_store_entries_written_total [1-9]",
+		b: "ashore_store_entries_written_total [0-9]"} {
 		text := s.metricsText(t)
-		for _, want := range []string{want, "ashore_store_in_touch 1", "ashore_store_sequence [1-9]", "ashore_store_races_total [0-9]", "ashore_store_unknown_writes_total 0"} {
+		for _, want := range []string{want, "ashore_store_in_touch 1", "ashore_store_sequence [1-9]",
+			"ashore_store_races_total [0-9]", "ashore_store_unknown_writes_total 0"} {
 			if !regexp.MustCompile("(?m)^" + want).MatchString(text) {
 				t.Errorf("no metric %s", want)
 			}
@@ -142,8 +153,8 @@ func TestSharedStore(t *testing.T) {
 	a.until(t, "told by the other", func() bool { return a.uses(t, "db") })
 }
 
-// An ashored that stood alone becomes the first of several: its objects and records are there for all. What another one
-// brings later is not taken.
+// An ashored that stood alone becomes the first of several: its objects and records are there for
+// all. What another one brings later is not taken.
 func TestMoveHome(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -202,7 +213,8 @@ func (damagedHome) Unusable(context.Context) ([]storage.Unusable, error) {
 	return []storage.Unusable{{Key: odd, Why: "the kind is unknown"}}, nil
 }
 
-// What cannot be moved is told by name, in the log and among the problems; so it is where the store is listed.
+// What cannot be moved is told by name, in the log and among the problems; so it is where the store
+// is listed.
 func TestMoveHomeLeftBehind(t *testing.T) {
 	t.Parallel()
 	home := damagedHome{openBolt(t).(*bolt.Store)}
@@ -218,9 +230,11 @@ func TestMoveHomeLeftBehind(t *testing.T) {
 		}
 		return left.problems()
 	}
-	for start, from := range []homeStore{home, home, home.Store} { // the last one is as of a release that can read it, and lacks it all the same
+	// the last one is as of a release that can read it, and lacks it all the same
+	for start, from := range []homeStore{home, home, home.Store} {
 		left := told(from)
-		if len(left) != 1 || left[0].Object != odd.String() || left[0].Severity != feed.Error || !strings.Contains(left[0].Text, "the kind is unknown") {
+		if len(left) != 1 || left[0].Object != odd.String() || left[0].Severity != feed.Error ||
+			!strings.Contains(left[0].Text, "the kind is unknown") {
 			t.Errorf("at start %d: got %+v", start, left)
 		}
 	}
@@ -229,11 +243,13 @@ func TestMoveHomeLeftBehind(t *testing.T) {
 	}
 	for _, q := range [][3]string{{"", "", ""}, {"", "shop", ""}, {"", "shop", "earl"}} {
 		list, err := b.Stored(t.Context(), q[0], q[1], q[2])
-		if err != nil || len(list) == 0 || list[len(list)-1].Metadata.Name != "earl" || list[len(list)-1].Unusable != "the kind is unknown" {
+		if err != nil || len(list) == 0 || list[len(list)-1].Metadata.Name != "earl" ||
+			list[len(list)-1].Unusable != "the kind is unknown" {
 			t.Errorf("%q: got %+v, %v", q, list, err)
 		}
 	}
-	if list, err := b.Stored(t.Context(), "serviceentry", "", ""); err != nil || len(list) != 1 || list[0].Unusable != "" {
+	if list, err := b.Stored(t.Context(), "serviceentry", "", ""); err != nil || len(list) != 1 ||
+		list[0].Unusable != "" {
 		t.Errorf("of another kind: got %+v, %v", list, err)
 	}
 }
@@ -284,7 +300,8 @@ func TestSourceExposed(t *testing.T) {
 	}}
 	var got []string
 	for _, p := range m.exposed() {
-		if p.Severity != feed.Warning || strings.Contains(p.Text, "reads the token") != (p.Field == "sources[1].address") {
+		if p.Severity != feed.Warning || strings.Contains(p.Text,
+			"reads the token") != (p.Field == "sources[1].address") {
 			t.Errorf("problem %+v", p)
 		}
 		got = append(got, p.Source+" "+p.Field)
@@ -294,12 +311,13 @@ func TestSourceExposed(t *testing.T) {
 	}
 }
 
-// What stands in the line to join is typed into a shell on another machine: what others wrote into the store is in it only if it is an
-// address.
+// What stands in the line to join is typed into a shell on another machine: what others wrote into
+// the store is in it only if it is an address.
 func TestPlanes(t *testing.T) {
 	t.Parallel()
 	o := operators{identity: &identity{reach: reach{addresses: []string{"one.example:15012"}}, others: func() []string {
-		return []string{"one.example:15012", "10.0.0.2:15012", "[2001:db8::1]:15012", "x; reboot #:15012", "$(reboot):15012", "two.example:`reboot`", "two.example:99999", "a,b:1", ""}
+		return []string{"one.example:15012", "10.0.0.2:15012", "[2001:db8::1]:15012", "x; reboot #:15012",
+			"$(reboot):15012", "two.example:`reboot`", "two.example:99999", "a,b:1", ""}
 	}}}
 	if got, want := strings.Join(o.planes(), ","), "one.example:15012,10.0.0.2:15012,[2001:db8::1]:15012"; got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -17,7 +17,8 @@ func (c *consulSource) into() any { return &c.Options }
 
 func (c *consulSource) check(wrong func(option, format string, args ...any)) { c.Check(wrong) }
 
-// exposed tells what others than ashored may get hold of by the settings of the sources at work. Safe for concurrent use.
+// exposed tells what others than ashored may get hold of by the settings of the sources at work.
+// Safe for concurrent use.
 func (m *sourceMaker) exposed() (out []feed.Problem) {
 	m.mu.Lock()
 	settings := maps.Clone(m.settings)
@@ -28,9 +29,11 @@ func (m *sourceMaker) exposed() (out []feed.Problem) {
 		if !ok {
 			continue
 		}
-		consulhttp.Exposure(c.Address, c.TokenFile, "says which services there are, and where", "may do in Consul what it allows", func(option, format string, args ...any) {
-			out = append(out, feed.Problem{Severity: feed.Warning, Source: name, Field: s.at + "." + option, Text: fmt.Sprintf(format, args...)})
-		})
+		consulhttp.Exposure(c.Address, c.TokenFile, "says which services there are, and where",
+			"may do in Consul what it allows", func(option, format string, args ...any) {
+				out = append(out, feed.Problem{Severity: feed.Warning, Source: name, Field: s.at + "." + option,
+					Text: fmt.Sprintf(format, args...)})
+			})
 	}
 	return out
 }

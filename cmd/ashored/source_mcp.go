@@ -9,7 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/mcp"
 )
 
-// mcpSource is another control plane, or another server that speaks MCP over xDS. mcp.Config describes the options.
+// mcpSource is another control plane, or another server that speaks MCP over xDS. mcp.Config
+// describes the options.
 type mcpSource struct {
 	Address    string        `yaml:"address"`
 	Plaintext  bool          `yaml:"plaintext"`

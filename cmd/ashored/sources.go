@@ -19,7 +19,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// sourceMaker makes the sources that the settings name. A source whose settings did not change stays the same and goes on.
+// sourceMaker makes the sources that the settings name. A source whose settings did not change
+// stays the same and goes on.
 type sourceMaker struct {
 	store meshStore       // a source
 	saved map[string]bool // the names of sources whose content from before the restart is used
@@ -89,15 +90,16 @@ func (m *sourceMaker) take(made map[string]madeSource) {
 	}
 }
 
-// setting returns the name of a source in the settings; its own name when the settings do not have it. Safe for concurrent use.
+// setting returns the name of a source in the settings; its own name when the settings do not have
+// it. Safe for concurrent use.
 func (m *sourceMaker) setting(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return cmp.Or(m.settings[name].Name, name)
 }
 
-// named returns the name of a source by its name in the settings, or the name itself; false: there is no such source. Safe for
-// concurrent use.
+// named returns the name of a source by its name in the settings, or the name itself; false: there
+// is no such source. Safe for concurrent use.
 func (m *sourceMaker) named(setting string) (name string, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,8 +119,8 @@ func (m *sourceMaker) active(name string) bool {
 	return ok
 }
 
-// file returns how to show a file of a source to operators: with the whole path unless there is only one folder. Safe for
-// concurrent use.
+// file returns how to show a file of a source to operators: with the whole path unless there is
+// only one folder. Safe for concurrent use.
 func (m *sourceMaker) file(source, file string) string {
 	folder, ok := strings.CutPrefix(source, "file:")
 	if !ok || file == "" || filepath.IsAbs(file) {
@@ -166,7 +168,8 @@ func (m *sourceMaker) source(s sourceSettings) (madeSource, error) {
 		return madeSource{services: services}, err
 	case *mcpSource:
 		if o.Plaintext && !loopback(strings.TrimPrefix(o.Address, "xds://")) {
-			m.log.Warn("a source without TLS: anybody on the path can read and change the mesh's configuration", "source", s.Name, "address", o.Address)
+			m.log.Warn("a source without TLS: anybody on the path can read and change the mesh's configuration",
+				"source", s.Name, "address", o.Address)
 		}
 		server, err := mcp.New(o.config(s.Name, log))
 		if err == nil && len(m.made) > 0 { // at the start the files may not be there yet

@@ -59,12 +59,15 @@ func (k *storekeeper) Stored(ctx context.Context, kind, namespace, name string) 
 		return nil, err
 	}
 	for _, u := range unusable {
-		if (kind == "" || u.Key.Kind == info.Kind) && (namespace == "" || u.Key.Namespace == namespace) && (name == "" || u.Key.Name == name) {
-			out = append(out, admin.Object{Kind: string(u.Key.Kind), Metadata: admin.Metadata{Name: u.Key.Name, Namespace: u.Key.Namespace}, Unusable: u.Why})
+		if (kind == "" || u.Key.Kind == info.Kind) && (namespace == "" || u.Key.Namespace == namespace) &&
+			(name == "" || u.Key.Name == name) {
+			out = append(out, admin.Object{Kind: string(u.Key.Kind),
+				Metadata: admin.Metadata{Name: u.Key.Name, Namespace: u.Key.Namespace}, Unusable: u.Why})
 		}
 	}
 	if name != "" && len(out) == 0 {
-		return nil, admin.NewError(admin.ErrNotFound, fmt.Sprintf("the store has no %s %q%s", info.Kind, joined(namespace, name), k.elsewhere(info.Kind, namespace, name)))
+		return nil, admin.NewError(admin.ErrNotFound, fmt.Sprintf("the store has no %s %q%s", info.Kind,
+			joined(namespace, name), k.elsewhere(info.Kind, namespace, name)))
 	}
 	return out, nil
 }
@@ -86,10 +89,12 @@ func joined(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// elsewhere is the end of a sentence about an object that the store lacks: where it is defined then.
+// elsewhere is the end of a sentence about an object that the store lacks: where it is defined
+// then.
 func (k *storekeeper) elsewhere(kind config.Kind, namespace, name string) string {
 	if c := k.context(); c != nil && namespace != "" {
-		if o, found := c.Inputs().Objects.Get(config.Key{Kind: kind, Namespace: namespace, Name: name}); found && o.Origin.Source != k.store.Name() {
+		if o, found := c.Inputs().Objects.Get(config.Key{Kind: kind, Namespace: namespace, Name: name}); found &&
+			o.Origin.Source != k.store.Name() {
 			return fmt.Sprintf(": %s defines the one that is in use", originOf(o))
 		}
 	}
@@ -107,7 +112,8 @@ func originOf(o *config.Object) string {
 	return fmt.Sprintf("%s:%d", o.Origin.File, o.Origin.Line)
 }
 
-// notes tells what there is to know of objects that are written to the store, or deleted there: which other one is in use.
+// notes tells what there is to know of objects that are written to the store, or deleted there:
+// which other one is in use.
 func (k *storekeeper) notes() func(key config.Key, deleted bool) string {
 	order := map[string]int{}
 	for i, s := range k.sources() {
@@ -139,11 +145,13 @@ func (k *storekeeper) notes() func(key config.Key, deleted bool) string {
 	}
 }
 
-// refused are the objects, as problems call them, that another source than the store has in a form that is refused, with what is wrong.
+// refused are the objects, as problems call them, that another source than the store has in a form
+// that is refused, with what is wrong.
 func (k *storekeeper) refused() map[string]feed.Problem {
 	out := map[string]feed.Problem{}
 	for _, p := range k.problems() {
-		if _, known := out[p.Object]; !known && p.Object != "" && p.Severity == feed.Error && p.Source != k.store.Name() {
+		if _, known := out[p.Object]; !known && p.Object != "" && p.Severity == feed.Error &&
+			p.Source != k.store.Name() {
 			out[p.Object] = p
 		}
 	}
@@ -168,7 +176,8 @@ func keyOf(r admin.Ref) (config.Key, error) {
 		return config.Key{}, err
 	}
 	if r.Namespace == "" || r.Name == "" {
-		return config.Key{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%s %q: want a namespace and a name", info.Kind, joined(r.Namespace, r.Name)))
+		return config.Key{}, admin.NewError(admin.ErrInvalid,
+			fmt.Sprintf("%s %q: want a namespace and a name", info.Kind, joined(r.Namespace, r.Name)))
 	}
 	return config.Key{Kind: info.Kind, Namespace: r.Namespace, Name: r.Name}, nil
 }

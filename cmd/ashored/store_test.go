@@ -46,7 +46,8 @@ func onStore(open func(testing.TB) meshStore) newBench {
 func TestStores(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
-	for kind, open := range map[string]func(testing.TB) meshStore{storeBolt: openBolt, storeConsul: func(t testing.TB) meshStore { return openConsul(t, agent) }} {
+	for kind, open := range map[string]func(testing.TB) meshStore{storeBolt: openBolt,
+		storeConsul: func(t testing.TB) meshStore { return openConsul(t, agent) }} {
 		for name, test := range map[string]func(*testing.T, newBench){
 			"StoreApply":        testStoreApply,
 			"StorePreview":      testStorePreview,
@@ -155,14 +156,15 @@ func testStoreApply(t *testing.T, newStoreBench newBench) {
 	}
 }
 
-// Who did what to which object is in the audit log, with the hash before and after and what differs, and never with what is
-// in it. Of many one digest tells of all.
+// Who did what to which object is in the audit log, with the hash before and after and what
+// differs, and never with what is in it. Of many one digest tells of all.
 func testStoreAudit(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	mine := with(serviceFile("web"), "10.0.0.1", "10.0.0.222")
 	b.must(serviceFile("web"), serviceFile("api"))
 	b.must(mine, serviceFile("api"))
-	if _, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{}, "user test"); err != nil {
+	if _, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{},
+		"user test"); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -178,7 +180,8 @@ func testStoreAudit(t *testing.T, newStoreBench newBench) {
 			t.Errorf("%s %s: before is %q, want %q", e.Target, e.Reason, e.Details["before"], hashes[e.Target])
 		}
 		hashes[e.Target] = e.Details["sha256"]
-		got = append(got, fmt.Sprintf("%s %s %s %s %s at %s", e.Action, e.Actor, e.Target, e.Reason, e.Details["difference"], e.Details["revision"]))
+		got = append(got, fmt.Sprintf("%s %s %s %s %s at %s", e.Action, e.Actor, e.Target, e.Reason,
+			e.Details["difference"], e.Details["revision"]))
 	}
 	want := []string{
 		"config.write user test ServiceEntry shop/api created  at 1", "config.write user test ServiceEntry shop/web created  at 1",
@@ -198,7 +201,8 @@ func testStoreAudit(t *testing.T, newStoreBench newBench) {
 			t.Fatal("not one revision")
 		}
 		last := b.events[len(b.events)-1]
-		if len(b.events) != maxWritten+2 || last.Target != "store revision 1" || last.Reason != "5 more objects were changed at once" {
+		if len(b.events) != maxWritten+2 || last.Target != "store revision 1" ||
+			last.Reason != "5 more objects were changed at once" {
 			t.Errorf("%d events, the last %v", len(b.events), last)
 		}
 		digests[last.Details["sha256"]] = true
@@ -213,15 +217,19 @@ func testStorePreview(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	b.must(serviceFile("web"), serviceFile("api"))
 	before := b.has()
-	w, err := b.apply(admin.StoreOptions{Preview: true}, with(serviceFile("web"), "10.0.0.1", "10.0.0.2"), serviceFile("api"), serviceFile("db"))
+	w, err := b.apply(admin.StoreOptions{Preview: true}, with(serviceFile("web"), "10.0.0.1", "10.0.0.2"),
+		serviceFile("api"), serviceFile("db"))
 	if err != nil || w.Revision != "1" || !w.Preview || actions(w) != "api unchanged, db created, web changed" {
 		t.Fatalf("got %+v, %v", w, err)
 	}
 	const want = "--- ServiceEntry shop/web (store, revision 1)\n+++ ServiceEntry shop/web (web.yaml:1)\n"
-	if d := w.Changes[2].Difference; !strings.HasPrefix(d, want) || !strings.Contains(d, "\n-    - address: 10.0.0.1\n+    - address: 10.0.0.2\n") || strings.Count(d, "\n-")+strings.Count(d, "\n+") != 3 {
+	if d := w.Changes[2].Difference; !strings.HasPrefix(d, want) ||
+		!strings.Contains(d, "\n-    - address: 10.0.0.1\n+    - address: 10.0.0.2\n") ||
+		strings.Count(d, "\n-")+strings.Count(d, "\n+") != 3 {
 		t.Errorf("the difference is\n%s", d)
 	}
-	if w.Changes[0].Difference != "" || !strings.HasPrefix(w.Changes[1].Difference, "--- /dev/null\n+++ ServiceEntry shop/db (db.yaml:1)\n") {
+	if w.Changes[0].Difference != "" || !strings.HasPrefix(w.Changes[1].Difference,
+		"--- /dev/null\n+++ ServiceEntry shop/db (db.yaml:1)\n") {
 		t.Errorf("got %+v", w.Changes)
 	}
 	if d := cmp.Diff(before, b.has(), protocmp.Transform()); d != "" || len(b.writes()) != 1 {
@@ -229,7 +237,8 @@ func testStorePreview(t *testing.T, newStoreBench newBench) {
 	}
 }
 
-// One thing that is wrong keeps everything from being written, and is told with its place, as validation tells it.
+// One thing that is wrong keeps everything from being written, and is told with its place, as
+// validation tells it.
 func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 	for name, c := range map[string]struct {
 		files []admin.Piece
@@ -282,13 +291,15 @@ func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 			_ = yield(serviceFile("web"), nil) && yield(admin.Piece{}, admin.ErrInvalid)
 		},
 	} {
-		if _, err := b.Apply(t.Context(), p, admin.StoreOptions{}, "x"); !errors.Is(err, admin.ErrInvalid) || len(b.has()) > 0 {
+		if _, err := b.Apply(t.Context(), p, admin.StoreOptions{}, "x"); !errors.Is(err, admin.ErrInvalid) ||
+			len(b.has()) > 0 {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
 }
 
-// A write at a revision is refused when one of its objects was changed since, by whom is told; others do not matter.
+// A write at a revision is refused when one of its objects was changed since, by whom is told;
+// others do not matter.
 func testStoreAt(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	b.must(serviceFile("web"), serviceFile("api"), serviceFile("db"))
@@ -299,7 +310,8 @@ func testStoreAt(t *testing.T, newStoreBench newBench) {
 	}
 	_, err := b.apply(admin.StoreOptions{At: "2"}, serviceFile("web"), serviceFile("db"), serviceFile("new"))
 	r, ok := errors.AsType[*admin.Refusal](err)
-	if !ok || !errors.Is(err, admin.ErrConflict) || len(r.Conflicts) != 1 || r.Conflicts[0].Name != "web" || r.Conflicts[0].Revision != "3" || r.Conflicts[0].Who != "user test" || r.Conflicts[0].When.IsZero() {
+	if !ok || !errors.Is(err, admin.ErrConflict) || len(r.Conflicts) != 1 || r.Conflicts[0].Name != "web" ||
+		r.Conflicts[0].Revision != "3" || r.Conflicts[0].Who != "user test" || r.Conflicts[0].When.IsZero() {
 		t.Fatalf("got %v %+v, want a conflict about web", err, r)
 	}
 	if _, found := b.has()["ServiceEntry shop/new"]; found {
@@ -313,7 +325,8 @@ func testStoreAt(t *testing.T, newStoreBench newBench) {
 			t.Errorf("at %s: got %v, want %v", at, err, want)
 		}
 	}
-	if w, err := b.apply(admin.StoreOptions{Force: true}, serviceFile("web")); err != nil || actions(w) != "web changed" || !strings.Contains(b.last(), "force:true") {
+	if w, err := b.apply(admin.StoreOptions{Force: true}, serviceFile("web")); err != nil ||
+		actions(w) != "web changed" || !strings.Contains(b.last(), "force:true") {
 		t.Errorf("force: got %+v, %v", w, err)
 	}
 }
@@ -345,12 +358,14 @@ func testStoreRace(t *testing.T, newStoreBench newBench) {
 			b.must(serviceFile("web"))
 			other := *b.storekeeper
 			b.store = &faster{b.store, func() {
-				if _, err := other.Apply(t.Context(), piecesOf([]admin.Piece{c.other}), admin.StoreOptions{}, "somebody else"); err != nil {
+				if _, err := other.Apply(t.Context(), piecesOf([]admin.Piece{c.other}), admin.StoreOptions{},
+					"somebody else"); err != nil {
 					t.Error(err)
 				}
 			}}
 			_, err := b.apply(admin.StoreOptions{}, c.mine, serviceFile("db"))
-			if r, ok := errors.AsType[*admin.Refusal](err); !ok || !errors.Is(err, admin.ErrConflict) || len(r.Conflicts) != 1 || r.Conflicts[0].Who != "somebody else" {
+			if r, ok := errors.AsType[*admin.Refusal](err); !ok || !errors.Is(err, admin.ErrConflict) ||
+				len(r.Conflicts) != 1 || r.Conflicts[0].Who != "somebody else" {
 				t.Errorf("got %v, want a conflict that names somebody else", err)
 			}
 			if _, found := b.has()["ServiceEntry shop/db"]; found {
@@ -364,8 +379,9 @@ func testStoreRace(t *testing.T, newStoreBench newBench) {
 	}
 }
 
-// While Consul cannot be asked nothing is said to hold in the store: a write is refused, also one that would change nothing by what
-// was known last, and a preview says that it is of an old revision.
+// While Consul cannot be asked nothing is said to hold in the store: a write is refused, also one
+// that would change nothing by what was known last, and a preview says that it is of an old
+// revision.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -397,11 +413,14 @@ func TestStoreAway(t *testing.T) {
 			}
 		}
 		w, err := write(admin.StoreOptions{Preview: true})
-		if err != nil || len(w.Warnings) != 1 || w.Warnings[0].Severity != feed.Warning || !strings.Contains(w.Warnings[0].Text, "revision 2") || !strings.Contains(w.Warnings[0].Text, "store.address") {
+		if err != nil || len(w.Warnings) != 1 || w.Warnings[0].Severity != feed.Warning ||
+			!strings.Contains(w.Warnings[0].Text, "revision 2") ||
+			!strings.Contains(w.Warnings[0].Text, "store.address") {
 			t.Errorf("a preview of %s: got %+v, %v; want a warning that it is of revision 2", what, w, err)
 		}
 	}
-	if _, err := b.apply(admin.StoreOptions{}, with(now, "number: 80", "number: 80000")); !errors.Is(err, admin.ErrInvalid) {
+	if _, err := b.apply(admin.StoreOptions{}, with(now, "number: 80", "number: 80000")); !errors.Is(err,
+		admin.ErrInvalid) {
 		t.Errorf("a wrong file: got %v, want what is wrong with it", err)
 	}
 	agent.Start()
@@ -442,17 +461,19 @@ func testStoreDelete(t *testing.T, newStoreBench newBench) {
 			t.Errorf("%s: got %v, want %v and all objects", what, err, c.want)
 		}
 	}
-	w, err := remove(admin.StoreOptions{}, named("se", "web"), with(serviceFile("api"), "number: 80", "number: 80000"), serviceFile("api"))
+	w, err := remove(admin.StoreOptions{}, named("se", "web"), with(serviceFile("api"), "number: 80", "number: 80000"),
+		serviceFile("api"))
 	if err != nil || actions(w) != "api deleted, web deleted" || len(b.has()) != 1 {
 		t.Errorf("got %+v, %v", w, err)
 	}
-	if w, err = remove(admin.StoreOptions{MissingOK: true}, named("se", "web"), serviceFile("db")); err != nil || actions(w) != "db deleted, web not there" {
+	if w, err = remove(admin.StoreOptions{MissingOK: true}, named("se", "web"), serviceFile("db")); err != nil ||
+		actions(w) != "db deleted, web not there" {
 		t.Errorf("got %+v, %v", w, err)
 	}
 }
 
-// Whatever was written, each revision that was can be brought back, the whole store or one object; that is a revision of
-// its own, and shows in the history.
+// Whatever was written, each revision that was can be brought back, the whole store or one object;
+// that is a revision of its own, and shows in the history.
 func testStoreRollback(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	random := rand.New(rand.NewPCG(3, 4))
@@ -465,7 +486,8 @@ func testStoreRollback(t *testing.T, newStoreBench newBench) {
 		}
 		b.must(files...)
 		states = append(states, b.has())
-		w, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile(names[random.IntN(len(names))])}), admin.StoreOptions{MissingOK: true}, "x")
+		w, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile(names[random.IntN(len(names))])}),
+			admin.StoreOptions{MissingOK: true}, "x")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -474,14 +496,16 @@ func testStoreRollback(t *testing.T, newStoreBench newBench) {
 		}
 	}
 	for to := range states {
-		w, err := b.Rollback(t.Context(), admin.RollbackRequest{Revision: fmt.Sprint(to)}, admin.StoreOptions{}, "user test")
+		w, err := b.Rollback(t.Context(), admin.RollbackRequest{Revision: fmt.Sprint(to)}, admin.StoreOptions{},
+			"user test")
 		if err != nil {
 			t.Fatalf("to %d: %v", to, err)
 		}
 		same(t, fmt.Sprintf("to %d, at %s", to, w.Revision), states[to], b.has())
 	}
 	h, err := b.History(t.Context(), admin.HistoryRequest{Limit: 1, Differences: true})
-	if err != nil || len(h.Revisions) != 1 || !strings.Contains(h.Revisions[0].Who, "user test, rollback to ") || h.Revisions[0].Changes[0].Difference == "" {
+	if err != nil || len(h.Revisions) != 1 || !strings.Contains(h.Revisions[0].Who, "user test, rollback to ") ||
+		h.Revisions[0].Changes[0].Difference == "" {
 		t.Errorf("got %+v, %v", h, err)
 	}
 	one := admin.RollbackRequest{Revision: "1", Ref: &admin.Ref{Kind: "se", Namespace: "shop"}}
@@ -497,8 +521,10 @@ func testStoreRollback(t *testing.T, newStoreBench newBench) {
 		}
 		same(t, "one object", others, b.has())
 	}
-	for revision, want := range map[string]error{"9999": admin.ErrNotFound, "": admin.ErrInvalid, "-1": admin.ErrInvalid} {
-		if _, err := b.Rollback(t.Context(), admin.RollbackRequest{Revision: revision}, admin.StoreOptions{}, "x"); !errors.Is(err, want) {
+	for revision, want := range map[string]error{"9999": admin.ErrNotFound, "": admin.ErrInvalid,
+		"-1": admin.ErrInvalid} {
+		if _, err := b.Rollback(t.Context(), admin.RollbackRequest{Revision: revision}, admin.StoreOptions{},
+			"x"); !errors.Is(err, want) {
 			t.Errorf("to %q: got %v, want %v", revision, err, want)
 		}
 	}
@@ -524,7 +550,8 @@ func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	file := config.Parse("web.yaml", serviceFile("web").Data).Objects[0]
 	file.Origin.Source = "file:/config"
 	objects = objects.With(file.Key, file)
-	c := push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}, Objects: objects})
+	c := push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
+		Objects: objects})
 	b.context = func() *push.Context { return c }
 	order := []string{"file:/config", b.store.Name()}
 	b.sources = func() (out []feed.SourceStatus) {
@@ -557,13 +584,15 @@ func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	if got := note(b.apply(admin.StoreOptions{}, serviceFile("api"))); got != "" {
 		t.Errorf("got %q for what nobody else defines", got)
 	}
-	if got := note(b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{}, "x")); !strings.Contains(got, "that one is in use") {
+	if got := note(b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{},
+		"x")); !strings.Contains(got, "that one is in use") {
 		t.Errorf("delete: got %q", got)
 	}
 	b.must(serviceFile("db"))
 	stored := config.Parse("", serviceFile("db").Data).Objects[0]
 	stored.Origin = config.Origin{Source: b.store.Name()}
-	c = push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}, Objects: objects.With(stored.Key, stored)})
+	c = push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
+		Objects: objects.With(stored.Key, stored)})
 	b.problems = func() []feed.Problem {
 		return []feed.Problem{
 			{Severity: feed.Error, Source: "file:/config", File: "api.yaml", Line: 3, Object: "ServiceEntry shop/api"},
@@ -575,7 +604,8 @@ func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	if got := note(b.apply(admin.StoreOptions{Preview: true}, serviceFile("db"))); got != "" {
 		t.Errorf("apply of what a file has with an error: got %q", got)
 	}
-	if got := note(b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("db")}), admin.StoreOptions{Preview: true}, "x")); got != "db.yaml:7 has it too, with an error: it takes effect when that is fixed" {
+	if got := note(b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("db")}), admin.StoreOptions{Preview: true},
+		"x")); got != "db.yaml:7 has it too, with an error: it takes effect when that is fixed" {
 		t.Errorf("delete of what a file has with an error: got %q", got)
 	}
 	_, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{}, "x")
@@ -592,9 +622,11 @@ func testStored(t *testing.T, newStoreBench newBench) {
 		kind, namespace, name string
 		want                  int
 		err                   error
-	}{{"", "", "", 2, nil}, {"se", "shop", "web", 1, nil}, {"se", "other", "", 0, nil}, {"vs", "", "", 0, nil}, {"se", "shop", "none", 0, admin.ErrNotFound}, {"xx", "", "", 0, admin.ErrInvalid}} {
+	}{{"", "", "", 2, nil}, {"se", "shop", "web", 1, nil}, {"se", "other", "", 0, nil}, {"vs", "", "", 0, nil}, {"se",
+		"shop", "none", 0, admin.ErrNotFound}, {"xx", "", "", 0, admin.ErrInvalid}} {
 		got, err := b.Stored(t.Context(), c.kind, c.namespace, c.name)
-		if len(got) != c.want || !errors.Is(err, c.err) || c.want > 0 && (got[0].Origin.Revision != "1" || got[0].Kind != "ServiceEntry") {
+		if len(got) != c.want || !errors.Is(err, c.err) || c.want > 0 &&
+			(got[0].Origin.Revision != "1" || got[0].Kind != "ServiceEntry") {
 			t.Errorf("%+v: got %v, %v", c, got, err)
 		}
 	}
@@ -618,12 +650,14 @@ func testStoreRollbackRace(t *testing.T, newStoreBench newBench) {
 	b.must(with(serviceFile("web"), "10.0.0.1", "10.0.0.2"))
 	other := *b.storekeeper
 	b.store = &lately{b.store, func() {
-		if _, err := other.Apply(t.Context(), piecesOf([]admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.3")}), admin.StoreOptions{}, "somebody else"); err != nil {
+		if _, err := other.Apply(t.Context(), piecesOf([]admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.3")}),
+			admin.StoreOptions{}, "somebody else"); err != nil {
 			t.Error(err)
 		}
 	}}
 	_, err := b.Rollback(t.Context(), admin.RollbackRequest{Revision: "1"}, admin.StoreOptions{}, "x")
-	if r, ok := errors.AsType[*admin.Refusal](err); !ok || !errors.Is(err, admin.ErrConflict) || len(r.Conflicts) != 1 || r.Conflicts[0].Who != "somebody else" {
+	if r, ok := errors.AsType[*admin.Refusal](err); !ok || !errors.Is(err, admin.ErrConflict) ||
+		len(r.Conflicts) != 1 || r.Conflicts[0].Who != "somebody else" {
 		t.Errorf("got %v, want a conflict that names somebody else", err)
 	}
 }
@@ -635,10 +669,12 @@ func (e endless) History(_ context.Context, q config.Query) (config.Past, error)
 	if !q.Bare {
 		panic("all of it was read")
 	}
-	return config.Past{Latest: "1", Since: "0", Revisions: []config.Revision{{Number: "1", Writes: make([]config.Write, maxDifferences+1)}}}, nil
+	return config.Past{Latest: "1", Since: "0", Revisions: []config.Revision{{Number: "1",
+		Writes: make([]config.Write, maxDifferences+1)}}}, nil
 }
 
-// More differences than fit into an answer are refused before they are read, with what to ask instead.
+// More differences than fit into an answer are refused before they are read, with what to ask
+// instead.
 func TestStoreHistoryEndless(t *testing.T) {
 	t.Parallel()
 	b := onStore(openBolt)(t)
@@ -668,39 +704,47 @@ func TestStoreDifferencesEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b.store = deserted{b.store, cancel}
 	files := piecesOf([]admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.2")})
-	if _, err := b.Apply(ctx, files, admin.StoreOptions{Preview: true}, "user test"); !errors.Is(err, context.Canceled) {
+	if _, err := b.Apply(ctx, files, admin.StoreOptions{Preview: true}, "user test"); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got %v, want the end of who asked", err)
 	}
 }
 
-// However much is wrong, every file counts: none is left out because others have warnings, or errors.
+// However much is wrong, every file counts: none is left out because others have warnings, or
+// errors.
 func testStoreMany(t *testing.T, newStoreBench newBench) {
 	const n = maxStoreProblems + 500
 	gateways := func(port string) []admin.Piece {
 		var out []admin.Piece
 		for i := range n {
-			out = append(out, admin.Piece{File: fmt.Sprintf("g%04d.yaml", i), Data: fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: Gateway\n"+
-				"metadata: {name: g%04d, namespace: shop}\nspec: {servers: [{port: {number: %s, name: http, protocol: HTTP}, hosts: [a.example]}]}\n", i, port)})
+			out = append(out, admin.Piece{File: fmt.Sprintf("g%04d.yaml", i),
+				Data: fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: Gateway\n"+
+					"metadata: {name: g%04d, namespace: shop}\nspec: {servers: [{port: {number: %s, name: http, protocol: HTTP}, hosts: [a.example]}]}\n", i, port)})
 		}
 		return out
 	}
 	b := newStoreBench(t)
-	_, err := b.apply(admin.StoreOptions{}, append(gateways("80"), with(serviceFile("web"), "number: 80", "number: 80000"))...)
+	_, err := b.apply(admin.StoreOptions{}, append(gateways("80"),
+		with(serviceFile("web"), "number: 80", "number: 80000"))...)
 	r, ok := errors.AsType[*admin.Refusal](err)
 	if !ok || err.Error() != "1 error: nothing was written" || len(b.has()) > 0 {
 		t.Fatalf("an error behind %d warnings: got %v and %d objects", n, err, len(b.has()))
 	}
-	if got := len(r.Problems); got != maxStoreProblems+1 || r.Problems[got-2].File != "web.yaml" || !strings.Contains(r.Problems[got-1].Text, "501 more are not told") {
+	if got := len(r.Problems); got != maxStoreProblems+1 || r.Problems[got-2].File != "web.yaml" ||
+		!strings.Contains(r.Problems[got-1].Text, "501 more are not told") {
 		t.Errorf("told are %d problems, the last ones %v", got, r.Problems[max(0, got-2):])
 	}
 	w := b.must(gateways("80")...)
 	if len(w.Changes) != n || len(b.has()) != n || len(w.Warnings) != maxStoreProblems+1 {
-		t.Errorf("%d changes, %d objects, %d warnings; want %d of the first two", len(w.Changes), len(b.has()), len(w.Warnings), n)
+		t.Errorf("%d changes, %d objects, %d warnings; want %d of the first two", len(w.Changes), len(b.has()),
+			len(w.Warnings), n)
 	}
-	if _, err := b.apply(admin.StoreOptions{}, gateways("80000")...); err == nil || err.Error() != "1500 errors: nothing was written" {
+	if _, err := b.apply(admin.StoreOptions{}, gateways("80000")...); err == nil ||
+		err.Error() != "1500 errors: nothing was written" {
 		t.Errorf("got %v, want every error counted", err)
 	}
-	if w, err = b.Delete(t.Context(), piecesOf(gateways("80000")), admin.StoreOptions{}, "x"); err != nil || len(w.Changes) != n || len(b.has()) > 0 {
+	if w, err = b.Delete(t.Context(), piecesOf(gateways("80000")), admin.StoreOptions{}, "x"); err != nil ||
+		len(w.Changes) != n || len(b.has()) > 0 {
 		t.Errorf("deleted are %d, and %d are left, %v", len(w.Changes), len(b.has()), err)
 	}
 }
@@ -716,8 +760,10 @@ func TestDeleteWhatAFileHasWrong(t *testing.T) {
 	s.until(t, "it is in use", func() bool { return s.uses(t, "db") })
 	s.put(t, "db.yaml", strings.Replace(string(serviceFile("db").Data), "number: 80", "number: 80000", 1))
 	s.until(t, "the slip is told", func() bool { return s.problem(t, "db.yaml:") })
-	done, err := admin.NewClient(s.socket).Delete(t.Context(), piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "se", Namespace: "shop", Name: "db"}}}), admin.StoreOptions{})
-	if err != nil || len(done.Changes) != 1 || !strings.Contains(done.Changes[0].Note, "db.yaml:") || !strings.Contains(done.Changes[0].Note, "it takes effect when that is fixed") {
+	done, err := admin.NewClient(s.socket).Delete(t.Context(),
+		piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "se", Namespace: "shop", Name: "db"}}}), admin.StoreOptions{})
+	if err != nil || len(done.Changes) != 1 || !strings.Contains(done.Changes[0].Note, "db.yaml:") ||
+		!strings.Contains(done.Changes[0].Note, "it takes effect when that is fixed") {
 		t.Errorf("got %+v, %v", done, err)
 	}
 	s.until(t, "it is removed", func() bool { return !s.uses(t, "db") })

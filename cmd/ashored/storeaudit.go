@@ -40,8 +40,8 @@ func (k *storekeeper) audit(p *storePlan, revision string, changes int, err erro
 	}
 }
 
-// auditObjects takes what a write did to each object to the audit log, which outlasts the store's own memory. Of many the
-// first are told, and one digest of all.
+// auditObjects takes what a write did to each object to the audit log, which outlasts the store's
+// own memory. Of many the first are told, and one digest of all.
 func (k *storekeeper) auditObjects(p *storePlan, revision string) {
 	steps := slices.DeleteFunc(slices.Clone(p.steps), func(s storeStep) bool { return s.action == admin.Unchanged })
 	for _, s := range steps[:min(len(steps), maxWritten)] {
@@ -50,7 +50,8 @@ func (k *storekeeper) auditObjects(p *storePlan, revision string) {
 		k.record(e)
 	}
 	if more := len(steps) - maxWritten; more > 0 {
-		k.record(audit.Event{Action: audit.ConfigWrite, Actor: p.who, Target: "store revision " + revision, Reason: fmt.Sprintf("%d more objects were changed at once", more),
+		k.record(audit.Event{Action: audit.ConfigWrite, Actor: p.who, Target: "store revision " + revision,
+			Reason:  fmt.Sprintf("%d more objects were changed at once", more),
 			Details: map[string]string{"objects": strconv.Itoa(len(steps)), "sha256": stepsDigest(steps)}})
 	}
 }

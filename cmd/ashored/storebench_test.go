@@ -27,7 +27,8 @@ func manyFiles(objects int, version string) []admin.Piece {
 		for i := range objects / 10 {
 			name := fmt.Sprintf("s%d", f*objects/10+i)
 			text.WriteString("---\n")
-			text.WriteString(strings.Replace(fmt.Sprintf(entryFile, name), "{address: 10.0.0.1}", "{address: 10.0.0.1, labels: {version: "+version+"}}", 1))
+			text.WriteString(strings.Replace(fmt.Sprintf(entryFile, name), "{address: 10.0.0.1}",
+				"{address: 10.0.0.1, labels: {version: "+version+"}}", 1))
 		}
 		out = append(out, admin.Piece{File: fmt.Sprintf("%d.yaml", f), Data: []byte(text.String())})
 	}
@@ -46,7 +47,8 @@ func piecesOf(list []admin.Piece) admin.Pieces {
 
 // newStorekeeper keeps a store; events go to record.
 func newStorekeeper(s meshStore, record func(audit.Event)) *storekeeper {
-	return &storekeeper{store: s, context: func() *push.Context { return nil }, record: record, log: hclog.NewNullLogger(),
+	return &storekeeper{store: s, context: func() *push.Context { return nil }, record: record,
+		log:     hclog.NewNullLogger(),
 		sources: func() []feed.SourceStatus { return []feed.SourceStatus{{Name: s.Name()}} }, problems: func() []feed.Problem { return nil }}
 }
 
@@ -72,7 +74,8 @@ var consulStores atomic.Int64
 func openConsul(t testing.TB, agent *testconsul.Agent) meshStore {
 	t.Helper()
 	home := openBolt(t).(*bolt.Store)
-	s, err := consul.Open(t.Context(), consul.Config{Options: consul.Options{Address: "http://" + agent.Address, Prefix: fmt.Sprintf("ashore/%d", consulStores.Add(1))}, Replica: "one", Kept: home, Log: hclog.NewNullLogger()})
+	s, err := consul.Open(t.Context(), consul.Config{Options: consul.Options{Address: "http://" + agent.Address,
+		Prefix: fmt.Sprintf("ashore/%d", consulStores.Add(1))}, Replica: "one", Kept: home, Log: hclog.NewNullLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +91,8 @@ func openConsul(t testing.TB, agent *testconsul.Agent) meshStore {
 	return s
 }
 
-// BenchmarkStoreApply applies 10,000 objects at once, each of them changed: to bbolt with its fsync, and to Consul with its own.
+// BenchmarkStoreApply applies 10,000 objects at once, each of them changed: to bbolt with its
+// fsync, and to Consul with its own.
 func BenchmarkStoreApply(b *testing.B) {
 	b.Run(storeBolt, func(b *testing.B) { benchApply(b, openBolt(b)) })
 	b.Run(storeConsul, func(b *testing.B) { benchApply(b, openConsul(b, testconsul.Start(b, nil))) })

@@ -8,7 +8,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// maxStoreProblems is how many problems of all files of one write are told, errors first. All of them count.
+// maxStoreProblems is how many problems of all files of one write are told, errors first. All of
+// them count.
 const maxStoreProblems = 1000
 
 // storeFindings are what is wrong with what a write to the store brings. The zero value: nothing.
@@ -42,7 +43,8 @@ func (f *storeFindings) refusal() error {
 	return &admin.Refusal{Text: text, Is: admin.ErrInvalid, Problems: f.told()}
 }
 
-// told is the list as operators see it: errors leave room for as many warnings as there is, and what is left out is counted.
+// told is the list as operators see it: errors leave room for as many warnings as there is, and
+// what is left out is counted.
 func (f *storeFindings) told() []config.Problem {
 	room := maxStoreProblems - min(f.errors, maxStoreProblems)
 	var out []config.Problem
@@ -56,7 +58,8 @@ func (f *storeFindings) told() []config.Problem {
 		out = append(out, p)
 	}
 	if left := f.errors + f.warnings - len(out); left > 0 {
-		out = append(out, config.Problem{Severity: feed.Warning, Text: fmt.Sprintf("%d more are not told, errors are told first: mend these to see the others", left)})
+		out = append(out, config.Problem{Severity: feed.Warning,
+			Text: fmt.Sprintf("%d more are not told, errors are told first: mend these to see the others", left)})
 	}
 	return out
 }

@@ -11,7 +11,8 @@ import (
 const (
 	// fewChanges is how many changes of one revision are told, unless all are asked for.
 	fewChanges = 20
-	// maxDifferences is how many changes one answer shows with their differences: both sides of all of them are in memory.
+	// maxDifferences is how many changes one answer shows with their differences: both sides of all
+	// of them are in memory.
 	maxDifferences = 20_000
 )
 
@@ -42,7 +43,8 @@ func (k *storekeeper) History(ctx context.Context, r admin.HistoryRequest) (admi
 	return out, nil
 }
 
-// few says that there are not too many changes to show with their differences. Errors: admin.ErrInvalid.
+// few says that there are not too many changes to show with their differences. Errors:
+// admin.ErrInvalid.
 func (k *storekeeper) few(ctx context.Context, q config.Query) error {
 	if q.Bare {
 		return nil
@@ -57,14 +59,16 @@ func (k *storekeeper) few(ctx context.Context, q config.Query) error {
 		n += len(r.Writes)
 	}
 	if n > maxDifferences {
-		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%d changes are too many to show how each one changed its object, %d may be: ask for fewer revisions (--limit), or for one object", n, maxDifferences))
+		return admin.NewError(admin.ErrInvalid,
+			fmt.Sprintf("%d changes are too many to show how each one changed its object, %d may be: ask for fewer revisions (--limit), or for one object", n, maxDifferences))
 	}
 	return nil
 }
 
 // shownRevision is a past write for operators.
 func shownRevision(ctx context.Context, r config.Revision, q admin.HistoryRequest) (admin.StoreRevision, error) {
-	out := admin.StoreRevision{Revision: r.Number, Who: r.Who, When: r.When, Changes: []admin.ObjectChange{}, Count: map[string]int{}}
+	out := admin.StoreRevision{Revision: r.Number, Who: r.Who, When: r.When, Changes: []admin.ObjectChange{},
+		Count: map[string]int{}}
 	for _, w := range r.Writes {
 		c := admin.ObjectChange{Ref: refOf(w.Key), Action: actionOf(w.Before, w.After)}
 		out.Count[c.Action]++

@@ -22,7 +22,8 @@ type storePlan struct {
 	options admin.StoreOptions
 	steps   []storeStep   // in the order of their keys
 	notes   storeFindings // of the files
-	// present is the store's revision for sure when its objects were about to be read; a preview has none.
+	// present is the store's revision for sure when its objects were about to be read; a preview
+	// has none.
 	present string
 }
 
@@ -68,8 +69,8 @@ func (p *storePlan) changes() []config.Change {
 	return out
 }
 
-// present has the store know what it holds now. Without that, "unchanged" would be said of what another replica has changed. A preview
-// goes by what is known. Errors: the store cannot find out.
+// present has the store know what it holds now. Without that, "unchanged" would be said of what
+// another replica has changed. A preview goes by what is known. Errors: the store cannot find out.
 func (k *storekeeper) present(ctx context.Context, plan *storePlan) (err error) {
 	if !plan.options.Preview {
 		plan.present, err = k.store.Apply(ctx, nil, plan.author())
@@ -99,7 +100,8 @@ type wants struct {
 	pieces int
 }
 
-// collect reads pieces. What is wrong with files is in the result; an error is that they could not be had.
+// collect reads pieces. What is wrong with files is in the result; an error is that they could not
+// be had.
 func collect(p admin.Pieces) (*wants, error) {
 	var w wants
 	for piece, err := range p {
@@ -107,7 +109,8 @@ func collect(p admin.Pieces) (*wants, error) {
 			return nil, err
 		}
 		if w.pieces++; w.pieces > maxPieces {
-			return nil, admin.NewError(admin.ErrInvalid, fmt.Sprintf("there are more than %d files: write them in several steps; nothing was done", maxPieces))
+			return nil, admin.NewError(admin.ErrInvalid,
+				fmt.Sprintf("there are more than %d files: write them in several steps; nothing was done", maxPieces))
 		}
 		if piece.Ref != nil {
 			key, err := keyOf(*piece.Ref)
@@ -153,7 +156,8 @@ func (k *storekeeper) planApply(ctx context.Context, p admin.Pieces, plan *store
 	return nil
 }
 
-// planDelete plans to delete what files define, or names say. A file whose objects can be told need not be right.
+// planDelete plans to delete what files define, or names say. A file whose objects can be told need
+// not be right.
 func (k *storekeeper) planDelete(ctx context.Context, p admin.Pieces, plan *storePlan) error {
 	w, err := collect(p)
 	if err != nil {
@@ -264,7 +268,8 @@ func (k *storekeeper) hold(ctx context.Context, p *storePlan) error {
 	return conflictOf(p, past)
 }
 
-// conflictOf is the refusal of a plan that touches what somebody else has written; nil when it does not.
+// conflictOf is the refusal of a plan that touches what somebody else has written; nil when it does
+// not.
 func conflictOf(p *storePlan, past config.Past) error {
 	touched := map[config.Key]bool{}
 	for _, c := range p.changes() {
@@ -286,7 +291,8 @@ func conflictOf(p *storePlan, past config.Past) error {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	first := found[0]
-	text := fmt.Sprintf("nothing was written: %s was changed at revision %s by %s", first.Ref, first.Revision, first.Who)
+	text := fmt.Sprintf("nothing was written: %s was changed at revision %s by %s", first.Ref, first.Revision,
+		first.Who)
 	if n := len(found) - 1; n > 0 {
 		text += fmt.Sprintf(", and %d more since", n)
 	}

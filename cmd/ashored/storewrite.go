@@ -14,24 +14,28 @@ import (
 )
 
 // Apply implements admin.Stores.
-func (k *storekeeper) Apply(ctx context.Context, p admin.Pieces, o admin.StoreOptions, who string) (admin.Written, error) {
+func (k *storekeeper) Apply(ctx context.Context, p admin.Pieces, o admin.StoreOptions, who string) (admin.Written,
+	error) {
 	plan := &storePlan{what: "apply", who: who, options: o}
 	return k.write(ctx, plan, func() error { return k.planApply(ctx, p, plan) })
 }
 
 // Delete implements admin.Stores.
-func (k *storekeeper) Delete(ctx context.Context, p admin.Pieces, o admin.StoreOptions, who string) (admin.Written, error) {
+func (k *storekeeper) Delete(ctx context.Context, p admin.Pieces, o admin.StoreOptions, who string) (admin.Written,
+	error) {
 	plan := &storePlan{what: "delete", who: who, options: o}
 	return k.write(ctx, plan, func() error { return k.planDelete(ctx, p, plan) })
 }
 
 // Rollback implements admin.Stores.
-func (k *storekeeper) Rollback(ctx context.Context, r admin.RollbackRequest, o admin.StoreOptions, who string) (admin.Written, error) {
+func (k *storekeeper) Rollback(ctx context.Context, r admin.RollbackRequest, o admin.StoreOptions,
+	who string) (admin.Written, error) {
 	plan := &storePlan{what: "rollback to " + r.Revision, who: who, options: o}
 	return k.write(ctx, plan, func() error { return k.planRollback(ctx, r, plan) })
 }
 
-// write plans, and does what is planned. Every write is in the audit log, also one that was refused.
+// write plans, and does what is planned. Every write is in the audit log, also one that was
+// refused.
 func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error) (admin.Written, error) {
 	note := k.notes()                                          // of what is active before the write
 	past, err := k.store.History(ctx, config.Query{Limit: -1}) // before the objects are read
@@ -63,7 +67,8 @@ func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error
 	return out, err
 }
 
-// outdated says of a preview that it goes by an old revision, where the store cannot tell whether there is a newer one.
+// outdated says of a preview that it goes by an old revision, where the store cannot tell whether
+// there is a newer one.
 func (k *storekeeper) outdated(revision string) []feed.Problem {
 	s, ok := k.store.(interface{ Standing() config.Outage })
 	if !ok {
@@ -74,7 +79,8 @@ func (k *storekeeper) outdated(revision string) []feed.Problem {
 		return nil
 	}
 	text := fmt.Sprintf("this goes by revision %s, the latest that this ashored knew on %s: there may be newer ones, for %s", revision, now.Since.UTC().Format(time.RFC3339), now.Error)
-	return []feed.Problem{{Severity: feed.Warning, Source: k.store.Name(), Field: "store", Text: text, Since: now.Since}}
+	return []feed.Problem{{Severity: feed.Warning, Source: k.store.Name(), Field: "store", Text: text,
+		Since: now.Since}}
 }
 
 // author is who writes, as the history tells it.
@@ -86,7 +92,8 @@ func (p *storePlan) author() string {
 }
 
 // shown is what a plan does, for operators. Differences take a while: they end with ctx.
-func (k *storekeeper) shown(ctx context.Context, p *storePlan, note func(config.Key, bool) string, differences bool) ([]admin.ObjectChange, error) {
+func (k *storekeeper) shown(ctx context.Context, p *storePlan, note func(config.Key, bool) string,
+	differences bool) ([]admin.ObjectChange, error) {
 	out := make([]admin.ObjectChange, len(p.steps))
 	for i, s := range p.steps {
 		out[i] = admin.ObjectChange{Ref: refOf(s.key), Action: s.action, Note: note(s.key, s.get == nil)}

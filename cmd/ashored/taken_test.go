@@ -15,8 +15,8 @@ import (
 // clonedNode is webNode at another address.
 const clonedNode = "sidecar~10.0.0.10~web-1.shop~shop.svc.cluster.local"
 
-// A machine does not take the name of one that is connected, unless it says so; then the other one hears who did. Two
-// machines with one identity are warned of.
+// A machine does not take the name of one that is connected, unless it says so; then the other one
+// hears who did. Two machines with one identity are warned of.
 func TestNameTaken(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t)
@@ -41,8 +41,10 @@ func TestNameTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := client.Workloads(ctx)
-	if err != nil || len(list.Workloads) != 1 || !strings.Contains(list.Workloads[0].Warning, "10.0.0.9~web-1.shop~shop.svc.cluster.local and sidecar~10.0.0.10") &&
-		!strings.Contains(list.Workloads[0].Warning, "10.0.0.10~web-1.shop~shop.svc.cluster.local and sidecar~10.0.0.9") {
+	if err != nil || len(list.Workloads) != 1 || !strings.Contains(list.Workloads[0].Warning,
+		"10.0.0.9~web-1.shop~shop.svc.cluster.local and sidecar~10.0.0.10") &&
+		!strings.Contains(list.Workloads[0].Warning,
+			"10.0.0.10~web-1.shop~shop.svc.cluster.local and sidecar~10.0.0.9") {
 		t.Errorf("two machines with one identity: %+v, %v", list, err)
 	}
 	warned := func() bool {

@@ -16,13 +16,14 @@ import (
 const (
 	// trustRetry is after how long revocations are read again that could not be.
 	trustRetry = time.Second
-	// bundlePace is how often is looked which bundles proxies have acknowledged while some have not, or a rotation may wait to
-	// hear of those that connect, bundleIdle otherwise.
+	// bundlePace is how often is looked which bundles proxies have acknowledged while some have
+	// not, or a rotation may wait to hear of those that connect, bundleIdle otherwise.
 	bundlePace = 2 * time.Second
 	bundleIdle = time.Minute
 )
 
-// trust tells the assembler whom workloads believe, and the streams that one of theirs may be revoked.
+// trust tells the assembler whom workloads believe, and the streams that one of theirs may be
+// revoked.
 type trust struct {
 	identity    *identity
 	out         chan *push.Trust
@@ -42,7 +43,8 @@ func (t *trust) run(ctx context.Context) error {
 			case err == nil:
 				read, next = false, sameTrust(told, found)
 			case ctx.Err() == nil:
-				t.identity.log.Error("revocations cannot be read: those that were read last stay in force", "error", err)
+				t.identity.log.Error("revocations cannot be read: those that were read last stay in force",
+					"error", err)
 				retry = time.After(trustRetry)
 			}
 		}
@@ -64,7 +66,8 @@ func (t *trust) run(ctx context.Context) error {
 	}
 }
 
-// read is whom workloads believe now. Streams of who is revoked end at once: they do not wait for a build.
+// read is whom workloads believe now. Streams of who is revoked end at once: they do not wait for a
+// build.
 func (t *trust) read(ctx context.Context) (*push.Trust, error) {
 	known, err := t.identity.ledger.Revocations(ctx)
 	if err != nil {
@@ -74,7 +77,8 @@ func (t *trust) read(ctx context.Context) (*push.Trust, error) {
 		server.Recheck()
 	}
 	b := t.identity.manager.Bundle()
-	out := &push.Trust{ID: b.ID, Identities: t.identity.peers.Names(known.Identities), Certificates: known.Certificates, Epoch: known.Epoch,
+	out := &push.Trust{ID: b.ID, Identities: t.identity.peers.Names(known.Identities), Certificates: known.Certificates,
+		Epoch:       known.Epoch,
 		Connections: t.connections}
 	for _, r := range b.Roots {
 		out.Roots = append(out.Roots, string(ca.EncodeCertificates(r)))
@@ -91,7 +95,8 @@ func sameTrust(old, found *push.Trust) *push.Trust {
 	return found
 }
 
-// acknowledger writes into the ledger which workloads have the bundle of today, as their proxies say.
+// acknowledger writes into the ledger which workloads have the bundle of today, as their proxies
+// say.
 type acknowledger struct {
 	identity *identity
 
@@ -120,8 +125,8 @@ func (a *acknowledger) run(ctx context.Context) error {
 	}
 }
 
-// paceOfLooks is when to look again. With several roots a rotation goes on, which may wait to hear of workloads that have the
-// bundle already when they connect: nobody is late then.
+// paceOfLooks is when to look again. With several roots a rotation goes on, which may wait to hear
+// of workloads that have the bundle already when they connect: nobody is late then.
 func paceOfLooks(late bool, roots int) time.Duration {
 	if late || roots > 1 {
 		return bundlePace
@@ -149,8 +154,8 @@ func (a *acknowledger) look(ctx context.Context) (late bool, err error) {
 	return late, nil
 }
 
-// sort finds the certificates of proxies that have the bundle, as is not known yet, and says whether others are yet to
-// have it. What is known of proxies that have gone is forgotten.
+// sort finds the certificates of proxies that have the bundle, as is not known yet, and says
+// whether others are yet to have it. What is known of proxies that have gone is forgotten.
 func (a *acknowledger) sort(proxies []xds.ProxyBundle) (fresh map[string]bool, late bool) {
 	fresh = map[string]bool{}
 	known := map[string]bool{}

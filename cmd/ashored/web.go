@@ -17,7 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/httpserver"
 )
 
-// web serves what machines ask over HTTP: metrics, health, readiness, version. Nothing in it is secret.
+// web serves what machines ask over HTTP: metrics, health, readiness, version. Nothing in it is
+// secret.
 type web struct {
 	listener net.Listener
 	gatherer prometheus.Gatherer

@@ -18,7 +18,8 @@ import (
 
 func sample() admin.Status {
 	return admin.Status{
-		Config: admin.ConfigStatus{Objects: map[string]int{"VirtualService": 2, "Gateway": 1}, Services: 5, Endpoints: 9, Errors: 1, Warnings: 3, Conflicts: 2, Contexts: 7},
+		Config: admin.ConfigStatus{Objects: map[string]int{"VirtualService": 2, "Gateway": 1}, Services: 5,
+			Endpoints: 9, Errors: 1, Warnings: 3, Conflicts: 2, Contexts: 7},
 		Sources: []feed.SourceStatus{{Name: "file:/x", Synced: true, Items: 3},
 			{Name: "mcp:x", Setting: "peer", Synced: true, Problems: 4, Retained: 2, Error: "away", ErrorSince: time.Now().Add(-time.Hour)}},
 	}
@@ -103,7 +104,8 @@ func TestListen(t *testing.T) {
 		"192.0.2.1:1":     "192.0.2.1:1 is not an address of this machine",
 	} {
 		_, err := listen(address, "xds.plaintextAddress", "xds-address")
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "setting xds.plaintextAddress, or --xds-address") {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "setting xds.plaintextAddress, or --xds-address") {
 			t.Errorf("%s: error %v, want %q and the setting", address, err, want)
 		}
 	}
@@ -111,7 +113,8 @@ func TestListen(t *testing.T) {
 
 func TestLoopback(t *testing.T) {
 	t.Parallel()
-	for address, want := range map[string]bool{"127.0.0.1:1": true, "127.0.0.9:1": true, "[::1]:1": true, ":1": false, "0.0.0.0:1": false, "10.0.0.1:1": false, "x": false} {
+	for address, want := range map[string]bool{"127.0.0.1:1": true, "127.0.0.9:1": true, "[::1]:1": true, ":1": false,
+		"0.0.0.0:1": false, "10.0.0.1:1": false, "x": false} {
 		if got := loopback(address); got != want {
 			t.Errorf("%s: %v, want %v", address, got, want)
 		}

@@ -11,11 +11,13 @@ import (
 
 // webhookSettings are those of validation over HTTPS.
 type webhookSettings struct {
-	// Address serves it, with the certificate of xds.address. Default: off; 15017 is the port that it has by custom.
+	// Address serves it, with the certificate of xds.address. Default: off; 15017 is the port that
+	// it has by custom.
 	Address string `yaml:"address"`
 	// MaxBytes is how large the body of a request may be. Default 1MiB.
 	MaxBytes string `yaml:"maxBytes"`
-	// Timeout is how long a body may take to come, and how long it may then wait for its turn. Default 10s.
+	// Timeout is how long a body may take to come, and how long it may then wait for its turn.
+	// Default 10s.
 	Timeout time.Duration `yaml:"timeout"`
 	// Rate is how many requests a second one address may make. Default 500.
 	Rate int `yaml:"rate"`
@@ -30,7 +32,8 @@ func defaultWebhook() webhookSettings {
 	return webhookSettings{MaxBytes: "1MiB", Timeout: 10 * time.Second, Rate: 500, Requests: 1024, Connections: 512}
 }
 
-// mostWebhookBytes is the highest webhook.maxBytes: API servers send no more, and the parser takes 200 times that.
+// mostWebhookBytes is the highest webhook.maxBytes: API servers send no more, and the parser takes
+// 200 times that.
 const mostWebhookBytes = 16 << 20
 
 // checkWebhook checks what has to do with validation over HTTPS; wrong is told what is.
@@ -69,8 +72,10 @@ func (p *program) webhook(s settings, d doors, id *identity, log hclog.Logger) e
 	if err != nil {
 		return fmt.Errorf("setting webhook.maxBytes: %w", err)
 	}
-	w, err := webhook.New(webhook.Config{Listener: l, Certificate: id.manager.ServerCertificate, MaxBytes: size, Timeout: s.Webhook.Timeout,
-		Rate: s.Webhook.Rate, Requests: s.Webhook.Requests, Connections: min(s.Webhook.Connections, openFiles()/4), Log: log, Registerer: d.registry})
+	w, err := webhook.New(webhook.Config{Listener: l, Certificate: id.manager.ServerCertificate, MaxBytes: size,
+		Timeout: s.Webhook.Timeout,
+		Rate:    s.Webhook.Rate, Requests: s.Webhook.Requests, Connections: min(s.Webhook.Connections,
+			openFiles()/4), Log: log, Registerer: d.registry})
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,8 @@ type program struct {
 	close []func() error // in order of opening
 }
 
-// serve builds every part and runs them until ctx ends or one fails; again is how the settings are read anew.
+// serve builds every part and runs them until ctx ends or one fails; again is how the settings are
+// read anew.
 func serve(ctx context.Context, s settings, again anew, log hclog.Logger) error {
 	s.Memory.apply()
 	for _, w := range s.warnings {
@@ -52,7 +53,8 @@ func serve(ctx context.Context, s settings, again anew, log hclog.Logger) error 
 	if err != nil {
 		return errors.Join(err, p.end())
 	}
-	log.Info("serving", "version", build.Read().Version, "xds", s.XDS.Address, "plaintext_xds", s.XDS.PlaintextAddress, "metrics", s.Metrics.Address, "admin", s.Admin.Socket, "sources", sourceNames(s.sources), "state", s.State)
+	log.Info("serving", "version", build.Read().Version, "xds", s.XDS.Address, "plaintext_xds", s.XDS.PlaintextAddress,
+		"metrics", s.Metrics.Address, "admin", s.Admin.Socket, "sources", sourceNames(s.sources), "state", s.State)
 	if err := errors.Join(task.Run(ctx, p.parts...), p.end()); err != nil {
 		return err
 	}
@@ -84,8 +86,8 @@ type doors struct {
 	registry      *prometheus.Registry
 }
 
-// open opens the state folder and the addresses. What is open is closed with the program. The store comes
-// first: of two programs with one state folder the second is told which process holds it.
+// open opens the state folder and the addresses. What is open is closed with the program. The store
+// comes first: of two programs with one state folder the second is told which process holds it.
 func (p *program) open(s settings, registry *prometheus.Registry, log hclog.Logger) (doors, error) {
 	d := doors{registry: registry}
 	if err := p.openState(s, &d, log); err != nil {
@@ -94,7 +96,8 @@ func (p *program) open(s settings, registry *prometheus.Registry, log hclog.Logg
 	return d, p.listen(s, &d)
 }
 
-// openState opens the store and the audit log in the state folder, and makes them when they are not there.
+// openState opens the store and the audit log in the state folder, and makes them when they are not
+// there.
 func (p *program) openState(s settings, d *doors, log hclog.Logger) error {
 	check, err := checkCommand()
 	if err != nil {
@@ -104,7 +107,8 @@ func (p *program) openState(s settings, d *doors, log hclog.Logger) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if d.home, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Lost: s.Store.lost(), Log: log.Named("store")}); err != nil {
+	if d.home, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Lost: s.Store.lost(),
+		Log: log.Named("store")}); err != nil {
 		return fmt.Errorf("store (setting state, or --state in development): %w", err)
 	}
 	p.close = append(p.close, d.home.Close)
@@ -132,7 +136,8 @@ func openAudit(s settings, registry *prometheus.Registry, log hclog.Logger) (*au
 	if err != nil {
 		return nil, fmt.Errorf("setting audit.maxSize: %w", err)
 	}
-	l, err := audit.Open(audit.Config{Path: filepath.Join(s.State, "audit.jsonl"), MaxSize: size, Keep: s.Audit.Keep, Log: log.Named("audit"), Registerer: registry})
+	l, err := audit.Open(audit.Config{Path: filepath.Join(s.State, "audit.jsonl"), MaxSize: size, Keep: s.Audit.Keep,
+		Log: log.Named("audit"), Registerer: registry})
 	if err != nil {
 		return nil, fmt.Errorf("%w (in the state folder, setting state)", err)
 	}
@@ -178,14 +183,17 @@ func (p *program) closing(l net.Listener) {
 	})
 }
 
-// wire opens what the settings name and connects the parts; again is how the settings are read anew. With an error, what it returns is to be
-// ended all the same.
+// wire opens what the settings name and connects the parts; again is how the settings are read
+// anew. With an error, what it returns is to be ended all the same.
 func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*program, error) {
 	p := &program{}
 	generator := gen.New()
 	report := reporter(log.Named("analysis"))
 	back := &backend{started: time.Now(), settings: s.warnings, refused: generator.Refused}
-	back.analysis = analyze.NewBackground(func(appeared, gone []analyze.Finding) { report(analyze.Problems(appeared), analyze.Problems(gone)) })
+	back.analysis = analyze.NewBackground(func(appeared,
+		gone []analyze.Finding) {
+		report(analyze.Problems(appeared), analyze.Problems(gone))
+	})
 	d, err := p.open(s, newRegistry(back.summary), log)
 	if err != nil {
 		return p, err
@@ -212,8 +220,10 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		return p, err
 	}
 	exported := newMCPPublisher(s, log.Named("mcp"))
-	server, err := xds.New(xds.Config{Generator: generator, Objects: exported.objects(), Log: log, Registerer: d.registry, Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
-		RegisterAnybody: s.dev, WorkloadStreams: s.XDS.WorkloadConnections, WorkloadBytes: workloadLimit(workloadBytes, s.XDS.WorkloadConnections), Audit: d.audit.Record})
+	server, err := xds.New(xds.Config{Generator: generator, Objects: exported.objects(), Log: log,
+		Registerer: d.registry, Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
+		RegisterAnybody: s.dev, WorkloadStreams: s.XDS.WorkloadConnections, WorkloadBytes: workloadLimit(workloadBytes,
+			s.XDS.WorkloadConnections), Audit: d.audit.Record})
 	if err != nil {
 		return p, err
 	}
@@ -238,7 +248,8 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		Trust:     id.trusted(),
 		Keys:      keys,
 		Gap:       s.XDS.Gap,
-		Publish:   publisher(server, back, out, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
+		Publish: publisher(server, back, out, &written{record: d.audit.Record, store: d.store.Name()},
+			log.Named("push")),
 	})
 	back.assembler, back.proxies, back.entries, back.setting, back.file = assembler, fleet{server}, deriver.Entries, maker.setting, maker.file
 	back.more = append(back.more, d.auditProblems, state.problems, vips.Problems, server.RefusedRegistrations)
@@ -261,9 +272,12 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	p.run("metrics", site.run)
 	control := id.adminConfig(s, d, back, log.Named("admin"))
 	control.Explain = id.explainer(back, server)
-	control.Catalog = &catalog{context: back.context, changed: back.bell.wait, supplied: assembler.Supplied, entries: deriver.Entries, derived: deriver.Name(), setting: maker.setting}
-	control.Store = &storekeeper{store: d.store, context: back.context, sources: back.sources, problems: back.sourceProblems, record: d.audit.Record, log: log.Named("store")}
-	control.Maintenance = &maintenance{named: maker.named, sources: back.sources, problems: back.sourceProblems, accept: assembler.AcceptRemovals, records: d.store.Records(), audit: d.audit.Record}
+	control.Catalog = &catalog{context: back.context, changed: back.bell.wait, supplied: assembler.Supplied,
+		entries: deriver.Entries, derived: deriver.Name(), setting: maker.setting}
+	control.Store = &storekeeper{store: d.store, context: back.context, sources: back.sources,
+		problems: back.sourceProblems, record: d.audit.Record, log: log.Named("store")}
+	control.Maintenance = &maintenance{named: maker.named, sources: back.sources, problems: back.sourceProblems,
+		accept: assembler.AcceptRemovals, records: d.store.Records(), audit: d.audit.Record}
 	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)
@@ -272,14 +286,16 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	p.run("problem log", (&problemLog{problems: back.readSourceProblems, report: reporter(log.Named("sources"))}).run)
 	p.run("patience", (&patience{waiting: back.waiting, log: log}).run)
 	p.run("export", out.run)
-	settings := &reloader{anew: again, current: s, maker: maker, arrange: assembler.SetSources, export: out.arrange, record: d.audit.Record, log: log.Named("settings"),
+	settings := &reloader{anew: again, current: s, maker: maker, arrange: assembler.SetSources, export: out.arrange,
+		record: d.audit.Record, log: log.Named("settings"),
 		systemd: sdnotify.Notifier{Log: log}}
 	back.more = append(back.more, settings.problems, out.problems)
 	if err := d.registry.Register(out); err != nil {
 		return p, err
 	}
 	p.run("settings", settings.run)
-	p.run("systemd", (&serviceManager{notifier: sdnotify.Notifier{Log: log}, waiting: back.waiting, responds: assembler.Responds}).run)
+	p.run("systemd", (&serviceManager{notifier: sdnotify.Notifier{Log: log}, waiting: back.waiting,
+		responds: assembler.Responds}).run)
 	return p, nil
 }
 
@@ -288,13 +304,17 @@ func (d doors) identity(ctx context.Context, s settings, back *backend, log hclo
 	if !s.secure() {
 		return nil, nil
 	}
-	at, own := findReach(ctx, s.XDS.Advertise, d.secure.Addr(), thisMachine()), findReach(ctx, nil, d.secure.Addr(), thisMachine())
+	at, own := findReach(ctx, s.XDS.Advertise, d.secure.Addr(), thisMachine()), findReach(ctx, nil, d.secure.Addr(),
+		thisMachine())
 	log.Info("machines join here", "addresses", at.addresses)
-	return newIdentity(ctx, identityConfig{settings: s, reach: at, own: own.addresses[0], records: d.store.Records(), context: back.context, waiting: back.waiting, audit: d.audit.Record, registerer: d.registry, log: log})
+	return newIdentity(ctx, identityConfig{settings: s, reach: at, own: own.addresses[0], records: d.store.Records(),
+		context: back.context, waiting: back.waiting, audit: d.audit.Record, registerer: d.registry, log: log})
 }
 
-// serve has xDS served on the addresses that are open, and the authority beside it where there is TLS.
-func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server, exported *mcpPublisher, log hclog.Logger) error {
+// serve has xDS served on the addresses that are open, and the authority beside it where there is
+// TLS.
+func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server, exported *mcpPublisher,
+	log hclog.Logger) error {
 	if d.plain != nil {
 		plain := grpc.NewServer(append(xds.ServerOptions(), grpc.ConnectionTimeout(handshakeTime))...)
 		server.Register(plain)
@@ -316,14 +336,16 @@ func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server
 	if err != nil {
 		return err
 	}
-	secure := grpc.NewServer(slices.Concat(xds.ServerOptions(), refusals(), []grpc.ServerOption{grpc.Creds(id.credentials(limiter)), grpc.ConnectionTimeout(handshakeTime)})...)
+	secure := grpc.NewServer(slices.Concat(xds.ServerOptions(), refusals(),
+		[]grpc.ServerOption{grpc.Creds(id.credentials(limiter)), grpc.ConnectionTimeout(handshakeTime)})...)
 	server.Register(secure)
 	id.server.Register(secure)
 	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, in, out) })
 	return nil
 }
 
-// mostReported is how many problems that appear at once are logged one by one, and as many of those that are over.
+// mostReported is how many problems that appear at once are logged one by one, and as many of those
+// that are over.
 const mostReported = 50
 
 // reporter logs problems of configuration when they appear and when they are over.
@@ -344,8 +366,10 @@ func reporter(log hclog.Logger) func(appeared, gone []feed.Problem) {
 	}
 }
 
-// publisher hands every context to the proxies, then to operators, the audit log and who registers it elsewhere.
-func publisher(server *xds.Server, back *backend, out *exports, w *written, log hclog.Logger) func(*push.Context, push.Changes) {
+// publisher hands every context to the proxies, then to operators, the audit log and who registers
+// it elsewhere.
+func publisher(server *xds.Server, back *backend, out *exports, w *written, log hclog.Logger) func(*push.Context,
+	push.Changes) {
 	return func(c *push.Context, changes push.Changes) {
 		server.Publish(c, changes.Since)
 		first := back.publish(c)
@@ -353,9 +377,11 @@ func publisher(server *xds.Server, back *backend, out *exports, w *written, log 
 		out.publish(c)
 		if first {
 			debug.FreeOSMemory() // reading everything leaves as much garbage as there is configuration
-			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(), "services", c.Inputs().Services.Len())
+			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(),
+				"services", c.Inputs().Services.Len())
 			return
 		}
-		log.Debug("published", "mesh", changes.Mesh, "objects", changes.Objects, "services", changes.Services, "endpoints", changes.Endpoints)
+		log.Debug("published", "mesh", changes.Mesh, "objects", changes.Objects, "services", changes.Services,
+			"endpoints", changes.Endpoints)
 	}
 }

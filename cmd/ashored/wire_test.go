@@ -11,7 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Thousands of problems that appear at once, or are over, are some lines of the log, and their number.
+// Thousands of problems that appear at once, or are over, are some lines of the log, and their
+// number.
 func TestReporter(t *testing.T) {
 	t.Parallel()
 	var many []feed.Problem

@@ -21,8 +21,8 @@ import (
 // maxWritten is how many objects of one change are recorded one by one.
 const maxWritten = 50
 
-// written records which configuration came to work. Files do not say who wrote them: the actor is the source. What was
-// changed while ashored was down shows as another digest of everything.
+// written records which configuration came to work. Files do not say who wrote them: the actor is
+// the source. What was changed while ashored was down shows as another digest of everything.
 type written struct {
 	record func(audit.Event)
 	store  string // the name of the store: who writes to it is recorded by then; empty: there is none
@@ -37,7 +37,8 @@ func (w *written) published(objects push.Objects) {
 	last, begun := w.last, w.begun
 	w.last, w.begun = objects, true
 	if !begun {
-		w.record(audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything", Reason: "read at the start",
+		w.record(audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything",
+			Reason:  "read at the start",
 			Details: map[string]string{"objects": strconv.Itoa(objects.Len()), "sha256": digest(objects)}})
 		return
 	}
@@ -54,7 +55,8 @@ func (w *written) published(objects push.Objects) {
 		}
 	}
 	if n > maxWritten {
-		w.record(audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything", Reason: fmt.Sprintf("%d more objects were changed at once", n-maxWritten),
+		w.record(audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything",
+			Reason:  fmt.Sprintf("%d more objects were changed at once", n-maxWritten),
 			Details: map[string]string{"objects": strconv.Itoa(objects.Len()), "sha256": digest(objects)}})
 	}
 }
@@ -65,7 +67,8 @@ func (w *written) recorded(o *config.Object) bool { return o == nil || o.Origin.
 // change is the event of one object; one of the two may be nil.
 func change(old, now *config.Object) audit.Event {
 	o := cmp.Or(now, old)
-	e := audit.Event{Action: audit.ConfigWrite, Actor: o.Origin.Source, Target: o.Key.String(), Details: map[string]string{}}
+	e := audit.Event{Action: audit.ConfigWrite, Actor: o.Origin.Source, Target: o.Key.String(),
+		Details: map[string]string{}}
 	if o.Origin.File != "" {
 		e.Details["file"] = o.Origin.File + ":" + strconv.Itoa(o.Origin.Line)
 	}

@@ -29,7 +29,8 @@ func objectsOf(t *testing.T, texts ...string) push.Objects {
 	return out
 }
 
-// Each object that is created, changed or deleted is one event, with what differs and not with what is in it.
+// Each object that is created, changed or deleted is one event, with what differs and not with what
+// is in it.
 func TestWritten(t *testing.T) {
 	t.Parallel()
 	var got []audit.Event
@@ -76,7 +77,8 @@ func TestWrittenMuch(t *testing.T) {
 	}
 	all := objectsOf(t, files...)
 	w.published(all)
-	if last := got[len(got)-1]; len(got) != maxWritten+2 || last.Reason != "5 more objects were changed at once" || last.Details["sha256"] != digest(all) {
+	if last := got[len(got)-1]; len(got) != maxWritten+2 || last.Reason != "5 more objects were changed at once" ||
+		last.Details["sha256"] != digest(all) {
 		t.Errorf("%d events, the last one %+v", len(got), last)
 	}
 	if digest(all) == digest(objectsOf(t, files[1:]...)) {
@@ -93,12 +95,14 @@ func TestWrittenServed(t *testing.T) {
 	s.until(t, "recorded", func() bool {
 		text, err := os.ReadFile(filepath.Join(s.dir, "state", "audit.jsonl"))
 		return err == nil && slices.ContainsFunc(strings.Split(string(text), "\n"), func(line string) bool {
-			return strings.Contains(line, audit.ConfigWrite) && strings.Contains(line, "ServiceEntry shop/api") && strings.Contains(line, "api.yaml:1")
+			return strings.Contains(line, audit.ConfigWrite) && strings.Contains(line, "ServiceEntry shop/api") &&
+				strings.Contains(line, "api.yaml:1")
 		})
 	})
 }
 
-// What the store has was recorded when it was written; what a file takes over from it, or it from a file, was not.
+// What the store has was recorded when it was written; what a file takes over from it, or it from a
+// file, was not.
 func TestWrittenByStore(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -111,7 +115,8 @@ func TestWrittenByStore(t *testing.T) {
 		}
 		return out
 	}
-	for _, o := range []push.Objects{{}, of("store:x", "10.0.0.1"), of("store:x", "10.0.0.2"), of("file:y", "10.0.0.3"), of("store:x", "10.0.0.4"), {}} {
+	for _, o := range []push.Objects{{}, of("store:x", "10.0.0.1"), of("store:x", "10.0.0.2"), of("file:y", "10.0.0.3"),
+		of("store:x", "10.0.0.4"), {}} {
 		w.published(o)
 	}
 	want := []string{"read at the start by ashored", "changed by file:y", "changed by store:x"}

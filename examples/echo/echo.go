@@ -48,7 +48,8 @@ func newEcho(c *config) *echo {
 	if c.proxy != nil {
 		transport.Proxy = func(*http.Request) (*url.URL, error) { return c.proxy, nil }
 	}
-	e := &echo{name: c.name, version: c.version, mux: http.NewServeMux(), client: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
+	e := &echo{name: c.name, version: c.version, mux: http.NewServeMux(),
+		client: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
 	e.mux.HandleFunc("/", e.reply)
 	e.mux.HandleFunc("/stream", e.stream)
 	e.mux.HandleFunc("/call", e.call)
@@ -95,7 +96,8 @@ func (e *echo) reply(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// trouble waits and chooses the status as the request asks for; not ok when it has answered already.
+// trouble waits and chooses the status as the request asks for; not ok when it has answered
+// already.
 func (e *echo) trouble(w http.ResponseWriter, r *http.Request) (status int, ok bool) {
 	status = http.StatusOK
 	if v := asked(r, "delay"); v != "" {

@@ -70,7 +70,8 @@ func TestReply(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &a); err != nil {
 		t.Fatal(err)
 	}
-	if a.Name != "web" || a.Version != "v7" || a.Path != "/a/b" || a.Query != "x=1" || a.Host != addr || a.Address != addr || a.Request != 1 || a.Headers.Get("Accept-Encoding") == "" {
+	if a.Name != "web" || a.Version != "v7" || a.Path != "/a/b" || a.Query != "x=1" || a.Host != addr ||
+		a.Address != addr || a.Request != 1 || a.Headers.Get("Accept-Encoding") == "" {
 		t.Errorf("got %+v", a)
 	}
 }

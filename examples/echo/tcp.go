@@ -29,7 +29,8 @@ func (c *config) runTCP(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// talk ends with the connection, or with ctx. What goes wrong with one connection is its client's to see.
+// talk ends with the connection, or with ctx. What goes wrong with one connection is its client's
+// to see.
 func (c *config) talk(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()

@@ -68,7 +68,8 @@ func (m *mesh) expect(ctx context.Context, want float64) error {
 		if err != nil {
 			return err
 		}
-		// 5 % are more than five times what chance makes of 1000 requests at this share, so a right split is not taken for a wrong one.
+		// 5 % are more than five times what chance makes of 1000 requests at this share, so a right
+		// split is not taken for a wrong one.
 		got := float64(s.Answers["v2"]) / 1000
 		if s.failed() > 0 || got < want-0.07 || got > want+0.07 {
 			return fmt.Errorf("%v; want about %.0f %% from v2 and no failure", s, want*100)

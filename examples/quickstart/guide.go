@@ -9,7 +9,8 @@ import (
 // describe prints what runs where, and who everybody is.
 func (m *mesh) describe(ctx context.Context) error {
 	m.say("What runs:")
-	m.say("  %-12s xDS and certificate authority %s (TLS), metrics http://%s/metrics, configuration %s", "ashored", m.o.xds, m.o.metrics, m.config())
+	m.say("  %-12s xDS and certificate authority %s (TLS), metrics http://%s/metrics, configuration %s", "ashored",
+		m.o.xds, m.o.metrics, m.config())
 	for _, w := range workloads() {
 		m.say("  %-12s Envoy http://%s -> application %s", w.name, m.at(w, portIngress), m.at(w, portApp))
 	}
@@ -62,6 +63,7 @@ Kill the control plane. Traffic goes on; it is started again after %[4]v
 
 More: %[3]s status; %[3]s get virtualservice; %[3]s dump frontend.quickstart; %[3]s ca show; %[3]s audit tail
 Ctrl-C ends everything and removes it; each run begins anew.`,
-		m.callURL(100), m.splitFile(), ctl, reviveAfter, filepath.Join(m.o.dir, "ashored.pid"), m.at(workloads()[1], portIngress), m.askURL(),
+		m.callURL(100), m.splitFile(), ctl, reviveAfter, filepath.Join(m.o.dir, "ashored.pid"), m.at(workloads()[1],
+			portIngress), m.askURL(),
 		filepath.Join(m.extras(), "deny.yaml"), m.config(), m.tool("ashore-agent"), m.home(workloads()[0]))
 }

@@ -14,7 +14,8 @@ import (
 // caller is the workload that experiments take something away from, as ashorectl names it.
 const caller = "quickstart/frontend"
 
-// plaintext calls the backend without a certificate, and then through the frontend's Envoy, which has one.
+// plaintext calls the backend without a certificate, and then through the frontend's Envoy, which
+// has one.
 func (m *mesh) plaintext(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, seeWithin)
 	defer cancel()

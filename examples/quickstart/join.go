@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// joining is the command line of a workload's agent: the command of "ashorectl join-token create" for its group, with the
-// token in a file, and the flags that several workloads on one machine need. An agent that is started again finds that
-// it has joined.
+// joining is the command line of a workload's agent: the command of "ashorectl join-token create"
+// for its group, with the token in a file, and the flags that several workloads on one machine
+// need. An agent that is started again finds that it has joined.
 func (m *mesh) joining(ctx context.Context, w workload) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
@@ -20,7 +20,8 @@ func (m *mesh) joining(ctx context.Context, w workload) ([]string, error) {
 	if err := until(ctx, func() (err error) { line, err = m.token(ctx, w); return err }); err != nil {
 		return nil, fmt.Errorf("no join token for %s within %v: %w", w.name, startWithin, err)
 	}
-	args := append(line, "--name", w.name, "--address", m.address(w), "--state", m.home(w), "--envoy", m.o.envoy, "--set", "envoy.concurrency=1",
+	args := append(line, "--name", w.name, "--address", m.address(w), "--state", m.home(w), "--envoy", m.o.envoy,
+		"--set", "envoy.concurrency=1",
 		"--set", "drain.leave=0s", "--set", "drain.maximum=2s")
 	if w.proxy {
 		args = append(args, "--set", "workload.httpProxyPort="+portProxy)
@@ -33,7 +34,8 @@ func (m *mesh) token(ctx context.Context, w workload) ([]string, error) {
 	if _, err := m.get(ctx, m.ready()); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, m.tool("ashorectl"), "--socket", m.socket(), "join-token", "create", "--group", "quickstart/"+w.name, "-o", "json")
+	cmd := exec.CommandContext(ctx, m.tool("ashorectl"), "--socket", m.socket(), "join-token", "create", "--group",
+		"quickstart/"+w.name, "-o", "json")
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return nil, fmt.Errorf("ashorectl join-token create: %w: %s", err, strings.TrimSpace(string(exit.Stderr)))

@@ -1,12 +1,13 @@
-// Command quickstart runs a small mesh on this machine, without root, to look at and to play with: a control
-// plane, a frontend and two versions of a backend, each beside an Envoy of its own. "make run" starts it.
+// Command quickstart runs a small mesh on this machine, without root, to look at and to play with:
+// a control plane, a frontend and two versions of a backend, each beside an Envoy of its own. "make
+// run" starts it.
 //
-// Every workload joins as on a machine of its own: with the line that "ashorectl join-token create" prints. It gets
-// an identity, and speaks mutual TLS with the others.
+// Every workload joins as on a machine of its own: with the line that "ashorectl join-token create"
+// prints. It gets an identity, and speaks mutual TLS with the others.
 //
-// It works on a copy of its configuration in the folder .run, prints what runs where and what to try, starts
-// ashored again when somebody kills it, and ends everything at Ctrl-C. Each run has a new authority, new identities
-// and a new copy of the configuration.
+// It works on a copy of its configuration in the folder .run, prints what runs where and what to
+// try, starts ashored again when somebody kills it, and ends everything at Ctrl-C. Each run has a
+// new authority, new identities and a new copy of the configuration.
 package main
 
 import (
@@ -71,10 +72,13 @@ func parse(args []string, help io.Writer) (options, error) {
 	fs.StringVar(&o.programs, "programs", "bin", "`folder` of ashored, ashore-agent and ashorectl")
 	fs.StringVar(&o.echo, "echo", filepath.Join(".tools", "echo"), "the echo `program`")
 	fs.StringVar(&o.envoy, "envoy", "", "the Envoy `program` (default: $ENVOY, else .tools/envoy)")
-	fs.StringVar(&o.example, "example", filepath.Join("examples", "quickstart", "config"), "`folder` of the configuration")
-	fs.StringVar(&o.extras, "experiments", filepath.Join("examples", "quickstart", "experiments"), "`folder` of what experiments add to it")
+	fs.StringVar(&o.example, "example", filepath.Join("examples", "quickstart", "config"),
+		"`folder` of the configuration")
+	fs.StringVar(&o.extras, "experiments", filepath.Join("examples", "quickstart", "experiments"),
+		"`folder` of what experiments add to it")
 	fs.StringVar(&o.dir, "dir", ".run", "`folder` for the copy of the configuration, state and logs")
-	fs.StringVar(&o.network, "network", "127.0.0", "front of the workloads' `addresses`; ashored has --xds-address and --metrics-address")
+	fs.StringVar(&o.network, "network", "127.0.0",
+		"front of the workloads' `addresses`; ashored has --xds-address and --metrics-address")
 	fs.StringVar(&o.xds, "xds-address", "127.0.0.1:15012", "`address` of ashored's xDS and certificate authority")
 	fs.StringVar(&o.metrics, "metrics-address", "127.0.0.1:15014", "`address` of ashored's metrics and readiness")
 	if err := fs.Parse(args); err != nil {

@@ -17,7 +17,8 @@ import (
 const (
 	// startWithin bounds the time until traffic flows.
 	startWithin = time.Minute
-	// reviveAfter is how long ashored stays away when it was killed: time to see that traffic goes on.
+	// reviveAfter is how long ashored stays away when it was killed: time to see that traffic goes
+	// on.
 	reviveAfter = 5 * time.Second
 )
 
@@ -31,7 +32,8 @@ type mesh struct {
 }
 
 func newMesh(o options, out io.Writer) *mesh {
-	return &mesh{o: o, out: out, client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
+	return &mesh{o: o, out: out, client: &http.Client{Timeout: 30 * time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
 // say prints a line.
@@ -40,7 +42,8 @@ func (m *mesh) say(format string, args ...any) { fmt.Fprintf(m.out, format+"\n",
 // errDone ends everything when try has returned.
 var errDone = errors.New("done")
 
-// Run starts everything and returns when it has ended. The error is what went wrong; the end of ctx is none.
+// Run starts everything and returns when it has ended. The error is what went wrong; the end of ctx
+// is none.
 func (m *mesh) Run(ctx context.Context) (err error) {
 	began := time.Now()
 	lock, err := m.lock()
@@ -58,7 +61,8 @@ func (m *mesh) Run(ctx context.Context) (err error) {
 	for _, p := range m.programs() {
 		parts = append(parts, task.Part{Name: p.name, Run: p.run})
 	}
-	parts = append(parts, task.Part{Name: "quickstart", Run: func(ctx context.Context) error { return ended(ctx, m.guide(ctx, began)) }})
+	parts = append(parts, task.Part{Name: "quickstart",
+		Run: func(ctx context.Context) error { return ended(ctx, m.guide(ctx, began)) }})
 	switch err := task.Run(ctx, parts...); {
 	case errors.Is(err, errDone), err == nil && m.try == nil:
 		return m.clean()
@@ -110,7 +114,8 @@ func (m *mesh) guide(ctx context.Context, began time.Time) error {
 	return errDone
 }
 
-// wait returns when every part is ready and both versions of the backend have answered the frontend.
+// wait returns when every part is ready and both versions of the backend have answered the
+// frontend.
 func (m *mesh) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()

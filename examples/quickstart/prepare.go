@@ -37,8 +37,8 @@ func unlock(f *os.File) error {
 	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }
 
-// prepare makes fresh folders, copies the configuration and writes ashored's settings. What an earlier run left that was
-// killed is removed: its identities are of an authority that is no more.
+// prepare makes fresh folders, copies the configuration and writes ashored's settings. What an
+// earlier run left that was killed is removed: its identities are of an authority that is no more.
 func (m *mesh) prepare() error {
 	for _, p := range []string{m.tool("ashored"), m.tool("ashore-agent"), m.tool("ashorectl"), m.o.echo, m.o.envoy} {
 		if _, err := os.Stat(p); err != nil {
@@ -85,7 +85,8 @@ func (m *mesh) writeSettings() error {
 	return os.WriteFile(m.settings(), []byte(text), 0o644)
 }
 
-// checkPorts makes sure that everything can open its ports, and names the setting of each that is taken.
+// checkPorts makes sure that everything can open its ports, and names the setting of each that is
+// taken.
 func (m *mesh) checkPorts(ctx context.Context) error {
 	type port struct{ address, of, change string } // change is a flag with an example
 	ports := []port{

@@ -33,8 +33,8 @@ type program struct {
 	pid string // file with its process ID
 }
 
-// run runs the program until ctx ends. What somebody ends, by a signal, is started again; a program that gives up
-// is an error.
+// run runs the program until ctx ends. What somebody ends, by a signal, is started again; a program
+// that gives up is an error.
 func (p *program) run(ctx context.Context) error {
 	if p.more != nil {
 		more, err := p.more(ctx)
@@ -63,8 +63,8 @@ func (p *program) run(ctx context.Context) error {
 	}
 }
 
-// once runs the program one time, in a process group of its own: Ctrl-C reaches us alone, and we end it.
-// Nothing outlives us: the kernel kills it when the thread that started it ends.
+// once runs the program one time, in a process group of its own: Ctrl-C reaches us alone, and we
+// end it. Nothing outlives us: the kernel kills it when the thread that started it ends.
 func (p *program) once(ctx context.Context) error {
 	runtime.LockOSThread() // https://github.com/golang/go/issues/27505
 	defer runtime.UnlockOSThread()
@@ -150,7 +150,8 @@ func (m *mesh) programs() []*program {
 }
 
 func (m *mesh) program(name, path string, args ...string) *program {
-	p := &program{name: name, path: path, args: args, revive: time.Second, log: filepath.Join(m.o.dir, "logs", name+".log"), pid: filepath.Join(m.o.dir, name+".pid")}
+	p := &program{name: name, path: path, args: args, revive: time.Second,
+		log: filepath.Join(m.o.dir, "logs", name+".log"), pid: filepath.Join(m.o.dir, name+".pid")}
 	p.ended = func(err error) {
 		how := "ended"
 		if err != nil {

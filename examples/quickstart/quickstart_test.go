@@ -27,7 +27,8 @@ func build(t *testing.T, network, xds, metrics string) []string {
 	t.Helper()
 	envoy := testenvoy.Path(t)
 	programs := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", programs+"/", "../../cmd/...", "../echo").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", programs+"/", "../../cmd/...",
+		"../echo").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	dir, err := os.MkdirTemp("", "quick") // short: a socket's address has a bound
@@ -39,11 +40,13 @@ func build(t *testing.T, network, xds, metrics string) []string {
 			t.Error(err)
 		}
 	})
-	return []string{"--programs", programs, "--echo", filepath.Join(programs, "echo"), "--envoy", envoy, "--example", "config",
+	return []string{"--programs", programs, "--echo", filepath.Join(programs, "echo"), "--envoy", envoy, "--example",
+		"config",
 		"--dir", filepath.Join(dir, "run"), "--network", network, "--xds-address", xds, "--metrics-address", metrics, "--experiments", "experiments"}
 }
 
-// The quickstart works with everything real: traffic flows, all experiments come out right, and nothing is left.
+// The quickstart works with everything real: traffic flows, all experiments come out right, and
+// nothing is left.
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	args := build(t, "127.0.44", "127.0.44.1:15012", "127.0.44.1:15014")
@@ -66,7 +69,8 @@ func TestSmoke(t *testing.T) {
 	leftNothing(t, args)
 }
 
-// The end by a signal is no failure, wherever it comes, and leaves nothing; a second run of the same folder is refused meanwhile.
+// The end by a signal is no failure, wherever it comes, and leaves nothing; a second run of the
+// same folder is refused meanwhile.
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	args := build(t, "127.0.45", "127.0.45.1:15012", "127.0.45.1:15014")
@@ -85,12 +89,14 @@ func TestEnd(t *testing.T) {
 		}
 	}
 	var second testlog.Text
-	if c := execute(t.Context(), args, &second, &second); c != 1 || !strings.Contains(second.String(), "runs in "+args[9]+" already") {
+	if c := execute(t.Context(), args, &second, &second); c != 1 ||
+		!strings.Contains(second.String(), "runs in "+args[9]+" already") {
 		t.Errorf("second run: exit code %d, %q", c, second.String())
 	}
 	// With a folder of its own it would still meet the ports.
 	other := append(append([]string(nil), args...), "--dir", args[9]+"2")
-	if c := execute(t.Context(), other, &second, &second); c != 1 || !strings.Contains(second.String(), "port of ashored's xDS: listen tcp 127.0.45.1:15012") ||
+	if c := execute(t.Context(), other, &second, &second); c != 1 ||
+		!strings.Contains(second.String(), "port of ashored's xDS: listen tcp 127.0.45.1:15012") ||
 		!strings.Contains(second.String(), `choose another: make run ARGS="--xds-address 127.0.0.1:16012"`) {
 		t.Errorf("ports taken: exit code %d, %q", c, second.String())
 	}
@@ -105,7 +111,8 @@ func TestEnd(t *testing.T) {
 func TestEndEarly(t *testing.T) {
 	t.Parallel()
 	args := build(t, "127.0.47", "127.0.47.1:15012", "127.0.47.1:15014")
-	for _, reached := range []string{"ashored.yaml", "ashored.pid", "state/admin.sock", "backend-v2-agent.pid", "frontend/identity"} {
+	for _, reached := range []string{"ashored.yaml", "ashored.pid", "state/admin.sock", "backend-v2-agent.pid",
+		"frontend/identity"} {
 		ctx, stop := context.WithCancel(t.Context())
 		var out, errs testlog.Text
 		code := make(chan int, 1)
@@ -162,7 +169,8 @@ func TestUsage(t *testing.T) {
 		"--xds-address x:y": "1 quickstart: port of ashored's xDS",
 	} {
 		var out, errs testlog.Text
-		line := append([]string{"--dir", filepath.Join(dir, "run"), "--network", "127.0.46", "--xds-address", "127.0.46.1:15012", "--metrics-address", "127.0.46.1:15014"}, strings.Fields(args)...)
+		line := append([]string{"--dir", filepath.Join(dir, "run"), "--network", "127.0.46", "--xds-address",
+			"127.0.46.1:15012", "--metrics-address", "127.0.46.1:15014"}, strings.Fields(args)...)
 		code := execute(t.Context(), line, &out, &errs)
 		if got := fmt.Sprint(code, " ", errs.String()); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", args, got, want)

@@ -31,7 +31,8 @@ func (s share) total() int {
 }
 
 func (s share) String() string {
-	text := fmt.Sprintf("%d requests: v1 answered %d, v2 answered %d, %d failed", s.total(), s.Answers["v1"], s.Answers["v2"], s.failed())
+	text := fmt.Sprintf("%d requests: v1 answered %d, v2 answered %d, %d failed", s.total(), s.Answers["v1"],
+		s.Answers["v2"], s.failed())
 	if len(s.Failures) > 0 {
 		text += fmt.Sprintf(" %v", s.Failures)
 	}
@@ -45,7 +46,8 @@ func (m *mesh) askURL() string {
 
 // callURL makes the frontend call the backend, through both Envoys, so many times.
 func (m *mesh) callURL(times int) string {
-	return fmt.Sprintf("http://%s/call?times=%d&url=http://backend.internal:8000/", m.at(workloads()[0], portIngress), times)
+	return fmt.Sprintf("http://%s/call?times=%d&url=http://backend.internal:8000/", m.at(workloads()[0], portIngress),
+		times)
 }
 
 // measure makes requests and returns who answered them.

@@ -16,8 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// writeForEver does write after write and prints the number of each. Write n sets two objects and two
-// records to n. It goes on where the last process stopped.
+// writeForEver does write after write and prints the number of each. Write n sets two objects and
+// two records to n. It goes on where the last process stopped.
 func writeForEver(dir string) error {
 	s, err := New(Config{Dir: dir})
 	if err != nil {

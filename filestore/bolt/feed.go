@@ -73,7 +73,8 @@ func (s *Store) subscribe(f *subscriber) feed.Batch[*config.Object] {
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(s.unusable), config.Key.Compare) {
 		p := config.Problem{Severity: feed.Error, Object: k.String(), Text: s.unusable[k]}
-		u := feed.Update[*config.Object]{Group: k.String(), Problems: []config.Problem{p}, Invalid: []string{k.String()}}
+		u := feed.Update[*config.Object]{Group: k.String(), Problems: []config.Problem{p},
+			Invalid: []string{k.String()}}
 		b.Updates = append(b.Updates, u)
 	}
 	return b

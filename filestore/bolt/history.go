@@ -48,8 +48,8 @@ func (w *writer) remember(tx *bbolt.Tx, key config.Key) error {
 	return history.SetSequence(history.Sequence() + uint64(len(k)+len(value)))
 }
 
-// trimHistory deletes the oldest revisions while the history is too large or too old. It deletes whole
-// revisions, and never the latest one.
+// trimHistory deletes the oldest revisions while the history is too large or too old. It deletes
+// whole revisions, and never the latest one.
 func trimHistory(tx *bbolt.Tx, latest, maxBytes uint64, oldest time.Time) error {
 	history := tx.Bucket(bucketHistory)
 	size, trimmed := history.Sequence(), uint64(0)

@@ -12,7 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/config/configtest"
 )
 
-// The oldest revisions are deleted whole when the history is too large or too old, never the latest.
+// The oldest revisions are deleted whole when the history is too large or too old, never the
+// latest.
 func TestTrimHistory(t *testing.T) {
 	t.Parallel()
 	const kB = 1 << 10

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// lockName is the name of the file that the process using a state folder locks. It holds a state
-	// and a process ID. It is never removed: removing a locked file lets a second process in.
+	// lockName is the name of the file that the process using a state folder locks. It holds a
+	// state and a process ID. It is never removed: removing a locked file lets a second process in.
 	lockName = "ashore.pid"
 	// lockTimeout is how long to wait for the former process to end.
 	lockTimeout = time.Second

@@ -13,7 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/config/storage"
 )
 
-// load reads the objects into memory. An object that cannot be read is unusable; the others are used.
+// load reads the objects into memory. An object that cannot be read is unusable; the others are
+// used.
 func (s *Store) load(tx *bbolt.Tx) error {
 	objects := tx.Bucket(bucketObjects)
 	s.revision = objects.Sequence()
@@ -65,7 +66,8 @@ func (s *Store) List(ctx context.Context, kind config.Kind, namespace string) ([
 	return out, nil
 }
 
-// Unusable returns the stored objects that cannot be read, in the order of their keys. List omits them.
+// Unusable returns the stored objects that cannot be read, in the order of their keys. List omits
+// them.
 func (s *Store) Unusable(ctx context.Context) ([]storage.Unusable, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

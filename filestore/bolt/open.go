@@ -166,8 +166,8 @@ func (s *Store) checkFile() error {
 	return nil
 }
 
-// Check reads the structure of a file and returns the first defect. It writes nothing. A damaged file
-// may crash the process.
+// Check reads the structure of a file and returns the first defect. It writes nothing. A damaged
+// file may crash the process.
 func Check(path string) error {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	if err != nil {

@@ -28,8 +28,8 @@ func (s *Store) Outage() config.Outage {
 	return s.outage
 }
 
-// Watch notices within a second that the file was moved away, deleted or replaced, and ends an outage
-// once the store can be written again. It returns nil when ctx ends.
+// Watch notices within a second that the file was moved away, deleted or replaced, and ends an
+// outage once the store can be written again. It returns nil when ctx ends.
 func (s *Store) Watch(ctx context.Context) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()

@@ -64,7 +64,8 @@ func TestOutage(t *testing.T) {
 				wantRefused(t, s, tt.want)
 				time.Sleep(5 * watchInterval)
 				began := s.Outage()
-				if !strings.Contains(began.Error, tt.want) || !strings.Contains(began.Error, s.path) || began.Since.IsZero() {
+				if !strings.Contains(began.Error, tt.want) || !strings.Contains(began.Error, s.path) ||
+					began.Since.IsZero() {
 					t.Errorf("outage %+v, want %q and the path", began, tt.want)
 				}
 				if time.Sleep(5 * watchInterval); s.Outage() != began {

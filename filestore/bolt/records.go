@@ -15,7 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// Records returns the file as a record.Store. Commits that wait at the same time share a transaction.
+// Records returns the file as a record.Store. Commits that wait at the same time share a
+// transaction.
 func (s *Store) Records() record.Store { return s.recs }
 
 // records is a Store as a record.Store.

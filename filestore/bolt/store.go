@@ -32,15 +32,15 @@ var (
 type Config struct {
 	// Dir is the state folder; required. New creates it (0700) if it is missing.
 	Dir string
-	// CheckCommand is the command line that runs Check, without the path. New runs it after an unclean
-	// stop. Empty: New does not check the file.
+	// CheckCommand is the command line that runs Check, without the path. New runs it after an
+	// unclean stop. Empty: New does not check the file.
 	CheckCommand []string
 	// HistoryBytes bounds the size of the history. Default 256 MiB.
 	HistoryBytes uint64
 	// HistoryAge bounds the age of the history. Default 365 days.
 	HistoryAge time.Duration
-	// Lost says what is lost with a damaged file without a backup. Default: what a mesh without another
-	// store loses.
+	// Lost says what is lost with a damaged file without a backup. Default: what a mesh without
+	// another store loses.
 	Lost string
 	// Log receives life cycle events; nil discards them.
 	Log hclog.Logger

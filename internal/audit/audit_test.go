@@ -180,7 +180,8 @@ func TestTornLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for cut := 1; cut < len(whole)-1; cut += 7 {
-		if err := errors.Join(l.Close(), os.WriteFile(path, append(bytes.Clone(whole), whole[:cut]...), 0o600)); err != nil {
+		if err := errors.Join(l.Close(), os.WriteFile(path, append(bytes.Clone(whole), whole[:cut]...),
+			0o600)); err != nil {
 			t.Fatal(err)
 		}
 		l = open(t, Config{Path: path})
@@ -208,8 +209,8 @@ func breakDisk(t *testing.T, l *Log) (mend func()) {
 	}
 }
 
-// Events that cannot be written are in the program's log, counted, and a problem. A line counts them
-// once the disk takes it, at the latest on Close.
+// Events that cannot be written are in the program's log, counted, and a problem. A line counts
+// them once the disk takes it, at the latest on Close.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	for name, atClose := range map[string]bool{"while it runs": false, "on close": true} {
@@ -226,7 +227,8 @@ func TestLost(t *testing.T) {
 				mend := breakDisk(t, l)
 				record(l, 0, 3)
 				time.Sleep(5*syncInterval + syncInterval/2)
-				if p := l.Problems(); len(p) != 1 || !strings.Contains(p[0], "3 events could not be written to "+l.path) {
+				if p := l.Problems(); len(p) != 1 || !strings.Contains(p[0],
+					"3 events could not be written to "+l.path) {
 					t.Errorf("problems %q", p)
 				}
 				got := counted(t, registry, "ashore_audit_lost_total")
@@ -290,8 +292,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// Follow sends the latest events and every later one, once and in order, while events are written and
-// files are renamed.
+// Follow sends the latest events and every later one, once and in order, while events are written
+// and files are renamed.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	const events = 1000

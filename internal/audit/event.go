@@ -89,5 +89,6 @@ func (s scrubber) clean(e Event, now time.Time) Event {
 	return e
 }
 
-// tidy returns a text cut at maxText, as valid UTF-8, without secrets. JSON escapes control characters.
+// tidy returns a text cut at maxText, as valid UTF-8, without secrets. JSON escapes control
+// characters.
 func (s scrubber) tidy(text string) string { return s.scrub(excerpt.Of(text, maxText)) }

@@ -73,7 +73,8 @@ func Open(c Config) (*Log, error) {
 		c.Log = hclog.NewNullLogger()
 	}
 	l := &Log{
-		log: c.Log, path: c.Path, scrubber: newScrubber(), queue: make(chan *entry, maxQueue), ended: make(chan struct{}),
+		log: c.Log, path: c.Path, scrubber: newScrubber(), queue: make(chan *entry,
+			maxQueue), ended: make(chan struct{}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ashore_audit_events_total", Help: "Events written to the audit log.",
 		}),
@@ -96,7 +97,8 @@ func Open(c Config) (*Log, error) {
 	return l, nil
 }
 
-// Record writes an event. It returns when the line survives the end of the process, or after 100 ms.
+// Record writes an event. It returns when the line survives the end of the process, or after 100
+// ms.
 func (l *Log) Record(e Event) {
 	en := &entry{event: l.scrubber.clean(e, time.Now()), written: make(chan struct{})}
 	if err := l.enqueue(en); err != nil {

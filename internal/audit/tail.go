@@ -14,8 +14,8 @@ import (
 // maxBehind is how many events a follower may be behind.
 const maxBehind = 1024
 
-// Tail calls emit with the latest n events, the oldest first, and with follow with each later one until
-// ctx ends. Errors: those of the file system, those of emit, and that emit is too slow.
+// Tail calls emit with the latest n events, the oldest first, and with follow with each later one
+// until ctx ends. Errors: those of the file system, those of emit, and that emit is too slow.
 func (l *Log) Tail(ctx context.Context, n int, follow bool, emit func(Event) error) error {
 	later := make(chan Event, maxBehind)
 	files, err := l.openAll(later)

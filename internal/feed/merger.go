@@ -198,7 +198,8 @@ func (m *Merger[K, T]) finish(now time.Time) []K {
 		}
 	}
 	waiting := slices.ContainsFunc(m.list, func(s *source[K, T]) bool { return s.Required && !s.status.Synced })
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.sources))) { // the source that takes precedence is last
+	// the source that takes precedence is last
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.sources))) {
 		s := m.sources[name]
 		if s.rank == unlisted && !s.status.Synced && !waiting {
 			m.applyGroups(s, Batch[T]{Full: true}, now)

@@ -110,7 +110,8 @@ func (w *world) active() string {
 
 // retainedMark is "~" if item n of those that are used for k is retained.
 func retainedMark(m *Merger[testKey, testItem], k testKey, n int) string {
-	used := slices.DeleteFunc(slices.Clone(m.items[k]), func(i *item[testKey, testItem]) bool { return i.group.source.dropped() })
+	used := slices.DeleteFunc(slices.Clone(m.items[k]),
+		func(i *item[testKey, testItem]) bool { return i.group.source.dropped() })
 	if used[n].lost() || used[n].Stale {
 		return "~"
 	}
@@ -189,7 +190,8 @@ func batch(source, text string) Batch[testItem] {
 			switch {
 			case invalid:
 				u.Invalid = append(u.Invalid, testKey(key).String())
-				u.Problems = append(u.Problems, Problem{Severity: Error, Object: testKey(key).String(), Text: "invalid"})
+				u.Problems = append(u.Problems, Problem{Severity: Error, Object: testKey(key).String(),
+					Text: "invalid"})
 			case word == "error":
 				u.Problems = append(u.Problems, Problem{Severity: Error, Text: "odd"})
 			case word == "unreadable":
@@ -418,7 +420,8 @@ func TestRestart(t *testing.T) { // R5
 func TestMaxAge(t *testing.T) {
 	t.Parallel()
 	for _, drop := range []bool{true, false} {
-		w := newWorld(t, objectConfig, SourceConfig{Name: "s1", MaxAge: time.Hour, DropStale: drop}, SourceConfig{Name: "s2"})
+		w := newWorld(t, objectConfig, SourceConfig{Name: "s1", MaxAge: time.Hour, DropStale: drop},
+			SourceConfig{Name: "s2"})
 		after := map[bool]string{true: "want y=1", false: "want x=1 y=1"}[drop]
 		w.run("s1 full a: x=1", "s2 full a: y=1", "down s1", "wait 59m", "want x=1 y=1", "down s1", "wait 1m", after)
 		if got, want := problemTexts(w.m), "older than maxAge (1h0m0s)"; !strings.Contains(got, want) {
@@ -431,7 +434,8 @@ func TestMaxAge(t *testing.T) {
 			}
 			w.run("s2 full a: y=1", "want y=1")
 		}
-		w.run("up s1", "want x=1 y=1", "restart", "down s1", "wait 59m", "want x=1 y=1", "wait 1m", after, "s1 full a: x=2", "want x=2 y=1")
+		w.run("up s1", "want x=1 y=1", "restart", "down s1", "wait 59m", "want x=1 y=1", "wait 1m", after,
+			"s1 full a: x=2", "want x=2 y=1")
 	}
 }
 

@@ -90,7 +90,8 @@ func (m *model) supplies(k testKey) []string {
 			if g := s.groups[group]; g != nil {
 				for _, i := range g.items {
 					if i.item.key() == k {
-						out = append(out, fmt.Sprint(name, " ", group, " ", i.item, map[bool]string{true: "~"}[i.stale]))
+						out = append(out, fmt.Sprint(name, " ", group, " ", i.item,
+							map[bool]string{true: "~"}[i.stale]))
 					}
 				}
 			}
@@ -306,7 +307,8 @@ func (m *model) wait(end time.Time) {
 			}
 		}
 		for _, c := range m.list {
-			if s := m.source(c.Name); c.MaxAge > 0 && !s.down.IsZero() && !s.expired && s.down.Add(c.MaxAge).Before(next) {
+			if s := m.source(c.Name); c.MaxAge > 0 && !s.down.IsZero() && !s.expired &&
+				s.down.Add(c.MaxAge).Before(next) {
 				next = s.down.Add(c.MaxAge)
 			}
 		}
@@ -427,7 +429,8 @@ func (h *history) step() {
 		h.model.wait(h.now)
 	default:
 		b := h.randomBatch()
-		h.log = append(h.log, fmt.Sprintf("%s full=%v explicit=%v down=%v %+v", b.Source, b.Full, b.Explicit, b.Down, b.Updates))
+		h.log = append(h.log, fmt.Sprintf("%s full=%v explicit=%v down=%v %+v", b.Source, b.Full, b.Explicit, b.Down,
+			b.Updates))
 		h.apply(b)
 		h.model.apply(b)
 	}
@@ -470,7 +473,8 @@ func (h *history) check(before, after map[testKey][]string, restarted bool) stri
 			}
 		}
 		if st.Items != want.Items || st.Stale != want.Stale || st.Retained != want.Retained {
-			return fmt.Sprintf("status is %+v, want %d items, %d stale, %d retained", st, want.Items, want.Stale, want.Retained)
+			return fmt.Sprintf("status is %+v, want %d items, %d stale, %d retained", st, want.Items, want.Stale,
+				want.Retained)
 		}
 	}
 	return ""
@@ -505,7 +509,8 @@ func runHistory(t *testing.T, seed uint64, steps int) {
 		after := h.state()
 		restarted := h.log[len(h.log)-1] == "restart"
 		if diff := h.check(before, after, restarted); diff != "" {
-			t.Fatalf("seed %d, step %d: %s\n%s", seed, len(h.log), diff, strings.Join(h.log[max(0, len(h.log)-25):], "\n"))
+			t.Fatalf("seed %d, step %d: %s\n%s", seed, len(h.log), diff,
+				strings.Join(h.log[max(0, len(h.log)-25):], "\n"))
 		}
 		before = after
 	}

@@ -141,7 +141,8 @@ func (m *Merger[K, T]) outdated() map[string]struct{} {
 // problem returns why the items of the source may be outdated. Its Text is empty if there is no
 // reason.
 func (s *source[K, T]) problem() Problem {
-	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.dropped(), Text: s.status.Error, Since: s.status.ErrorSince}
+	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.dropped(), Text: s.status.Error,
+		Since: s.status.ErrorSince}
 	switch {
 	case s.rank == unlisted && s.items() > 0:
 		p.Text = fmt.Sprintf("the source is not in the settings any more; its items (%d) stay active until all "+

@@ -61,10 +61,12 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Of an object that two sources define, the one of a source that is dropped by maxAge is not called used.
+// Of an object that two sources define, the one of a source that is dropped by maxAge is not called
+// used.
 func TestDuplicateOfDroppedSource(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", MaxAge: time.Hour, DropStale: true}, SourceConfig{Name: "s2"}, SourceConfig{Name: "s3"})
+	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", MaxAge: time.Hour, DropStale: true},
+		SourceConfig{Name: "s2"}, SourceConfig{Name: "s3"})
 	w.run("s1 full a: x=1", "s2 full b: x=2", "s3 full c: x=3", "down s1", "wait 1h", "want x=2")
 	want := "error s1: connection refused; its items are older than maxAge (1h0m0s) and not used\n" +
 		"error Thing x: defined in (x=2) of source s2, which is used, and again in (x=3) of source s3, which is not; remove one of them\n"
@@ -92,7 +94,8 @@ func TestProblemSince(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", Required: true}, SourceConfig{Name: "s2", Required: true}, SourceConfig{Name: "s3", Required: true})
+	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", Required: true}, SourceConfig{Name: "s2", Required: true},
+		SourceConfig{Name: "s3", Required: true})
 	w.wait(time.Minute)
 	w.run("s1 full a: x=1 y=1; b: z=1", "down s2", "wait 1m", "down s2", "s1 a: !x; b:", "wait 1m", "up s2", "s2 full")
 	want := []SourceStatus{
@@ -116,7 +119,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Deleting 10,000 groups takes less than a second. The bound allows for a busy machine and -race; quadratic work takes longer.
+// Deleting 10,000 groups takes less than a second. The bound allows for a busy machine and -race;
+// quadratic work takes longer.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	const n = 10_000

@@ -70,8 +70,8 @@ func (w *Writer[T]) Problems() []Problem {
 	return []Problem{{Severity: Error, Text: text, Since: since}}
 }
 
-// Load returns the groups that a Writer saved in a set. It omits what cannot be read, and returns an
-// error for it.
+// Load returns the groups that a Writer saved in a set. It omits what cannot be read, and returns
+// an error for it.
 func Load[T any](ctx context.Context, store Store, set string, codec Codec[T]) ([]SavedGroup[T], error) {
 	content, err := store.LoadGroups(ctx, set)
 	errs := []error{err}

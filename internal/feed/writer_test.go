@@ -92,8 +92,10 @@ func TestWriter(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx) }()
 		a := SavedGroup[testItem]{
-			Source: "s1", Group: "a", GroupState: GroupState{Invalid: []string{"Thing x"}, Unreadable: epoch, HasError: true},
-			Items: []SavedItem[testItem]{{Item: "x=1", Stale: true}, {Item: "y=1", Removal: Removal{At: epoch, Settled: true, Mass: true}}},
+			Source: "s1", Group: "a", GroupState: GroupState{Invalid: []string{"Thing x"}, Unreadable: epoch,
+				HasError: true},
+			Items: []SavedItem[testItem]{{Item: "x=1", Stale: true},
+				{Item: "y=1", Removal: Removal{At: epoch, Settled: true, Mass: true}}},
 		}
 		b := SavedGroup[testItem]{Source: "s1", Group: "b", Items: []SavedItem[testItem]{{Item: "z=1"}}}
 		w.Put([]SavedGroup[testItem]{a, b})

@@ -12,8 +12,8 @@ const (
 	// catalogBackoff is the maximum retry delay. It is short because catalog queries detect when
 	// Consul recovers.
 	catalogBackoff = 2 * time.Second
-	// catalogTolerate is the number of consecutive failures that are ignored. A single failure may be
-	// a closed connection.
+	// catalogTolerate is the number of consecutive failures that are ignored. A single failure may
+	// be a closed connection.
 	catalogTolerate = 1
 	// maxReads limits concurrent non-blocking service queries per datacenter.
 	maxReads = 8

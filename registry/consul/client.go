@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// catalogWait and instancesWait limit how long Consul holds a query when nothing changes. That of
-	// catalogs is short, so that a server that hangs is detected.
+	// catalogWait and instancesWait limit how long Consul holds a query when nothing changes. That
+	// of catalogs is short, so that a server that hangs is detected.
 	catalogWait, instancesWait = 30 * time.Second, 10 * time.Minute
 	// queryTimeout is how long an answer may take besides the wait. catalogTimeout is the same for
 	// catalogs.
@@ -52,8 +52,8 @@ func newClient(o *Options) (*client, error) {
 // query describes a query.
 type query struct {
 	place
-	// index makes it a blocking query: Consul answers when its data is newer, or after wait. If it is
-	// zero, Consul answers at once.
+	// index makes it a blocking query: Consul answers when its data is newer, or after wait. If it
+	// is zero, Consul answers at once.
 	index uint64
 	wait  time.Duration
 	// timeout is how long the answer may take besides the wait.

@@ -101,7 +101,8 @@ func (c *converter) convert(entries []*api.ServiceEntry) converted {
 	}
 	// Sidecars and gateways of Consul's own mesh use certificates of Consul: no client of ours can
 	// call them.
-	entries = slices.DeleteFunc(entries, func(e *api.ServiceEntry) bool { return e.Service.Kind != api.ServiceKindTypical })
+	entries = slices.DeleteFunc(entries,
+		func(e *api.ServiceEntry) bool { return e.Service.Kind != api.ServiceKindTypical })
 	if len(entries) > 0 {
 		c.service(entries)
 	}

@@ -110,16 +110,20 @@ func TestConvertEndpoint(t *testing.T) {
 			read(), entry("a", at("", 80)), with(func(e *registry.Endpoint) { e.Address = "10.0.0.1" }), "",
 		},
 		"IPv6": {
-			read(), entry("a", at("2001:DB8::1", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), "",
+			read(), entry("a", at("2001:DB8::1",
+				80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), "",
 		},
 		"IPv6 in brackets": {
-			read(), entry("a", at("[2001:db8::1]", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), "",
+			read(), entry("a", at("[2001:db8::1]",
+				80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), "",
 		},
 		"IPv4 as IPv6": {
-			read(), entry("a", at("::ffff:10.9.9.9", 80)), with(func(e *registry.Endpoint) { e.Address = "10.9.9.9" }), "",
+			read(), entry("a", at("::ffff:10.9.9.9",
+				80)), with(func(e *registry.Endpoint) { e.Address = "10.9.9.9" }), "",
 		},
 		"a name": {
-			read(), entry("a", at("Web.Example.com.", 80)), with(func(e *registry.Endpoint) { e.Address = "web.example.com" }),
+			read(), entry("a", at("Web.Example.com.",
+				80)), with(func(e *registry.Endpoint) { e.Address = "web.example.com" }),
 			"",
 		},
 		"passing": {read(), entry("a", checks("passing", "passing")), plain, ""},
@@ -144,17 +148,24 @@ func TestConvertEndpoint(t *testing.T) {
 			with(func(e *registry.Endpoint) { e.Health = registry.Draining }), "",
 		},
 		"weights": {
-			read(), entry("a", func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }),
+			read(), entry("a", func(e *api.ServiceEntry) {
+				e.Service.Weights = api.AgentWeights{Passing: 7,
+					Warning: 2}
+			}),
 			with(func(e *registry.Endpoint) { e.Weight = 7 }), "",
 		},
 		"weight while it warns": {
 			read(),
-			entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }),
+			entry("a", checks("warning"), func(e *api.ServiceEntry) {
+				e.Service.Weights = api.AgentWeights{Passing: 7,
+					Warning: 2}
+			}),
 			with(func(e *registry.Endpoint) { e.Weight = 2 }), "",
 		},
 		"a weight of zero": {
 			read(),
-			entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7} }),
+			entry("a", checks("warning"),
+				func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7} }),
 			with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), "",
 		},
 		"labels": {read(), entry("a", tags("v1", "team=a", "stage|test", "=x", "", "version=tag"), meta("version", "1.2", "ashore-network", "n1")), with(func(e *registry.Endpoint) {
@@ -172,13 +183,20 @@ func TestConvertEndpoint(t *testing.T) {
 			with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "z1"} }), "",
 		},
 		"locality of Consul": {
-			read(), entry("a", func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "eu", Zone: "eu-1"} }),
+			read(), entry("a", func(e *api.ServiceEntry) {
+				e.Node.Locality = &api.Locality{Region: "eu",
+					Zone: "eu-1"}
+			}),
 			with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-1"} }), "",
 		},
 		"locality in metadata": {
 			read(),
-			entry("a", meta("ashore-locality", "eu/eu-2/r1"), func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "us"} }),
-			with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-2", SubZone: "r1"} }), "",
+			entry("a", meta("ashore-locality", "eu/eu-2/r1"),
+				func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "us"} }),
+			with(func(e *registry.Endpoint) {
+				e.Locality = registry.Locality{Region: "eu", Zone: "eu-2",
+					SubZone: "r1"}
+			}), "",
 		},
 		"identity": {
 			read(), entry("a", meta("ashore-service-account", "web")),
@@ -212,7 +230,8 @@ func TestConvertEndpoint(t *testing.T) {
 		"an account that is too long": {
 			read(func(o *Options) { o.ServiceAccount = "${service}-" + strings.Repeat("a", 60) }), entry("a"),
 			with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }),
-			`the option serviceAccount gives it "web-` + strings.Repeat("a", 60) + `", which is not the name of a service account`,
+			`the option serviceAccount gives it "web-` + strings.Repeat("a",
+				60) + `", which is not the name of a service account`,
 		},
 		"a tagged address": {read(func(o *Options) { o.AddressTags = []string{"lan_ipv6", "x"} }), entry("a", func(e *api.ServiceEntry) {
 			e.Service.TaggedAddresses = map[string]api.ServiceAddress{"x": {Address: "10.7.7.7", Port: 99}}
@@ -260,7 +279,8 @@ func TestConvertLeftOut(t *testing.T) {
 			entry("b", at("", 80), func(e *api.ServiceEntry) { e.Node.Address = "" }), `its address "" is neither`,
 		},
 		"an older duplicate": {
-			entry("b", at("10.1.0.1", 8080), created(9)), "instance b: has the address and ports of instance a, which is used",
+			entry("b", at("10.1.0.1", 8080),
+				created(9)), "instance b: has the address and ports of instance a, which is used",
 		},
 		"an unhealthy duplicate": {
 			entry("b", at("10.1.0.1", 8080), created(11), checks("critical")),
@@ -303,7 +323,8 @@ func TestConvertAllLeftOut(t *testing.T) {
 	}
 	for name, tc := range tests {
 		got := convert(read(), place{}, "web", tc.entries)
-		if all := texts(got); len(got.instances) != 0 || len(all) != len(tc.entries)+1 || !strings.Contains(all[len(all)-1], tc.last) {
+		if all := texts(got); len(got.instances) != 0 || len(all) != len(tc.entries)+1 ||
+			!strings.Contains(all[len(all)-1], tc.last) {
 			t.Errorf("%s: problems %q, want %q at last", name, all, tc.last)
 		}
 	}
@@ -340,7 +361,8 @@ func TestConvertPorts(t *testing.T) {
 		},
 		"an unknown protocol": {
 			read(), []*api.ServiceEntry{entry("a", meta("protocol", "gopher"))},
-			[]registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, `protocol "gopher" is unknown`,
+			[]registry.Port{port(8080, "main", registry.Unknown,
+				0)}, [][]uint32{{8080}}, `protocol "gopher" is unknown`,
 		},
 		"a port of the service": {
 			read(), []*api.ServiceEntry{entry("a", meta("ashore-port", "80"))},
@@ -355,19 +377,22 @@ func TestConvertPorts(t *testing.T) {
 			[][]uint32{{9090, 8080}}, `ashore-port-x "99x" is not a port`,
 		},
 		"several ports in Consul": {read(), []*api.ServiceEntry{entry("a", func(e *api.ServiceEntry) {
-			e.Service.Ports = api.ServicePorts{{Name: "http", Port: 80, Default: true}, {Name: "admin", Port: 81}, {Name: "bad", Port: 0}}
+			e.Service.Ports = api.ServicePorts{{Name: "http", Port: 80, Default: true}, {Name: "admin", Port: 81},
+				{Name: "bad", Port: 0}}
 		})}, []registry.Port{port(81, "admin", registry.Unknown, 0), port(80, "http", registry.HTTP, 0)}, [][]uint32{{81, 80}}, `its port "bad" (0) is left out`},
 		"a majority": {
 			read(),
 			[]*api.ServiceEntry{
-				entry("a", at("10.1.0.1", 81), created(1)), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.3", 80)),
+				entry("a", at("10.1.0.1", 81), created(1)), entry("b", at("10.1.0.2", 80)), entry("c",
+					at("10.1.0.3", 80)),
 			},
 			[]registry.Port{port(80, "main", registry.Unknown, 81)}, [][]uint32{{81}, {80}, {80}}, "",
 		},
 		"all differ": {
 			read(),
 			[]*api.ServiceEntry{
-				entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002)), entry("c", at("10.1.0.3", 20003)),
+				entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002)), entry("c",
+					at("10.1.0.3", 20003)),
 			},
 			[]registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}, {20003}},
 			"different ports, so clients reach it at port 80",
@@ -380,7 +405,8 @@ func TestConvertPorts(t *testing.T) {
 		"one declares the port": {
 			read(),
 			[]*api.ServiceEntry{
-				entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002), meta("ashore-port", "80")),
+				entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002),
+					meta("ashore-port", "80")),
 			},
 			[]registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, "",
 		},
@@ -404,13 +430,15 @@ func TestConvertPorts(t *testing.T) {
 		},
 		"each lacks one": {
 			read(),
-			[]*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 7071), meta("ashore-port-http", "80:7071"))},
+			[]*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 7071),
+				meta("ashore-port-http", "80:7071"))},
 			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 7071)},
 			[][]uint32{{8080, 0}, {0, 7071}}, "instance b: lacks port 8080 (main)",
 		},
 		"each lacks one, the other is older": {
 			read(),
-			[]*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 7071), created(1), meta("ashore-port-http", "80:7071"))},
+			[]*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 7071), created(1),
+				meta("ashore-port-http", "80:7071"))},
 			[]registry.Port{port(80, "http", registry.HTTP, 7071), port(8080, "main", registry.Unknown, 0)},
 			[][]uint32{{0, 8080}, {7071, 0}}, "instance a: lacks port 80 (http)",
 		},
@@ -434,7 +462,8 @@ func TestConvertPorts(t *testing.T) {
 		},
 		"one names its registered port": {
 			read(),
-			[]*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-http", "80:8080"))},
+			[]*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 8080),
+				meta("ashore-port-http", "80:8080"))},
 			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 8080)},
 			[][]uint32{{8080, 8080}, {8080, 8080}}, "",
 		},
@@ -472,7 +501,8 @@ func TestConvertPorts(t *testing.T) {
 			if d := cmp.Diff(tc.targets, targets); d != "" {
 				t.Errorf("targets (-want +got):\n%s", d)
 			}
-			if all := strings.Join(texts(got), "\n"); tc.problem == "" && all != "" || !strings.Contains(all, tc.problem) {
+			if all := strings.Join(texts(got), "\n"); tc.problem == "" && all != "" ||
+				!strings.Contains(all, tc.problem) {
 				t.Errorf("problems %q, want %q", all, tc.problem)
 			}
 		})
@@ -500,7 +530,8 @@ func TestConvertHosts(t *testing.T) {
 			[]string{"web.service.corp.example", "web.service.dc1.corp.example"},
 		},
 		"a namespace": {
-			read(), place{Namespace: "shop"}, "web", []string{"web.service.shop.ns.consul", "web.service.shop.ns.dc1.dc.consul"},
+			read(), place{Namespace: "shop"}, "web", []string{"web.service.shop.ns.consul",
+				"web.service.shop.ns.dc1.dc.consul"},
 		},
 		"both": {
 			read(), place{Datacenter: "dc2", Namespace: "shop", Partition: "eu"}, "web",
@@ -522,7 +553,8 @@ func TestConvertHosts(t *testing.T) {
 			if !slices.Equal(hosts, tc.want) {
 				t.Errorf("got %q, want %q", hosts, tc.want)
 			}
-			if tc.want == nil && (len(got.problems) != 1 || !strings.Contains(got.problems[0].Text, "is not a DNS label")) {
+			if tc.want == nil && (len(got.problems) != 1 || !strings.Contains(got.problems[0].Text,
+				"is not a DNS label")) {
 				t.Errorf("problems %v", got.problems)
 			}
 		})
@@ -543,13 +575,17 @@ func TestConvertConnect(t *testing.T) {
 // external.
 func TestConvertService(t *testing.T) {
 	t.Parallel()
-	got := only(t, convert(read(), place{}, "web", []*api.ServiceEntry{entry("a", at("web.example.com", 443)), entry("b", meta("external", "true"))}))
+	got := only(t, convert(read(), place{}, "web", []*api.ServiceEntry{entry("a", at("web.example.com", 443)),
+		entry("b", meta("external", "true"))}))
 	if got.Service.Resolution != registry.DNS || !got.Service.External || got.Service.Object != "Consul service web" {
 		t.Errorf("got %+v", got.Service)
 	}
-	got = only(t, convert(read(func(o *Options) { o.Namespaces = []string{"shop"} }), place{Namespace: "shop", Datacenter: "dc2"}, "web",
-		[]*api.ServiceEntry{entry("a", func(e *api.ServiceEntry) { e.Node.TaggedAddresses = map[string]string{"wan": "192.0.2.1"} }, at("", 80))}))
-	if ep := got.Endpoints.All()[0]; got.Service.Namespace != "shop" || ep.Namespace != "shop" || ep.Address != "192.0.2.1" {
+	got = only(t, convert(read(func(o *Options) { o.Namespaces = []string{"shop"} }),
+		place{Namespace: "shop", Datacenter: "dc2"}, "web",
+		[]*api.ServiceEntry{entry("a",
+			func(e *api.ServiceEntry) { e.Node.TaggedAddresses = map[string]string{"wan": "192.0.2.1"} }, at("", 80))}))
+	if ep := got.Endpoints.All()[0]; got.Service.Namespace != "shop" || ep.Namespace != "shop" ||
+		ep.Address != "192.0.2.1" {
 		t.Errorf("got %+v %+v", got.Service, ep)
 	}
 }

@@ -10,8 +10,8 @@ import (
 const (
 	// listGap is how often the datacenters are listed. There is no blocking query for them.
 	listGap = time.Minute
-	// missingLists is the number of consecutive lists that lack a datacenter before it is removed. A
-	// server that restarts does not list the others before it has joined them.
+	// missingLists is the number of consecutive lists that lack a datacenter before it is removed.
+	// A server that restarts does not list the others before it has joined them.
 	missingLists = 2
 )
 

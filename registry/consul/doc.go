@@ -1,4 +1,5 @@
-// Package consul supplies the services of a Consul catalog, and registers services of the mesh there.
+// Package consul supplies the services of a Consul catalog, and registers services of the mesh
+// there.
 //
 // A Source has a watch for the catalog of each datacenter. That one starts and stops a watch for
 // each of its services (catalog.go, service.go). A watch repeats a blocking query (watch.go). Over

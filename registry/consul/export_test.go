@@ -98,7 +98,8 @@ func TestExportedServices(t *testing.T) {
 		"a wildcard": {mesh, nil, []registry.Instances{meshService("*.example", "shop", nil, "10.0.0.1")}, nil},
 		"hosts and except": {
 			ExportOptions{Owner: "shop", Hosts: []string{"*.example"}, Except: []string{"db.*"}}, nil,
-			append(web(nil), meshService("db.example", "shop", nil, "10.0.0.2"), meshService("web.test", "shop", nil, "10.0.0.3")),
+			append(web(nil), meshService("db.example", "shop", nil, "10.0.0.2"),
+				meshService("web.test", "shop", nil, "10.0.0.3")),
 			[]string{isWeb},
 		},
 		"namespaces": {
@@ -193,8 +194,10 @@ func TestEntryRoundTrip(t *testing.T) {
 	})
 	in.Endpoints.Items = []registry.Endpoint{
 		{
-			Address: "10.0.0.1", Labels: map[string]string{"app.kubernetes.io/name": "web", "version": "1", "team": "x"}, Weight: 7,
-			Locality: registry.Locality{Region: "eu", Zone: "z"}, Network: "n1", ServiceAccount: "web", TLSMode: "istio",
+			Address: "10.0.0.1", Labels: map[string]string{"app.kubernetes.io/name": "web", "version": "1",
+				"team": "x"}, Weight: 7,
+			Locality: registry.Locality{Region: "eu",
+				Zone: "z"}, Network: "n1", ServiceAccount: "web", TLSMode: "istio",
 		},
 		{Address: "10.0.0.2", Ports: map[string]uint32{"http": 81}, Health: registry.Unhealthy},
 		{Address: "10.0.0.2", Ports: map[string]uint32{"http": 81}, Health: registry.Draining}, // the same address and port
@@ -209,7 +212,8 @@ func TestEntryRoundTrip(t *testing.T) {
 			t.Errorf("an entry without a check equals %+v", e)
 		}
 		entries = append(entries, &api.ServiceEntry{
-			Node: &api.Node{Node: "ashore-shop", Address: nodeAddress, Datacenter: "dc1"}, Service: &s, Checks: api.HealthChecks{&c},
+			Node: &api.Node{Node: "ashore-shop", Address: nodeAddress,
+				Datacenter: "dc1"}, Service: &s, Checks: api.HealthChecks{&c},
 		})
 	}
 	o := Options{Exported: []string{"shop"}}.withDefaults()
@@ -232,7 +236,8 @@ func TestEntryRoundTrip(t *testing.T) {
 		ep   registry.Endpoint
 	}{
 		{8080, registry.Endpoint{
-			Address: "10.0.0.1", Labels: labels, Weight: 7, Locality: registry.Locality{Region: "eu", Zone: "z"}, Network: "n1",
+			Address: "10.0.0.1", Labels: labels, Weight: 7, Locality: registry.Locality{Region: "eu",
+				Zone: "z"}, Network: "n1",
 		}},
 		{81, registry.Endpoint{
 			Address: "10.0.0.2", Labels: map[string]string{"mesh": "true"}, Weight: 1, Health: registry.Unhealthy,

@@ -23,10 +23,11 @@ type ExporterConfig struct {
 	Name string
 	// Options are those of the source. Options.Export has an owner and selects what is registered.
 	Options Options
-	// ExportTo is the default for services without exportTo, as defaultServiceExportTo in MeshConfig.
-	// Default: everybody.
+	// ExportTo is the default for services without exportTo, as defaultServiceExportTo in
+	// MeshConfig. Default: everybody.
 	ExportTo []string
-	// Replica names this replica, unique among those of the mesh: letters, digits and '-'. Required.
+	// Replica names this replica, unique among those of the mesh: letters, digits and '-'.
+	// Required.
 	Replica string
 	// Log receives what an operator would act on. Required.
 	Log hclog.Logger

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// sessionCheck is the check of the node. Consul's servers turn it critical when the session ends,
-	// and all entries with it.
+	// sessionCheck is the check of the node. Consul's servers turn it critical when the session
+	// ends, and all entries with it.
 	sessionCheck = "ashore-session"
 	// sessionCheckType is the type of such checks, since 1.7.
 	// Source: Consul, agent/consul/state (updateSessionCheck).

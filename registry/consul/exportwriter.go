@@ -20,9 +20,9 @@ const (
 	writeGap = 100 * time.Millisecond
 	// readGap is how often the entries in Consul are read and compared.
 	readGap = time.Minute
-	// maxChanges limits a transaction. Each change takes up to two operations, and Consul accepts 64
-	// of them before 1.10. 31 entries are smaller than its limit of 512 KiB.
-	// Source: Consul, agent/txn_endpoint.go (maxTxnOps), txn_max_req_len.
+	// maxChanges limits a transaction. Each change takes up to two operations, and Consul accepts
+	// 64 of them before 1.10. 31 entries are smaller than its limit of 512 KiB. Source: Consul,
+	// agent/txn_endpoint.go (maxTxnOps), txn_max_req_len.
 	maxChanges = 31
 )
 
@@ -229,7 +229,10 @@ func (w *exportWriter) addsName(changes []exportChange) bool {
 	for _, e := range w.registered {
 		names[e.service.Service] = true
 	}
-	return slices.ContainsFunc(changes, func(c exportChange) bool { return !c.remove && !names[c.entry.service.Service] })
+	return slices.ContainsFunc(changes, func(c exportChange) bool {
+		return !c.remove &&
+			!names[c.entry.service.Service]
+	})
 }
 
 // setting returns the change that sets an entry and its check, or the check alone if nothing else
@@ -240,7 +243,8 @@ func (w *exportWriter) setting(e, is *exportEntry) exportChange {
 	service.Partition, check.Partition = w.e.cfg.Options.Partition, w.e.cfg.Options.Partition
 	check.Node = w.e.node
 	if is == nil || !is.sameService(e) {
-		c.ops = append(c.ops, &api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: w.e.node, Service: service}})
+		c.ops = append(c.ops, &api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: w.e.node,
+			Service: service}})
 	}
 	c.ops = append(c.ops, &api.TxnOp{Check: &api.CheckTxnOp{Verb: api.CheckSet, Check: check}})
 	return c

@@ -98,7 +98,8 @@ type fakeInstance struct {
 }
 
 func newFakeDC(index uint64) *fakeDC {
-	return &fakeDC{index: index, catalog: index, removed: index, instances: map[int]*fakeInstance{}, services: map[string]uint64{}}
+	return &fakeDC{index: index, catalog: index, removed: index, instances: map[int]*fakeInstance{},
+		services: map[string]uint64{}}
 }
 
 // register registers instance id as one of a service. It leaves its former service.
@@ -239,7 +240,8 @@ func (d *fakeDC) entries(dc string, ids []int) []api.ServiceEntry {
 	for _, id := range ids {
 		i := d.instances[id]
 		s := &api.AgentService{
-			ID: fmt.Sprint("i", id), Service: i.service, Address: fmt.Sprint("10.0.1.", i.address), Port: 80, CreateIndex: 1,
+			ID: fmt.Sprint("i", id), Service: i.service, Address: fmt.Sprint("10.0.1.",
+				i.address), Port: 80, CreateIndex: 1,
 		}
 		out = append(out, api.ServiceEntry{
 			Node:    &api.Node{Node: fmt.Sprint("n", id%3), Address: "10.0.0.1", Datacenter: dc},

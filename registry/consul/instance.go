@@ -55,7 +55,8 @@ func (c *converter) instance(e *api.ServiceEntry) (instance, bool) {
 		Network: cmp.Or(s.Meta[keyNetwork], e.Node.Meta[keyNetwork], c.o.Network),
 	}
 	if s.SocketPath != "" {
-		c.warn(s.ID, "listens on the unix socket %s, which only its own machine can reach: it is left out", s.SocketPath)
+		c.warn(s.ID, "listens on the unix socket %s, which only its own machine can reach: it is left out",
+			s.SocketPath)
 		return in, false
 	}
 	var main uint32

@@ -46,33 +46,33 @@ type Options struct {
 	Filter string `yaml:"filter"`
 	// Exported are the owners (export.owner) of other meshes whose entries are read. Default: none.
 	Exported []string `yaml:"exported"`
-	// Warning is what happens to instances with a check in the state warning: serve (they get traffic)
-	// or drop. Default: serve.
+	// Warning is what happens to instances with a check in the state warning: serve (they get
+	// traffic) or drop. Default: serve.
 	Warning string `yaml:"warning"`
 
-	// Namespace is the namespace of the services in the mesh. Default: Consul's where Namespaces are
-	// set, else "default".
+	// Namespace is the namespace of the services in the mesh. Default: Consul's where Namespaces
+	// are set, else "default".
 	Namespace string `yaml:"namespace"`
 	// Domain is the suffix of host names. Default: consul.
 	Domain string `yaml:"domain"`
-	// Hosts is which host names services of the agent's datacenter have: short (web.service.consul),
-	// datacenter (web.service.dc1.consul) or both. Other datacenters always have the latter. Default:
-	// both.
+	// Hosts is which host names services of the agent's datacenter have: short
+	// (web.service.consul), datacenter (web.service.dc1.consul) or both. Other datacenters always
+	// have the latter. Default: both.
 	Hosts string `yaml:"hosts"`
 	// ServicePort is the port of services whose metadata names none. Default 0: that of their
 	// instances.
 	ServicePort uint32 `yaml:"servicePort"`
 	// Protocol is that of ports that declare none. Default: proxies detect it.
 	Protocol string `yaml:"protocol"`
-	// AddressTags are names of tagged addresses; the first that an instance or its node has is used.
-	// Default: wan for other datacenters, else the instance's own address.
+	// AddressTags are names of tagged addresses; the first that an instance or its node has is
+	// used. Default: wan for other datacenters, else the instance's own address.
 	AddressTags []string `yaml:"addressTags"`
 	// VirtualAddresses is whether services get virtual IPs: allocated (by Ashore) or none. Default:
 	// allocated.
 	VirtualAddresses string `yaml:"virtualAddresses"`
 
-	// Identity is whether metadata may set the service account and TLS mode of an instance: metadata
-	// (it may) or settings (it may not). Default: metadata.
+	// Identity is whether metadata may set the service account and TLS mode of an instance:
+	// metadata (it may) or settings (it may not). Default: metadata.
 	Identity string `yaml:"identity"`
 	// ServiceAccount is that of instances that declare none; ${service} in it is the name of the
 	// service. Default: none.
@@ -203,7 +203,8 @@ func (o Options) checkMetadata(wrong func(option, format string, args ...any)) {
 			if !metaKey(k) {
 				wrong(option, "%q: want a key of Consul's metadata: letters, digits, '-' and '_'", k)
 			} else if v == "" {
-				wrong(option, "%q has no value: write the value that instances must have; for an empty one use filter", k)
+				wrong(option, "%q has no value: write the value that instances must have; for an empty one use filter",
+					k)
 			}
 		}
 	}

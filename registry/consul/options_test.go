@@ -27,7 +27,8 @@ func TestCheck(t *testing.T) {
 		"a password":            {Options{Address: "http://a:geheim@127.0.0.1"}, "a token belongs into tokenFile"},
 		"TLS without https":     {Options{TLS: TLSOptions{CAFile: "/ca.pem"}}, "tls: is only for an https address"},
 		"a certificate alone": {
-			Options{Address: "https://a", TLS: TLSOptions{CertFile: "/c.pem"}}, "tls: certFile and keyFile belong together",
+			Options{Address: "https://a",
+				TLS: TLSOptions{CertFile: "/c.pem"}}, "tls: certFile and keyFile belong together",
 		},
 		"reads":                   {Options{Reads: "fast"}, `reads: "fast": want one of default, stale`},
 		"warning":                 {Options{Warning: "x"}, "warning: "},
@@ -44,13 +45,15 @@ func TestCheck(t *testing.T) {
 		"a key without value":     {Options{Metadata: map[string]string{"a": ""}}, `metadata: "a" has no value`},
 		"a port":                  {Options{ServicePort: 70000}, "servicePort: "},
 		"an export": {
-			Options{Export: ExportOptions{Owner: "shop", Name: "mesh-${name}", Lease: time.Minute}, Exported: []string{"other"}},
+			Options{Export: ExportOptions{Owner: "shop", Name: "mesh-${name}", Lease: time.Minute},
+				Exported: []string{"other"}},
 			"",
 		},
 		"an export without owner": {Options{Export: ExportOptions{Hosts: []string{"*"}}}, "export.owner: missing"},
 		"an owner":                {Options{Export: ExportOptions{Owner: "a/b"}}, `export.owner: "a/b": want at most 50`},
 		"its own entries": {
-			Options{Export: ExportOptions{Owner: "shop"}, Exported: []string{"shop"}}, "exported: \"shop\" is export.owner too",
+			Options{Export: ExportOptions{Owner: "shop"},
+				Exported: []string{"shop"}}, "exported: \"shop\" is export.owner too",
 		},
 		"an owner of others": {Options{Exported: []string{"A"}}, "exported: \"A\""},
 		"a lease": {

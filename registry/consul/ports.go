@@ -111,7 +111,8 @@ func (c *converter) namedPorts(s *api.AgentService) []port {
 	for _, p := range s.Ports {
 		name := strings.ToLower(p.Name)
 		if p.Port < 1 || p.Port > 65535 || !dnsname.ValidLabel(name) {
-			c.warn(s.ID, "its port %q (%d) is left out: want a name of letters, digits and '-', and 1 to 65535", p.Name, p.Port)
+			c.warn(s.ID, "its port %q (%d) is left out: want a name of letters, digits and '-', and 1 to 65535", p.Name,
+				p.Port)
 			continue
 		}
 		out = append(out, port{name: name, number: uint32(p.Port), target: uint32(p.Port)})
@@ -147,7 +148,8 @@ func (c *converter) ports(list []instance) (out []registry.Port, registered stri
 				continue
 			}
 			if add.TargetPort = out[at].TargetPort; add != out[at] {
-				c.warn(byAge[i].ep.Workload, "declares port %s, and the service has port %s: the oldest instance decides",
+				c.warn(byAge[i].ep.Workload,
+					"declares port %s, and the service has port %s: the oldest instance decides",
 					describePort(add), describePort(out[at]))
 			}
 		}

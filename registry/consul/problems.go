@@ -53,7 +53,8 @@ func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
 	}
 	if c.filtered && !s.hasAllNamed(c) {
 		warn("the token cannot read all services; the others are not in the mesh: give it node:read and service:read "+
-			"(tokenFile: %s), or name those that it can read in the option services", cmp.Or(s.o.TokenFile, "none is set"))
+			"(tokenFile: %s), or name those that it can read in the option services", cmp.Or(s.o.TokenFile,
+			"none is set"))
 	}
 	if c.answered && len(c.services) == 0 && s.o.chooses() {
 		warn("the settings choose no service: check services, except, tags, metadata and nodeMetadata")

@@ -19,10 +19,11 @@ const (
 	// serviceTolerate is higher than catalogTolerate, so that an outage is reported for the
 	// datacenter.
 	serviceTolerate = 2
-	// maxBlocking limits concurrent blocking service queries over plain HTTP. The other services are
-	// polled every pollGap.
+	// maxBlocking limits concurrent blocking service queries over plain HTTP. The other services
+	// are polled every pollGap.
 	maxBlocking, pollGap = 100, 10 * time.Second
-	// noInstance is a filter that matches no instance. The answer has the index of the service alone.
+	// noInstance is a filter that matches no instance. The answer has the index of the service
+	// alone.
 	noInstance = `Service.ID == ""`
 )
 

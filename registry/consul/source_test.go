@@ -175,16 +175,21 @@ func TestHistories(t *testing.T) {
 						}
 					case 3:
 						if d.instances[id] != nil {
-							f.change(func() { d.check(id, []string{api.HealthPassing, api.HealthCritical}[random.IntN(2)]) })
+							f.change(func() {
+								d.check(id, []string{api.HealthPassing,
+									api.HealthCritical}[random.IntN(2)])
+							})
 						}
 					case 4:
-						f.failingIf(random.IntN(2)*500, "No cluster leader", func(in, _ string) bool { return in == "" || dc == "dc2" })
+						f.failingIf(random.IntN(2)*500, "No cluster leader",
+							func(in, _ string) bool { return in == "" || dc == "dc2" })
 					case 5:
 						f.change(func() { f.cuts++ })
 					case 6:
 						f.change(func() { f.dcs[dc] = newFakeDC(uint64(random.IntN(300))); f.cuts++ })
 					}
-					time.Sleep([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, time.Minute}[random.IntN(4)])
+					time.Sleep([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second,
+						time.Minute}[random.IntN(4)])
 				}
 				f.failing(0, "")
 				time.Sleep(instancesWait + time.Minute)

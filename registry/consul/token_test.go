@@ -92,7 +92,8 @@ func TestTokenRefused(t *testing.T) {
 		f.failing(403, "ACL not found")
 		time.Sleep(time.Minute)
 		got := r.down()
-		if !strings.Contains(got, "refuses the token (403, ACL not found)") || !strings.Contains(got, "tokenFile (/token)") {
+		if !strings.Contains(got, "refuses the token (403, ACL not found)") ||
+			!strings.Contains(got, "tokenFile (/token)") {
 			t.Errorf("it is down with %q", got)
 		}
 		if got := r.host(web); got != before {

@@ -11,11 +11,13 @@ import (
 type watch struct {
 	// query sends the query and handles its answer. It must not block if index is zero.
 	query func(ctx context.Context, index uint64) (answer, error)
-	// report is called with every failure but the first ones (tolerate), and with nil after the last.
+	// report is called with every failure but the first ones (tolerate), and with nil after the
+	// last.
 	report func(ctx context.Context, err error)
 	// tolerate is the number of consecutive failures that are not reported.
 	tolerate int
-	// gap is the minimum time from an answer to the next query. It grows with the size of the answer.
+	// gap is the minimum time from an answer to the next query. It grows with the size of the
+	// answer.
 	gap time.Duration
 	// maxBackoff is the maximum retry delay.
 	maxBackoff time.Duration
@@ -54,8 +56,9 @@ func (w *watch) run(ctx context.Context) {
 			failures = 0
 			_ = sleep(ctx, w.gap+time.Duration(a.size)*gapPerItem)
 		}
-		// It is zero after a failure: a blocking query would not notice that Consul is back. After a
-		// restore Consul moves the index backwards, and the next query waits for more than the new one.
+		// It is zero after a failure: a blocking query would not notice that Consul is back. After
+		// a restore Consul moves the index backwards, and the next query waits for more than the
+		// new one.
 		// https://developer.hashicorp.com/consul/api-docs/features/blocking#implementation-details
 		index = a.index
 	}

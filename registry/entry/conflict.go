@@ -27,7 +27,8 @@ func conflicts(first *config.Object, s *registry.Service, o *config.Object, othe
 			other.ExportTo, s.ExportTo))
 	}
 	if !slices.Equal(s.SubjectAltNames, other.SubjectAltNames) {
-		texts = append(texts, fmt.Sprintf("its subjectAltNames are %q, not %q", other.SubjectAltNames, s.SubjectAltNames))
+		texts = append(texts, fmt.Sprintf("its subjectAltNames are %q, not %q", other.SubjectAltNames,
+			s.SubjectAltNames))
 	}
 	if len(texts) == 0 {
 		return nil

@@ -55,7 +55,8 @@ func text(b feed.Batch[registry.Instances]) string {
 			fmt.Fprintf(&out, "%s/%s %v auto %v ports %v resolution %d external %v\n",
 				s.Namespace, s.Host, s.Addresses, s.WantsAddress(), s.Ports, s.Resolution, s.External)
 			for _, ep := range in.Endpoints.All() {
-				fmt.Fprintf(&out, "  %s ports %v labels %v locality %s weight %d sa %q tls %q workload %s/%s\n", ep.Address,
+				fmt.Fprintf(&out, "  %s ports %v labels %v locality %s weight %d sa %q tls %q workload %s/%s\n",
+					ep.Address,
 					ep.Ports, ep.Labels, ep.Locality, ep.Weight, ep.ServiceAccount, ep.TLSMode, ep.Namespace, ep.Workload)
 			}
 		}
@@ -110,7 +111,8 @@ func TestDerive(t *testing.T) {
 `,
 		},
 		"a DNS service without endpoints resolves its own host": {
-			objects: with(objects{}, config.ServiceEntry, "ext", serviceEntry(networking.ServiceEntry_DNS, "example.com")),
+			objects: with(objects{}, config.ServiceEntry, "ext",
+				serviceEntry(networking.ServiceEntry_DNS, "example.com")),
 			want: `shop/example.com [] auto true ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 1 external true
   example.com ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/
 `,
@@ -204,7 +206,8 @@ func FuzzDerive(f *testing.F) {
 	})
 }
 
-// Two ServiceEntries of one host are one service with the ports of both. The older one sets the options.
+// Two ServiceEntries of one host are one service with the ports of both. The older one sets the
+// options.
 func TestTwoEntries(t *testing.T) {
 	t.Parallel()
 	entryOf := func(port uint32, change func(*networking.ServiceEntry)) *networking.ServiceEntry {

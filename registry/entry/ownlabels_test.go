@@ -25,8 +25,8 @@ func selectorProblems(b feed.Batch[registry.Instances]) string {
 	return strings.Join(out, "\n")
 }
 
-// A problem says when a service selects workloads by labels that they set themselves, and not when their
-// group sets them.
+// A problem says when a service selects workloads by labels that they set themselves, and not when
+// their group sets them.
 func TestOwnLabels(t *testing.T) {
 	t.Parallel()
 	rt := newRuntime(t)

@@ -194,7 +194,8 @@ func TestRegistered(t *testing.T) {
 			admin, all{api(), join("admin", "10.0.0.1", "api", disconnected)}, plain,
 		},
 		"two groups with different ports": {
-			with(shop(apiGroup()), config.WorkloadGroup, "admin", adminPort), all{api(), join("admin", "10.0.0.1", "api")},
+			with(shop(apiGroup()), config.WorkloadGroup, "admin", adminPort), all{api(),
+				join("admin", "10.0.0.1", "api")},
 			"10.0.0.1 admin-10.0.0.1 sa=api tls=istio\n" + plain,
 		},
 		"two networks": {
@@ -249,8 +250,8 @@ func TestRegistered(t *testing.T) {
 	}
 }
 
-// The WorkloadEntry of a registered workload has the values of the group's metadata, then of the template,
-// then of the node.
+// The WorkloadEntry of a registered workload has the values of the group's metadata, then of the
+// template, then of the node.
 func TestRegisteredEntry(t *testing.T) {
 	t.Parallel()
 	rt := newRuntime(t)
@@ -276,7 +277,8 @@ func TestRegisteredEntry(t *testing.T) {
 	w := o.Spec.(*networking.WorkloadEntry)
 	want := &networking.WorkloadEntry{
 		Address: "10.0.0.1", Locality: "eu/eu-1", Network: "n1", Weight: 3, ServiceAccount: "api",
-		Ports: map[string]uint32{"http": 8080}, Labels: map[string]string{"a": "meta", "b": "meta", "c": "t", "d": "node"},
+		Ports: map[string]uint32{"http": 8080}, Labels: map[string]string{"a": "meta", "b": "meta", "c": "t",
+			"d": "node"},
 	}
 	if !proto.Equal(w, want) {
 		t.Errorf("spec: got %v, want %v", w, want)
@@ -385,7 +387,8 @@ func TestRegisteredIsItsInput(t *testing.T) {
 	}
 }
 
-// A change of health replaces the endpoints of the services that select the workload, and nothing else.
+// A change of health replaces the endpoints of the services that select the workload, and nothing
+// else.
 func TestHealthFlap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -418,7 +421,8 @@ func TestHealthFlap(t *testing.T) {
 			t.Fatalf("%d contexts at the start", len(contexts))
 		}
 		before := contexts[0].Inputs()
-		api, other := registry.Key{Host: "api.shop", Namespace: "shop"}, registry.Key{Host: "web.shop", Namespace: "shop"}
+		api, other := registry.Key{Host: "api.shop", Namespace: "shop"}, registry.Key{Host: "web.shop",
+			Namespace: "shop"}
 		if n := before.Endpoints.At(api).Len(); n != 2 {
 			t.Fatalf("%d endpoints in the first context", n)
 		}

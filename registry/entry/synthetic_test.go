@@ -70,7 +70,8 @@ func TestSynthetic(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := Synthetic(registry.Instances{Service: &c.service, Endpoints: &registry.EndpointList{Items: c.endpoints}})
+			o := Synthetic(registry.Instances{Service: &c.service,
+				Endpoints: &registry.EndpointList{Items: c.endpoints}})
 			if problems, ok := config.Accept(o); !ok || o.Hash == 0 {
 				t.Fatalf("hash %d, %v", o.Hash, problems)
 			}

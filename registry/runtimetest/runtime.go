@@ -153,7 +153,8 @@ func olderSession(t *testing.T, rt registry.Runtime) {
 	}
 	before := get(t, rt, w.RegistrationKey)
 	for what, err := range map[string]error{
-		"report":     rt.Report(t.Context(), w.RegistrationKey, "1", registry.Report{State: registry.ReportedUnhealthy}),
+		"report": rt.Report(t.Context(), w.RegistrationKey, "1",
+			registry.Report{State: registry.ReportedUnhealthy}),
 		"disconnect": rt.Disconnect(t.Context(), w.RegistrationKey, "1"),
 		"remove":     rt.Remove(t.Context(), w.RegistrationKey, "1"),
 	} {

@@ -80,8 +80,8 @@ type mesh struct {
 	replicas []*replica // nil: it was stopped
 }
 
-// run calls f with n replicas in a bubble of synctest. They have the default times: a heartbeat every 5s,
-// lost after 20s, a grace of 10s and a restart grace of 5m.
+// run calls f with n replicas in a bubble of synctest. They have the default times: a heartbeat
+// every 5s, lost after 20s, a grace of 10s and a restart grace of 5m.
 func run(t *testing.T, n int, f func(*mesh)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,8 @@ func run(t *testing.T, n int, f func(*mesh)) {
 // start starts replica i, again or for the first time.
 func (m *mesh) start(i int) {
 	x := start(m.t, m.store, shared.Config{
-		Replica: fmt.Sprint("replica ", i), Advertise: []string{fmt.Sprintf("r%d:15012", i)}, Member: fmt.Sprint("m", i),
+		Replica: fmt.Sprint("replica ", i), Advertise: []string{fmt.Sprintf("r%d:15012", i)}, Member: fmt.Sprint("m",
+			i),
 	})
 	if i == len(m.replicas) {
 		m.replicas = append(m.replicas, nil)
@@ -141,8 +142,8 @@ func (m *mesh) session(i, n int) string {
 	return r.Session
 }
 
-// text describes the registrations of replica i: "1 2- 3!" are three workloads, where the proxy of 2 is
-// disconnected and 3 is unhealthy.
+// text describes the registrations of replica i: "1 2- 3!" are three workloads, where the proxy of
+// 2 is disconnected and 3 is unhealthy.
 func (m *mesh) text(i int) string {
 	var out []string
 	for _, r := range m.replicas[i].Registrations().All() {
@@ -212,8 +213,8 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// Two replicas with streams of one proxy agree on one. When it ends the other is active, with what it
-// reported meanwhile.
+// Two replicas with streams of one proxy agree on one. When it ends the other is active, with what
+// it reported meanwhile.
 func TestTwoSessions(t *testing.T) {
 	run(t, 2, func(m *mesh) {
 		m.connect(0, 1, "a")
@@ -300,8 +301,8 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// While the store is unavailable no registration ends, changes are active on their own replica, and all
-// replicas have them afterwards.
+// While the store is unavailable no registration ends, changes are active on their own replica, and
+// all replicas have them afterwards.
 func TestStoreUnavailable(t *testing.T) {
 	run(t, 2, func(m *mesh) {
 		m.connect(0, 1, "a")
@@ -341,8 +342,8 @@ func TestStoreUnavailable(t *testing.T) {
 	})
 }
 
-// When one replica alone cannot reach the store for long, the others delete its registrations. It writes
-// them again, but not those of proxies that connected elsewhere.
+// When one replica alone cannot reach the store for long, the others delete its registrations. It
+// writes them again, but not those of proxies that connected elsewhere.
 func TestReplicaWithoutStore(t *testing.T) {
 	run(t, 3, func(m *mesh) {
 		m.connect(0, 1, "a")
@@ -458,8 +459,8 @@ func TestInvalidRecord(t *testing.T) {
 	}
 }
 
-// After the store was restored to a former state, connected proxies are registered again, and sessions
-// that ended end again.
+// After the store was restored to a former state, connected proxies are registered again, and
+// sessions that ended end again.
 func TestStoreRestored(t *testing.T) {
 	run(t, 2, func(m *mesh) {
 		m.connect(0, 1, "a")
@@ -521,7 +522,8 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// Two replicas with one ID know it after two heartbeats. The record of a former run is no duplicate.
+// Two replicas with one ID know it after two heartbeats. The record of a former run is no
+// duplicate.
 func TestDuplicateID(t *testing.T) {
 	run(t, 2, func(m *mesh) {
 		time.Sleep(time.Minute)
@@ -545,8 +547,8 @@ func TestDuplicateID(t *testing.T) {
 	})
 }
 
-// BenchmarkReport is the time until another replica has one report among 10,000 workloads, without the
-// time of the store.
+// BenchmarkReport is the time until another replica has one report among 10,000 workloads, without
+// the time of the store.
 func BenchmarkReport(b *testing.B) {
 	store := record.NewMemory()
 	one, two := start(b, store, shared.Config{}), start(b, store, shared.Config{})

@@ -154,11 +154,13 @@ func (a *Allocator) Problems() []feed.Problem {
 	defer a.mu.Unlock()
 	var out []feed.Problem
 	add := func(since time.Time, format string, args ...any) {
-		p := feed.Problem{Severity: feed.Warning, Source: "virtual IPs", Since: since, Text: fmt.Sprintf(format, args...)}
+		p := feed.Problem{Severity: feed.Warning, Source: "virtual IPs", Since: since,
+			Text: fmt.Sprintf(format, args...)}
 		out = append(out, p)
 	}
 	if a.failure != nil {
-		add(a.since, "new services have no virtual IP, so proxies that capture DNS do not reach them by TCP: %v", a.failure)
+		add(a.since, "new services have no virtual IP, so proxies that capture DNS do not reach them by TCP: %v",
+			a.failure)
 	} else if a.used > capacity*9/10 {
 		add(time.Time{}, "%d of %d virtual IPs are allocated: %s", a.used, capacity, remedy)
 	}

@@ -67,7 +67,8 @@ func run(t *testing.T, records record.Store) *replica {
 
 func (r *replica) of(host string) registry.VIP { return r.vips.At(pmap.String(host)) }
 
-// Hosts get addresses, keep them, and have the same on every replica, and again from an empty store.
+// Hosts get addresses, keep them, and have the same on every replica, and again from an empty
+// store.
 func TestAllocate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := record.NewMemory()
@@ -118,12 +119,14 @@ func TestAllocateMany(t *testing.T) {
 			seen[v] = true
 		}
 		if len(seen) != len(hosts) || !equal(*one.vips, *two.vips) {
-			t.Errorf("%d hosts have %d addresses on one replica, %d on the other", len(hosts), len(seen), two.vips.Len())
+			t.Errorf("%d hosts have %d addresses on one replica, %d on the other", len(hosts), len(seen),
+				two.vips.Len())
 		}
 	})
 }
 
-// While the store refuses writes a problem says so, and the hosts get their addresses when it does not.
+// While the store refuses writes a problem says so, and the hosts get their addresses when it does
+// not.
 func TestStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &unreliable{Memory: record.NewMemory(), refuse: errors.New("disk full")}
@@ -184,7 +187,8 @@ func TestInvalidRecord(t *testing.T) {
 		one.Want([]string{"web"})
 		synctest.Wait()
 		p := one.Problems()
-		if one.vips.Len() != 1 || len(p) != 1 || !strings.Contains(p[0].Text, "2 records of virtual IPs cannot be read") {
+		if one.vips.Len() != 1 || len(p) != 1 || !strings.Contains(p[0].Text,
+			"2 records of virtual IPs cannot be read") {
 			t.Errorf("%d addresses, problems %v", one.vips.Len(), p)
 		}
 	})

@@ -1,4 +1,5 @@
-// Package packaging tests the packages that "make package" put into dist, and the units of the folder systemd.
+// Package packaging tests the packages that "make package" put into dist, and the units of the
+// folder systemd.
 package packaging
 
 import (

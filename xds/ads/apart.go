@@ -8,14 +8,15 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// After a rejection nothing in the response is known: Envoy may have applied some of it. Its resources
-// go into groups that are sent again one by one, smaller each time, until the culprit stands alone.
+// After a rejection nothing in the response is known: Envoy may have applied some of it. Its
+// resources go into groups that are sent again one by one, smaller each time, until the culprit
+// stands alone.
 
 // maxSuspects is how many resources a client's words may name before they count as no hint.
 const maxSuspects = 32
 
-// isolate queues what a rejected response held. The words of the client are a hint: what they name is
-// sent alone, the rest together. Without a hint the response is halved.
+// isolate queues what a rejected response held. The words of the client are a hint: what they name
+// is sent alone, the rest together. Without a hint the response is halved.
 func (s *Subscription) isolate(changed, removed []string, words string) {
 	for _, name := range changed {
 		s.except(name, queued)
@@ -75,10 +76,12 @@ func mentions(words, name string) bool {
 
 // inName says whether a byte may stand inside the name of a resource.
 func inName(b byte) bool {
-	return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '_' || b == '-' || b == '|' || b >= 0x80
+	return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '_' || b == '-' || b == '|' ||
+		b >= 0x80
 }
 
-// alone returns the response for the next group, or nil: there is none, or what is on its way comes first.
+// alone returns the response for the next group, or nil: there is none, or what is on its way comes
+// first.
 func (s *Subscription) alone(to resource.Set, w Waits, now time.Time) *Response {
 	for i := range s.flights {
 		if s.flights[i].apart && !s.kind.Single || s.states && s.kind.Whole {
@@ -96,7 +99,8 @@ func (s *Subscription) alone(to resource.Set, w Waits, now time.Time) *Response 
 			s.queue = nil
 		}
 		if p := s.planGroup(group, to, w); p != nil {
-			f := flight{changed: p.changed, removed: p.removed, apart: true, from: s.have, known: s.known, to: to, at: now}
+			f := flight{changed: p.changed, removed: p.removed, apart: true, from: s.have, known: s.known, to: to,
+				at: now}
 			r := s.respond(to, p, p)
 			f.spoilt = r.spoilt
 			s.launch(f)
@@ -113,7 +117,8 @@ func (s *Subscription) planGroup(group []string, to resource.Set, w Waits) *plan
 		e, next := s.exceptions[name], to.Get(name)
 		switch {
 		case e == nil || e.standing != queued:
-		case s.kind.Single && e.version != "" && (next == nil && s.states || next != nil && next.Version() == e.version):
+		case s.kind.Single && e.version != "" && (next == nil && s.states || next != nil &&
+			next.Version() == e.version):
 			e.standing = refused // it became again what the client refused, or nothing, which it cannot be told
 		case next != nil && w.change(e.old, next):
 			e.standing = lagging
@@ -145,11 +150,12 @@ func (s *Subscription) accept(f *flight, later []flight) {
 	if !f.apart {
 		return
 	}
-	// The group was made of the latest set then, which have need not be: where they differ, the ordinary
-	// way decides again.
+	// The group was made of the latest set then, which have need not be: where they differ, the
+	// ordinary way decides again.
 	settle := func(name string, r *resource.Resource) {
 		e := s.exceptions[name]
-		if e == nil || e.standing != queued || slices.ContainsFunc(later, func(l flight) bool { return l.holds(name) }) {
+		if e == nil || e.standing != queued || slices.ContainsFunc(later,
+			func(l flight) bool { return l.holds(name) }) {
 			return
 		}
 		had := s.had(name)
@@ -226,9 +232,10 @@ func (s *Subscription) uncertain(f *flight, changed []*resource.Resource) bool {
 	})
 }
 
-// taint takes in that the client rejected a whole set that cannot be taken apart: what it had before
-// would have to stand in the place of what is not being tried, and that is not known. Envoy applies what
-// is right in such a set; what its words name counts as refused, but all is tried again at the next change.
+// taint takes in that the client rejected a whole set that cannot be taken apart: what it had
+// before would have to stand in the place of what is not being tried, and that is not known. Envoy
+// applies what is right in such a set; what its words name counts as refused, but all is tried
+// again at the next change.
 func (s *Subscription) taint(f *flight, changed []*resource.Resource, words string, now time.Time) {
 	for _, r := range changed {
 		s.remember(f, r.Name, true)
@@ -239,8 +246,8 @@ func (s *Subscription) taint(f *flight, changed []*resource.Resource, words stri
 	}
 }
 
-// mine says whether a rejected response decides about name: nothing about it was sent later, and it is
-// still wanted. What was sent later inherits what the client had.
+// mine says whether a rejected response decides about name: nothing about it was sent later, and it
+// is still wanted. What was sent later inherits what the client had.
 func (s *Subscription) mine(f *flight, later []flight, name string) bool {
 	if !s.names.Covers(name) {
 		return false
@@ -255,7 +262,8 @@ func (s *Subscription) mine(f *flight, later []flight, name string) bool {
 	return true
 }
 
-// before is what the client had of name before the response, nil for nothing; known says whether that is certain.
+// before is what the client had of name before the response, nil for nothing; known says whether
+// that is certain.
 func (f *flight) before(name string, fresh bool) (old *resource.Resource, known bool) {
 	if e := f.olds[name]; e != nil {
 		return e.old, e.oldKnown

@@ -22,8 +22,9 @@ func TestAskEncode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := ads.Ask{TypeURL: clusterType, Node: append(node, 0x0a, 1, 'n'), Subscribe: []string{"*", "a"}, Unsubscribe: []string{"b"},
-		Claims: map[string]string{"c": "1", "d": ""}, Nonce: "n1", Rejected: &ads.Rejection{Code: 3, Message: "bad"}}
+	a := ads.Ask{TypeURL: clusterType, Node: append(node, 0x0a, 1, 'n'), Subscribe: []string{"*", "a"},
+		Unsubscribe: []string{"b"},
+		Claims:      map[string]string{"c": "1", "d": ""}, Nonce: "n1", Rejected: &ads.Rejection{Code: 3, Message: "bad"}}
 	var got discoveryv3.DeltaDiscoveryRequest
 	if err := proto.Unmarshal(a.Encode(), &got); err != nil {
 		t.Fatal(err)
@@ -32,8 +33,9 @@ func TestAskEncode(t *testing.T) {
 		t.Errorf("node %v", got.Node)
 	}
 	got.Node = nil
-	want := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResourceNamesSubscribe: a.Subscribe, ResourceNamesUnsubscribe: a.Unsubscribe,
-		InitialResourceVersions: a.Claims, ResponseNonce: "n1", ErrorDetail: &rpcstatus.Status{Code: 3, Message: "bad"}}
+	want := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResourceNamesSubscribe: a.Subscribe,
+		ResourceNamesUnsubscribe: a.Unsubscribe,
+		InitialResourceVersions:  a.Claims, ResponseNonce: "n1", ErrorDetail: &rpcstatus.Status{Code: 3, Message: "bad"}}
 	if d := cmp.Diff(want, &got, protocmp.Transform()); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
@@ -42,7 +44,8 @@ func TestAskEncode(t *testing.T) {
 // A response is read as the protobuf library reads it.
 func TestReadReply(t *testing.T) {
 	t.Parallel()
-	good := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "n1", SystemVersionInfo: "s", RemovedResources: []string{"x", "y"},
+	good := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "n1", SystemVersionInfo: "s",
+		RemovedResources: []string{"x", "y"},
 		Resources: []*discoveryv3.Resource{
 			{Name: "a", Version: "1", Aliases: []string{"b"}, Resource: &anypb.Any{TypeUrl: clusterType, Value: []byte("body")}},
 			{Name: "c"},
@@ -81,8 +84,10 @@ func TestReadReply(t *testing.T) {
 
 // No bytes make a reader of responses panic, or accept what it cannot have understood.
 func FuzzReadReply(f *testing.F) {
-	raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "n1", RemovedResources: []string{"x"},
-		Resources: []*discoveryv3.Resource{{Name: "a", Version: "1", Resource: &anypb.Any{TypeUrl: clusterType, Value: []byte("body")}}}})
+	raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "n1",
+		RemovedResources: []string{"x"},
+		Resources: []*discoveryv3.Resource{{Name: "a", Version: "1",
+			Resource: &anypb.Any{TypeUrl: clusterType, Value: []byte("body")}}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -96,7 +101,8 @@ func FuzzReadReply(f *testing.F) {
 		if err := proto.Unmarshal(raw, &m); err != nil {
 			return // the library is stricter about fields that nobody reads here
 		}
-		if m.TypeUrl != r.TypeURL || m.Nonce != r.Nonce || len(m.Resources) != len(r.Items) || !slices.Equal(m.RemovedResources, r.Removed) {
+		if m.TypeUrl != r.TypeURL || m.Nonce != r.Nonce || len(m.Resources) != len(r.Items) ||
+			!slices.Equal(m.RemovedResources, r.Removed) {
 			t.Errorf("read %+v, the library %v", r, &m)
 		}
 		for i, it := range r.Items {

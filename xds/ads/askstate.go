@@ -53,8 +53,8 @@ func (r *Rejection) encode() []byte {
 	return protowire.AppendString(protowire.AppendTag(b, 2, protowire.BytesType), r.Message)
 }
 
-// StateReply is one discovery response of state of the world as a client reads it. Its items have no names or versions of
-// their own, and their bodies lie in the bytes that it was read from.
+// StateReply is one discovery response of state of the world as a client reads it. Its items have
+// no names or versions of their own, and their bodies lie in the bytes that it was read from.
 type StateReply struct {
 	TypeURL, Nonce, Version string
 	Items                   []Item
@@ -63,8 +63,8 @@ type StateReply struct {
 // Numbers of the fields of a DiscoveryResponse that a client reads.
 const stateVersion, stateItems, stateTypeURL, stateNonce = 1, 2, 4, 5
 
-// ReadStateReply reads an encoded DiscoveryResponse. Errors: ErrNotResponse, or what exceeds a limit; nothing of such a
-// response may be used.
+// ReadStateReply reads an encoded DiscoveryResponse. Errors: ErrNotResponse, or what exceeds a
+// limit; nothing of such a response may be used.
 func ReadStateReply(raw []byte, limits Limits) (*StateReply, error) {
 	limits = limits.withDefaults()
 	r := &StateReply{}

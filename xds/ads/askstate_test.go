@@ -22,13 +22,15 @@ func TestStateAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := ads.StateAsk{TypeURL: "t", Node: raw, Version: "v", Names: []string{"a"}, Nonce: "n1", Rejected: &ads.Rejection{Code: 3, Message: "no"}}
+	ask := ads.StateAsk{TypeURL: "t", Node: raw, Version: "v", Names: []string{"a"}, Nonce: "n1",
+		Rejected: &ads.Rejection{Code: 3, Message: "no"}}
 	got := &discoveryv3.DiscoveryRequest{}
 	if err := proto.Unmarshal(ask.Encode(), got); err != nil {
 		t.Fatal(err)
 	}
-	want := &discoveryv3.DiscoveryRequest{TypeUrl: "t", Node: node, VersionInfo: "v", ResourceNames: []string{"a"}, ResponseNonce: "n1",
-		ErrorDetail: &statuspb.Status{Code: 3, Message: "no"}}
+	want := &discoveryv3.DiscoveryRequest{TypeUrl: "t", Node: node, VersionInfo: "v", ResourceNames: []string{"a"},
+		ResponseNonce: "n1",
+		ErrorDetail:   &statuspb.Status{Code: 3, Message: "no"}}
 	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
 		t.Errorf("request (-want +got):\n%s", d)
 	}
@@ -43,7 +45,8 @@ func TestReadStateReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := ads.ReadStateReply(raw, ads.Limits{})
-	want := &ads.StateReply{TypeURL: "t", Version: "v", Nonce: "n", Items: []ads.Item{{TypeURL: "r", Body: []byte("body")}, {TypeURL: "r"}}}
+	want := &ads.StateReply{TypeURL: "t", Version: "v", Nonce: "n",
+		Items: []ads.Item{{TypeURL: "r", Body: []byte("body")}, {TypeURL: "r"}}}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("error %v, reply (-want +got):\n%s", err, d)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// Cache is what the subscriptions of many streams share: their names, the differences between layers,
-// and the encodings of those. Everything in it lives only as long as a stream uses it. Safe for
-// concurrent use.
+// Cache is what the subscriptions of many streams share: their names, the differences between
+// layers, and the encodings of those. Everything in it lives only as long as a stream uses it. Safe
+// for concurrent use.
 type Cache struct {
 	names    interner
 	diffs    *memo.Func[diffKey, diff]
@@ -33,8 +33,8 @@ type contentKey struct {
 	names *Names
 }
 
-// contentVersion is the hash of the names and versions of what names cover in a layer; names of which
-// nothing is known count too.
+// contentVersion is the hash of the names and versions of what names cover in a layer; names of
+// which nothing is known count too.
 func contentVersion(k contentKey) *string {
 	h := sha256.New()
 	add := func(name, version string) {

@@ -39,10 +39,12 @@ func endpoints() *ads.Kind {
 	}}
 }
 
-// body makes a resource of any kind that carries its name and a text: ClusterLoadAssignment serves for all.
+// body makes a resource of any kind that carries its name and a text: ClusterLoadAssignment serves
+// for all.
 func body(typeURL, name, text string) *resource.Resource {
 	return resource.New(typeURL, name, nil, func() []byte {
-		return resource.Encode(&endpointv3.ClusterLoadAssignment{ClusterName: name, NamedEndpoints: map[string]*endpointv3.Endpoint{text: {}}})
+		return resource.Encode(&endpointv3.ClusterLoadAssignment{ClusterName: name,
+			NamedEndpoints: map[string]*endpointv3.Endpoint{text: {}}})
 	})
 }
 
@@ -221,7 +223,8 @@ func (p *peer) next(to resource.Set) *response {
 		out.items[name], out.versions[name] = text, e.Version
 	}
 	if len(m.Resources) != r.Resources || len(m.RemovedResources) != r.Removed {
-		p.t.Fatalf("response counts %d and %d, holds %d and %d", r.Resources, r.Removed, len(m.Resources), len(m.RemovedResources))
+		p.t.Fatalf("response counts %d and %d, holds %d and %d", r.Resources, r.Removed, len(m.Resources),
+			len(m.RemovedResources))
 	}
 	return out
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// diffKey says between what a diff lies: a client that has from as far as known covers it is to have
-// to as far as names cover it.
+// diffKey says between what a diff lies: a client that has from as far as known covers it is to
+// have to as far as names cover it.
 type diffKey struct {
 	from, to     *resource.Layer
 	known, names *Names
@@ -41,7 +41,8 @@ func (d *diff) find(name string) (r *resource.Resource, removed bool) {
 	return nil, removed
 }
 
-// encoded are the elements of a response that carries the whole diff; layer is the one that it leads to.
+// encoded are the elements of a response that carries the whole diff; layer is the one that it
+// leads to.
 func (d *diff) encoded(c *Cache, layer *resource.Layer, states bool) [][]byte {
 	if states {
 		d.stateOnce.Do(func() { d.state = c.encode(layer, d.changed, nil, true) })
@@ -78,7 +79,8 @@ func compare(k diffKey) *diff {
 	return d
 }
 
-// everything compares the layers without regard to names that are subscribed by name and do not exist.
+// everything compares the layers without regard to names that are subscribed by name and do not
+// exist.
 func (d *diff) everything(k diffKey) {
 	from, to := k.from.Items(), k.to.Items()
 	for len(from) > 0 || len(to) > 0 {
@@ -102,7 +104,8 @@ func (d *diff) everything(k diffKey) {
 	}
 }
 
-// add takes in one name: known says whether the client's state of it is had, next is what it is to have.
+// add takes in one name: known says whether the client's state of it is had, next is what it is to
+// have.
 func (d *diff) add(kind *Kind, name string, known bool, had, next *resource.Resource) {
 	switch {
 	case next != nil:
@@ -127,14 +130,18 @@ func same(a, b *resource.Resource) bool { return a == b || a.Version() == b.Vers
 
 // search finds a name in resources that are sorted by name.
 func search(items []*resource.Resource, name string) (int, bool) {
-	return slices.BinarySearchFunc(items, name, func(r *resource.Resource, n string) int { return strings.Compare(r.Name, n) })
+	return slices.BinarySearchFunc(items, name, func(r *resource.Resource,
+		n string) int {
+		return strings.Compare(r.Name, n)
+	})
 }
 
-// cursor looks up ascending names in resources that are sorted by name; the cost of a look-up is the
-// logarithm of the way from the last one.
+// cursor looks up ascending names in resources that are sorted by name; the cost of a look-up is
+// the logarithm of the way from the last one.
 type cursor struct{ items []*resource.Resource }
 
-// get returns the resource of that name, or nil. The name must not sort before the last one asked for.
+// get returns the resource of that name, or nil. The name must not sort before the last one asked
+// for.
 func (c *cursor) get(name string) *resource.Resource {
 	step := 1
 	for step < len(c.items) && c.items[step].Name < name {

@@ -18,7 +18,8 @@ func TestLongResponsesAreShared(t *testing.T) {
 	t.Parallel()
 	var items []*resource.Resource
 	for i := range 1000 {
-		items = append(items, resource.New("t", fmt.Sprintf("%04d", i), nil, func() []byte { return []byte(strings.Repeat("x", 500)) }))
+		items = append(items, resource.New("t", fmt.Sprintf("%04d", i), nil,
+			func() []byte { return []byte(strings.Repeat("x", 500)) }))
 	}
 	layer, c := resource.NewLayer(items), NewCache()
 	whole := c.encode(layer, items, nil, false)

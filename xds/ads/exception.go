@@ -22,8 +22,8 @@ const (
 	refused
 	// kept: it exists no more, but the client still has it because its removal waits.
 	kept
-	// tainted: state of the world only. A response that held it was rejected, for reasons that may lie
-	// elsewhere in it. It stands in every response and is not sent for its own sake.
+	// tainted: state of the world only. A response that held it was rejected, for reasons that may
+	// lie elsewhere in it. It stands in every response and is not sent for its own sake.
 	tainted
 	// lagging: it is to be sent, but that waits; the client has what it had before.
 	lagging
@@ -37,8 +37,8 @@ type exception struct {
 	// old is what the client had before, nil for nothing; oldKnown says whether that is certain.
 	old      *resource.Resource
 	oldKnown bool
-	// unsure: a rejected response held it beside others, and nothing about it was accepted since. The
-	// client may have applied that and still name the version it had before.
+	// unsure: a rejected response held it beside others, and nothing about it was accepted since.
+	// The client may have applied that and still name the version it had before.
 	unsure bool
 	// claimed: the client says that it has some version of it from an earlier stream.
 	claimed bool
@@ -55,7 +55,8 @@ type Refusal struct {
 	// Words are the client's own.
 	Words string
 	At    time.Time
-	// Had is what the client had before and still has, as far as HadKnown says that this is certain.
+	// Had is what the client had before and still has, as far as HadKnown says that this is
+	// certain.
 	Had      *resource.Resource
 	HadKnown bool
 }
@@ -65,7 +66,8 @@ func (s *Subscription) Refusals() []Refusal {
 	var out []Refusal
 	for _, name := range s.exceptional() {
 		if e := s.exceptions[name]; e.standing == refused || e.standing == tainted && e.words != "" {
-			out = append(out, Refusal{Name: name, Version: e.version, Words: e.words, At: e.at, Had: e.old, HadKnown: e.oldKnown})
+			out = append(out, Refusal{Name: name, Version: e.version, Words: e.words, At: e.at, Had: e.old,
+				HadKnown: e.oldKnown})
 		}
 	}
 	return out
@@ -174,8 +176,8 @@ func (s *Subscription) forget() {
 type Doubt struct {
 	All   bool
 	Names []string
-	// Refused are what it refused of a kind that is Single: it would accept that now without using it. They hold for
-	// the same process only.
+	// Refused are what it refused of a kind that is Single: it would accept that now without using
+	// it. They hold for the same process only.
 	Refused []Refusal
 }
 
@@ -219,7 +221,8 @@ func (d Doubt) bytes() (n int) {
 // maxDoubts is how many names, and maxDoubtBytes how much of them, is doubted before everything is.
 const maxDoubts, maxDoubtBytes = 256, 8 << 10
 
-// maxRefused is how many refusals are remembered, and maxRefusedWords how much of what was said of each.
+// maxRefused is how many refusals are remembered, and maxRefusedWords how much of what was said of
+// each.
 const maxRefused, maxRefusedWords = 64, 512
 
 // Distrust adds to what claims in the first request are not believed for.

@@ -13,9 +13,12 @@ import (
 // No bytes make a subscription panic, answer without end, or hold more than the limits allow.
 func FuzzReceive(f *testing.F) {
 	for _, m := range []proto.Message{
-		&discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResourceNamesSubscribe: []string{"*", "a"}, ResponseNonce: "s-1", InitialResourceVersions: map[string]string{"a": "1"}},
-		&discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResourceNamesUnsubscribe: []string{"*", "a"}, ResponseNonce: "s-2", ErrorDetail: rejection("a is bad")},
-		&discoveryv3.DiscoveryRequest{TypeUrl: clusterType, ResourceNames: []string{"a", "b"}, ResponseNonce: "s-1", VersionInfo: "1"},
+		&discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResourceNamesSubscribe: []string{"*", "a"},
+			ResponseNonce: "s-1", InitialResourceVersions: map[string]string{"a": "1"}},
+		&discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResourceNamesUnsubscribe: []string{"*", "a"},
+			ResponseNonce: "s-2", ErrorDetail: rejection("a is bad")},
+		&discoveryv3.DiscoveryRequest{TypeUrl: clusterType, ResourceNames: []string{"a", "b"}, ResponseNonce: "s-1",
+			VersionInfo: "1"},
 		&discoveryv3.DiscoveryRequest{TypeUrl: clusterType, ResponseNonce: "s-1", ErrorDetail: rejection("b is bad")},
 	} {
 		b, err := proto.Marshal(m)

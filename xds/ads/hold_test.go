@@ -10,13 +10,14 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// What a client has from an earlier stream, and what is gone since, is removed when removals need not wait any more: what uses
-// it may not have been told yet.
+// What a client has from an earlier stream, and what is gone since, is removed when removals need
+// not wait any more: what uses it may not have been told yet.
 func TestClaimedAndGoneWaits(t *testing.T) {
 	t.Parallel()
 	s, rd := ads.NewSubscription(clusters(), false, ads.NewCache(), "s-"), ads.NewReader(false, ads.Limits{})
 	to := set(clusterType, "new=1")
-	raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, InitialResourceVersions: map[string]string{"old": "1"}})
+	raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType,
+		InitialResourceVersions: map[string]string{"old": "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,8 @@ func TestClaimedAndGoneWaits(t *testing.T) {
 	}
 }
 
-// A name that the client asks for, and that it may have but does not say so, is answered at once: it may wait for that.
+// A name that the client asks for, and that it may have but does not say so, is answered at once:
+// it may wait for that.
 func TestDoubtedAndGoneIsAnswered(t *testing.T) {
 	t.Parallel()
 	s, rd := ads.NewSubscription(endpoints(), false, ads.NewCache(), "s-"), ads.NewReader(false, ads.Limits{})
@@ -58,7 +60,8 @@ func TestDoubtedAndGoneIsAnswered(t *testing.T) {
 	if _, err := s.Receive(r, to, ads.Limits{}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Next(to, ads.Waits{Removal: func(string) bool { return true }}, time.Time{}); got == nil || got.Resources != 1 {
+	if got := s.Next(to, ads.Waits{Removal: func(string) bool { return true }}, time.Time{}); got == nil ||
+		got.Resources != 1 {
 		t.Errorf("got %+v, want an empty assignment", got)
 	}
 }

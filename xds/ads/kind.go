@@ -12,17 +12,18 @@ type Kind struct {
 	TypeURL string
 	// Wildcard says that a first request without names asks for everything.
 	Wildcard bool
-	// Whole says that in state of the world a response holds every resource, and what is missing in it is
-	// gone (CDS and LDS). For other types a response holds what changed.
+	// Whole says that in state of the world a response holds every resource, and what is missing in
+	// it is gone (CDS and LDS). For other types a response holds what changed.
 	Whole bool
 	// Supersede says that a response may follow another one that is not acknowledged yet. Envoy
 	// withholds the acknowledgement of clusters while one of them warms.
 	Supersede bool
-	// Single says that a response holds one resource at most. Envoy judges a secret once: after a rejection it accepts
-	// the same content without using it, so that only a response of its own tells which one it refuses.
+	// Single says that a response holds one resource at most. Envoy judges a secret once: after a
+	// rejection it accepts the same content without using it, so that only a response of its own
+	// tells which one it refuses.
 	Single bool
-	// Empty makes the resource that stands for a name of which nothing is known; nil: there is none, and
-	// such a name is answered as removed.
+	// Empty makes the resource that stands for a name of which nothing is known; nil: there is
+	// none, and such a name is answered as removed.
 	Empty func(name string) *resource.Resource
 }
 

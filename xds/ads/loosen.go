@@ -10,8 +10,9 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// loosens says whether an extension may let something through that it refused before, or tell others of less. Of a
-// changed rule nobody knows: it may. Where nothing is known of before, nothing is given up.
+// loosens says whether an extension may let something through that it refused before, or tell
+// others of less. Of a changed rule nobody knows: it may. Where nothing is known of before, nothing
+// is given up.
 func loosens(had, next *resource.Resource) bool {
 	return had != nil && next.Beside(had, func() bool { return mayLoosen(had, next) })
 }

@@ -90,7 +90,8 @@ func (m *model) step() {
 	}
 }
 
-// waits makes some of what there is to say wait until the end. A whole set cannot leave out what waits.
+// waits makes some of what there is to say wait until the end. A whole set cannot leave out what
+// waits.
 func (m *model) waits() {
 	if m.thorough() {
 		return
@@ -120,7 +121,8 @@ func (m *model) ask() {
 		m.note("ask %v at %q", m.list(), m.version)
 		return
 	}
-	m.delta(m.to, &discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: maps.Clone(m.versions), ResourceNamesSubscribe: m.list()})
+	m.delta(m.to, &discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: maps.Clone(m.versions),
+		ResourceNamesSubscribe: m.list()})
 	m.note("ask %v with %v", m.list(), m.versions)
 }
 
@@ -153,7 +155,8 @@ func (m *model) resubscribe() {
 		m.note("subscribe %s", name)
 	}
 	if m.states {
-		m.state(m.to, &discoveryv3.DiscoveryRequest{VersionInfo: m.version, ResponseNonce: m.nonce, ResourceNames: m.list()})
+		m.state(m.to, &discoveryv3.DiscoveryRequest{VersionInfo: m.version, ResponseNonce: m.nonce,
+			ResourceNames: m.list()})
 		return
 	}
 	m.delta(m.to, req)
@@ -216,8 +219,8 @@ func (m *model) apply(r *response, partly bool) {
 	}
 }
 
-// thorough says whether the client applies all that is right in what it rejects: of whole sets it does,
-// as Envoy's clusters and listeners.
+// thorough says whether the client applies all that is right in what it rejects: of whole sets it
+// does, as Envoy's clusters and listeners.
 func (m *model) thorough() bool { return m.states && m.kind.Whole }
 
 func (m *model) answer(r *response, words string) {
@@ -287,10 +290,12 @@ func (m *model) fail(format string, args ...any) {
 	m.t.Fatalf("%s\n%s", fmt.Sprintf(format, args...), strings.Join(m.log[max(0, len(m.log)-30):], "\n"))
 }
 
-// Whatever happens on the way, a client ends with exactly what is configured, apart from what it refuses.
+// Whatever happens on the way, a client ends with exactly what is configured, apart from what it
+// refuses.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	for name, kind := range map[string]func() *ads.Kind{"clusters": clusters, "endpoints": endpoints, "listeners": listeners, "routes": routes, "secrets": secrets} {
+	for name, kind := range map[string]func() *ads.Kind{"clusters": clusters, "endpoints": endpoints,
+		"listeners": listeners, "routes": routes, "secrets": secrets} {
 		for _, states := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s states=%v", name, states), func(t *testing.T) {
 				t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"weak"
 )
 
-// Names is what a client subscribed to: names, or everything, or both. Immutable and interned: within
-// one Cache equal subscriptions are one pointer. A nil Names is nothing.
+// Names is what a client subscribed to: names, or everything, or both. Immutable and interned:
+// within one Cache equal subscriptions are one pointer. A nil Names is nothing.
 type Names struct {
 	all   bool
 	list  []string // sorted, unique
@@ -54,10 +54,10 @@ func (n *Names) Has(name string) bool {
 // seed is one for the process: hashes never leave it.
 var seed = maphash.MakeSeed()
 
-// checksum tells sets of names apart whatever their order: two sums over a hash of each name, with a
-// seed that nobody knows, and how many there are. Equal checksums mean equal sets: that they do not is
-// as likely as two names with one 64-bit hash, and a client cannot look for them. So a request that repeats
-// thousands of names is recognised without looking at each of them again.
+// checksum tells sets of names apart whatever their order: two sums over a hash of each name, with
+// a seed that nobody knows, and how many there are. Equal checksums mean equal sets: that they do
+// not is as likely as two names with one 64-bit hash, and a client cannot look for them. So a
+// request that repeats thousands of names is recognised without looking at each of them again.
 type checksum struct {
 	plain, mixed uint64
 	count        int
@@ -111,8 +111,8 @@ type interner struct {
 	entries map[checksum]weak.Pointer[Names] // guarded by mu
 }
 
-// of returns the subscription to all (or not) and names, in whatever order and however often they come.
-// The bytes are copied when they are new.
+// of returns the subscription to all (or not) and names, in whatever order and however often they
+// come. The bytes are copied when they are new.
 func (in *interner) of(all bool, names iter.Seq[[]byte]) *Names {
 	sum := checksum{all: all}
 	for b := range names {

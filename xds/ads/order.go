@@ -36,7 +36,8 @@ type Turn struct {
 //
 // Not safe for concurrent use.
 type Order struct {
-	// RouteWait is how long what newly names a cluster waits for it. Then it is sent, and what needs the cluster fails.
+	// RouteWait is how long what newly names a cluster waits for it. Then it is sent, and what
+	// needs the cluster fails.
 	RouteWait time.Duration
 	// RemovalWait is how long what is removed waits for what names it.
 	RemovalWait time.Duration
@@ -79,7 +80,8 @@ func (o *Order) Settled() bool {
 	return true
 }
 
-// Next returns the next response. Without one, wait is how long until time alone changes that, zero for never.
+// Next returns the next response. Without one, wait is how long until time alone changes that, zero
+// for never.
 func (o *Order) Next(now time.Time) (r *Response, wait time.Duration) {
 	for _, t := range o.turns {
 		if !o.open(t, now) {

@@ -56,7 +56,8 @@ func (c *conversation) hear(typeURL, nonce, words string, names ...string) {
 	}
 }
 
-// said is what one response says: "+name" and "-name", sorted, after the type's last word; empty for no response.
+// said is what one response says: "+name" and "-name", sorted, after the type's last word; empty
+// for no response.
 func (c *conversation) said() (r *ads.Response, text string) {
 	c.Helper()
 	r, _ = c.order.Next(c.now)
@@ -94,7 +95,8 @@ func (c *conversation) decode(r *ads.Response) *discoveryv3.DeltaDiscoveryRespon
 	return m
 }
 
-// settle answers everything that is sent, and returns the removals in it. It refuses what stands in refuse.
+// settle answers everything that is sent, and returns the removals in it. It refuses what stands in
+// refuse.
 func (c *conversation) settle(refuse string) (removed []string) {
 	c.Helper()
 	for {
@@ -112,8 +114,8 @@ func (c *conversation) settle(refuse string) (removed []string) {
 	}
 }
 
-// to makes what there is to have: clusters, of which those have endpoints to fetch that end with a star, and "name=text
-// cluster" of a type that names clusters.
+// to makes what there is to have: clusters, of which those have endpoints to fetch that end with a
+// star, and "name=text cluster" of a type that names clusters.
 func (c *conversation) to(typeURL string, items ...string) {
 	var out []*resource.Resource
 	for _, it := range items {
@@ -126,7 +128,8 @@ func (c *conversation) to(typeURL string, items ...string) {
 		if bare, fetches := strings.CutSuffix(name, "*"); fetches {
 			name, refs = bare, []resource.Ref{{TypeURL: endpointType, Name: bare}}
 		}
-		out = append(out, resource.New(typeURL, name, refs, func() []byte { return body(typeURL, name, it+text).Body() }))
+		out = append(out, resource.New(typeURL, name, refs,
+			func() []byte { return body(typeURL, name, it+text).Body() }))
 	}
 	c.order.Find(typeURL).To = resource.Set{Shared: resource.NewLayer(out)}
 }

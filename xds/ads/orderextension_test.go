@@ -34,8 +34,8 @@ func asked(t *testing.T) *conversation {
 	return c
 }
 
-// A filter that newly asks a cluster is sent when the cluster's endpoints are acknowledged, and the filters beside it at
-// once. The cluster is acknowledged later, as Envoy does it.
+// A filter that newly asks a cluster is sent when the cluster's endpoints are acknowledged, and the
+// filters beside it at once. The cluster is acknowledged later, as Envoy does it.
 func TestExtensionWaitsForItsCluster(t *testing.T) {
 	t.Parallel()
 	c := asked(t)
@@ -69,7 +69,8 @@ func TestExtensionOfKnownCluster(t *testing.T) {
 	c.wants("at once", "TypedExtensionConfig +ask")
 }
 
-// A filter waits for its cluster for a time, whatever becomes of it meanwhile; then it is sent, and refuses.
+// A filter waits for its cluster for a time, whatever becomes of it meanwhile; then it is sent, and
+// refuses.
 func TestExtensionWaitsNoLonger(t *testing.T) {
 	t.Parallel()
 	c := asked(t)
@@ -116,7 +117,8 @@ func TestExtensionTakenBack(t *testing.T) {
 	}
 }
 
-// A cluster that a filter asks is removed after the filter, and after the time in which what was asked is answered.
+// A cluster that a filter asks is removed after the filter, and after the time in which what was
+// asked is answered.
 func TestAskedClusterIsRemovedLast(t *testing.T) {
 	t.Parallel()
 	c := asked(t)
@@ -177,7 +179,8 @@ func TestClusterOfRefusedExtension(t *testing.T) {
 	}
 }
 
-// judging is a filter that judges by rules, as a message of requests or of connections, and leaves things to the filter ask.
+// judging is a filter that judges by rules, as a message of requests or of connections, and leaves
+// things to the filter ask.
 func judging(t *testing.T, name string, f proto.Message) *resource.Resource {
 	t.Helper()
 	config, err := anypb.New(f)
@@ -216,8 +219,8 @@ func (c *conversation) filters(cluster string, other *resource.Resource) {
 	c.order.Find(extensionType).To.Shared = resource.NewLayer(append(ask, other))
 }
 
-// What a filter gives up waits until the one that is to judge it has come. What it newly refuses holds at once, and so does
-// everything when nothing else changes.
+// What a filter gives up waits until the one that is to judge it has come. What it newly refuses
+// holds at once, and so does everything when nothing else changes.
 func TestExtensionGivesUpLast(t *testing.T) {
 	t.Parallel()
 	requests := func(enforced, told *rbacv3.RBAC) proto.Message {
@@ -275,7 +278,8 @@ func TestExtensionGivesUpLast(t *testing.T) {
 	}
 }
 
-// What is given up waits while the one that asks waits for its cluster, and no longer when that one is refused.
+// What is given up waits while the one that asks waits for its cluster, and no longer when that one
+// is refused.
 func TestExtensionGivesUpAfterAll(t *testing.T) {
 	t.Parallel()
 	c := asked(t)

@@ -24,9 +24,10 @@ func (o *Order) waits(t *Turn, now time.Time) Waits {
 	return Waits{}
 }
 
-// holdClusters keeps clusters until listeners, routes and extensions have moved on, those that a refused one of these
-// uses for as long as it is refused, and those that an extension asked until they have answered. Each waits for itself:
-// one that a refused route holds for long must not cost later ones their wait.
+// holdClusters keeps clusters until listeners, routes and extensions have moved on, those that a
+// refused one of these uses for as long as it is refused, and those that an extension asked until
+// they have answered. Each waits for itself: one that a refused route holds for long must not cost
+// later ones their wait.
 func (o *Order) holdClusters(cds *Turn, now time.Time) func(string) bool {
 	var asked, waits bool
 	return func(name string) bool {
@@ -36,7 +37,8 @@ func (o *Order) holdClusters(cds *Turn, now time.Time) func(string) bool {
 		switch {
 		case waits && !cds.keeping.over(name, o.RemovalWait, now), o.left.running(name, o.RemovalWait, now):
 			return true
-		case o.usedByRefused(resource.ListenerType, resource.ClusterType, name), o.usedByRefused(resource.RouteType, resource.ClusterType, name):
+		case o.usedByRefused(resource.ListenerType, resource.ClusterType, name), o.usedByRefused(resource.RouteType,
+			resource.ClusterType, name):
 			return true
 		}
 		return o.usedByRefused(resource.ExtensionConfigType, resource.ClusterType, name) || o.usedByKept(name)
@@ -47,7 +49,8 @@ func (o *Order) holdClusters(cds *Turn, now time.Time) func(string) bool {
 func (o *Order) holdRoutes(rds *Turn, now time.Time) func(string) bool {
 	return func(name string) bool {
 		lds := o.Find(resource.ListenerType)
-		return lds != nil && !rds.keeping.over(name, o.RemovalWait, now) && !lds.Settled(lds.To) || o.usedByRefused(resource.ListenerType, resource.RouteType, name)
+		return lds != nil && !rds.keeping.over(name, o.RemovalWait, now) && !lds.Settled(lds.To) ||
+			o.usedByRefused(resource.ListenerType, resource.RouteType, name)
 	}
 }
 
@@ -76,8 +79,8 @@ func (o *Order) holdEndpoints() func(string) bool {
 	}
 }
 
-// moved says whether listeners, the routes and extensions that they name, and all others are what the client is to
-// have.
+// moved says whether listeners, the routes and extensions that they name, and all others are what
+// the client is to have.
 func (o *Order) moved(cds *Turn) bool {
 	for _, typeURL := range []string{resource.ListenerType, resource.RouteType, resource.ExtensionConfigType} {
 		t := o.Find(typeURL)
@@ -108,8 +111,8 @@ func (o *Order) has(ref resource.Ref) bool {
 	return t != nil && t.Has(ref.Name)
 }
 
-// usedByRefused says whether a resource of type user, which the client refused in its latest version,
-// uses name of type used in the version that the client still has, or may do so.
+// usedByRefused says whether a resource of type user, which the client refused in its latest
+// version, uses name of type used in the version that the client still has, or may do so.
 func (o *Order) usedByRefused(user, used, name string) bool {
 	t := o.Find(user)
 	if t == nil {

@@ -9,8 +9,8 @@ import (
 
 // Make before break, first half: what names a cluster waits for it.
 
-// open says whether a type may be sent now: listeners and routes not while they newly name a cluster that the client
-// does not have yet.
+// open says whether a type may be sent now: listeners and routes not while they newly name a
+// cluster that the client does not have yet.
 func (o *Order) open(t *Turn, now time.Time) bool {
 	if url := t.Kind().TypeURL; url != resource.ListenerType && url != resource.RouteType {
 		return true
@@ -33,7 +33,8 @@ func (o *Order) underWay() *Turn {
 	return nil
 }
 
-// namesArriving says whether what t would send names a cluster that is on its way and not usable yet.
+// namesArriving says whether what t would send names a cluster that is on its way and not usable
+// yet.
 func (o *Order) namesArriving(t, cds *Turn) bool {
 	found := false
 	t.Pending(t.To, func(_, next *resource.Resource) bool {
@@ -69,9 +70,9 @@ func (o *Order) hasEndpoints(cluster *resource.Resource) bool {
 	return len(names) > 0
 }
 
-// lag says which extensions wait, each for itself: one that asks a cluster for that; one that would let through more than
-// before for those that it names, as long as they are to let through less: what one gives up another may take over. A
-// policy that only refuses more holds at once.
+// lag says which extensions wait, each for itself: one that asks a cluster for that; one that would
+// let through more than before for those that it names, as long as they are to let through less:
+// what one gives up another may take over. A policy that only refuses more holds at once.
 func (o *Order) lag(t *Turn, now time.Time) func(had, next *resource.Resource) bool {
 	cds := o.underWay()
 	var takers map[string]bool

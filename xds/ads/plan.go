@@ -8,7 +8,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// plan is what the next response says: a shared difference, used whole, and what is this client's alone.
+// plan is what the next response says: a shared difference, used whole, and what is this client's
+// alone.
 type plan struct {
 	shared  *diff
 	changed []*resource.Resource
@@ -218,7 +219,8 @@ func (pl *planner) dropped(name string) bool {
 	return ok
 }
 
-// finish returns the plan. Where the shared difference is used whole it stays shared, encoding included.
+// finish returns the plan. Where the shared difference is used whole it stays shared, encoding
+// included.
 func (pl *planner) finish() *plan {
 	p := &pl.plan
 	switch {
@@ -294,7 +296,8 @@ func (f *flight) holds(name string) bool {
 	if r, removed := f.shared.find(name); r != nil || removed {
 		return true
 	}
-	return slices.ContainsFunc(f.changed, func(r *resource.Resource) bool { return r.Name == name }) || slices.Contains(f.removed, name)
+	return slices.ContainsFunc(f.changed, func(r *resource.Resource) bool { return r.Name == name }) ||
+		slices.Contains(f.removed, name)
 }
 
 // keep remembers an exception that the response ends, in case that it is rejected.

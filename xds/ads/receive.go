@@ -10,8 +10,8 @@ import (
 
 // Outcome is what a request said about an earlier response.
 type Outcome struct {
-	// Acknowledged and Rejected say that the client accepted, or refused, a response of ours. Both are
-	// false for subscriptions and for answers that come too late to matter.
+	// Acknowledged and Rejected say that the client accepted, or refused, a response of ours. Both
+	// are false for subscriptions and for answers that come too late to matter.
 	Acknowledged, Rejected bool
 	// Started says that the client asked for this type for the first time, or anew.
 	Started bool
@@ -32,9 +32,11 @@ func (s *Subscription) Receive(r *Request, to resource.Set, limits Limits, now t
 	switch {
 	case s.names == nil:
 	case len(s.names.list) > limits.Names:
-		return out, fmt.Errorf("subscription to %s holds %d resource names, at most %d are allowed", s.kind.TypeURL, len(s.names.list), limits.Names)
+		return out, fmt.Errorf("subscription to %s holds %d resource names, at most %d are allowed", s.kind.TypeURL,
+			len(s.names.list), limits.Names)
 	case s.names.bytes > limits.Bytes:
-		return out, fmt.Errorf("the names of the subscription to %s have %d bytes, at most %d are allowed", s.kind.TypeURL, s.names.bytes, limits.Bytes)
+		return out, fmt.Errorf("the names of the subscription to %s have %d bytes, at most %d are allowed",
+			s.kind.TypeURL, s.names.bytes, limits.Bytes)
 	}
 	return out, nil
 }
@@ -71,9 +73,9 @@ func (s *Subscription) receiveDelta(r *Request, to resource.Set, now time.Time) 
 // nobody yields no names.
 func nobody(func([]byte) bool) {}
 
-// anew says whether a request on a running subscription begins it again: one that claims what an earlier
-// stream gave, or asks for everything once more, as a client does that shares a stream with the one
-// before it. A client that never uses our nonces must not make us send for ever.
+// anew says whether a request on a running subscription begins it again: one that claims what an
+// earlier stream gave, or asks for everything once more, as a client does that shares a stream with
+// the one before it. A client that never uses our nonces must not make us send for ever.
 func (s *Subscription) anew(r *Request, ours bool) bool {
 	if ours || r.Rejected != nil || s.junk && r.Nonce != "" {
 		return false
@@ -186,8 +188,8 @@ func (s *Subscription) receiveState(r *Request, to resource.Set, now time.Time) 
 		}
 		// It asked for more before our first response reached it.
 	}
-	// The names count even when the nonce is stale: what a client dropped and asked for again meanwhile
-	// it has forgotten.
+	// The names count even when the nonce is stale: what a client dropped and asked for again
+	// meanwhile it has forgotten.
 	var out Outcome
 	if ours {
 		s.heard = true
@@ -206,8 +208,8 @@ func (s *Subscription) receiveState(r *Request, to resource.Set, now time.Time) 
 	return out
 }
 
-// restart begins state of the world. The version that a client names on a new stream tells whether it
-// has exactly what it should.
+// restart begins state of the world. The version that a client names on a new stream tells whether
+// it has exactly what it should.
 func (s *Subscription) restart(r *Request, names *Names, to resource.Set) {
 	doubt := s.doubt
 	s.doubt, s.recalled = Doubt{}, doubt.Refused

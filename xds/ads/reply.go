@@ -47,15 +47,16 @@ func (r *Reply) Encode() []byte {
 	return b
 }
 
-// Numbers of the fields of a DeltaDiscoveryResponse, of its Resource and of an Any that a client reads.
+// Numbers of the fields of a DeltaDiscoveryResponse, of its Resource and of an Any that a client
+// reads.
 const (
 	replyItems, replyTypeURL, replyNonce, replyRemoved = 2, 4, 5, 6
 	itemVersion, itemBody, itemName                    = 1, 2, 3
 	anyTypeURL, anyValue                               = 1, 2
 )
 
-// ReadReply reads an encoded DeltaDiscoveryResponse. The names are copied, the bodies are not. Errors: ErrNotResponse,
-// or what exceeds a limit; nothing of such a response may be used.
+// ReadReply reads an encoded DeltaDiscoveryResponse. The names are copied, the bodies are not.
+// Errors: ErrNotResponse, or what exceeds a limit; nothing of such a response may be used.
 func ReadReply(raw []byte, limits Limits) (*Reply, error) {
 	limits = limits.withDefaults()
 	r := &Reply{}
@@ -82,7 +83,8 @@ func ReadReply(raw []byte, limits Limits) (*Reply, error) {
 	return r, nil
 }
 
-// resource takes in a resource that there is, or one that is gone. The limit holds before there is room for too many.
+// resource takes in a resource that there is, or one that is gone. The limit holds before there is
+// room for too many.
 func (r *Reply) resource(num protowire.Number, value []byte, limits Limits) error {
 	if len(r.Items)+len(r.Removed) == limits.Names {
 		return fmt.Errorf("a response holds more than %d resources", limits.Names)

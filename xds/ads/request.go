@@ -38,12 +38,15 @@ type Request struct {
 }
 
 // fields are the numbers of a request's fields in one of the two protocols.
-type fields struct{ node, typeURL, version, subscribe, unsubscribe, claims, nonce, rejected, locators, unlocators protowire.Number }
+type fields struct {
+	node, typeURL, version, subscribe, unsubscribe, claims, nonce, rejected, locators,
+	unlocators protowire.Number
+}
 
 // Reader reads the requests of one stream. Not safe for concurrent use.
 //
-// A client of state of the world repeats thousands of names with every acknowledgement, mostly in the same bytes.
-// The reader recognises them, and looks at each name only once.
+// A client of state of the world repeats thousands of names with every acknowledgement, mostly in
+// the same bytes. The reader recognises them, and looks at each name only once.
 type Reader struct {
 	fields fields // set once
 	limits Limits // set once
@@ -61,7 +64,8 @@ type nameList struct {
 
 // begins says whether b begins with it.
 func (l *nameList) begins(b []byte) bool {
-	return l.bytes > 0 && l.bytes <= len(b) && maphash.Bytes(seed, b[l.bytes-minList:l.bytes]) == l.end && maphash.Bytes(seed, b[:l.bytes]) == l.hash
+	return l.bytes > 0 && l.bytes <= len(b) && maphash.Bytes(seed, b[l.bytes-minList:l.bytes]) == l.end &&
+		maphash.Bytes(seed, b[:l.bytes]) == l.hash
 }
 
 // minList is how many bytes of names are worth remembering.
@@ -73,12 +77,14 @@ func NewReader(states bool, limits Limits) *Reader {
 	if states {
 		rd.fields = fields{version: 1, node: 2, subscribe: 3, typeURL: 4, nonce: 5, rejected: 6, locators: 7}
 	} else {
-		rd.fields = fields{node: 1, typeURL: 2, subscribe: 3, unsubscribe: 4, claims: 5, nonce: 6, rejected: 7, locators: 8, unlocators: 9}
+		rd.fields = fields{node: 1, typeURL: 2, subscribe: 3, unsubscribe: 4, claims: 5, nonce: 6, rejected: 7,
+			locators: 8, unlocators: 9}
 	}
 	return rd
 }
 
-// Read reads an encoded DeltaDiscoveryRequest or DiscoveryRequest. Errors: ErrMalformed, or what exceeds a limit.
+// Read reads an encoded DeltaDiscoveryRequest or DiscoveryRequest. Errors: ErrMalformed, or what
+// exceeds a limit.
 func (rd *Reader) Read(raw []byte) (*Request, error) {
 	f := &rd.fields
 	r := &Request{raw: raw, subscribe: f.subscribe, unsubscribe: f.unsubscribe, claims: f.claims}
@@ -118,14 +124,15 @@ func (rd *Reader) Read(raw []byte) (*Request, error) {
 		return nil, fmt.Errorf("%w: it has no type_url", ErrMalformed)
 	}
 	if n := max(r.subscribes, r.unsubscribes, r.claimed); n > rd.limits.Names {
-		return nil, fmt.Errorf("a request for %s holds %d resource names, at most %d are allowed", r.TypeURL, n, rd.limits.Names)
+		return nil, fmt.Errorf("a request for %s holds %d resource names, at most %d are allowed", r.TypeURL, n,
+			rd.limits.Names)
 	}
 	return r, nil
 }
 
-// subscribes takes in the names that the client subscribes to at the beginning of b, and returns how many bytes
-// hold them. Only the first ones of a request are recognised: more than one list is nobody's habit, and looking for
-// them everywhere would cost what a client likes.
+// subscribes takes in the names that the client subscribes to at the beginning of b, and returns
+// how many bytes hold them. Only the first ones of a request are recognised: more than one list is
+// nobody's habit, and looking for them everywhere would cost what a client likes.
 func (rd *Reader) subscribes(r *Request, b []byte) (read int, err error) {
 	for i := range rd.lists {
 		if l := &rd.lists[i]; r.subscribes == 0 && l.begins(b) {
@@ -142,7 +149,8 @@ func (rd *Reader) subscribes(r *Request, b []byte) (read int, err error) {
 	r.subscribes += alone.subscribes
 	r.sum.join(alone.sum)
 	if len(run) >= minList {
-		rd.lists[rd.next] = nameList{bytes: len(run), count: alone.subscribes, end: maphash.Bytes(seed, run[len(run)-minList:]), hash: maphash.Bytes(seed, run), sum: alone.sum}
+		rd.lists[rd.next] = nameList{bytes: len(run), count: alone.subscribes,
+			end: maphash.Bytes(seed, run[len(run)-minList:]), hash: maphash.Bytes(seed, run), sum: alone.sum}
 		rd.next = (rd.next + 1) % len(rd.lists)
 	}
 	return len(run), nil
@@ -182,8 +190,8 @@ func (r *Request) field(num protowire.Number, value []byte, limits Limits, f *fi
 // shortTag begins the values of a field of bytes with a number below 16.
 func shortTag(field protowire.Number) byte { return byte(field)<<3 | byte(protowire.BytesType) }
 
-// runOf is how many bytes at the beginning of b are values of that one field, with a number below 16 and values
-// below 16 KiB, as names are; zero when the first field is another one.
+// runOf is how many bytes at the beginning of b are values of that one field, with a number below
+// 16 and values below 16 KiB, as names are; zero when the first field is another one.
 func runOf(b []byte, field protowire.Number) int {
 	tag, at := shortTag(field), 0
 	for at+1 < len(b) && b[at] == tag {
@@ -349,7 +357,8 @@ func (r *Request) Names() []string {
 // star is the name that stands for everything.
 const star = "*"
 
-// named yields the values of a repeated field without "*", and everything says whether "*" is there.
+// named yields the values of a repeated field without "*", and everything says whether "*" is
+// there.
 func (r *Request) named(field protowire.Number) (names iter.Seq[[]byte], everything bool) {
 	for b := range r.names(field) {
 		if string(b) == star {

@@ -22,7 +22,8 @@ func manyNames(n int) []string {
 	return names
 }
 
-// What a client says is the same however often its reader saw the names, in whatever order and company they come.
+// What a client says is the same however often its reader saw the names, in whatever order and
+// company they come.
 func TestReaderRecognisesNames(t *testing.T) {
 	t.Parallel()
 	names := manyNames(400)
@@ -59,7 +60,8 @@ func TestReaderRecognisesNames(t *testing.T) {
 func TestReaderRefusesAgain(t *testing.T) {
 	t.Parallel()
 	rd := ads.NewReader(false, ads.Limits{NameBytes: 200})
-	raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: endpointType, ResourceNamesSubscribe: append(manyNames(100), fmt.Sprintf("%0201d", 1))})
+	raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: endpointType,
+		ResourceNamesSubscribe: append(manyNames(100), fmt.Sprintf("%0201d", 1))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +72,11 @@ func TestReaderRefusesAgain(t *testing.T) {
 	}
 }
 
-// BenchmarkReadAgain reads the acknowledgement of a client of state of the world, which repeats 2,400 names.
+// BenchmarkReadAgain reads the acknowledgement of a client of state of the world, which repeats
+// 2,400 names.
 func BenchmarkReadAgain(b *testing.B) {
-	raw, err := proto.Marshal(&discoveryv3.DiscoveryRequest{TypeUrl: endpointType, ResourceNames: manyNames(2400), ResponseNonce: "s-1"})
+	raw, err := proto.Marshal(&discoveryv3.DiscoveryRequest{TypeUrl: endpointType, ResourceNames: manyNames(2400),
+		ResponseNonce: "s-1"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -78,8 +78,9 @@ func (s *Subscription) tail(nonce string, to resource.Set) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, fieldNonce, protowire.BytesType), nonce)
 }
 
-// whole makes r hold everything that the client is to have of to. What is refused, queued or kept stands
-// in it as the client has it, because what is missing is removed; group, which may be nil, is exempt.
+// whole makes r hold everything that the client is to have of to. What is refused, queued or kept
+// stands in it as the client has it, because what is missing is removed; group, which may be nil,
+// is exempt.
 func (s *Subscription) whole(r *Response, to resource.Set, group *plan) {
 	full := s.cache.diff(diffKey{nil, to.Shared, nil, s.names, s.kind})
 	if len(s.exceptions) == 0 && !s.overlaps(full, to.Own) {
@@ -113,8 +114,8 @@ func (s *Subscription) overlaps(d *diff, own *resource.Layer) bool {
 	return false
 }
 
-// content is a whole set with its exceptions. A group is sent beside what the client has; all else that
-// is new waits, so that a rejection is about the group.
+// content is a whole set with its exceptions. A group is sent beside what the client has; all else
+// that is new waits, so that a rejection is about the group.
 func (s *Subscription) content(to resource.Set, group *plan) (out []*resource.Resource, spoilt bool) {
 	base, covered := to, s.names
 	if group != nil {

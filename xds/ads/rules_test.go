@@ -95,7 +95,8 @@ func (s *script) step(f []string) (got, want string, ok bool) {
 		if r == s.before {
 			words = words[1:]
 		}
-		s.delta(s.to, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.nonce, ErrorDetail: rejection(strings.Join(words, " "))})
+		s.delta(s.to, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.nonce,
+			ErrorDetail: rejection(strings.Join(words, " "))})
 	case "new":
 		s.reconnect()
 	case "hold":
@@ -266,7 +267,8 @@ func TestRequestErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := ads.NewReader(false, ads.Limits{Names: 3, NameBytes: 8}).Read(raw); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := ads.NewReader(false, ads.Limits{Names: 3, NameBytes: 8}).Read(raw); err == nil ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
@@ -298,7 +300,8 @@ func TestSubscriptionBytes(t *testing.T) {
 	t.Parallel()
 	s, limits := ads.NewSubscription(routes(), false, ads.NewCache(), "s-"), ads.Limits{Bytes: 20}
 	for i, name := range []string{"0123456789", "9876543210", "x"} {
-		raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: routeType, ResourceNamesSubscribe: []string{name}})
+		raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: routeType,
+			ResourceNamesSubscribe: []string{name}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +310,8 @@ func TestSubscriptionBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = s.Receive(r, resource.Set{}, limits, time.Time{})
-		if i < 2 && err != nil || i == 2 && (err == nil || !strings.Contains(err.Error(), "have 21 bytes, at most 20")) {
+		if i < 2 && err != nil || i == 2 && (err == nil ||
+			!strings.Contains(err.Error(), "have 21 bytes, at most 20")) {
 			t.Errorf("after name %d: %v", i+1, err)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// judge is Envoy where it takes in secrets: it judges each content once, and accepts without using it what it refused.
+// judge is Envoy where it takes in secrets: it judges each content once, and accepts without using
+// it what it refused.
 type judge struct {
 	*peer
 	rng     *rand.Rand
@@ -165,14 +166,15 @@ func (j *judge) resubscribe(names int) {
 	}
 	j.note("and %v without %v", m.ResourceNamesSubscribe, m.ResourceNamesUnsubscribe)
 	if j.states {
-		j.state(j.to, &discoveryv3.DiscoveryRequest{VersionInfo: j.version, ResponseNonce: j.nonce, ResourceNames: j.list()})
+		j.state(j.to, &discoveryv3.DiscoveryRequest{VersionInfo: j.version, ResponseNonce: j.nonce,
+			ResourceNames: j.list()})
 		return
 	}
 	j.delta(j.to, m)
 }
 
-// settle answers until there is nothing more to say. Then the client uses every good secret, and what it cannot use is
-// known by name.
+// settle answers until there is nothing more to say. Then the client uses every good secret, and
+// what it cannot use is known by name.
 func (j *judge) settle() {
 	j.t.Helper()
 	if !j.asked {
@@ -210,8 +212,8 @@ func refusals(s *ads.Subscription) (names []string) {
 	return names
 }
 
-// Whatever happens in whatever order, a client that judges each content once ends with every good secret, and those that
-// it cannot use are known.
+// Whatever happens in whatever order, a client that judges each content once ends with every good
+// secret, and those that it cannot use are known.
 func TestSecretsModel(t *testing.T) {
 	t.Parallel()
 	for _, states := range []bool{false, true} {
@@ -246,8 +248,8 @@ func TestSecretsModel(t *testing.T) {
 	}
 }
 
-// A client that refused a secret and connects anew would accept it without using it: it is not sent, and shown as refused,
-// until it changes.
+// A client that refused a secret and connects anew would accept it without using it: it is not
+// sent, and shown as refused, until it changes.
 func TestRefusedAfterReconnect(t *testing.T) {
 	t.Parallel()
 	bad := set(secretType, "a=bad", "b=v1")
@@ -263,9 +265,11 @@ func TestRefusedAfterReconnect(t *testing.T) {
 		ask("a")
 		nonce := p.next(bad).nonce
 		if states {
-			p.state(bad, &discoveryv3.DiscoveryRequest{ResourceNames: []string{"a"}, ResponseNonce: nonce, ErrorDetail: rejection("no such file")})
+			p.state(bad, &discoveryv3.DiscoveryRequest{ResourceNames: []string{"a"}, ResponseNonce: nonce,
+				ErrorDetail: rejection("no such file")})
 		} else {
-			p.delta(bad, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: nonce, ErrorDetail: rejection("no such file")})
+			p.delta(bad, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: nonce,
+				ErrorDetail: rejection("no such file")})
 		}
 		p.reconnect()
 		p.reconnect() // also over a stream on which nothing was asked for
@@ -288,7 +292,8 @@ func BenchmarkSecrets(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			var items, names []string
 			for i := range n {
-				names = append(names, fmt.Sprintf("file-cert:/etc/certificates/%05d.pem~/etc/certificates/%05d.key", i, i))
+				names = append(names, fmt.Sprintf("file-cert:/etc/certificates/%05d.pem~/etc/certificates/%05d.key", i,
+					i))
 				items = append(items, names[i]+"=v")
 			}
 			to := set(secretType, items...)

@@ -11,8 +11,8 @@ type Status struct {
 	// Subscribed is how many names it asked for by name; Everything says that it asked for all.
 	Subscribed int
 	Everything bool
-	// Acknowledged names the content of what it accepted last, and AcknowledgedAt is when; empty and zero
-	// before the first time. Equal contents have equal names on every replica.
+	// Acknowledged names the content of what it accepted last, and AcknowledgedAt is when; empty
+	// and zero before the first time. Equal contents have equal names on every replica.
 	Acknowledged   string
 	AcknowledgedAt time.Time
 	// Target names the content that it should have, in the same way; empty before it asked.
@@ -21,8 +21,8 @@ type Status struct {
 	Latest bool
 	// InFlight is how many responses it has not answered yet.
 	InFlight int
-	// Rejections counts the responses that it rejected on this stream, and Rejected is the last one,
-	// nil when it accepted something since.
+	// Rejections counts the responses that it rejected on this stream, and Rejected is the last
+	// one, nil when it accepted something since.
 	Rejections uint64
 	Rejected   *Rejection
 	// Refusals are the resources that it does not take.

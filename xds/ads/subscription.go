@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// Subscription is one resource type on one stream: what the client asked for, what it has, and what is
-// on its way. Not safe for concurrent use.
+// Subscription is one resource type on one stream: what the client asked for, what it has, and what
+// is on its way. Not safe for concurrent use.
 //
 // Law: outside exceptions, a client that accepted everything in flight has the set have, as far as
 // known covers it.
@@ -61,8 +61,8 @@ func (s *Subscription) Started() bool { return s.started }
 // Names are what the client wants.
 func (s *Subscription) Names() *Names { return s.names }
 
-// Has says whether the client acknowledged the latest state of a name: it is subscribed, nothing of it
-// is on its way and nothing about it is unknown.
+// Has says whether the client acknowledged the latest state of a name: it is subscribed, nothing of
+// it is on its way and nothing about it is unknown.
 func (s *Subscription) Has(name string) bool {
 	if !s.started || !s.known.Covers(name) {
 		return false
@@ -83,7 +83,8 @@ func (s *Subscription) Flying(name string) bool {
 	return false
 }
 
-// Arriving says whether name is on its way, or queued to be sent apart, to a client that did not have it before.
+// Arriving says whether name is on its way, or queued to be sent apart, to a client that did not
+// have it before.
 func (s *Subscription) Arriving(name string) bool {
 	if e := s.exceptions[name]; e != nil && e.standing == queued && e.old == nil {
 		return true
@@ -101,7 +102,8 @@ func (s *Subscription) Arriving(name string) bool {
 // Fresh says whether the client had nothing when it asked for this type first.
 func (s *Subscription) Fresh() bool { return s.fresh }
 
-// Resumed says whether the client came with something of an earlier stream when it asked for this type.
+// Resumed says whether the client came with something of an earlier stream when it asked for this
+// type.
 func (s *Subscription) Resumed() bool { return s.resumed }
 
 // InFlight is how many responses are not acknowledged yet.
@@ -124,8 +126,8 @@ func (s *Subscription) Settled(to resource.Set) bool {
 	return true
 }
 
-// Pending yields the resources that Next would send if nothing had to wait, each after what the client has of it: nil for
-// nothing, or when nobody knows.
+// Pending yields the resources that Next would send if nothing had to wait, each after what the
+// client has of it: nil for nothing, or when nobody knows.
 func (s *Subscription) Pending(to resource.Set, yield func(had, next *resource.Resource) bool) {
 	if !s.started || s.have == to && s.known == s.names && len(s.exceptions) == 0 {
 		return
@@ -142,8 +144,8 @@ func (s *Subscription) Pending(to resource.Set, yield func(had, next *resource.R
 	}
 }
 
-// Next returns the response that leads the client towards to, or nil when there is nothing to say or
-// an acknowledgement has to come first. w says what has to wait.
+// Next returns the response that leads the client towards to, or nil when there is nothing to say
+// or an acknowledgement has to come first. w says what has to wait.
 func (s *Subscription) Next(to resource.Set, w Waits, now time.Time) *Response {
 	if !s.started || len(s.flights) >= s.kind.mostFlights() {
 		return nil
@@ -172,13 +174,15 @@ func (s *Subscription) Next(to resource.Set, w Waits, now time.Time) *Response {
 	return s.send(to, p, now)
 }
 
-// busy says whether a whole set is being taken apart: another one would overrule what is being tried.
+// busy says whether a whole set is being taken apart: another one would overrule what is being
+// tried.
 func (s *Subscription) busy() bool {
-	return s.states && s.kind.Whole && (len(s.queue) > 0 || slices.ContainsFunc(s.flights, func(f flight) bool { return f.apart }))
+	return s.states && s.kind.Whole && (len(s.queue) > 0 ||
+		slices.ContainsFunc(s.flights, func(f flight) bool { return f.apart }))
 }
 
-// silent says whether a plan needs no response. State of the world cannot name what is removed, except
-// by leaving it out of a whole set.
+// silent says whether a plan needs no response. State of the world cannot name what is removed,
+// except by leaving it out of a whole set.
 func (s *Subscription) silent(p *plan) bool {
 	if s.states && !s.kind.Whole {
 		return p.changes() == 0

@@ -11,8 +11,8 @@ import (
 type Waits struct {
 	// Removal says whether the removal of a name waits.
 	Removal func(name string) bool
-	// Change says whether next waits. The client goes on with had, which is nil when it had nothing of that name, or nobody
-	// knows what. Not for kinds that are Whole.
+	// Change says whether next waits. The client goes on with had, which is nil when it had nothing
+	// of that name, or nobody knows what. Not for kinds that are Whole.
 	Change func(had, next *resource.Resource) bool
 }
 

@@ -2,13 +2,15 @@ package ads
 
 import "iter"
 
-// Subscribes yields the names that a request subscribes to, and everything says whether it asks for everything by "*".
+// Subscribes yields the names that a request subscribes to, and everything says whether it asks for
+// everything by "*".
 func (r *Request) Subscribes() (names iter.Seq[string], everything bool) {
 	list, all := r.named(r.subscribe)
 	return texts(list), all
 }
 
-// Unsubscribes yields the names that a request drops, in the same way. State of the world drops by not repeating.
+// Unsubscribes yields the names that a request drops, in the same way. State of the world drops by
+// not repeating.
 func (r *Request) Unsubscribes() (names iter.Seq[string], everything bool) {
 	if r.unsubscribe == 0 {
 		return func(func(string) bool) {}, false

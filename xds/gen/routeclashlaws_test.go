@@ -39,7 +39,8 @@ func routesForOneHost(r *rand.Rand) *networking.VirtualService {
 			h.Match = append(h.Match, &networking.HTTPMatchRequest{
 				Port: oneOf[uint32](r, 0, 0, 80, 81), Gateways: oneOf(r, nil, nil, []string{"mesh"}, []string{"a/gw"}),
 				SourceLabels: oneOf(r, nil, nil, map[string]string{"app": "x"}), SourceNamespace: oneOf(r, "", "", "a"),
-				Uri: oneOf(r, nil, prefix("/"), prefix("/x"), &networking.StringMatch{MatchType: &networking.StringMatch_Regex{Regex: ".*"}}),
+				Uri: oneOf(r, nil, prefix("/"), prefix("/x"),
+					&networking.StringMatch{MatchType: &networking.StringMatch_Regex{Regex: ".*"}}),
 			})
 		}
 		spec.Http = append(spec.Http, h)
@@ -49,14 +50,16 @@ func routesForOneHost(r *rand.Rand) *networking.VirtualService {
 		tcp := &networking.TCPRoute{Route: to}
 		for range r.IntN(3) {
 			tcp.Match = append(tcp.Match, &networking.L4MatchAttributes{
-				Port: oneOf[uint32](r, 0, 0, 9), SourceLabels: oneOf(r, nil, map[string]string{"app": "x"}), DestinationSubnets: oneOf(r, nil, []string{"10.0.0.0/8"}),
+				Port: oneOf[uint32](r, 0, 0, 9), SourceLabels: oneOf(r, nil,
+					map[string]string{"app": "x"}), DestinationSubnets: oneOf(r, nil, []string{"10.0.0.0/8"}),
 			})
 		}
 		spec.Tcp = append(spec.Tcp, tcp)
 	}
 	for range r.IntN(2) {
 		spec.Tls = append(spec.Tls, &networking.TLSRoute{Route: to, Match: []*networking.TLSMatchAttributes{{
-			Port: oneOf[uint32](r, 0, 443), SniHosts: oneOf(r, []string{"web.com"}, []string{"web.com", "v.web.com"}), SourceLabels: oneOf(r, nil, map[string]string{"app": "x"}),
+			Port: oneOf[uint32](r, 0, 443), SniHosts: oneOf(r, []string{"web.com"},
+				[]string{"web.com", "v.web.com"}), SourceLabels: oneOf(r, nil, map[string]string{"app": "x"}),
 		}}})
 	}
 	return spec
@@ -91,18 +94,20 @@ func TestRouteClashesAreTheRoutes(t *testing.T) {
 	routers := append(nodesOf(t, plain, "a", "b", "c"), nodesOf(t, labelled, "a", "b", "c")...)
 	total := 0
 	for range 500 {
-		mesh := clashing{services: []*registry.Service{{Key: registry.Key{Host: "web.com", Namespace: "a"}, Ports: []registry.Port{
-			{Number: 80, Name: "http", Protocol: registry.HTTP}, {Number: 81, Name: "grpc", Protocol: registry.GRPC},
-			{Number: 82, Name: "rest", Protocol: registry.HTTP}, // which no match names, so that those by port never take all
-			{Number: 9, Name: "tcp", Protocol: registry.TCP}, {Number: 443, Name: "tls", Protocol: registry.TLS},
-		}}}}
+		mesh := clashing{services: []*registry.Service{{Key: registry.Key{Host: "web.com", Namespace: "a"},
+			Ports: []registry.Port{
+				{Number: 80, Name: "http", Protocol: registry.HTTP}, {Number: 81, Name: "grpc", Protocol: registry.GRPC},
+				{Number: 82, Name: "rest", Protocol: registry.HTTP}, // which no match names, so that those by port never take all
+				{Number: 9, Name: "tcp", Protocol: registry.TCP}, {Number: 443, Name: "tls", Protocol: registry.TLS},
+			}}}}
 		mesh.add(r, config.Gateway, "a", "gw", &config.Object{Spec: &networking.Gateway{Servers: []*networking.Server{
 			{Port: &networking.Port{Number: 80, Name: "http", Protocol: "HTTP"}, Hosts: []string{"*"}},
 			{Port: &networking.Port{Number: 9, Name: "tcp", Protocol: "TCP"}, Hosts: []string{"*"}},
 			{Port: &networking.Port{Number: 443, Name: "tls", Protocol: "TLS"}, Hosts: []string{"*"}, Tls: &networking.ServerTLSSettings{}},
 		}}})
 		for i := range 2 + r.IntN(2) {
-			mesh.add(r, config.VirtualService, oneOf(r, "a", "a", "b"), fmt.Sprint("v", i), &config.Object{Spec: routesForOneHost(r)})
+			mesh.add(r, config.VirtualService, oneOf(r, "a", "a", "b"), fmt.Sprint("v", i),
+				&config.Object{Spec: routesForOneHost(r)})
 		}
 		problems, c := mesh.findings(t)
 		for _, p := range problems {
@@ -116,7 +121,8 @@ func TestRouteClashesAreTheRoutes(t *testing.T) {
 					key = o.Key
 				}
 			}
-			in := changed(c.Inputs(), c.Inputs().Objects.At(key), func(s *networking.VirtualService) { reroute(s, p.Field) })
+			in := changed(c.Inputs(), c.Inputs().Objects.At(key),
+				func(s *networking.VirtualService) { reroute(s, p.Field) })
 			for _, typeURL := range []string{ListenerType, RouteType} {
 				if !slices.Equal(sent(t, c.Inputs(), nodes, typeURL), sent(t, in, nodes, typeURL)) {
 					t.Fatalf("%v\n%v:\n%s makes a difference", describeObjects(mesh.objects), p, p.Field)

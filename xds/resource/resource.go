@@ -18,11 +18,12 @@ type Ref struct{ TypeURL, Name string }
 type Resource struct {
 	// Name is unique within its type.
 	Name string
-	// TypeURL is that of the resource itself, "type.googleapis.com/envoy.config.cluster.v3.Cluster".
+	// TypeURL is that of the resource itself,
+	// "type.googleapis.com/envoy.config.cluster.v3.Cluster".
 	TypeURL string
 	// Refs are the resources of other types without which it cannot work: a cluster's load
-	// assignment, a listener's route configurations and filters, a route configuration's clusters, the cluster that a
-	// filter asks, the filter to which another one leaves what it judged.
+	// assignment, a listener's route configurations and filters, a route configuration's clusters,
+	// the cluster that a filter asks, the filter to which another one leaves what it judged.
 	Refs []Ref
 
 	build func() []byte
@@ -43,8 +44,8 @@ type comparison struct {
 	found bool
 }
 
-// Beside is f's result for r beside another resource, which is remembered until r is compared with another one: streams in
-// the same place share it. F must be pure, and always the same.
+// Beside is f's result for r beside another resource, which is remembered until r is compared with
+// another one: streams in the same place share it. F must be pure, and always the same.
 func (r *Resource) Beside(other *Resource, f func() bool) bool {
 	with := weak.Make(other)
 	if c := r.beside.Load(); c != nil && c.with == with {
@@ -61,8 +62,8 @@ func New(typeURL, name string, refs []Ref, build func() []byte) *Resource {
 	return &Resource{Name: name, TypeURL: typeURL, Refs: refs, build: build}
 }
 
-// Encode is the deterministic encoding that New's build functions use for whole messages.
-// It panics when m cannot be encoded, which no input can cause: strings are checked when they are read.
+// Encode is the deterministic encoding that New's build functions use for whole messages. It panics
+// when m cannot be encoded, which no input can cause: strings are checked when they are read.
 func Encode(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -114,7 +115,8 @@ const (
 	fieldValue     = 2 // Any.value
 )
 
-// encode lays the resource out once: the value at the end of its Any, the Any at the end of the entry.
+// encode lays the resource out once: the value at the end of its Any, the Any at the end of the
+// entry.
 func (r *Resource) encode() {
 	r.once.Do(func() {
 		body := r.build()
@@ -123,7 +125,8 @@ func (r *Resource) encode() {
 		r.version = hex.EncodeToString(sum[:8])
 
 		sizeAny := sizeField(fieldTypeURL, len(r.TypeURL)) + sizeField(fieldValue, len(body))
-		size := sizeField(fieldName, len(r.Name)) + sizeField(fieldVersion, len(r.version)) + sizeField(fieldBody, sizeAny)
+		size := sizeField(fieldName, len(r.Name)) + sizeField(fieldVersion, len(r.version)) + sizeField(fieldBody,
+			sizeAny)
 		total := sizeField(fieldResources, size)
 
 		b := make([]byte, 0, total)

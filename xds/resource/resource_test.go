@@ -36,7 +36,8 @@ func TestEntries(t *testing.T) {
 			if err := proto.Unmarshal(r.Entry(), &delta); err != nil {
 				t.Fatal(err)
 			}
-			wantDelta := &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{{Name: "c-" + name, Version: r.Version(), Resource: body}}}
+			wantDelta := &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{{Name: "c-" + name,
+				Version: r.Version(), Resource: body}}}
 			if d := cmp.Diff(wantDelta, &delta, protocmp.Transform()); d != "" {
 				t.Errorf("delta entry (-want +got):\n%s", d)
 			}
@@ -44,7 +45,8 @@ func TestEntries(t *testing.T) {
 			if err := proto.Unmarshal(r.StateEntry(), &state); err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{body}}, &state, protocmp.Transform()); d != "" {
+			if d := cmp.Diff(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{body}}, &state,
+				protocmp.Transform()); d != "" {
 				t.Errorf("state entry (-want +got):\n%s", d)
 			}
 			var wrapped anypb.Any

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Layer is a part of a set: resources sorted by name, names unique. Immutable: the pointer is the version.
+// Layer is a part of a set: resources sorted by name, names unique. Immutable: the pointer is the
+// version.
 type Layer struct{ items []*Resource }
 
 // NewLayer makes a layer of items, which it sorts and keeps. Of two items with one name the first
@@ -35,12 +36,13 @@ func (l *Layer) Get(name string) *Resource {
 	return items[i]
 }
 
-// With returns the layer with those of its resources replaced that have the names of items; the others
-// stay, and items of other names are left out. It is the layer itself when nothing differs.
+// With returns the layer with those of its resources replaced that have the names of items; the
+// others stay, and items of other names are left out. It is the layer itself when nothing differs.
 func (l *Layer) With(items []*Resource) *Layer {
 	var out []*Resource
 	for _, r := range items {
-		i, ok := slices.BinarySearchFunc(l.Items(), r.Name, func(r *Resource, n string) int { return strings.Compare(r.Name, n) })
+		i, ok := slices.BinarySearchFunc(l.Items(), r.Name,
+			func(r *Resource, n string) int { return strings.Compare(r.Name, n) })
 		if !ok || l.items[i] == r {
 			continue
 		}

@@ -92,13 +92,15 @@ type item struct {
 
 // NewEnvoy makes one that is not connected.
 func NewEnvoy(cfg Config) *Envoy {
-	return &Envoy{cfg: cfg, clusters: map[string]*ClusterState{}, listeners: map[string]string{}, routes: map[string][]string{},
+	return &Envoy{cfg: cfg, clusters: map[string]*ClusterState{}, listeners: map[string]string{},
+		routes:   map[string][]string{},
 		versions: map[string]map[string]string{}, version: map[string]string{}, received: map[string]int{}}
 }
 
 // Run connects and serves one stream until it or ctx ends. Errors are gRPC's.
 func (e *Envoy) Run(ctx context.Context) error {
-	conn, err := grpc.NewClient(e.cfg.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
+	conn, err := grpc.NewClient(e.cfg.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
 	if err != nil {
 		return err
 	}
@@ -177,7 +179,8 @@ func (e *Envoy) Received() map[string]int {
 	return maps.Clone(e.received)
 }
 
-// Broken lists the moments at which a listener led to a cluster that could not serve: requests failed.
+// Broken lists the moments at which a listener led to a cluster that could not serve: requests
+// failed.
 func (e *Envoy) Broken() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -393,7 +396,9 @@ func (e *Envoy) check(m *message) {
 	for _, l := range slices.Sorted(maps.Keys(e.listeners)) {
 		for _, c := range e.routes[e.listeners[l]] {
 			if cl := e.clusters[c]; cl == nil || !cl.Active || cl.discovered && cl.Endpoints == 0 {
-				e.broken = append(e.broken, fmt.Sprintf("listener %s leads to cluster %s, which cannot serve (after %s %s)", l, c, m.typeURL, m.nonce))
+				e.broken = append(e.broken,
+					fmt.Sprintf("listener %s leads to cluster %s, which cannot serve (after %s %s)", l, c, m.typeURL,
+						m.nonce))
 			}
 		}
 	}

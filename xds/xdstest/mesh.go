@@ -11,7 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// Mesh is a generator whose resources are given by hand. Every proxy has the same. Safe for concurrent use.
+// Mesh is a generator whose resources are given by hand. Every proxy has the same. Safe for
+// concurrent use.
 type Mesh struct {
 	mu   sync.Mutex
 	sets map[*push.Scope]map[string]resource.Set // guarded by mu
@@ -62,8 +63,8 @@ func (m *Mesh) Capabilities(extensions []string) push.Capabilities {
 	return push.Capabilities(1)<<(len(extensions)/100) - 1
 }
 
-// Layers makes sets of resources, one shared layer for each type. Resources that are in prev unchanged keep
-// their pointer, and so do layers; prev may be nil.
+// Layers makes sets of resources, one shared layer for each type. Resources that are in prev
+// unchanged keep their pointer, and so do layers; prev may be nil.
 func Layers(prev map[string]resource.Set, resources ...*resource.Resource) map[string]resource.Set {
 	byType := map[string][]*resource.Resource{}
 	for _, r := range resources {

@@ -22,7 +22,8 @@ import (
 
 // aggregated says that a resource is fetched by the stream that named it.
 func aggregated() *corev3.ConfigSource {
-	return &corev3.ConfigSource{ResourceApiVersion: corev3.ApiVersion_V3, ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}}
+	return &corev3.ConfigSource{ResourceApiVersion: corev3.ApiVersion_V3,
+		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}}
 }
 
 func pack(m proto.Message) *anypb.Any {
@@ -37,7 +38,8 @@ func of(typeURL, name string, refs []resource.Ref, m proto.Message) *resource.Re
 	return resource.New(typeURL, name, refs, func() []byte { return resource.Encode(m) })
 }
 
-// Cluster is a cluster whose endpoints are discovered. timeout makes one version differ from another.
+// Cluster is a cluster whose endpoints are discovered. timeout makes one version differ from
+// another.
 func Cluster(name string, timeout time.Duration) *resource.Resource {
 	return of(xds.ClusterType, name, []resource.Ref{{TypeURL: xds.EndpointType, Name: name}}, &clusterv3.Cluster{
 		Name:                 name,
@@ -72,8 +74,9 @@ func Listener(name string, port uint32, route string) *resource.Resource {
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
 			Name: "http",
 			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(&hcmv3.HttpConnectionManager{
-				StatPrefix:     name,
-				RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: aggregated(), RouteConfigName: route}},
+				StatPrefix: name,
+				RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: aggregated(),
+					RouteConfigName: route}},
 				HttpFilters: []*hcmv3.HttpFilter{{Name: "router",
 					ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{})}}},
 			})},
@@ -95,13 +98,14 @@ func BadListener(name string, port uint32) *resource.Resource {
 
 // Route is a route configuration that sends everything to one cluster.
 func Route(name, cluster string) *resource.Resource {
-	return of(xds.RouteType, name, []resource.Ref{{TypeURL: xds.ClusterType, Name: cluster}}, &routev3.RouteConfiguration{
-		Name: name,
-		VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
-			Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-			Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}},
-		}}}},
-	})
+	return of(xds.RouteType, name, []resource.Ref{{TypeURL: xds.ClusterType, Name: cluster}},
+		&routev3.RouteConfiguration{
+			Name: name,
+			VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
+				Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+				Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}},
+			}}}},
+		})
 }
 
 // NodeID is the ID of a sidecar with that address.

@@ -28,7 +28,8 @@ func dial(ctx context.Context, conn *grpc.ClientConn, cfg Config) (transport, er
 	if err != nil {
 		return nil, err
 	}
-	node := &corev3.Node{Id: cfg.ID, Metadata: meta, UserAgentName: "fake", UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: cfg.Version}}
+	node := &corev3.Node{Id: cfg.ID, Metadata: meta, UserAgentName: "fake",
+		UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: cfg.Version}}
 	client := discoveryv3.NewAggregatedDiscoveryServiceClient(conn)
 	if cfg.Delta {
 		st, err := client.DeltaAggregatedResources(ctx)
@@ -69,15 +70,18 @@ func (d *delta) send(r *discoveryv3.DeltaDiscoveryRequest) error {
 }
 
 func (d *delta) first(typeURL string, names []string, claims map[string]string, _ string) error {
-	return d.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: names, InitialResourceVersions: claims})
+	return d.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: names,
+		InitialResourceVersions: claims})
 }
 
 func (d *delta) change(typeURL string, _, added, dropped []string, _, _ string) error {
-	return d.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: added, ResourceNamesUnsubscribe: dropped})
+	return d.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: added,
+		ResourceNamesUnsubscribe: dropped})
 }
 
 func (d *delta) answer(_ *Envoy, a answer) error {
-	return d.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: a.typeURL, ResponseNonce: a.nonce, ErrorDetail: detail(a.words)})
+	return d.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: a.typeURL, ResponseNonce: a.nonce,
+		ErrorDetail: detail(a.words)})
 }
 
 // states is state of the world.
@@ -108,7 +112,8 @@ func (s *states) first(typeURL string, names []string, _ map[string]string, vers
 }
 
 func (s *states) change(typeURL string, names, _, _ []string, nonce, version string) error {
-	return s.send(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: names, VersionInfo: version, ResponseNonce: nonce})
+	return s.send(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: names, VersionInfo: version,
+		ResponseNonce: nonce})
 }
 
 func (s *states) answer(e *Envoy, a answer) error {
@@ -118,7 +123,8 @@ func (s *states) answer(e *Envoy, a answer) error {
 	if a.typeURL == xds.ClusterType || a.typeURL == xds.ListenerType {
 		names = nil
 	}
-	return s.send(&discoveryv3.DiscoveryRequest{TypeUrl: a.typeURL, ResourceNames: names, VersionInfo: version, ResponseNonce: a.nonce, ErrorDetail: detail(a.words)})
+	return s.send(&discoveryv3.DiscoveryRequest{TypeUrl: a.typeURL, ResourceNames: names, VersionInfo: version,
+		ResponseNonce: a.nonce, ErrorDetail: detail(a.words)})
 }
 
 // nameOf is the name in a resource's body: field 1 of all types that are served here.

@@ -13,7 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// town is a small catalogue to which anything may happen: of each there are few, so that much happens to the same ones.
+// town is a small catalogue to which anything may happen: of each there are few, so that much
+// happens to the same ones.
 type town struct {
 	catalog
 	rand  *rand.Rand
@@ -29,7 +30,8 @@ func (w town) happens() string {
 	var what string
 	switch w.rand.IntN(12) {
 	case 0, 1, 2, 3: // one of another name, where there is one of that ID, is that one under its new name
-		reg.Service = &api.AgentService{ID: id, Service: name, Address: fmt.Sprintf("10.%d.%d.%d", n, i, 1+w.rand.IntN(250)), Port: 80}
+		reg.Service = &api.AgentService{ID: id, Service: name,
+			Address: fmt.Sprintf("10.%d.%d.%d", n, i, 1+w.rand.IntN(250)), Port: 80}
 		w.fresh[node] = true
 		what = fmt.Sprintf("%s of %s on %s", id, name, node)
 	case 4, 5:
@@ -119,12 +121,13 @@ func sorted(all map[string][]string) map[string][]string {
 	return all
 }
 
-// Whatever happens to a catalogue, in whatever order, on each way to it and with each way to read, a source says in the end what
-// Consul says to whoever asks for one service after the other.
+// Whatever happens to a catalogue, in whatever order, on each way to it and with each way to read,
+// a source says in the end what Consul says to whoever asks for one service after the other.
 func TestAgrees(t *testing.T) {
 	t.Parallel()
 	server := testconsul.Start(t, nil)
-	client := testconsul.New(t, map[string]any{"server": false, "bootstrap_expect": 0, "node_name": "client", "retry_join": []string{server.LAN}, "use_streaming_backend": false})
+	client := testconsul.New(t, map[string]any{"server": false, "bootstrap_expect": 0, "node_name": "client",
+		"retry_join": []string{server.LAN}, "use_streaming_backend": false})
 	client.Start()
 	seed := rand.Uint64()
 	w := town{newCatalog(t, server, ""), rand.New(rand.NewPCG(seed, 1)), map[string]bool{}}

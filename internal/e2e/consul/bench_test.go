@@ -20,9 +20,10 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// BenchmarkCatalog loads 5,000 services with 50,000 instances, lies idle, and then follows flaps; on each way to Consul. The
-// floor is Consul's own client, which reads the same answers over as many connections and does nothing with them. One
-// iteration is enough: go test -run '^$' -bench Catalog -benchtime 1x ./internal/e2e/consul
+// BenchmarkCatalog loads 5,000 services with 50,000 instances, lies idle, and then follows flaps;
+// on each way to Consul. The floor is Consul's own client, which reads the same answers over as
+// many connections and does nothing with them. One iteration is enough: go test -run '^$' -bench
+// Catalog -benchtime 1x ./internal/e2e/consul
 func BenchmarkCatalog(b *testing.B) {
 	const services, instances = 5000, 10
 	a := testconsul.Start(b, nil)
@@ -64,12 +65,17 @@ func (c catalog) flaps(b *testing.B, v *view) {
 		}
 		saw := c.seen(b)
 		before := used()
-		_, err := c.c.Catalog().Register(&api.CatalogRegistration{Node: "node-70", Address: "10.1.0.70", SkipNodeUpdate: true,
-			Check: &api.AgentCheck{Node: "node-70", CheckID: "service:svc7-0", Name: "http", Status: status, ServiceID: "svc7-0"}}, nil)
+		_, err := c.c.Catalog().Register(&api.CatalogRegistration{Node: "node-70", Address: "10.1.0.70",
+			SkipNodeUpdate: true,
+			Check: &api.AgentCheck{Node: "node-70", CheckID: "service:svc7-0", Name: "http", Status: status,
+				ServiceID: "svc7-0"}}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
-		v.until(b, "the flap", func() bool { return slices.Contains(v.endpoints("svc7.service.consul"), "10.2.7.0:8080 "+health) })
+		v.until(b, "the flap", func() bool {
+			return slices.Contains(v.endpoints("svc7.service.consul"),
+				"10.2.7.0:8080 "+health)
+		})
 		late = append(late, time.Since(<-saw))
 		cpu += used() - before
 	}
@@ -88,7 +94,8 @@ func (c catalog) seen(b *testing.B) <-chan time.Time {
 	}
 	saw := make(chan time.Time, 1)
 	go func() {
-		if _, _, err := c.c.Health().Service("svc7", "", false, &api.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: time.Minute}); err != nil {
+		if _, _, err := c.c.Health().Service("svc7", "", false,
+			&api.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: time.Minute}); err != nil {
 			b.Error(err)
 		}
 		saw <- time.Now()
@@ -121,16 +128,22 @@ func (c catalog) many(services, instances int) {
 		ops = append(ops, more...)
 	}
 	for n := range nodes {
-		add(&api.TxnOp{Node: &api.NodeTxnOp{Verb: api.NodeSet, Node: api.Node{Node: fmt.Sprintf("node-%d", n), Address: fmt.Sprintf("10.1.%d.%d", n/250, n%250), Meta: map[string]string{"zone": "z1"}}}})
+		add(&api.TxnOp{Node: &api.NodeTxnOp{Verb: api.NodeSet,
+			Node: api.Node{Node: fmt.Sprintf("node-%d", n), Address: fmt.Sprintf("10.1.%d.%d", n/250, n%250),
+				Meta: map[string]string{"zone": "z1"}}}})
 	}
 	time.Sleep(time.Second) // the nodes have to be there
 	for s := range services {
 		for i := range instances {
 			node, id := fmt.Sprintf("node-%d", (s*instances+i)%nodes), fmt.Sprintf("svc%d-%d", s, i)
-			add(&api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: node, Service: api.AgentService{ID: id, Service: fmt.Sprintf("svc%d", s), Port: 8080,
-				Address: fmt.Sprintf("10.2.%d.%d", s%250, i), Tags: []string{"v1", "version=v1", "team=a"}, Meta: map[string]string{"protocol": "http", "owner": "shop"}}}},
-				&api.TxnOp{Check: &api.CheckTxnOp{Verb: api.CheckSet, Check: api.HealthCheck{Node: node, CheckID: "service:" + id, Name: "http", Status: "passing", ServiceID: id,
-					Output: "HTTP GET http://10.2.0.1:8080/health: 200 OK Output: fine"}}})
+			add(&api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: node,
+				Service: api.AgentService{ID: id, Service: fmt.Sprintf("svc%d", s), Port: 8080,
+					Address: fmt.Sprintf("10.2.%d.%d", s%250, i), Tags: []string{"v1", "version=v1",
+						"team=a"}, Meta: map[string]string{"protocol": "http", "owner": "shop"}}}},
+				&api.TxnOp{Check: &api.CheckTxnOp{Verb: api.CheckSet,
+					Check: api.HealthCheck{Node: node, CheckID: "service:" + id, Name: "http", Status: "passing",
+						ServiceID: id,
+						Output:    "HTTP GET http://10.2.0.1:8080/health: 200 OK Output: fine"}}})
 		}
 	}
 	work <- ops
@@ -141,7 +154,8 @@ func (c catalog) many(services, instances int) {
 // read has Consul's own client read all services.
 func read(b *testing.B, o consul.Options, services int) time.Duration {
 	b.Helper()
-	transport := &http.Transport{ForceAttemptHTTP2: true, MaxConnsPerHost: 8, MaxIdleConnsPerHost: 8, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	transport := &http.Transport{ForceAttemptHTTP2: true, MaxConnsPerHost: 8, MaxIdleConnsPerHost: 8,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	client, err := api.NewClient(&api.Config{Address: o.Address, HttpClient: &http.Client{Transport: transport}})
 	if err != nil {

@@ -54,7 +54,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Maintenance is told from sickness: what an instance has is finished. A node's holds for all of its instances.
+// Maintenance is told from sickness: what an instance has is finished. A node's holds for all of
+// its instances.
 func TestMaintenance(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways() {
@@ -67,7 +68,8 @@ func TestMaintenance(t *testing.T) {
 				c.put(fmt.Sprintf("other%d-1", i), "10.1.0.1", 80, "passing")
 			}
 			for i, name := range []string{"one", "two"} {
-				err := agent.ServiceRegister(&api.AgentServiceRegistration{ID: name, Name: name, Address: fmt.Sprintf("10.0.0.%d", i+1), Port: 80,
+				err := agent.ServiceRegister(&api.AgentServiceRegistration{ID: name, Name: name,
+					Address: fmt.Sprintf("10.0.0.%d", i+1), Port: 80,
 					Check: &api.AgentServiceCheck{TTL: "1h", Status: "passing"}})
 				if err != nil {
 					t.Fatal(err)
@@ -99,7 +101,8 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
-// A service under a storm of changes leads to a bounded number of batches, others are not held up, and its last state arrives.
+// A service under a storm of changes leads to a bounded number of batches, others are not held up,
+// and its last state arrives.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways() {

@@ -22,7 +22,8 @@ func said(pairs ...string) func(*api.AgentService) {
 	}
 }
 
-// Consul understands the expressions that filters become, whatever is in them, and an instance that no longer passes leaves.
+// Consul understands the expressions that filters become, whatever is in them, and an instance that
+// no longer passes leaves.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)

@@ -60,7 +60,8 @@ func TestCostFollowsChanges(t *testing.T) {
 	proxy.StartTLS()
 	t.Cleanup(proxy.Close)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	v := follow(t, consul.Options{Address: proxy.URL, TLS: consul.TLSOptions{CAFile: ca}})
@@ -80,7 +81,8 @@ func TestCostFollowsChanges(t *testing.T) {
 	before := quiet()
 	c.flap("svc7-0", "node-14", "critical")
 	v.until(t, "the flap", func() bool {
-		return slices.ContainsFunc(v.endpoints("svc7.service.consul"), func(ep string) bool { return strings.HasSuffix(ep, "unhealthy") })
+		return slices.ContainsFunc(v.endpoints("svc7.service.consul"),
+			func(ep string) bool { return strings.HasSuffix(ep, "unhealthy") })
 	})
 	quiet()
 	if paths, _ := seen.since(before); !slices.Equal(paths, []string{"/v1/health/service/svc7"}) {

@@ -1,3 +1,3 @@
-// Package consul tests registry/consul against real Consul agents: registrations, health, maintenance, tokens, outages,
-// restorations, storms, limits.
+// Package consul tests registry/consul against real Consul agents: registrations, health,
+// maintenance, tokens, outages, restorations, storms, limits.
 package consul

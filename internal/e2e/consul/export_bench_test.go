@@ -14,9 +14,10 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// BenchmarkExport registers 1,000 services of the mesh with 10,000 endpoints in Consul, and then follows flaps. The floor is
-// Consul's own client, which writes as many entries on as many nodes, in transactions of the same size one after the other.
-// go test -run '^$' -bench Export -benchtime 1x ./internal/e2e/consul
+// BenchmarkExport registers 1,000 services of the mesh with 10,000 endpoints in Consul, and then
+// follows flaps. The floor is Consul's own client, which writes as many entries on as many nodes,
+// in transactions of the same size one after the other. go test -run '^$' -bench Export -benchtime
+// 1x ./internal/e2e/consul
 func BenchmarkExport(b *testing.B) {
 	const services, instances = 1000, 10
 	a := testconsul.Start(b, nil)
@@ -26,7 +27,8 @@ func BenchmarkExport(b *testing.B) {
 		floor := written(b, c, services*instances)
 		o := w.options(a)
 		o.Export.Owner = shop
-		e, err := consul.NewExporter(consul.ExporterConfig{Name: "bench", Replica: "bench", Options: o, Log: testlog.New(b)})
+		e, err := consul.NewExporter(consul.ExporterConfig{Name: "bench", Replica: "bench", Options: o,
+			Log: testlog.New(b)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -67,9 +69,11 @@ func written(b *testing.B, c catalog, entries int) time.Duration {
 	var ops api.TxnOps
 	for i := range entries {
 		id, node := fmt.Sprintf("floor-%d", i), fmt.Sprintf("floor-%d", i/each)
-		ops = append(ops, &api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: node, Service: api.AgentService{ID: id, Service: fmt.Sprintf("floor%d", i/10), Port: 8080, Address: "10.0.0.1",
-			Tags: []string{"version=1"}, Meta: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}}}},
-			&api.TxnOp{Check: &api.CheckTxnOp{Verb: api.CheckSet, Check: api.HealthCheck{Node: node, CheckID: id, Name: "health", Status: "passing", ServiceID: id}}})
+		ops = append(ops, &api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: node,
+			Service: api.AgentService{ID: id, Service: fmt.Sprintf("floor%d", i/10), Port: 8080, Address: "10.0.0.1",
+				Tags: []string{"version=1"}, Meta: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}}}},
+			&api.TxnOp{Check: &api.CheckTxnOp{Verb: api.CheckSet,
+				Check: api.HealthCheck{Node: node, CheckID: id, Name: "health", Status: "passing", ServiceID: id}}})
 		if len(ops) == 2*size || i == entries-1 {
 			if ok, resp, _, err := c.c.Txn().Txn(ops, nil); err != nil || !ok {
 				b.Fatalf("%v %+v", err, resp)
@@ -97,9 +101,11 @@ func meshOf(services, instances int) benchMesh {
 		k := registry.Key{Host: fmt.Sprintf("svc%d.example", s), Namespace: "shop"}
 		l := &registry.EndpointList{}
 		for i := range instances {
-			l.Items = append(l.Items, registry.Endpoint{Address: fmt.Sprintf("10.%d.%d.%d", 1+s/250, s%250, i+1), Labels: map[string]string{"version": "1"}})
+			l.Items = append(l.Items, registry.Endpoint{Address: fmt.Sprintf("10.%d.%d.%d", 1+s/250, s%250, i+1),
+				Labels: map[string]string{"version": "1"}})
 		}
-		m.services = m.services.With(k, &registry.Service{Key: k, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP, TargetPort: 8080}}})
+		m.services = m.services.With(k, &registry.Service{Key: k,
+			Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP, TargetPort: 8080}}})
 		m.endpoints = m.endpoints.With(k, l)
 	}
 	return m

@@ -40,7 +40,8 @@ func export(t *testing.T, replica string, o consul.Options) *exporting {
 	if o.Export.Owner == "" {
 		o.Export.Owner = shop
 	}
-	e, err := consul.NewExporter(consul.ExporterConfig{Name: replica, Options: o, Replica: replica, Log: testlog.New(t)})
+	e, err := consul.NewExporter(consul.ExporterConfig{Name: replica, Options: o, Replica: replica,
+		Log: testlog.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,8 @@ func export(t *testing.T, replica string, o consul.Options) *exporting {
 // stop ends it as the end of the program does.
 func (x *exporting) stop() { x.kill(); <-x.ended }
 
-// has makes this all endpoints of a service of the mesh, "10.0.0.1", "10.0.0.2 unhealthy"; none: there is no such service.
+// has makes this all endpoints of a service of the mesh, "10.0.0.1", "10.0.0.2 unhealthy"; none:
+// there is no such service.
 func (x *exporting) has(host string, endpoints ...string) {
 	k := registry.Key{Host: host, Namespace: "shop"}
 	x.services, x.endpoints = x.services.Without(k), x.endpoints.Without(k)
@@ -68,9 +70,11 @@ func (x *exporting) has(host string, endpoints ...string) {
 		for _, ep := range endpoints {
 			address, health, _ := strings.Cut(ep, " ")
 			l.Items = append(l.Items, registry.Endpoint{Address: address, Labels: map[string]string{"version": "1"},
-				Health: map[string]registry.Health{"unhealthy": registry.Unhealthy, "draining": registry.Draining}[health]})
+				Health: map[string]registry.Health{"unhealthy": registry.Unhealthy,
+					"draining": registry.Draining}[health]})
 		}
-		s := &registry.Service{Key: k, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP, TargetPort: 8080}}}
+		s := &registry.Service{Key: k, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP,
+			TargetPort: 8080}}}
 		x.services, x.endpoints = x.services.With(k, s), x.endpoints.With(k, l)
 	}
 	x.Publish(x.services, x.endpoints)
@@ -110,19 +114,25 @@ func (c catalog) shows(t *testing.T, name string, want ...string) {
 // told waits until a problem of the exporter has this text.
 func (x *exporting) told(text string) {
 	x.t.Helper()
-	eventually(x.t, func() string { return fmt.Sprintf("a problem with %q: there are %v", text, x.Status().Problems) }, func() bool {
-		return slices.ContainsFunc(x.Status().Problems, func(p feed.Problem) bool { return strings.Contains(p.String(), text) })
-	})
+	eventually(x.t, func() string { return fmt.Sprintf("a problem with %q: there are %v", text, x.Status().Problems) },
+		func() bool {
+			return slices.ContainsFunc(x.Status().Problems, func(p feed.Problem) bool {
+				return strings.Contains(p.String(),
+					text)
+			})
+		})
 }
 
 // well waits until there are no problems.
 func (x *exporting) well() {
 	x.t.Helper()
-	eventually(x.t, func() string { return fmt.Sprintf("no problems: there are %v", x.Status().Problems) }, func() bool { return len(x.Status().Problems) == 0 })
+	eventually(x.t, func() string { return fmt.Sprintf("no problems: there are %v", x.Status().Problems) },
+		func() bool { return len(x.Status().Problems) == 0 })
 }
 
-// Services of the mesh are found in Consul, by its DNS names and health, and follow what the mesh has. What others have
-// registered stays as it is, and the mesh's own source reads nothing of what it exports.
+// Services of the mesh are found in Consul, by its DNS names and health, and follow what the mesh
+// has. What others have registered stays as it is, and the mesh's own source reads nothing of what
+// it exports.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways()[:2] {
@@ -143,8 +153,10 @@ func TestExport(t *testing.T) {
 			if err != nil || len(list) != 1 {
 				t.Fatalf("%+v, %v", list, err)
 			}
-			want := map[string]string{"ashore-exported-by": shop, "ashore-host": "web.example", "ashore-namespace": "shop", "ashore-protocol": "http", "ashore-port": "80"}
-			if got := list[0]; got.Node.Node != "ashore-shop-one" || got.Node.Meta["ashore-exported-by"] != shop || !maps.Equal(got.Service.Meta, want) {
+			want := map[string]string{"ashore-exported-by": shop, "ashore-host": "web.example",
+				"ashore-namespace": "shop", "ashore-protocol": "http", "ashore-port": "80"}
+			if got := list[0]; got.Node.Node != "ashore-shop-one" || got.Node.Meta["ashore-exported-by"] != shop ||
+				!maps.Equal(got.Service.Meta, want) {
 				t.Errorf("got %+v on %+v", got.Service, got.Node)
 			}
 
@@ -194,8 +206,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// Each replica registers on a node of its own, so that nothing is missing for a moment when one of them stops. What it
-// leaves is removed by another one when its session has ended.
+// Each replica registers on a node of its own, so that nothing is missing for a moment when one of
+// them stops. What it leaves is removed by another one when its session has ended.
 func TestExportReplicas(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)
@@ -241,7 +253,8 @@ func (c catalog) watches(t *testing.T, name string, want ...string) (stop func()
 	return func() { close(done); running.Wait() }
 }
 
-// When nobody renews the session, Consul turns the entries critical. A replica that comes back finds them as they were.
+// When nobody renews the session, Consul turns the entries critical. A replica that comes back
+// finds them as they were.
 func TestExportLeaseEnds(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)
@@ -274,7 +287,8 @@ func TestExportLeaseEnds(t *testing.T) {
 	c.shows(t, "web", "10.0.0.1:8080 passing")
 }
 
-// While Consul is away nothing happens; what changed meanwhile is written when it is back, and what it has lost too.
+// While Consul is away nothing happens; what changed meanwhile is written when it is back, and what
+// it has lost too.
 func TestExportOutage(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)
@@ -295,7 +309,8 @@ func TestExportOutage(t *testing.T) {
 	x.well()
 }
 
-// A token needs no more than the documentation says. A name that it may not write is told, and the others are written.
+// A token needs no more than the documentation says. A name that it may not write is told, and the
+// others are written.
 func TestExportToken(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, map[string]any{"acl": map[string]any{"enabled": true, "default_policy": "deny",
@@ -331,14 +346,16 @@ func TestExportToken(t *testing.T) {
 	c.shows(t, "web")
 }
 
-// A node of the owner's name that is somebody else's is left alone, and so is what others put on the owner's.
+// A node of the owner's name that is somebody else's is left alone, and so is what others put on
+// the owner's.
 func TestExportOthers(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)
 	c := newCatalog(t, a, "")
 	register := func(node, id string) {
 		t.Helper()
-		_, err := c.c.Catalog().Register(&api.CatalogRegistration{Node: node, Address: "10.9.0.1", SkipNodeUpdate: true, Service: &api.AgentService{ID: id, Service: id, Port: 1}}, nil)
+		_, err := c.c.Catalog().Register(&api.CatalogRegistration{Node: node, Address: "10.9.0.1", SkipNodeUpdate: true,
+			Service: &api.AgentService{ID: id, Service: id, Port: 1}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +391,8 @@ func TestExportMany(t *testing.T) {
 	for i := range services {
 		x.has(fmt.Sprintf("s%d.example", i), "10.0.0.1", "10.0.0.2", "10.0.0.3")
 	}
-	eventually(t, func() string { return fmt.Sprintf("%+v", x.Status()) }, func() bool { return x.Status().Entries == 3*services })
+	eventually(t, func() string { return fmt.Sprintf("%+v", x.Status()) },
+		func() bool { return x.Status().Entries == 3*services })
 	if n := x.Status().Writes; n > 3*services/31+10 {
 		t.Errorf("%d entries took %d transactions", 3*services, n)
 	}

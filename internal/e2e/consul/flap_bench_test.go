@@ -29,9 +29,10 @@ import (
 // services are how many there are.
 const services = 1000
 
-// BenchmarkFlap follows flaps from Consul to the acknowledgement of the last of many proxies, on each way to Consul. The floor
-// is Consul's own client, which waits for the same service: a flap is late by how much longer the proxies take.
-// go test -run '^$' -bench Flap -benchtime 1x ./internal/e2e/consul
+// BenchmarkFlap follows flaps from Consul to the acknowledgement of the last of many proxies, on
+// each way to Consul. The floor is Consul's own client, which waits for the same service: a flap is
+// late by how much longer the proxies take. go test -run '^$' -bench Flap -benchtime 1x
+// ./internal/e2e/consul
 func BenchmarkFlap(b *testing.B) {
 	a := testconsul.Start(b, nil)
 	c := newCatalog(b, a, "")
@@ -109,8 +110,8 @@ func newFleet(b *testing.B, a *testconsul.Agent, w way, proxies int) *fleet {
 	return f
 }
 
-// proxy asks for the endpoints of clusters, and acknowledges all that it is sent, until its stream ends. It does nothing with
-// them: what is measured is not its work.
+// proxy asks for the endpoints of clusters, and acknowledges all that it is sent, until its stream
+// ends. It does nothing with them: what is measured is not its work.
 func (f *fleet) proxy(ctx context.Context, address string, number int, clusters []string) error {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -121,7 +122,8 @@ func (f *fleet) proxy(ctx context.Context, address string, number int, clusters 
 	if err != nil {
 		return err
 	}
-	ask := &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: xdstest.NodeID(fmt.Sprintf("p%d", number), fmt.Sprintf("10.99.0.%d", number+1))}, TypeUrl: xds.EndpointType, ResourceNamesSubscribe: clusters}
+	ask := &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: xdstest.NodeID(fmt.Sprintf("p%d", number),
+		fmt.Sprintf("10.99.0.%d", number+1))}, TypeUrl: xds.EndpointType, ResourceNamesSubscribe: clusters}
 	for {
 		if err := stream.Send(ask); err != nil {
 			return err
@@ -148,7 +150,8 @@ func (f *fleet) quiet() {
 	}
 }
 
-// flaps measures how much later the last proxy acknowledges a flap than Consul's own client sees it.
+// flaps measures how much later the last proxy acknowledges a flap than Consul's own client sees
+// it.
 func (f *fleet) flaps(b *testing.B, c catalog) {
 	b.Helper()
 	const n = 40
@@ -157,8 +160,10 @@ func (f *fleet) flaps(b *testing.B, c catalog) {
 		f.quiet()
 		saw := c.seen(b)
 		began := time.Now()
-		_, err := c.c.Catalog().Register(&api.CatalogRegistration{Node: "node-28", Address: "10.1.0.28", SkipNodeUpdate: true,
-			Check: &api.AgentCheck{Node: "node-28", CheckID: "service:svc7-0", Name: "http", Status: []string{"critical", "passing"}[i%2], ServiceID: "svc7-0"}}, nil)
+		_, err := c.c.Catalog().Register(&api.CatalogRegistration{Node: "node-28", Address: "10.1.0.28",
+			SkipNodeUpdate: true,
+			Check: &api.AgentCheck{Node: "node-28", CheckID: "service:svc7-0", Name: "http",
+				Status: []string{"critical", "passing"}[i%2], ServiceID: "svc7-0"}}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// A Consul that has lost its disk, and starts with nothing, removes nothing for 10 minutes: what it had stays, with a problem, and
-// each service follows Consul again once it is registered again.
+// A Consul that has lost its disk, and starts with nothing, removes nothing for 10 minutes: what it
+// had stays, with a problem, and each service follows Consul again once it is registered again.
 func TestDataLost(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways() {

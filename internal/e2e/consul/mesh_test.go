@@ -68,11 +68,13 @@ func serves(t *testing.T, m *harness.Mesh, c catalog, id, version string) {
 	t.Helper()
 	b := harness.NewBackend(t, id, fmt.Sprintf("%s:%d", m.IP(), appPort))
 	ip, _, _ := strings.Cut(b.Address, ":")
-	c.put(id, ip, servicePort, "passing", tagged("version="+version), said("protocol", "http", "ashore-service-account", "web"))
+	c.put(id, ip, servicePort, "passing", tagged("version="+version),
+		said("protocol", "http", "ashore-service-account", "web"))
 	m.Join(harness.Workload{Name: id, Group: "shop/web", IP: ip})
 }
 
-// wantSource waits until ashored's source stands as it should; trouble is part of what is wrong, empty: nothing may be.
+// wantSource waits until ashored's source stands as it should; trouble is part of what is wrong,
+// empty: nothing may be.
 func wantSource(t *testing.T, m *harness.Mesh, name, trouble string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("source %s with %q", name, trouble), func() error {
@@ -81,7 +83,8 @@ func wantSource(t *testing.T, m *harness.Mesh, name, trouble string) {
 			return err
 		}
 		for _, src := range s.Sources {
-			if src.Name == name && (trouble == "" && src.Error == "" && src.Synced || trouble != "" && strings.Contains(src.Error, trouble)) {
+			if src.Name == name && (trouble == "" && src.Error == "" && src.Synced || trouble != "" &&
+				strings.Contains(src.Error, trouble)) {
 				return nil
 			}
 		}
@@ -89,14 +92,16 @@ func wantSource(t *testing.T, m *harness.Mesh, name, trouble string) {
 	})
 }
 
-// Real calls between workloads that are known by their registrations in Consul: with mutual TLS, policies, routes and subsets; while instances
-// come, fall ill and go; while Consul is away, and ashored starts meanwhile. Not one may fail.
+// Real calls between workloads that are known by their registrations in Consul: with mutual TLS,
+// policies, routes and subsets; while instances come, fall ill and go; while Consul is away, and
+// ashored starts meanwhile. Not one may fail.
 func TestMesh(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)
 	c := newCatalog(t, a, "")
 	m := harness.New(t, map[string]string{"mesh.yaml": meshFiles}, harness.Secure(""),
-		harness.Sources(fmt.Sprintf("{name: dc1, kind: consul, address: %q, tls: {caFile: %s}, namespace: shop}", "https://"+a.Secure, a.CAFile)))
+		harness.Sources(fmt.Sprintf("{name: dc1, kind: consul, address: %q, tls: {caFile: %s}, namespace: shop}",
+			"https://"+a.Secure, a.CAFile)))
 	serves(t, m, c, "web-1", "1")
 	wantSource(t, m, "consul:dc1", "")
 	client := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"}).Client(servicePort)
@@ -125,8 +130,10 @@ func TestMesh(t *testing.T) {
 	watch.is("web-2", "healthy", who)
 
 	t.Log("maintenance")
-	_, err := c.c.Catalog().Register(&api.CatalogRegistration{Node: "node-of-web-2", Address: "10.9.9.9", SkipNodeUpdate: true,
-		Check: &api.AgentCheck{Node: "node-of-web-2", CheckID: "_node_maintenance", Name: "maintenance", Status: "critical"}}, nil)
+	_, err := c.c.Catalog().Register(&api.CatalogRegistration{Node: "node-of-web-2", Address: "10.9.9.9",
+		SkipNodeUpdate: true,
+		Check: &api.AgentCheck{Node: "node-of-web-2", CheckID: "_node_maintenance", Name: "maintenance",
+			Status: "critical"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

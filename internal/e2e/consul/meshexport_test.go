@@ -11,7 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// insideFiles are workloads that register themselves, and a service of them that Consul knows nothing of.
+// insideFiles are workloads that register themselves, and a service of them that Consul knows
+// nothing of.
 const insideFiles = `apiVersion: networking.istio.io/v1
 kind: WorkloadGroup
 metadata: {name: shop, namespace: shop}
@@ -35,14 +36,16 @@ spec:
   workloadSelector: {labels: {app: shop}}
 `
 
-// What is outside the mesh finds a workload inside by Consul, and calls it. The entry outlives a restart of ashored, and goes
-// when the settings do not name it any more.
+// What is outside the mesh finds a workload inside by Consul, and calls it. The entry outlives a
+// restart of ashored, and goes when the settings do not name it any more.
 func TestMeshExported(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)
 	c := newCatalog(t, a, "")
-	source := fmt.Sprintf("{name: dc1, kind: consul, address: %q, tls: {caFile: %s}, namespace: shop", "https://"+a.Secure, a.CAFile)
-	m := harness.New(t, map[string]string{"mesh.yaml": insideFiles}, harness.Secure(""), harness.Sources(source+", export: {owner: inside, hosts: [\"*.inside\"]}}"))
+	source := fmt.Sprintf("{name: dc1, kind: consul, address: %q, tls: {caFile: %s}, namespace: shop",
+		"https://"+a.Secure, a.CAFile)
+	m := harness.New(t, map[string]string{"mesh.yaml": insideFiles}, harness.Secure(""),
+		harness.Sources(source+", export: {owner: inside, hosts: [\"*.inside\"]}}"))
 	ip := m.IP()
 	harness.NewBackend(t, "shop-1", fmt.Sprintf("%s:%d", ip, appPort))
 	m.Join(harness.Workload{Name: "shop-1", Group: "shop/shop", IP: ip})
@@ -53,7 +56,8 @@ func TestMeshExported(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	answers(t, "a call from outside", fmt.Sprintf("http://%s:%d/", list[0].Service.Address, list[0].Service.Port), `"shop-1"`)
+	answers(t, "a call from outside", fmt.Sprintf("http://%s:%d/", list[0].Service.Address, list[0].Service.Port),
+		`"shop-1"`)
 
 	stop := c.watches(t, "shop", want)
 	m.Ashored.Stop()

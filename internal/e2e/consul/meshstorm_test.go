@@ -20,14 +20,15 @@ metadata: {name: a, namespace: shop}
 spec: {metadata: {labels: {app: a}}, template: {serviceAccount: a}}
 `
 
-// A service that changes a hundred times a second leads to a bounded number of pushes, and the proxy has its last state; calls
-// to another service are none the worse for it.
+// A service that changes a hundred times a second leads to a bounded number of pushes, and the
+// proxy has its last state; calls to another service are none the worse for it.
 func TestMeshStorm(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)
 	c := newCatalog(t, a, "")
 	m := harness.New(t, map[string]string{"mesh.yaml": stormFiles}, harness.Secure(""),
-		harness.Sources(fmt.Sprintf("{name: dc1, kind: consul, address: %q, tls: {caFile: %s}, namespace: shop}", "https://"+a.Secure, a.CAFile)))
+		harness.Sources(fmt.Sprintf("{name: dc1, kind: consul, address: %q, tls: {caFile: %s}, namespace: shop}",
+			"https://"+a.Secure, a.CAFile)))
 	register := func(id, ip string) { c.put(id, ip, servicePort, "passing", said("protocol", "http")) }
 	ips := map[string]string{}
 	for _, name := range []string{"odd", "even", "last", "calm"} {

@@ -23,7 +23,8 @@ func (c catalog) others() {
 	}
 }
 
-// While an agent is away nothing goes away, and the source tells so. What changed meanwhile arrives when it is back.
+// While an agent is away nothing goes away, and the source tells so. What changed meanwhile arrives
+// when it is back.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways() {
@@ -51,7 +52,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// A source that starts while Consul is away says so, and nothing of services, until Consul is there.
+// A source that starts while Consul is away says so, and nothing of services, until Consul is
+// there.
 func TestAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways() {
@@ -72,7 +74,8 @@ func TestAwayAtTheStart(t *testing.T) {
 	}
 }
 
-// After a snapshot was restored, when Consul's index goes backwards, the services are as it has them, and changes arrive.
+// After a snapshot was restored, when Consul's index goes backwards, the services are as it has
+// them, and changes arrive.
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways() {
@@ -161,7 +164,8 @@ func (c catalog) revoke(accessor string) {
 	}
 }
 
-// A token may be replaced at any time; one that is refused, or a file without one, takes nothing away.
+// A token may be replaced at any time; one that is refused, or a file without one, takes nothing
+// away.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways() {
@@ -215,7 +219,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// Over plain HTTP, more services than are watched at once are polled, within Consul's limit of connections.
+// Over plain HTTP, more services than are watched at once are polled, within Consul's limit of
+// connections.
 func TestManyOverPlainHTTP(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)
@@ -232,7 +237,8 @@ func TestManyOverPlainHTTP(t *testing.T) {
 			c.health(fmt.Sprintf("many%d-1", i), status)
 		}
 		for i := range services {
-			v.has(t, fmt.Sprintf("many%d.service.consul", i), "10.0.0.1:80 "+map[string]string{"critical": "unhealthy", "passing": "healthy"}[status])
+			v.has(t, fmt.Sprintf("many%d.service.consul", i), "10.0.0.1:80 "+map[string]string{"critical": "unhealthy",
+				"passing": "healthy"}[status])
 		}
 	}
 	v.inTouch(t)

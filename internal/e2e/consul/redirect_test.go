@@ -15,8 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// redirect sends what applications call to the proxy's outbound port. The proxy's own traffic and that to loopback
-// addresses stay.
+// redirect sends what applications call to the proxy's outbound port. The proxy's own traffic and
+// that to loopback addresses stay.
 const redirect = `
 table inet ashore {
 	chain output {
@@ -35,12 +35,13 @@ func virtualIPs(t *testing.T, m *harness.Mesh, hosts ...string) []string {
 	harness.Eventually(t, "virtual addresses", func() error {
 		for i, host := range hosts {
 			out[i] = ""
-			err := m.Admin.Services(context.Background(), admin.ServiceQuery{Host: host}, func(e admin.ServiceEvent) error {
-				if e.Service.Allocated {
-					out[i] = e.Service.Addresses[0]
-				}
-				return nil
-			})
+			err := m.Admin.Services(context.Background(), admin.ServiceQuery{Host: host},
+				func(e admin.ServiceEvent) error {
+					if e.Service.Allocated {
+						out[i] = e.Service.Addresses[0]
+					}
+					return nil
+				})
 			if err != nil || out[i] == "" {
 				return fmt.Errorf("%s has none: %w", host, err)
 			}
@@ -69,7 +70,8 @@ func TestRedirected(t *testing.T) {
 	c.put("db-1", there.IP, 7000, "passing", said("ashore-port", "5432", "protocol", "tcp"))
 	c.put("cache-1", there.IP, 7001, "passing", said("ashore-port", "6379", "protocol", "tcp"))
 	c.put("web-1", there.IP, 8080, "passing")
-	m := harness.New(t, nil, harness.In(here), harness.Sources(fmt.Sprintf("{name: dc1, kind: consul, address: %q}", "http://"+a.Address)))
+	m := harness.New(t, nil, harness.In(here), harness.Sources(fmt.Sprintf("{name: dc1, kind: consul, address: %q}",
+		"http://"+a.Address)))
 	hosts := []string{"db.service.consul", "cache.service.consul", "web.service.consul"}
 	ips := virtualIPs(t, m, hosts...)
 	here.NFT(fmt.Sprintf(redirect, harness.ProxyGID))
@@ -78,7 +80,10 @@ func TestRedirected(t *testing.T) {
 	byPort := func(what string) {
 		t.Helper()
 		for port, want := range map[string]string{"5432": "db", "6379": "cache"} {
-			harness.Eventually(t, want+" "+what, func() error { return greets(here, net.JoinHostPort(there.IP, port), want) })
+			harness.Eventually(t, want+" "+what, func() error {
+				return greets(here, net.JoinHostPort(there.IP, port),
+					want)
+			})
 		}
 	}
 	byPort("by its port")

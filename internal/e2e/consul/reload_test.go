@@ -10,8 +10,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// The settings are read anew while calls go on: a Consul that comes, asks otherwise, is asked in another way, is away at once, and
-// goes. Not one call fails, and what a changed source no longer says is gone.
+// The settings are read anew while calls go on: a Consul that comes, asks otherwise, is asked in
+// another way, is away at once, and goes. Not one call fails, and what a changed source no longer
+// says is gone.
 func TestMeshReload(t *testing.T) {
 	t.Parallel()
 	one, two := testconsul.Start(t, nil), testconsul.Start(t, nil)
@@ -27,7 +28,8 @@ func TestMeshReload(t *testing.T) {
 	harness.NewBackend(t, "db", fmt.Sprintf("%s:%d", ip, servicePort))
 	newCatalog(t, two, "").put("db-1", ip, servicePort, "passing", said("protocol", "http"))
 	client := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"}).Client(servicePort)
-	call, db := harness.Request{Host: "web.service.consul", Header: map[string]string{"want": "1"}}, harness.Request{Host: "db.service.consul"}
+	call, db := harness.Request{Host: "web.service.consul",
+		Header: map[string]string{"want": "1"}}, harness.Request{Host: "db.service.consul"}
 	second := harness.Request{Host: call.Host, Header: map[string]string{"want": "2"}}
 	client.Want(t, "version 2", second, harness.From("web-2"))
 	client.Want(t, "version 1", call, harness.From("web-1"))
@@ -56,7 +58,8 @@ func TestMeshReload(t *testing.T) {
 			return err
 		}
 		for _, p := range problems {
-			if strings.Contains(p.String(), "sources[0].address") && strings.Contains(p.String(), "the settings from before stay at work") {
+			if strings.Contains(p.String(), "sources[0].address") &&
+				strings.Contains(p.String(), "the settings from before stay at work") {
 				return nil
 			}
 		}

@@ -24,13 +24,15 @@ func watch(t *testing.T, m *harness.Mesh, host string) *watched {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// an error is that of an ashored that is killed: what was seen until then is what is asked for
-		_ = m.Admin.Services(ctx, admin.ServiceQuery{Host: host, Endpoints: true, Watch: true}, func(e admin.ServiceEvent) error {
-			if e.Event != admin.ServicesListed {
-				w.take(e.Service.Endpoints)
-			}
-			return nil
-		})
+		// an error is that of an ashored that is killed: what was seen until then is what is asked
+		// for
+		_ = m.Admin.Services(ctx, admin.ServiceQuery{Host: host, Endpoints: true, Watch: true},
+			func(e admin.ServiceEvent) error {
+				if e.Event != admin.ServicesListed {
+					w.take(e.Service.Endpoints)
+				}
+				return nil
+			})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return w
@@ -45,7 +47,8 @@ func (w *watched) take(all []admin.Endpoint) {
 	}
 }
 
-// is waits until a workload is among the endpoints with that health and identity; empty: until it is none.
+// is waits until a workload is among the endpoints with that health and identity; empty: until it
+// is none.
 func (w *watched) is(workload, health, identity string) {
 	w.t.Helper()
 	harness.Eventually(w.t, workload+" is told to be "+health, func() error {

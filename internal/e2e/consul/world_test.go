@@ -48,7 +48,9 @@ func follow(t testing.TB, o consul.Options) *view {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &view{news: make(chan struct{}), items: map[string][]registry.Instances{}, merged: feed.NewMerger(feed.Config[hostKey, registry.Instances]{KeyOf: keyOf, Union: true, MassRemoval: 10 * time.Minute})}
+	v := &view{news: make(chan struct{}), items: map[string][]registry.Instances{},
+		merged: feed.NewMerger(feed.Config[hostKey, registry.Instances]{KeyOf: keyOf, Union: true,
+			MassRemoval: 10 * time.Minute})}
 	v.merged.SetSources([]feed.SourceConfig{{Name: s.Name(), Required: true}}, time.Now())
 	ctx, cancel := context.WithCancel(context.Background())
 	out := make(chan feed.Batch[registry.Instances])
@@ -123,7 +125,8 @@ func (v *view) comes(ok func() bool) bool {
 	}
 }
 
-// endpoints are those of a host in the namespace default, as "address:port health". Called with mu held.
+// endpoints are those of a host in the namespace default, as "address:port health". Called with mu
+// held.
 func (v *view) endpoints(host string) []string {
 	items := v.merged.Items(hostKey(host + "/default"))
 	if len(items) == 0 {
@@ -131,7 +134,8 @@ func (v *view) endpoints(host string) []string {
 	}
 	out, first := []string{}, items[0].Item
 	for _, ep := range first.Endpoints.All() {
-		health := map[registry.Health]string{registry.Healthy: "healthy", registry.Unhealthy: "unhealthy", registry.Draining: "draining"}[ep.Health]
+		health := map[registry.Health]string{registry.Healthy: "healthy", registry.Unhealthy: "unhealthy",
+			registry.Draining: "draining"}[ep.Health]
 		out = append(out, fmt.Sprintf("%s:%d %s", ep.Address, ep.Port(first.Service.Ports[0]), health))
 	}
 	return out
@@ -202,7 +206,8 @@ func newCatalog(t testing.TB, a *testconsul.Agent, token string) catalog {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 4}
 	t.Cleanup(transport.CloseIdleConnections)
-	c, err := api.NewClient(&api.Config{Address: a.Address, Token: token, HttpClient: &http.Client{Transport: transport}})
+	c, err := api.NewClient(&api.Config{Address: a.Address, Token: token,
+		HttpClient: &http.Client{Transport: transport}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +224,8 @@ func (c catalog) put(id, address string, port int, status string, more ...func(*
 	}
 	_, err := c.c.Catalog().Register(&api.CatalogRegistration{
 		Node: "node-of-" + id, Address: "10.9.9.9", SkipNodeUpdate: true, Service: s,
-		Check: &api.AgentCheck{Node: "node-of-" + id, CheckID: "service:" + id, Name: "alive", Status: status, ServiceID: id},
+		Check: &api.AgentCheck{Node: "node-of-" + id, CheckID: "service:" + id, Name: "alive", Status: status,
+			ServiceID: id},
 	}, nil)
 	if err != nil {
 		c.t.Fatal(err)
@@ -231,7 +237,8 @@ func (c catalog) health(id, status string) {
 	c.t.Helper()
 	_, err := c.c.Catalog().Register(&api.CatalogRegistration{
 		Node: "node-of-" + id, Address: "10.9.9.9", SkipNodeUpdate: true,
-		Check: &api.AgentCheck{Node: "node-of-" + id, CheckID: "service:" + id, Name: "alive", Status: status, ServiceID: id},
+		Check: &api.AgentCheck{Node: "node-of-" + id, CheckID: "service:" + id, Name: "alive", Status: status,
+			ServiceID: id},
 	}, nil)
 	if err != nil {
 		c.t.Fatal(err)
@@ -262,7 +269,8 @@ type way struct {
 	options func(a *testconsul.Agent) consul.Options
 }
 
-// ways are those on which Consul can be reached: over TLS, where queries share connections, and without.
+// ways are those on which Consul can be reached: over TLS, where queries share connections, and
+// without.
 func ways() []way {
 	return []way{
 		{"tls", func(a *testconsul.Agent) consul.Options {

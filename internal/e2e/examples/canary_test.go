@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Testers get the canary, which sees a copy of everybody else's requests; a slow answer is cut off; failures are tried
-// again elsewhere, and who keeps failing is ejected.
+// Testers get the canary, which sees a copy of everybody else's requests; a slow answer is cut off;
+// failures are tried again elsewhere, and who keeps failing is ejected.
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	e := open(t, "canary")
@@ -40,7 +40,8 @@ func TestCanary(t *testing.T) {
 			t.Error("v1 saw the tester's request")
 		}
 	}
-	client.Want(t, "a slow answer is cut off", request("/slow", "x-delay", "5s"), harness.Status(http.StatusGatewayTimeout))
+	client.Want(t, "a slow answer is cut off", request("/slow", "x-delay", "5s"),
+		harness.Status(http.StatusGatewayTimeout))
 
 	first.Fail.Store(true)
 	ejected := func() bool {

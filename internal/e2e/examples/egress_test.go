@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// The partner is found by DNS; another team's service and unknown hosts are refused, until the Sidecar names the
-// other team's namespace.
+// The partner is found by DNS; another team's service and unknown hosts are refused, until the
+// Sidecar names the other team's namespace.
 func TestEgress(t *testing.T) {
 	t.Parallel()
 	partner := harness.NewBackend(t, "partner", "127.0.0.1:0")
@@ -18,7 +18,8 @@ func TestEgress(t *testing.T) {
 	e := open(t, "egress", "targetPort: 8090", "targetPort: "+port)
 	ledger := e.backend("ledger", "127.0.0.31:8080")
 	p := e.proxy("web")
-	through := &http.Transport{DisableKeepAlives: true, Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: p.IP + ":15007"})}
+	through := &http.Transport{DisableKeepAlives: true,
+		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: p.IP + ":15007"})}
 	want := func(what, target string, status int, answer string) {
 		t.Helper()
 		harness.Eventually(t, what, func() error { return answers(through, target, "", status, answer) })

@@ -24,8 +24,8 @@ type example struct {
 	replace *strings.Replacer
 }
 
-// open starts a control plane on the configuration of an example. What the example takes from the machine, such
-// as the path of a file, is replaced by pairs of old and new.
+// open starts a control plane on the configuration of an example. What the example takes from the
+// machine, such as the path of a file, is replaced by pairs of old and new.
 func open(t *testing.T, name string, pairs ...string) *example {
 	t.Helper()
 	return openIn(t, harness.New(t, nil), name, pairs...)
@@ -35,7 +35,8 @@ func open(t *testing.T, name string, pairs ...string) *example {
 func openIn(t *testing.T, m *harness.Mesh, name string, pairs ...string) *example {
 	t.Helper()
 	ip := m.IP()
-	e := &example{Mesh: m, t: t, folder: filepath.Join("..", "..", "..", "examples", name), subnet: ip[:strings.LastIndexByte(ip, '.')+1]}
+	e := &example{Mesh: m, t: t, folder: filepath.Join("..", "..", "..", "examples", name),
+		subnet: ip[:strings.LastIndexByte(ip, '.')+1]}
 	e.replace = strings.NewReplacer(append(pairs, network, e.subnet)...)
 	files, err := filepath.Glob(filepath.Join(e.folder, "config", "*.yaml"))
 	if err != nil || len(files) == 0 {

@@ -28,15 +28,19 @@ func TestGateway(t *testing.T) {
 
 	plain := p.Client(8080)
 	plain.Want(t, "the docs by HTTP", harness.Request{Host: "docs.example.com", Path: "/guide"}, harness.From("docs"))
-	plain.Want(t, "the shop's HTTP is redirected", harness.Request{Host: "shop.example.com", Path: "/cart"}, func(a harness.Answer) error {
-		if got := a.Header.Get("Location"); a.Status != http.StatusMovedPermanently || got != "https://shop.example.com/cart" {
-			return fmt.Errorf("got %d to %q, want 301 to https://shop.example.com/cart", a.Status, got)
-		}
-		return nil
-	})
-	plain.Want(t, "a host of no server", harness.Request{Host: "other.example.com"}, harness.Status(http.StatusNotFound))
+	plain.Want(t, "the shop's HTTP is redirected", harness.Request{Host: "shop.example.com", Path: "/cart"},
+		func(a harness.Answer) error {
+			if got := a.Header.Get("Location"); a.Status != http.StatusMovedPermanently ||
+				got != "https://shop.example.com/cart" {
+				return fmt.Errorf("got %d to %q, want 301 to https://shop.example.com/cart", a.Status, got)
+			}
+			return nil
+		})
+	plain.Want(t, "a host of no server", harness.Request{Host: "other.example.com"},
+		harness.Status(http.StatusNotFound))
 
-	shop := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: ca.Pool, ServerName: "shop.example.com"}}
+	shop := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: ca.Pool,
+		ServerName: "shop.example.com"}}
 	for path, want := range map[string]string{"/cart": "shop /cart", "/help/returns": "docs /returns"} {
 		harness.Eventually(t, "https://shop.example.com"+path, func() error {
 			return answers(shop, "https://"+p.IP+":8443"+path, "shop.example.com", http.StatusOK, want)

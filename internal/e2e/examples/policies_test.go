@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Who calls is proven by mutual TLS and tokens, and gets what the policies say; they tell why; an edit lets another
-// caller in.
+// Who calls is proven by mutual TLS and tokens, and gets what the policies say; they tell why; an
+// edit lets another caller in.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	e := openIn(t, harness.New(t, nil, harness.Secure("")), "policies")
@@ -32,7 +32,8 @@ func TestPolicies(t *testing.T) {
 		t.Error("a caller without a certificate got an answer")
 	}
 	batch.Want(t, "batch may not", request("GET", "/orders", ""), harness.Status(http.StatusForbidden))
-	web.Want(t, "web may not make an order for nobody", request("POST", "/orders", ""), harness.Status(http.StatusForbidden))
+	web.Want(t, "web may not make an order for nobody", request("POST", "/orders", ""),
+		harness.Status(http.StatusForbidden))
 	web.Want(t, "web makes an order for a clerk", request("POST", "/orders", token), func(a harness.Answer) error {
 		if got := a.Seen.Header.Get("X-Person"); got != "ann" {
 			return fmt.Errorf("orders was told that %q asks, want ann; status %d", got, a.Status)
@@ -47,14 +48,17 @@ func TestPolicies(t *testing.T) {
 		{"shop/web", "/orders/archive/7", "denied", "shop/archive"},
 		{"shop/batch", "/orders", "denied", ""},
 	} {
-		got, err := e.Admin.Explain(t.Context(), admin.ExplainRequest{From: q.from, To: "shop/orders", Method: "GET", Path: q.path})
+		got, err := e.Admin.Explain(t.Context(), admin.ExplainRequest{From: q.from, To: "shop/orders", Method: "GET",
+			Path: q.path})
 		if err != nil || got.Verdict != q.verdict || !strings.Contains(got.Reason, q.reason) {
-			t.Errorf("why %s %s: %q %q %v, want %s by %q", q.from, q.path, got.Verdict, got.Reason, err, q.verdict, q.reason)
+			t.Errorf("why %s %s: %q %q %v, want %s by %q", q.from, q.path, got.Verdict, got.Reason, err, q.verdict,
+				q.reason)
 		}
 	}
 
 	text := e.read(filepath.Join(e.folder, "config", "may.yaml"))
-	wider := strings.ReplaceAll(text, "principals: [cluster.local/ns/shop/sa/web]}", `principals: ["cluster.local/ns/shop/sa/*"]}`)
+	wider := strings.ReplaceAll(text, "principals: [cluster.local/ns/shop/sa/web]}",
+		`principals: ["cluster.local/ns/shop/sa/*"]}`)
 	if wider == text {
 		t.Fatal("the edit of README.md finds nothing to replace in may.yaml")
 	}

@@ -13,8 +13,8 @@ import (
 // patience bounds one request.
 const patience = 10 * time.Second
 
-// answers makes one request and says what is wrong with the answer: want is the backend's name and the path that it
-// saw; empty when no backend is to answer. Host is the URL's own when empty.
+// answers makes one request and says what is wrong with the answer: want is the backend's name and
+// the path that it saw; empty when no backend is to answer. Host is the URL's own when empty.
 func answers(transport http.RoundTripper, url, host string, status int, want string) error {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {

@@ -20,8 +20,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-// Whoever types what a README says sees what it promises, and nothing is left. Only addresses and the folder for temporary files
-// are others here, so that several may run at once; the programs have been built.
+// Whoever types what a README says sees what it promises, and nothing is left. Only addresses and
+// the folder for temporary files are others here, so that several may run at once; the programs
+// have been built.
 func TestTyped(t *testing.T) {
 	t.Parallel()
 	partner := fmt.Sprint(testport.Free(t))
@@ -80,8 +81,9 @@ func newShell(t *testing.T, name string, pairs []string) *shell {
 		}
 	})
 	subnet := harness.FreeSubnet(t)
-	s := &shell{t: t, name: name, dir: t.TempDir(), temp: temp, replace: strings.NewReplacer(append(pairs, "/tmp/ashore-", temp+"/ashore-", network, subnet,
-		"bin/ashored --dev ", fmt.Sprintf("bin/ashored --dev --xds-address %s1:15010 --metrics-address %[1]s1:15014 ", subnet))...)}
+	s := &shell{t: t, name: name, dir: t.TempDir(), temp: temp,
+		replace: strings.NewReplacer(append(pairs, "/tmp/ashore-", temp+"/ashore-", network, subnet,
+			"bin/ashored --dev ", fmt.Sprintf("bin/ashored --dev --xds-address %s1:15010 --metrics-address %[1]s1:15014 ", subnet))...)}
 	s.link("bin/ashored", harness.Program("ashored"))
 	s.link("bin/ashore-agent", harness.Program("ashore-agent"))
 	s.link("bin/ashorectl", harness.Program("ashorectl"))
@@ -122,7 +124,8 @@ func (s *shell) copy() {
 			return err
 		}
 		to := filepath.Join(s.dir, "examples", s.name, rel)
-		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, []byte(s.replace.Replace(string(data))), info.Mode()))
+		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700),
+			os.WriteFile(to, []byte(s.replace.Replace(string(data))), info.Mode()))
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -44,7 +44,10 @@ func NewClient(t testing.TB, address string) *Client { return (*Namespace)(nil).
 // Client makes a client in the namespace.
 func (ns *Namespace) Client(t testing.TB, address string) *Client {
 	transport := &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return ns.Dial(ctx, "tcp", address) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+			error) {
+			return ns.Dial(ctx, "tcp", address)
+		},
 		MaxIdleConnsPerHost: 16,
 	}
 	t.Cleanup(transport.CloseIdleConnections)

@@ -42,8 +42,8 @@ func StartCalls(t testing.TB, c *Client, r Request, pace time.Duration) *Load {
 	return l
 }
 
-// StartLines sends lines to a TCPEcho at address and wants each back: on one connection that is kept, and every tenth time
-// on a new one beside it.
+// StartLines sends lines to a TCPEcho at address and wants each back: on one connection that is
+// kept, and every tenth time on a new one beside it.
 func StartLines(t testing.TB, address, echo string, pace time.Duration) *Load {
 	kept, n := &line{address: address, echo: echo}, 0
 	t.Cleanup(kept.close)

@@ -113,7 +113,8 @@ func (m *Mesh) Start() {
 	argv := append(m.ns.prefix(), filepath.Join(programs, "ashored"))
 	if m.settings == "" {
 		argv = append(argv, m.developed()...)
-		argv = append(argv, "--state", m.State, "--xds-address", m.XDS(), "--metrics-address", m.Metrics(), "--admin-socket", m.Socket())
+		argv = append(argv, "--state", m.State, "--xds-address", m.XDS(), "--metrics-address", m.Metrics(),
+			"--admin-socket", m.Socket())
 	} else {
 		argv = append(argv, "--config", m.SettingsFile())
 	}

@@ -23,8 +23,8 @@ type Process struct {
 	log *tail
 }
 
-// start runs a program in a process group of its own, with group ID gid if that is not zero; what it
-// prints is shown when the test fails.
+// start runs a program in a process group of its own, with group ID gid if that is not zero; what
+// it prints is shown when the test fails.
 func start(t testing.TB, name string, gid uint32, argv ...string) *Process {
 	t.Helper()
 	p := &Process{t: t, name: name, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{}), log: &tail{}}

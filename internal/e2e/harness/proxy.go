@@ -31,7 +31,8 @@ type Workload struct {
 	// Redirected runs it in a network namespace whose traffic is redirected to its two ports; the
 	// proxy's own has group ID ProxyGID.
 	Redirected *Namespace
-	// TProxy says that the rules are those of package agent/intercept: the proxy runs as the user and group TProxyUser.
+	// TProxy says that the rules are those of package agent/intercept: the proxy runs as the user
+	// and group TProxyUser.
 	TProxy bool
 	// Group is the WorkloadGroup, "shop/web", of a workload that joins.
 	Group string
@@ -101,7 +102,8 @@ func (m *Mesh) StartProxy(w Workload) *Proxy {
 	state, argv := m.T.TempDir(), w.Redirected.prefix()
 	if w.TProxy {
 		interception, gid, state = "tproxy", 0, m.stateOf(TProxyUID)
-		argv = append(argv, "setpriv", "--reuid", TProxyUser, "--regid", TProxyUser, "--clear-groups", "--inh-caps", "+net_raw",
+		argv = append(argv, "setpriv", "--reuid", TProxyUser, "--regid", TProxyUser, "--clear-groups", "--inh-caps",
+			"+net_raw",
 			"--ambient-caps", "+net_raw")
 	}
 	argv = append(argv,
@@ -113,7 +115,8 @@ func (m *Mesh) StartProxy(w Workload) *Proxy {
 	if w.Router {
 		argv = append(argv, "--type", "router")
 	}
-	return &Proxy{Process: start(m.T, "proxy "+w.Name, gid, append(argv, w.Flags...)...), mesh: m, IP: w.IP, State: state, ns: w.Redirected}
+	return &Proxy{Process: start(m.T, "proxy "+w.Name, gid, append(argv, w.Flags...)...), mesh: m, IP: w.IP,
+		State: state, ns: w.Redirected}
 }
 
 // stateOf makes a state folder for another user.
@@ -174,7 +177,8 @@ func (p *Proxy) admin(path string) (string, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(p.State, "admin.sock"))
 	}
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: dial}}
 	resp, err := client.Get("http://envoy" + path)
 	if err != nil {
 		return "", err

@@ -22,8 +22,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
-// Secure makes ashored serve TLS alone, beside its certificate authority: workloads Join. The text is further YAML of the
-// settings file, "ca: {validity: 1m}"; what the harness sets itself is files, state, xds, metrics, admin.
+// Secure makes ashored serve TLS alone, beside its certificate authority: workloads Join. The text
+// is further YAML of the settings file, "ca: {validity: 1m}"; what the harness sets itself is
+// files, state, xds, metrics, admin.
 func Secure(settings string) Option {
 	return func(m *Mesh) { m.settings = settings + "\n" }
 }
@@ -31,11 +32,13 @@ func Secure(settings string) Option {
 // Sources are further sources of a mesh, which decide before its files: "{kind: mcp, address: …}".
 func Sources(list ...string) Option { return func(m *Mesh) { m.sources = append(m.sources, list...) } }
 
-// Configure writes the settings file of a secure mesh anew, with that text; it takes effect with the next Start.
+// Configure writes the settings file of a secure mesh anew, with that text; it takes effect with
+// the next Start.
 func (m *Mesh) Configure(settings string) {
 	m.T.Helper()
 	m.settings = settings
-	text := fmt.Sprintf("%sstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s", m.sourceList(), m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
+	text := fmt.Sprintf("%sstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s",
+		m.sourceList(), m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
 	if err := os.WriteFile(m.SettingsFile(), []byte(text), 0o600); err != nil {
 		m.T.Fatal(err)
 	}
@@ -145,13 +148,15 @@ func (p *Proxy) flags(w Workload) []string {
 	return append(flags, w.Flags...)
 }
 
-// Run starts the agent of a workload that has joined, again after it was killed or stopped, and does not wait.
+// Run starts the agent of a workload that has joined, again after it was killed or stopped, and
+// does not wait.
 func (p *Proxy) Run(flags ...string) {
 	p.mesh.T.Helper()
 	p.RunAs(nil, flags...)
 }
 
-// RunAs is Run through another program, which gets what to run as its last arguments and becomes it.
+// RunAs is Run through another program, which gets what to run as its last arguments and becomes
+// it.
 func (p *Proxy) RunAs(prefix []string, flags ...string) {
 	p.mesh.T.Helper()
 	argv := append(slices.Clone(prefix), filepath.Join(programs, "ashore-agent"), "run", "--state", p.State)
@@ -207,7 +212,8 @@ func (p *Proxy) WantLine(line string, words ...string) {
 	})
 }
 
-// Command runs one of the programs under test to its end, and returns what it printed and its exit code.
+// Command runs one of the programs under test to its end, and returns what it printed and its exit
+// code.
 func Command(program string, args ...string) (string, int, error) {
 	return toEnd(append([]string{filepath.Join(programs, program)}, args...))
 }
@@ -287,7 +293,8 @@ func LoadIdentity(state string) (*Identity, error) {
 	return id, nil
 }
 
-// Audited waits until the audit log has an event with that action whose other parts have all of words.
+// Audited waits until the audit log has an event with that action whose other parts have all of
+// words.
 func (m *Mesh) Audited(action string, words ...string) audit.Event {
 	m.T.Helper()
 	var found audit.Event

@@ -49,14 +49,16 @@ metadata: {name: evil, namespace: shop, annotations: {ashore.io/allow-addresses:
 spec: {template: {serviceAccount: evil}}
 `
 
-// A workload cannot register the address of another identity, nor one that is not its own, and what it reports of itself
-// changes nobody else's health.
+// A workload cannot register the address of another identity, nor one that is not its own, and what
+// it reports of itself changes nobody else's health.
 func TestFalseClaims(t *testing.T) {
 	t.Parallel()
 	subnet := harness.FreeSubnet(t)
 	static := subnet + "200"
-	m := harness.New(t, map[string]string{"web.yaml": strings.ReplaceAll(claimsMesh, "ADDRESS", static), "evil.yaml": fmt.Sprintf(claimsGroup, "")}, harness.Secure(""), harness.On(subnet))
-	victim, evil := m.Enrol(harness.Workload{Name: "web-1", Group: "shop/web"}), m.Enrol(harness.Workload{Name: "evil-1", Group: "shop/evil"})
+	m := harness.New(t, map[string]string{"web.yaml": strings.ReplaceAll(claimsMesh, "ADDRESS", static),
+		"evil.yaml": fmt.Sprintf(claimsGroup, "")}, harness.Secure(""), harness.On(subnet))
+	victim, evil := m.Enrol(harness.Workload{Name: "web-1",
+		Group: "shop/web"}), m.Enrol(harness.Workload{Name: "evil-1", Group: "shop/evil"})
 	if err := registerAs(t, m, victim.Certificate, "web", victim.IP, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,8 @@ func TestFalseClaims(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := fmt.Sprint(problems); !strings.Contains(text, claim.words) || !strings.Contains(text, "WorkloadGroup shop/evil") {
+		if text := fmt.Sprint(problems); !strings.Contains(text, claim.words) ||
+			!strings.Contains(text, "WorkloadGroup shop/evil") {
 			t.Errorf("register %s: the problems are %s", claim.address, text)
 		}
 	}
@@ -95,7 +98,8 @@ func TestFalseClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Write("evil.yaml", fmt.Sprintf(claimsGroup, "10.9.0.0/16"))
-	harness.Eventually(t, "an allowed address is registered", func() error { return registerAs(t, m, evil.Certificate, "evil", "10.9.9.9", "") })
+	harness.Eventually(t, "an allowed address is registered",
+		func() error { return registerAs(t, m, evil.Certificate, "evil", "10.9.9.9", "") })
 	wantWeb(t, m, append(healthy, evil.IP+" evil unhealthy", "10.9.9.9 evil healthy")...)
 }
 
@@ -105,12 +109,13 @@ func wantWeb(t *testing.T, m *harness.Mesh, want ...string) {
 	slices.Sort(want)
 	harness.Eventually(t, "the endpoints of web.test", func() error {
 		var got []string
-		err := m.Admin.Services(t.Context(), admin.ServiceQuery{Host: "web.test", Endpoints: true}, func(e admin.ServiceEvent) error {
-			for _, ep := range e.Service.Endpoints {
-				got = append(got, ep.Address+" "+ep.ServiceAccount+" "+ep.Health)
-			}
-			return nil
-		})
+		err := m.Admin.Services(t.Context(), admin.ServiceQuery{Host: "web.test", Endpoints: true},
+			func(e admin.ServiceEvent) error {
+				for _, ep := range e.Service.Endpoints {
+					got = append(got, ep.Address+" "+ep.ServiceAccount+" "+ep.Health)
+				}
+				return nil
+			})
 		if slices.Sort(got); err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("they are %q, want %q", got, want)
 		}
@@ -118,11 +123,13 @@ func wantWeb(t *testing.T, m *harness.Mesh, want ...string) {
 	})
 }
 
-// registerAs connects the proxy of a workload that registers at an address with the label app=web and reports that it is
-// unhealthy with these words, or else healthy. It stays connected until the test ends.
+// registerAs connects the proxy of a workload that registers at an address with the label app=web
+// and reports that it is unhealthy with these words, or else healthy. It stays connected until the
+// test ends.
 func registerAs(t *testing.T, m *harness.Mesh, own tls.Certificate, group, address, unhealthy string) error {
 	t.Helper()
-	tlsConfig := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS13}
+	tlsConfig := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{own},
+		MinVersion: tls.VersionTLS13}
 	conn, err := grpc.NewClient(m.TLS(), grpc.WithTransportCredentials(credentials.NewTLS(tlsConfig)))
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +141,8 @@ func registerAs(t *testing.T, m *harness.Mesh, own tls.Certificate, group, addre
 			t.Error(err)
 		}
 	})
-	meta, err := structpb.NewStruct(map[string]any{"NAMESPACE": "shop", "AUTO_REGISTER_GROUP": group, "LABELS": map[string]any{"app": "web"}})
+	meta, err := structpb.NewStruct(map[string]any{"NAMESPACE": "shop", "AUTO_REGISTER_GROUP": group,
+		"LABELS": map[string]any{"app": "web"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +155,8 @@ func registerAs(t *testing.T, m *harness.Mesh, own tls.Certificate, group, addre
 		report.ErrorDetail = &rpcstatus.Status{Code: 500, Message: unhealthy}
 	}
 	node := &corev3.Node{Id: "sidecar~" + address + "~" + group + ".shop~shop.svc.cluster.local", Metadata: meta}
-	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{Node: node, TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster"}, report} {
+	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{Node: node,
+		TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster"}, report} {
 		if err := s.Send(r); err != nil {
 			break // receiving tells why
 		}

@@ -153,7 +153,8 @@ spec: {action: DENY, rules: [{to: [{operation: {notHosts: [web.test, "web.test:*
 				before := backend.Requests()
 				got := ask(t, tc.path, tc.hosts)
 				if reached := backend.Requests() > before; got != want || reached != (want == 200) {
-					t.Errorf("%s, %s, %s %q: got %d, reached: %v, want %d", door, protocol, tc.path, tc.hosts, got, reached, want)
+					t.Errorf("%s, %s, %s %q: got %d, reached: %v, want %d", door, protocol, tc.path, tc.hosts, got,
+						reached, want)
 				}
 				last := backend.Last()
 				if host := last[len(last)-1].Host; want == 200 && strings.Contains(host, "admin") {

@@ -25,8 +25,8 @@ metadata: {name: web, namespace: shop}
 spec: {template: {serviceAccount: web}}
 `
 
-// Many large requests for certificates, whole ones and ones whose last byte never comes, take little memory, and
-// keep nobody else from joining.
+// Many large requests for certificates, whole ones and ones whose last byte never comes, take
+// little memory, and keep nobody else from joining.
 func TestLargeCertificateRequests(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": largeRequestsMesh}, harness.Secure(""))
@@ -75,7 +75,8 @@ func TestLargeCertificateRequests(t *testing.T) {
 }
 
 // requestCertificate calls the certificate authority with a body, and returns what it answers.
-func requestCertificate(ctx context.Context, via http.RoundTripper, address string, body io.Reader) (codes.Code, string) {
+func requestCertificate(ctx context.Context, via http.RoundTripper, address string, body io.Reader) (codes.Code,
+	string) {
 	url := "https://" + address + "/istio.v1.auth.IstioCertificateService/CreateCertificate"
 	// net/http sometimes misses an answer that comes before the request was sent in full.
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -112,7 +113,8 @@ func prefix(size int) string {
 	return "\x00" + string(binary.BigEndian.AppendUint32(nil, uint32(size)))
 }
 
-// manyFields is a request whose metadata has as many fields as fit: decoded, it takes many times its size.
+// manyFields is a request whose metadata has as many fields as fit: decoded, it takes many times
+// its size.
 func manyFields(size int) []byte {
 	var fields []byte
 	for i := 0; len(fields) < size-64; i++ {
@@ -131,7 +133,8 @@ type endless struct{ ctx context.Context }
 
 func (e endless) Read([]byte) (int, error) { <-e.ctx.Done(); return 0, e.ctx.Err() }
 
-// resetPeak sets the peak of a process's resident memory to what it has now, in bytes, and returns it.
+// resetPeak sets the peak of a process's resident memory to what it has now, in bytes, and returns
+// it.
 func resetPeak(t *testing.T, pid int) int {
 	t.Helper()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0o600); err != nil {

@@ -27,7 +27,8 @@ metadata: {name: web, namespace: shop}
 spec: {template: {serviceAccount: web}}
 `
 
-// A workload that opens streams and resets them at once fills no log, and the lines about others stand in it.
+// A workload that opens streams and resets them at once fills no log, and the lines about others
+// stand in it.
 func TestLogFlood(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": logFloodMesh}, harness.Secure(""))
@@ -45,7 +46,8 @@ func TestLogFlood(t *testing.T) {
 	connectOnce(t, m.TLS(), other, "other")
 
 	harness.Eventually(t, "the other proxy's lines are logged", func() error {
-		for _, line := range []string{"proxy connected: proxy=sidecar~127.0.0.9~other.", "proxy disconnected: proxy=sidecar~127.0.0.9~other."} {
+		for _, line := range []string{"proxy connected: proxy=sidecar~127.0.0.9~other.",
+			"proxy disconnected: proxy=sidecar~127.0.0.9~other."} {
 			if !strings.Contains(m.Ashored.Log(), line) {
 				return fmt.Errorf("the log has no line %q", line)
 			}
@@ -59,8 +61,8 @@ func TestLogFlood(t *testing.T) {
 	}
 }
 
-// resetStreams opens streams of discovery one after another, and resets each at once. It returns when the server
-// has seen all.
+// resetStreams opens streams of discovery one after another, and resets each at once. It returns
+// when the server has seen all.
 func resetStreams(ctx context.Context, id *harness.Identity, address string, n int) (err error) {
 	dialer := tls.Dialer{Config: &tls.Config{
 		Certificates: []tls.Certificate{id.Certificate}, RootCAs: id.Roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
@@ -140,7 +142,8 @@ func connectOnce(t *testing.T, address string, id *harness.Identity, name string
 	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err == nil {
 		node := &corev3.Node{Id: fmt.Sprintf("sidecar~127.0.0.9~%s.shop~shop.svc.cluster.local", name)}
-		err = s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster"})
+		err = s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node,
+			TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster"})
 	}
 	if err == nil {
 		_, err = s.Recv()

@@ -59,7 +59,8 @@ func TestMemoryOfOneWorkload(t *testing.T) {
 
 // attacks attacks a mesh with so many services.
 func attacks(t *testing.T, services int) {
-	m := harness.New(t, map[string]string{"many.yaml": entries(services), "groups.yaml": workloadGroup("bad") + workloadGroup("good"), "route.yaml": route(0)}, harness.Secure("log: {level: warn}"))
+	m := harness.New(t, map[string]string{"many.yaml": entries(services),
+		"groups.yaml": workloadGroup("bad") + workloadGroup("good"), "route.yaml": route(0)}, harness.Secure("log: {level: warn}"))
 	bad := newAttacker(t, m)
 	own := &m.Enrol(harness.Workload{Name: "good", Group: "shop/good"}).Certificate
 	resetMemory(t, m) // what it took to read the services does not count
@@ -96,7 +97,8 @@ func attacks(t *testing.T, services int) {
 		edits(3)
 		<-ctx.Done()
 		done.Wait()
-		t.Logf("%s: the peak is %d MiB, %d MiB before all attacks; %s", attack.name, memoryOf(t, m, "VmHWM")>>10, peak>>10, bad.summary())
+		t.Logf("%s: the peak is %d MiB, %d MiB before all attacks; %s", attack.name, memoryOf(t, m, "VmHWM")>>10,
+			peak>>10, bad.summary())
 		bad.end()
 		cancel()
 		if !m.Ashored.Running() {
@@ -119,7 +121,8 @@ func attacks(t *testing.T, services int) {
 // has.
 func TestLargeEnvoyIsServed(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"many.yaml": entries(manyServices), "groups.yaml": workloadGroup("good")}, harness.Secure("log: {level: warn}"))
+	m := harness.New(t, map[string]string{"many.yaml": entries(manyServices), "groups.yaml": workloadGroup("good")},
+		harness.Secure("log: {level: warn}"))
 	m.Join(harness.Workload{Name: "good", Group: "shop/good"})
 	served := func() error {
 		s, err := m.Admin.Status(t.Context())
@@ -231,7 +234,8 @@ func memoryOf(t *testing.T, m *harness.Mesh, line string) int {
 // resetMemory has VmHWM begin again.
 func resetMemory(t *testing.T, m *harness.Mesh) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(m.Ashored.PID()), "clear_refs"), []byte("5"), 0); err != nil {
+	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(m.Ashored.PID()), "clear_refs"), []byte("5"),
+		0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -244,9 +248,10 @@ func dial(m *harness.Mesh, own *tls.Certificate, options ...grpc.DialOption) (*g
 
 // node is what a proxy of a group says of itself.
 func node(group, id string) *corev3.Node {
-	return &corev3.Node{Id: fmt.Sprintf("sidecar~10.9.0.1~%s.shop~shop.svc.cluster.local", id), Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
-		"NAMESPACE": structpb.NewStringValue("shop"), "LABELS": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"app": structpb.NewStringValue(group)}}),
-	}}}
+	return &corev3.Node{Id: fmt.Sprintf("sidecar~10.9.0.1~%s.shop~shop.svc.cluster.local", id),
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"NAMESPACE": structpb.NewStringValue("shop"), "LABELS": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"app": structpb.NewStringValue(group)}}),
+		}}}
 }
 
 // proxy is a workload that does no harm, and waits for routes.
@@ -330,7 +335,8 @@ type attacker struct {
 // newAttacker joins and renews.
 func newAttacker(t *testing.T, m *harness.Mesh) *attacker {
 	t.Helper()
-	a := &attacker{m: m, errs: map[string]int{}, certs: []tls.Certificate{m.Enrol(harness.Workload{Name: "bad", Group: "shop/bad"}).Certificate}}
+	a := &attacker{m: m, errs: map[string]int{}, certs: []tls.Certificate{m.Enrol(harness.Workload{Name: "bad",
+		Group: "shop/bad"}).Certificate}}
 	for range 20 {
 		next, err := renew(t.Context(), m, &a.certs[len(a.certs)-1])
 		if err != nil {
@@ -356,8 +362,9 @@ func renew(ctx context.Context, m *harness.Mesh, own *tls.Certificate) (_ *tls.C
 	if err != nil {
 		return nil, err
 	}
-	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{
-		Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}))})
+	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx,
+		&securityv1.IstioCertificateRequest{
+			Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}))})
 	if err != nil {
 		return nil, err
 	}
@@ -408,7 +415,8 @@ func (a *attacker) summary() string {
 }
 
 // each runs f for connections of all certificates at once, several rounds of them.
-func (a *attacker) each(ctx context.Context, connections int, f func(ctx context.Context, n int, own *tls.Certificate) error) {
+func (a *attacker) each(ctx context.Context, connections int,
+	f func(ctx context.Context, n int, own *tls.Certificate) error) {
 	var all sync.WaitGroup
 	for n := range connections {
 		all.Go(func() { a.failed(f(ctx, n, &a.certs[n%len(a.certs)])) })
@@ -452,7 +460,8 @@ func (a *attacker) count() {
 }
 
 // opens opens a stream and sends its first requests.
-func (a *attacker) opens(ctx context.Context, n int, own *tls.Certificate, first ...*discoveryv3.DeltaDiscoveryRequest) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
+func (a *attacker) opens(ctx context.Context, n int, own *tls.Certificate,
+	first ...*discoveryv3.DeltaDiscoveryRequest) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
 	conn, err := dial(a.m, own, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256<<20)))
 	if err != nil {
 		return nil, err
@@ -486,7 +495,8 @@ func (a *attacker) subscribe(ctx context.Context, names func(int) []string, clai
 				r.InitialResourceVersions[name] = "0123456789abcdef"
 			}
 		}
-		s, err := a.opens(ctx, n, own, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResourceNamesSubscribe: []string{"*", strconv.Itoa(n)}}, r)
+		s, err := a.opens(ctx, n, own, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType,
+			ResourceNamesSubscribe: []string{"*", strconv.Itoa(n)}}, r)
 		if err != nil {
 			return err
 		}
@@ -501,11 +511,14 @@ func (a *attacker) subscribe(ctx context.Context, names func(int) []string, clai
 func (a *attacker) types(ctx context.Context) {
 	a.each(ctx, 40, func(ctx context.Context, n int, own *tls.Certificate) error {
 		var all []*discoveryv3.DeltaDiscoveryRequest
-		for i, typeURL := range []string{endpointType, routeType, "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"} {
-			all = append(all, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: unknownNames(10*n + i)[:20_000]})
+		for i, typeURL := range []string{endpointType, routeType,
+			"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"} {
+			all = append(all, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL,
+				ResourceNamesSubscribe: unknownNames(10*n + i)[:20_000]})
 		}
 		for i := range 40 {
-			all = append(all, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: fmt.Sprint("type.googleapis.com/made.up", i), ResourceNamesSubscribe: unknownNames(10*n + i)[:5_000]})
+			all = append(all, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: fmt.Sprint("type.googleapis.com/made.up", i),
+				ResourceNamesSubscribe: unknownNames(10*n + i)[:5_000]})
 		}
 		_, err := a.opens(ctx, n, own, all...)
 		if err != nil {
@@ -520,7 +533,8 @@ func (a *attacker) types(ctx context.Context) {
 func (a *attacker) refuse(ctx context.Context, names func(int) []string) {
 	words := strings.Repeat("no ", 20_000)
 	a.each(ctx, 40, func(ctx context.Context, n int, own *tls.Certificate) error {
-		s, err := a.opens(ctx, n, own, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResourceNamesSubscribe: []string{"*", strconv.Itoa(n)}},
+		s, err := a.opens(ctx, n, own, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType,
+			ResourceNamesSubscribe: []string{"*", strconv.Itoa(n)}},
 			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: endpointType, ResourceNamesSubscribe: names(n)})
 		if err != nil {
 			return err
@@ -530,7 +544,8 @@ func (a *attacker) refuse(ctx context.Context, names func(int) []string) {
 			if err != nil {
 				return err
 			}
-			if err := s.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce(), ErrorDetail: &statusv1.Status{Message: words}}); err != nil {
+			if err := s.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce(),
+				ErrorDetail: &statusv1.Status{Message: words}}); err != nil {
 				return err
 			}
 		}
@@ -556,7 +571,8 @@ func (a *attacker) reconnect(ctx context.Context) {
 			one, cancel := context.WithCancel(ctx)
 			s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(one)
 			if err == nil {
-				err = s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("bad", fmt.Sprintf("bad-%d-%d", n, i)), TypeUrl: endpointType, ResourceNamesSubscribe: names})
+				err = s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("bad", fmt.Sprintf("bad-%d-%d", n, i)),
+					TypeUrl: endpointType, ResourceNamesSubscribe: names})
 			}
 			if err == nil {
 				_, err = s.Recv()

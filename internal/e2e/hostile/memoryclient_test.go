@@ -33,13 +33,15 @@ type rawClient struct {
 }
 
 func dialRaw(ctx context.Context, address string, own *tls.Certificate) (*rawClient, error) {
-	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*own}}}
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13,
+		NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*own}}}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { _ = conn.Close() })
-	c := &rawClient{conn: conn, framer: http2.NewFramer(conn, conn), space: make(chan struct{}, 1), first: 65535, window: map[uint32]int{0: 65535}, sent: map[uint32]int{}}
+	c := &rawClient{conn: conn, framer: http2.NewFramer(conn, conn), space: make(chan struct{}, 1), first: 65535,
+		window: map[uint32]int{0: 65535}, sent: map[uint32]int{}}
 	if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
 		return nil, err
 	}
@@ -54,7 +56,9 @@ func dialRaw(ctx context.Context, address string, own *tls.Certificate) (*rawCli
 func (c *rawClient) open(stream uint32) error {
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
-	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":path", "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "https"},
+		{":path", "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"}, {":authority",
+			"x"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
 		if err := e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
 			return err
 		}
@@ -62,7 +66,8 @@ func (c *rawClient) open(stream uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.window[stream] = c.first
-	return c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
+	return c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(),
+		EndHeaders: true})
 }
 
 // fill sends more of a request, in frames of that size, as far as the server lets it and at most so

@@ -25,13 +25,14 @@ metadata: {name: web, namespace: shop}
 spec: {template: {serviceAccount: web}}
 `
 
-// One workload has at most 16 registrations, however often it renews its certificate, and keeps no other one of its group
-// from registering.
+// One workload has at most 16 registrations, however often it renews its certificate, and keeps no
+// other one of its group from registering.
 func TestManyRegistrations(t *testing.T) {
 	t.Parallel()
 	subnet := harness.FreeSubnet(t)
 	m := harness.New(t, map[string]string{"web.yaml": registrationsMesh}, harness.Secure(""), harness.On(subnet))
-	attacker, other := m.Enrol(harness.Workload{Name: "attacker", Group: "shop/web"}), m.Enrol(harness.Workload{Name: "other", Group: "shop/web"})
+	attacker, other := m.Enrol(harness.Workload{Name: "attacker",
+		Group: "shop/web"}), m.Enrol(harness.Workload{Name: "other", Group: "shop/web"})
 	own, registered := attacker.Certificate, 0
 	for i := range 40 {
 		if i == 20 {
@@ -66,15 +67,17 @@ func renewRegistered(t *testing.T, m *harness.Mesh, own tls.Certificate) tls.Cer
 	if err != nil {
 		t.Fatal(err)
 	}
-	tlsConfig := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS13}
+	tlsConfig := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{own},
+		MinVersion: tls.VersionTLS13}
 	conn, err := grpc.NewClient(m.TLS(), grpc.WithTransportCredentials(credentials.NewTLS(tlsConfig)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(t.Context(), &securityv1.IstioCertificateRequest{
-		Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})),
-	})
+	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(t.Context(),
+		&securityv1.IstioCertificateRequest{
+			Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,15 +11,18 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
-// Root does not run on a folder that another user prepared: there may be an authority in it whose key that user has.
+// Root does not run on a folder that another user prepared: there may be an authority in it whose
+// key that user has.
 func TestStateFolderOfOthers(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a folder to another user")
 	}
 	dir := t.TempDir()
-	files, others, link, own := filepath.Join(dir, "config"), filepath.Join(dir, "others"), filepath.Join(dir, "link"), filepath.Join(dir, "own")
-	err := errors.Join(os.Mkdir(files, 0o700), os.Mkdir(others, 0o700), os.Mkdir(own, 0o700), os.Chown(others, 4998, 4998), os.Symlink(own, link))
+	files, others, link, own := filepath.Join(dir, "config"), filepath.Join(dir, "others"), filepath.Join(dir,
+		"link"), filepath.Join(dir, "own")
+	err := errors.Join(os.Mkdir(files, 0o700), os.Mkdir(others, 0o700), os.Mkdir(own, 0o700),
+		os.Chown(others, 4998, 4998), os.Symlink(own, link))
 	if err != nil {
 		t.Fatal(err)
 	}

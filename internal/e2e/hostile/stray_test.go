@@ -31,7 +31,8 @@ func TestStrayFiles(t *testing.T) {
 	printed(m, []string{"get", "serviceentry", "web", "-n", "shop", "-o", "yaml"}, "10.0.0.2")
 }
 
-// With more files than are read the last content stays, the source says why, and changes take effect when they are fewer.
+// With more files than are read the last content stays, the source says why, and changes take
+// effect when they are fewer.
 func TestTooManyFiles(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"shop/web.yaml": host("web", "10.0.0.1")})

@@ -32,7 +32,8 @@ func printed(m *harness.Mesh, args []string, words ...string) string {
 	m.T.Helper()
 	var out string
 	harness.Eventually(m.T, fmt.Sprintf("ashorectl %s prints %q", args, words), func() (err error) {
-		if out, _, err = harness.Command("ashorectl", append([]string{"--socket", m.Socket()}, args...)...); err != nil {
+		if out, _, err = harness.Command("ashorectl", append([]string{"--socket", m.Socket()},
+			args...)...); err != nil {
 			return err
 		}
 		for _, w := range words {
@@ -45,8 +46,8 @@ func printed(m *harness.Mesh, args []string, words ...string) string {
 	return out
 }
 
-// Links in the folder of configuration show nothing of what they lead to: not through the folder, and where links
-// are followed not through the texts of problems.
+// Links in the folder of configuration show nothing of what they lead to: not through the folder,
+// and where links are followed not through the texts of problems.
 func TestSymlinksShowNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -59,7 +60,8 @@ func TestSymlinksShowNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for follow, want := range map[string]string{"false": "a symbolic link leads out of the folder", "true": "want an object"} {
+	for follow, want := range map[string]string{"false": "a symbolic link leads out of the folder",
+		"true": "want an object"} {
 		t.Run("followSymlinks: "+follow, func(t *testing.T) {
 			t.Parallel()
 			m := harness.New(t, map[string]string{"web.yaml": host("web", "10.0.0.1")},
@@ -82,7 +84,8 @@ func TestSymlinksShowNothing(t *testing.T) {
 			shown := printed(m, []string{"problems"}, append(names, want)...)
 			shown += printed(m, []string{"problems", "-o", "json"}, names...)
 			shown += printed(m, []string{"sources"}, "linked")
-			if validated, _, err := harness.Command("ashorectl", "validate", "--follow-symlinks="+follow, "-f", folder); err != nil || !strings.Contains(validated, want) {
+			if validated, _, err := harness.Command("ashorectl", "validate", "--follow-symlinks="+follow, "-f",
+				folder); err != nil || !strings.Contains(validated, want) {
 				t.Errorf("ashorectl validate: %v, %s", err, validated)
 			} else {
 				shown += validated

@@ -15,7 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// X-Forwarded-Client-Cert names the peer of the connection alone: what a caller wrote there is dropped.
+// X-Forwarded-Client-Cert names the peer of the connection alone: what a caller wrote there is
+// dropped.
 func TestForwardedCertificateIsReplaced(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"mesh.yaml": `

@@ -19,7 +19,8 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 )
 
-// dialTLS opens a connection with ashored, with a workload's certificate if there is one. The test trusts whoever answers.
+// dialTLS opens a connection with ashored, with a workload's certificate if there is one. The test
+// trusts whoever answers.
 func dialTLS(address string, own *tls.Certificate) (*grpc.ClientConn, error) {
 	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
 	if own != nil {
@@ -28,8 +29,10 @@ func dialTLS(address string, own *tls.Certificate) (*grpc.ClientConn, error) {
 	return grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
 }
 
-// certify asks for a certificate for key: with a token, to join by that name, or with the certificate of the connection.
-func certify(ctx context.Context, conn *grpc.ClientConn, key crypto.Signer, token, name string) (*tls.Certificate, error) {
+// certify asks for a certificate for key: with a token, to join by that name, or with the
+// certificate of the connection.
+func certify(ctx context.Context, conn *grpc.ClientConn, key crypto.Signer, token, name string) (*tls.Certificate,
+	error) {
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
 		return nil, err
@@ -37,10 +40,11 @@ func certify(ctx context.Context, conn *grpc.ClientConn, key crypto.Signer, toke
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 	}
-	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{
-		Csr:      string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})),
-		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"Workload": structpb.NewStringValue(name)}},
-	})
+	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx,
+		&securityv1.IstioCertificateRequest{
+			Csr:      string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})),
+			Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"Workload": structpb.NewStringValue(name)}},
+		})
 	if err != nil {
 		return nil, err
 	}

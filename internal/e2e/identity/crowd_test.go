@@ -30,12 +30,14 @@ const (
 	endpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 )
 
-// A thousand workloads join at once, each with a key and a token of its own: each gets a certificate of its own, connects
-// with it, is registered, and becomes an endpoint. Nobody is refused, and nothing is counted twice.
+// A thousand workloads join at once, each with a key and a token of its own: each gets a
+// certificate of its own, connects with it, is registered, and becomes an endpoint. Nobody is
+// refused, and nothing is counted twice.
 func TestCrowdJoins(t *testing.T) {
 	t.Parallel()
 	const meta = "kind: WorkloadGroup\nmetadata: {name: web, namespace: shop"
-	web := strings.Replace(service("web"), meta, meta+`, annotations: {ashore.io/allow-addresses: 10.200.0.0/16}`, 1) // all connect from loopback
+	// all connect from loopback
+	web := strings.Replace(service("web"), meta, meta+`, annotations: {ashore.io/allow-addresses: 10.200.0.0/16}`, 1)
 	m := harness.New(t, map[string]string{"web.yaml": web}, harness.Secure(""))
 	m.Token("shop/web", "") // there once the group is known
 	tokens := make([]admin.Token, crowd)
@@ -104,10 +106,12 @@ func TestCrowdJoins(t *testing.T) {
 		t.Errorf("%d tokens are used, want %d", used, crowd)
 	}
 	events := map[string]int{}
-	if err := m.Admin.TailAudit(t.Context(), 10*crowd, false, func(e audit.Event) error { events[e.Action]++; return nil }); err != nil {
+	if err := m.Admin.TailAudit(t.Context(), 10*crowd, false,
+		func(e audit.Event) error { events[e.Action]++; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if events[audit.WorkloadJoin] != crowd || events[audit.TokenUse] != crowd || events[audit.CertificateIssue] != crowd || events[audit.TokenRefuse] != 0 {
+	if events[audit.WorkloadJoin] != crowd || events[audit.TokenUse] != crowd ||
+		events[audit.CertificateIssue] != crowd || events[audit.TokenRefuse] != 0 {
 		t.Errorf("the audit log has %v", events)
 	}
 }
@@ -160,11 +164,13 @@ func node(i int) (*corev3.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &corev3.Node{Id: fmt.Sprintf("sidecar~%s~%s.shop~shop.svc.cluster.local", memberIP(i), member(i)), Cluster: "web", Metadata: meta}, nil
+	return &corev3.Node{Id: fmt.Sprintf("sidecar~%s~%s.shop~shop.svc.cluster.local", memberIP(i), member(i)),
+		Cluster: "web", Metadata: meta}, nil
 }
 
 // open starts a stream and asks for a type; names are for types that are asked for by name.
-func open(ctx context.Context, m *harness.Mesh, own *tls.Certificate, n *corev3.Node, typeURL string, names ...string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, func() error, error) {
+func open(ctx context.Context, m *harness.Mesh, own *tls.Certificate, n *corev3.Node, typeURL string,
+	names ...string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, func() error, error) {
 	conn, err := dialTLS(m.TLS(), own)
 	if err != nil {
 		return nil, nil, err

@@ -10,8 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// The agent of a workload answers for names of the mesh, with what it has on disk too when it starts without a control
-// plane, and follows changes.
+// The agent of a workload answers for names of the mesh, with what it has on disk too when it
+// starts without a control plane, and follows changes.
 func TestDNS(t *testing.T) {
 	t.Parallel()
 	entry := func(address string) string {

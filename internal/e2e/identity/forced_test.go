@@ -11,11 +11,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// A rotation is forced to its end within seconds, as after a theft: machines whose certificates live for a day renew them
-// by themselves, and nobody has to join again.
+// A rotation is forced to its end within seconds, as after a theft: machines whose certificates
+// live for a day renew them by themselves, and nobody has to join again.
 func TestRotationForcedToItsEnd(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
+		"mode.yaml": mode("STRICT")}, harness.Secure(""))
 	web := serve(t, m, "web", "web-1")
 	a := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	answers(t, a.Client(httpPort), "web-1")
@@ -41,13 +42,15 @@ func TestRotationForcedToItsEnd(t *testing.T) {
 	answers(t, a.Client(httpPort), "web-1")
 }
 
-// The second of two plugged-in authorities is trusted alone too early: machines renew by themselves.
+// The second of two plugged-in authorities is trusted alone too early: machines renew by
+// themselves.
 func TestPluggedAuthoritySwappedEarly(t *testing.T) {
 	t.Parallel()
 	link := filepath.Join(t.TempDir(), "plugged")
 	one, two := newPlugged(t, "one"), newPlugged(t, "two")
 	one.write(t, link, one.root)
-	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(fmt.Sprintf("ca: {plugged: %s}", link)))
+	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
+		"mode.yaml": mode("STRICT")}, harness.Secure(fmt.Sprintf("ca: {plugged: %s}", link)))
 	web := serve(t, m, "web", "web-1")
 	a := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	answers(t, a.Client(httpPort), "web-1")

@@ -50,7 +50,8 @@ func TestPlaintextWithoutInboundListener(t *testing.T) {
 	client := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	plain, second := client.Client(httpPort).Fresh(), client.Client(secondPort).Fresh()
 	plain.Want(t, "the application itself", call(), unproven("plain"))
-	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "plaintext", "ingress listener", "ISTIO_MUTUAL")
+	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "plaintext",
+		"ingress listener", "ISTIO_MUTUAL")
 	web.WantLine("interception", "warn ", fmt.Sprintf("to port %d reach", httpPort))
 
 	harness.NewBackend(t, "behind", fmt.Sprintf("%s:%d", ip, httpAppPort))
@@ -61,7 +62,8 @@ func TestPlaintextWithoutInboundListener(t *testing.T) {
 	web.WantLine("interception", "warn ", fmt.Sprintf("port %d reach", httpPort))
 
 	m.Write("mode.yaml", mode("STRICT"))
-	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "STRICT", "are not enforced")
+	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "STRICT",
+		"are not enforced")
 	second.Want(t, "STRICT behind the proxy", call(), proven("behind"))
 	m.Write("rule.yaml", `apiVersion: networking.istio.io/v1
 kind: DestinationRule

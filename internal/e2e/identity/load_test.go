@@ -28,7 +28,8 @@ const restartGrace = 15 * time.Second
 // busy is a mesh under load: a client a-1 and web-1, whose certificates live for a minute.
 func busy(t *testing.T, settings string) (m *harness.Mesh, web *server, a *harness.Proxy, all loads) {
 	t.Helper()
-	m = harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(settings))
+	m = harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")},
+		harness.Secure(settings))
 	web = serve(t, m, "web", "web-1")
 	a = m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	return m, web, a, steady(t, a, "web-1")
@@ -64,7 +65,8 @@ func serial(t *testing.T, s *server) string {
 	return fmt.Sprintf("%032x", leaf.SerialNumber)
 }
 
-// renewed waits until both ends use another certificate than the one given, and the Envoys present it.
+// renewed waits until both ends use another certificate than the one given, and the Envoys present
+// it.
 func renewed(t *testing.T, web *server, a *harness.Proxy, webSerial, aSerial string) {
 	t.Helper()
 	harness.Eventually(t, "the certificates are renewed", func() error {
@@ -83,8 +85,8 @@ func renewed(t *testing.T, web *server, a *harness.Proxy, webSerial, aSerial str
 	})
 }
 
-// ashored is killed, started, stopped and started again, and certificates are renewed meanwhile and after it: not one call
-// fails. What was configured while it was away takes effect.
+// ashored is killed, started, stopped and started again, and certificates are renewed meanwhile and
+// after it: not one call fails. What was configured while it was away takes effect.
 func TestRestartsAndRenewalUnderLoad(t *testing.T) {
 	t.Parallel()
 	m, web, a, all := busy(t, short)
@@ -101,7 +103,8 @@ func TestRestartsAndRenewalUnderLoad(t *testing.T) {
 	all.more(t, 40)
 	m.Ashored.Stop()
 	all.more(t, 160) // longer than a proxy may be away while ashored runs
-	m.Write("c.yaml", strings.Replace(service("c"), fmt.Sprintf("  - {number: %d, name: tcp, protocol: TCP}\n", tcpPort), "", 1))
+	m.Write("c.yaml", strings.Replace(service("c"), fmt.Sprintf("  - {number: %d, name: tcp, protocol: TCP}\n",
+		tcpPort), "", 1))
 	m.Start()
 	back := time.Now()
 	connected(t, m, 2)
@@ -125,13 +128,15 @@ func connected(t *testing.T, m *harness.Mesh, n int) {
 	})
 }
 
-// The root is rotated in its four steps, each in its time and none forced, ashored is killed in the middle, and not one call
-// fails. In the end only the new root is trusted, and who has nothing but a certificate of the old one is out.
+// The root is rotated in its four steps, each in its time and none forced, ashored is killed in the
+// middle, and not one call fails. In the end only the new root is trusted, and who has nothing but
+// a certificate of the old one is out.
 func TestRootRotatedUnderLoad(t *testing.T) {
 	t.Parallel()
 	m, web, a, all := busy(t, short)
 	old := stolen(t, m).issue(t, "spiffe://cluster.local/ns/shop/sa/a", -time.Minute, time.Hour)
-	if status, err := request(t, fmt.Sprintf("%s:%d", web.IP, httpPort), meshTLS(old)); err != nil || status != http.StatusOK {
+	if status, err := request(t, fmt.Sprintf("%s:%d", web.IP, httpPort), meshTLS(old)); err != nil ||
+		status != http.StatusOK {
 		t.Fatalf("a certificate of the root in use gets %d, error %v", status, err)
 	}
 	first := authority(t, m)
@@ -151,7 +156,8 @@ func TestRootRotatedUnderLoad(t *testing.T) {
 	}
 	last := authority(t, m)
 	if len(last.Roots) != 1 || last.Roots[0].Root == first.Roots[0].Root || last.Rotation.Step != "" {
-		t.Errorf("after the rotation the roots are %+v, step %q; before they were %+v", last.Roots, last.Rotation.Step, first.Roots)
+		t.Errorf("after the rotation the roots are %+v, step %q; before they were %+v", last.Roots, last.Rotation.Step,
+			first.Roots)
 	}
 	oneRoot(t, a, last.Roots[0].Root)
 	oneRoot(t, web.Proxy, last.Roots[0].Root)
@@ -183,17 +189,20 @@ func rotated(t *testing.T, m *harness.Mesh, step string) {
 	})
 }
 
-// A machine is away while the root is rotated, knows the old root alone, and its certificate is of the old one. When it comes
-// back it believes the control plane and peers of the new root, and gets what it missed.
+// A machine is away while the root is rotated, knows the old root alone, and its certificate is of
+// the old one. When it comes back it believes the control plane and peers of the new root, and gets
+// what it missed.
 func TestAwayDuringRotation(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
+		"mode.yaml": mode("STRICT")}, harness.Secure(""))
 	a := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	a.Kill()
 	first := authority(t, m).Roots[0].Root
 	command(t, m, "ca", "rotate", "--reason", "test")
 	rotated(t, m, "distribute")
-	if w := authority(t, m).Rotation.Waiting; !slices.ContainsFunc(w, func(w admin.Waiting) bool { return w.Name == "shop/a-1" }) {
+	if w := authority(t, m).Rotation.Waiting; !slices.ContainsFunc(w,
+		func(w admin.Waiting) bool { return w.Name == "shop/a-1" }) {
 		t.Errorf("nobody waits for the machine that is away: %+v", w)
 	}
 	command(t, m, "ca", "rotate", "--force", "activate", "--reason", "test")
@@ -262,7 +271,8 @@ func newPlugged(t *testing.T, name string) plugged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := root.NewIntermediate(ca.Authority{Name: name + " below", Validity: 60 * 24 * time.Hour}, key.Public(), time.Now(), rand.Reader)
+	signer, err := root.NewIntermediate(ca.Authority{Name: name + " below", Validity: 60 * 24 * time.Hour},
+		key.Public(), time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,8 +310,9 @@ func (p plugged) write(t *testing.T, link string, roots ...*ca.Signer) {
 	}
 }
 
-// A plugged-in authority is replaced by one of another root, in the three swaps of the documentation: not one call fails.
-// What does not fit together is refused on the way, and the one before goes on.
+// A plugged-in authority is replaced by one of another root, in the three swaps of the
+// documentation: not one call fails. What does not fit together is refused on the way, and the one
+// before goes on.
 func TestPluggedAuthoritySwappedUnderLoad(t *testing.T) {
 	t.Parallel()
 	link := filepath.Join(t.TempDir(), "plugged")

@@ -9,7 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// together is how many tests run at a time, unless -parallel says it: most of what they do is to wait for certificates to end.
+// together is how many tests run at a time, unless -parallel says it: most of what they do is to
+// wait for certificates to end.
 const together = "8"
 
 func TestMain(m *testing.M) {

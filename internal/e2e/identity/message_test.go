@@ -19,7 +19,8 @@ import (
 // impostor answers with TLS and those certificates; it returns its address.
 func impostor(t *testing.T, m *harness.Mesh, c *tls.Certificate) string {
 	t.Helper()
-	l, err := tls.Listen("tcp", m.IP()+":15012", &tls.Config{Certificates: []tls.Certificate{*c}, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13})
+	l, err := tls.Listen("tcp", m.IP()+":15012", &tls.Config{Certificates: []tls.Certificate{*c},
+		NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,8 @@ func TestRunMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, code, err := harness.Command("ashore-agent", "status", "--state", id.State)
-	if err != nil || code != 1 || !strings.Contains(out, "the agent does not run") || !strings.Contains(out, "start the agent: ashore-agent run --state "+id.State) {
+	if err != nil || code != 1 || !strings.Contains(out, "the agent does not run") ||
+		!strings.Contains(out, "start the agent: ashore-agent run --state "+id.State) {
 		t.Errorf("status: exit code %d, error %v:\n%s", code, err, out)
 	}
 	crashing := filepath.Join(t.TempDir(), "envoy")

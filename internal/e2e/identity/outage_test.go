@@ -15,10 +15,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// quiet is a mesh whose control plane has gone, after both agents kept a copy: a client a-1 and web-1.
+// quiet is a mesh whose control plane has gone, after both agents kept a copy: a client a-1 and
+// web-1.
 func quiet(t *testing.T) (m *harness.Mesh, web *server, a *harness.Proxy) {
 	t.Helper()
-	m = harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	m = harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")},
+		harness.Secure(""))
 	web = serve(t, m, "web", "web-1")
 	a = m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	answers(t, a.Client(httpPort), "web-1")
@@ -33,7 +35,8 @@ func quiet(t *testing.T) (m *harness.Mesh, web *server, a *harness.Proxy) {
 // cacheOf is the path of an agent's cache file.
 func cacheOf(p *harness.Proxy) string { return filepath.Join(p.State, "configuration.cache") }
 
-// kept waits until an agent has a copy that is not going to change: an agent that ends writes a last one.
+// kept waits until an agent has a copy that is not going to change: an agent that ends writes a
+// last one.
 func kept(t *testing.T, p *harness.Proxy) {
 	t.Helper()
 	path := cacheOf(p)
@@ -46,8 +49,9 @@ func kept(t *testing.T, p *harness.Proxy) {
 	p.Ready()
 }
 
-// The control plane is away: Envoy is killed, agents are killed, agents are restarted, one by one and together. Traffic goes
-// on from the copies on disk, status says so, and when the control plane is back it says that too.
+// The control plane is away: Envoy is killed, agents are killed, agents are restarted, one by one
+// and together. Traffic goes on from the copies on disk, status says so, and when the control plane
+// is back it says that too.
 func TestRestartsWithoutControlPlane(t *testing.T) {
 	t.Parallel()
 	m, web, a := quiet(t)
@@ -59,14 +63,16 @@ func TestRestartsWithoutControlPlane(t *testing.T) {
 		}
 		harness.Eventually(t, "Envoy is started again", func() error {
 			r, err := p.Report()
-			if err == nil && (!strings.Contains(r.Line("envoy"), "restarts 1, ready") || strings.Contains(r.Line("envoy"), fmt.Sprintf("process %d,", envoy))) {
+			if err == nil && (!strings.Contains(r.Line("envoy"), "restarts 1, ready") ||
+				strings.Contains(r.Line("envoy"), fmt.Sprintf("process %d,", envoy))) {
 				err = fmt.Errorf("it says %q", r.Line("envoy"))
 			}
 			return err
 		})
 		answers(t, a.Client(httpPort), "web-1")
 	}
-	for name, end := range map[string]func(*harness.Proxy){"killed": func(p *harness.Proxy) { p.Kill() }, "stopped": func(p *harness.Proxy) { p.Stop() }} {
+	for name, end := range map[string]func(*harness.Proxy){"killed": func(p *harness.Proxy) { p.Kill() },
+		"stopped": func(p *harness.Proxy) { p.Stop() }} {
 		for _, both := range [][]*harness.Proxy{{a}, {web.Proxy}, {a, web.Proxy}} {
 			for _, p := range both {
 				end(p)
@@ -109,8 +115,8 @@ func envoyOf(t *testing.T, p *harness.Proxy) int {
 	return pid
 }
 
-// A copy on disk that is damaged, too old, or somebody else's is not used: the log and the status say why, and nothing is
-// served by it.
+// A copy on disk that is damaged, too old, or somebody else's is not used: the log and the status
+// say why, and nothing is served by it.
 func TestBadCopies(t *testing.T) {
 	t.Parallel()
 	_, web, a := quiet(t)
@@ -175,7 +181,8 @@ func refusedCopy(t *testing.T, p *harness.Proxy, name, reason string) {
 	t.Helper()
 	harness.Eventually(t, name+": the copy is refused", func() error {
 		r, err := p.Report()
-		if line := r.Line("configuration"); err == nil && (!strings.HasPrefix(line, "bad none: the copy on disk is not used: ") || !strings.Contains(line, reason)) {
+		if line := r.Line("configuration"); err == nil && (!strings.HasPrefix(line,
+			"bad none: the copy on disk is not used: ") || !strings.Contains(line, reason)) {
 			err = fmt.Errorf("status says %q, want %q in it; the log:\n%s", line, reason, p.Log())
 		}
 		if err == nil && r.Well {

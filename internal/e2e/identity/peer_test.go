@@ -25,9 +25,11 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// meshTLS is how a peer of the mesh speaks, with that certificate; who is there is looked at by the test.
+// meshTLS is how a peer of the mesh speaks, with that certificate; who is there is looked at by the
+// test.
 func meshTLS(c *tls.Certificate) *tls.Config {
-	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"istio", "http/1.1"}, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"istio", "http/1.1"},
+		MinVersion: tls.VersionTLS12}
 	if c != nil {
 		config.Certificates = []tls.Certificate{*c}
 	}
@@ -193,7 +195,8 @@ func (f forger) issue(t *testing.T, id string, begins, ends time.Duration) *tls.
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: serial, URIs: []*url.URL{name}, NotBefore: time.Now().Add(begins), NotAfter: time.Now().Add(ends),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth,
+			x509.ExtKeyUsageServerAuth},
 	}, f.signer.Cert, key.Public(), f.signer.Key)
 	if err != nil {
 		t.Fatal(err)

@@ -20,13 +20,15 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// An AuthorizationPolicy that appears, changes and goes holds for the next request on a connection that is open all the
-// while, and no listener is touched. Why is told by ashorectl.
+// An AuthorizationPolicy that appears, changes and goes holds for the next request on a connection
+// that is open all the while, and no listener is touched. Why is told by ashorectl.
 func TestPolicyOnOpenConnection(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a") + group("b"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a") + group("b"),
+		"mode.yaml": mode("STRICT")}, harness.Secure(""))
 	web := serve(t, m, "web", "web-1")
-	a, b := m.Enrol(harness.Workload{Name: "a-1", Group: "shop/a"}), m.Enrol(harness.Workload{Name: "b-1", Group: "shop/b"})
+	a, b := m.Enrol(harness.Workload{Name: "a-1", Group: "shop/a"}), m.Enrol(harness.Workload{Name: "b-1",
+		Group: "shop/b"})
 	ofA, ofB := hold(t, web, a), hold(t, web, b)
 	before := listeners(web.Proxy)
 	get := func(h held, path string) (int, error) {
@@ -54,17 +56,20 @@ func TestPolicyOnOpenConnection(t *testing.T) {
 		}
 	}
 
-	m.Write("deny.yaml", policy("deny-a", `{selector: {matchLabels: {app: web}}, action: DENY, rules: [{from: [{source: {principals: ["cluster.local/ns/shop/sa/a"]}}]}]}`))
+	m.Write("deny.yaml", policy("deny-a",
+		`{selector: {matchLabels: {app: web}}, action: DENY, rules: [{from: [{source: {principals: ["cluster.local/ns/shop/sa/a"]}}]}]}`))
 	becomes("a is denied", ofA, "/", http.StatusForbidden)
 	stays("b is not denied", ofB, "/", http.StatusOK)
 	out := command(t, m, "authz", "explain", "shop/a", "shop/web", "--port", "8080", "--path", "/")
 	if !strings.HasPrefix(out, "DENIED: ") || !strings.Contains(out, "shop/deny-a") {
 		t.Errorf("ashorectl authz explain says:\n%s", out)
 	}
-	m.Write("deny.yaml", policy("deny-a", `{selector: {matchLabels: {app: web}}, action: DENY, rules: [{from: [{source: {principals: ["cluster.local/ns/shop/sa/a"]}}], to: [{operation: {paths: ["/admin*"]}}]}]}`))
+	m.Write("deny.yaml", policy("deny-a",
+		`{selector: {matchLabels: {app: web}}, action: DENY, rules: [{from: [{source: {principals: ["cluster.local/ns/shop/sa/a"]}}], to: [{operation: {paths: ["/admin*"]}}]}]}`))
 	becomes("a is denied one path alone", ofA, "/", http.StatusOK)
 	stays("the path", ofA, "/admin/keys", http.StatusForbidden)
-	m.Write("deny.yaml", policy("allow-b", `{selector: {matchLabels: {app: web}}, action: ALLOW, rules: [{from: [{source: {principals: ["cluster.local/ns/shop/sa/b"]}}]}]}`))
+	m.Write("deny.yaml", policy("allow-b",
+		`{selector: {matchLabels: {app: web}}, action: ALLOW, rules: [{from: [{source: {principals: ["cluster.local/ns/shop/sa/b"]}}]}]}`))
 	becomes("b alone is allowed", ofA, "/", http.StatusForbidden)
 	stays("b", ofB, "/admin/keys", http.StatusOK)
 	m.Remove("deny.yaml")
@@ -76,7 +81,8 @@ func TestPolicyOnOpenConnection(t *testing.T) {
 	command(t, m, "workload", "revoke", "shop/a-1")
 	becomes("a is revoked", ofA, "/", http.StatusForbidden)
 	for _, from := range []string{"shop/a", "a-1.shop"} { // its proxy is cut off
-		if out := command(t, m, "authz", "explain", from, "shop/web", "--port", "8080"); !strings.HasPrefix(out, "DENIED: ") || !strings.Contains(out, "the workload shop/a-1 is revoked") {
+		if out := command(t, m, "authz", "explain", from, "shop/web", "--port", "8080"); !strings.HasPrefix(out,
+			"DENIED: ") || !strings.Contains(out, "the workload shop/a-1 is revoked") {
 			t.Errorf("ashorectl authz explain says of %s, who is revoked:\n%s", from, out)
 		}
 	}
@@ -85,7 +91,8 @@ func TestPolicyOnOpenConnection(t *testing.T) {
 // listeners are Envoy's counters of what was done to its listeners.
 func listeners(p *harness.Proxy) string {
 	var b strings.Builder
-	for _, name := range []string{"listener_added", "listener_modified", "listener_removed", "listener_in_place_updated", "total_listeners_draining", "total_filter_chains_draining"} {
+	for _, name := range []string{"listener_added", "listener_modified", "listener_removed",
+		"listener_in_place_updated", "total_listeners_draining", "total_filter_chains_draining"} {
 		fmt.Fprintf(&b, "%s=%d ", name, p.Stat("listener_manager."+name))
 	}
 	return b.String()
@@ -133,7 +140,9 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	b64 := base64.RawURLEncoding.EncodeToString
-	_, _ = fmt.Fprintf(w, `{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","kid":"k","x":%q,"y":%q}]}`, b64(point[1:33]), b64(point[33:])) // who asks may be gone
+	// who asks may be gone
+	_, _ = fmt.Fprintf(w, `{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","kid":"k","x":%q,"y":%q}]}`,
+		b64(point[1:33]), b64(point[33:]))
 }
 
 // token has these claims beside the issuer's own.
@@ -157,11 +166,12 @@ func (i *issuer) token(t *testing.T, claims map[string]any) string {
 	return signed + "." + b64(signature)
 }
 
-// A gateway asks for tokens whose keys the control plane fetched, routes by what they claim, and speaks mutual TLS with the
-// workloads behind it.
+// A gateway asks for tokens whose keys the control plane fetched, routes by what they claim, and
+// speaks mutual TLS with the workloads behind it.
 func TestTokensAndClaimsAtGateway(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": service("web") + service("beta"), "gateway.yaml": group("gateway"), "mode.yaml": mode("STRICT")},
+	m := harness.New(t, map[string]string{"web.yaml": service("web") + service("beta"),
+		"gateway.yaml": group("gateway"), "mode.yaml": mode("STRICT")},
 		harness.Secure("fetch: {allow: [127.0.0.0/8], http: true}"))
 	keys := newIssuer(t, m.IP()+":80")
 	serve(t, m, "web", "web-1")
@@ -200,18 +210,23 @@ spec:
 		}
 		return r
 	}
-	client.Want(t, "who claims to be a tester", with(keys.token(t, map[string]any{"sub": "ann", "group": "testers"})), harness.From("beta-1"))
+	client.Want(t, "who claims to be a tester", with(keys.token(t, map[string]any{"sub": "ann", "group": "testers"})),
+		harness.From("beta-1"))
 	if keys.fetched.Load() == 0 {
 		t.Error("nobody fetched the keys")
 	}
-	client.Want(t, "who claims something else", with(keys.token(t, map[string]any{"sub": "bob", "group": "staff"})), harness.From("web-1"))
+	client.Want(t, "who claims something else", with(keys.token(t, map[string]any{"sub": "bob", "group": "staff"})),
+		harness.From("web-1"))
 	client.Want(t, "who has no token", with(""), harness.From("web-1"))
 	claims(t, fmt.Sprintf("%s:%d", gateway.IP, httpPort))
 	stranger := newIssuer(t, m.IP()+":80")
-	client.Want(t, "a token of somebody else", with(stranger.token(t, map[string]any{"group": "testers"})), harness.Status(http.StatusUnauthorized))
-	m.Write("must.yaml", policy("must", `{selector: {matchLabels: {app: gateway}}, action: DENY, rules: [{from: [{source: {notRequestPrincipals: ["*"]}}]}]}`))
+	client.Want(t, "a token of somebody else", with(stranger.token(t, map[string]any{"group": "testers"})),
+		harness.Status(http.StatusUnauthorized))
+	m.Write("must.yaml", policy("must",
+		`{selector: {matchLabels: {app: gateway}}, action: DENY, rules: [{from: [{source: {notRequestPrincipals: ["*"]}}]}]}`))
 	client.Want(t, "who has no token, when one is needed", with(""), harness.Status(http.StatusForbidden))
-	client.Want(t, "who has one", with(keys.token(t, map[string]any{"sub": "ann", "group": "testers"})), harness.From("beta-1"))
+	client.Want(t, "who has one", with(keys.token(t, map[string]any{"sub": "ann", "group": "testers"})),
+		harness.From("beta-1"))
 }
 
 // claims sends a header that is named as a claim is in routes: nobody is taken for a tester by it.
@@ -221,7 +236,8 @@ func claims(t *testing.T, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprint(p, "GET / HTTP/1.1\r\nhost: edge.test\r\n@request.auth.claims.group: testers\r\nrequest.auth.claims.group: testers\r\n\r\n"); err != nil {
+	if _, err := fmt.Fprint(p,
+		"GET / HTTP/1.1\r\nhost: edge.test\r\n@request.auth.claims.group: testers\r\nrequest.auth.claims.group: testers\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	resp, err := http.ReadResponse(p.in, nil)

@@ -13,14 +13,15 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-// plainService is a service whose workloads have no Sidecar: of HTTP at a port, and of TCP at another one.
+// plainService is a service whose workloads have no Sidecar: of HTTP at a port, and of TCP at
+// another one.
 func plainService(name string) string {
 	text, _, _ := strings.Cut(service(name), "---\napiVersion: networking.istio.io/v1\nkind: Sidecar")
 	return text
 }
 
-// Without a probe a workload is an endpoint at those of its ports that are served, and at none while its application is
-// stopped.
+// Without a probe a workload is an endpoint at those of its ports that are served, and at none
+// while its application is stopped.
 func TestPortsAreChecked(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a")}, harness.Secure(""))
@@ -39,14 +40,17 @@ func TestPortsAreChecked(t *testing.T) {
 	unwell(t, m, "shop/web-1", "connection refused")
 }
 
-// A workload without interception and without a Sidecar: Envoy listens for an application that listens on loopback, with
-// mutual TLS; one that has the workload's address itself gets plaintext, and the operator hears of it. A caller on the same
-// machine is refused like others while the application is stopped.
+// A workload without interception and without a Sidecar: Envoy listens for an application that
+// listens on loopback, with mutual TLS; one that has the workload's address itself gets plaintext,
+// and the operator hears of it. A caller on the same machine is refused like others while the
+// application is stopped.
 func TestLoopbackApplication(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": plainService("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	m := harness.New(t, map[string]string{"web.yaml": plainService("web"), "a.yaml": group("a"),
+		"mode.yaml": mode("STRICT")}, harness.Secure(""))
 	port := testport.Free(t)
-	m.Write("web.yaml", strings.ReplaceAll(plainService("web"), fmt.Sprintf("number: %d, name: http, protocol: HTTP", httpPort),
+	m.Write("web.yaml", strings.ReplaceAll(plainService("web"),
+		fmt.Sprintf("number: %d, name: http, protocol: HTTP", httpPort),
 		fmt.Sprintf("number: %d, targetPort: %d, name: http, protocol: HTTP", httpPort, port)))
 	ip := m.IP()
 	app := harness.NewBackend(t, "web-1", fmt.Sprintf("127.0.0.1:%d", port))
@@ -55,7 +59,8 @@ func TestLoopbackApplication(t *testing.T) {
 	answers(t, client, "web-1")
 	local := p.Client(httpPort)
 	answers(t, local, "web-1")
-	if seen := app.Last(); len(seen) == 0 || !strings.Contains(fmt.Sprint(seen), "spiffe://cluster.local/ns/shop/sa/a") {
+	if seen := app.Last(); len(seen) == 0 || !strings.Contains(fmt.Sprint(seen),
+		"spiffe://cluster.local/ns/shop/sa/a") {
 		t.Errorf("the caller's identity is not known behind the listener: %+v", seen)
 	}
 	ctx, end := context.WithTimeout(t.Context(), 10*time.Second)

@@ -65,7 +65,8 @@ func probedBy(probe string) string {
 	if probe != "" {
 		probe = fmt.Sprintf("\n  probe: {%s, periodSeconds: 1, failureThreshold: 2}", probe)
 	}
-	return strings.Replace(service("web"), "template: {serviceAccount: web}", "template: {serviceAccount: web}"+probe, 1)
+	return strings.Replace(service("web"), "template: {serviceAccount: web}", "template: {serviceAccount: web}"+probe,
+		1)
 }
 
 // get is a probe of a path.
@@ -94,11 +95,13 @@ func unwell(t *testing.T, m *harness.Mesh, name, why string) {
 	})
 }
 
-// The probe of a WorkloadGroup decides who is an endpoint: at once, after an edit, after a restart without the control plane, and
-// not any more when it is removed. One that a workload may not follow changes nothing, and is told.
+// The probe of a WorkloadGroup decides who is an endpoint: at once, after an edit, after a restart
+// without the control plane, and not any more when it is removed. One that a workload may not
+// follow changes nothing, and is told.
 func TestGroupProbe(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": probedBy(get("/a")), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	m := harness.New(t, map[string]string{"web.yaml": probedBy(get("/a")), "a.yaml": group("a"),
+		"mode.yaml": mode("STRICT")}, harness.Secure(""))
 	s := applications(t, m, "web-1")
 	app := healthAt(t, s.ip())
 	s.Proxy = m.Join(harness.Workload{Name: "web-1", Group: "shop/web", IP: s.ip()})
@@ -107,7 +110,8 @@ func TestGroupProbe(t *testing.T) {
 	unwell(t, m, "shop/web-1", "/a answers 503")
 	refuses(t, client, "an application that was never well")
 	d, err := m.Admin.Dump(context.Background(), "web-1.shop", "probe")
-	if err != nil || len(d.Types) != 1 || len(d.Types[0].Resources) != 1 || !strings.Contains(string(d.Types[0].Resources[0].Body), `"/a"`) {
+	if err != nil || len(d.Types) != 1 || len(d.Types[0].Resources) != 1 ||
+		!strings.Contains(string(d.Types[0].Resources[0].Body), `"/a"`) {
 		t.Errorf("a dump of the probe: %+v, %v", d, err)
 	}
 	app.set("/a", true)
@@ -139,7 +143,8 @@ func TestGroupProbe(t *testing.T) {
 		}
 		for _, p := range st.Proxies {
 			for _, ty := range p.Types {
-				if ty.Type == "probe" && len(ty.Rejected) == 1 && strings.Contains(ty.Rejected[0].Error, "probe.allowGroupExec") {
+				if ty.Type == "probe" && len(ty.Rejected) == 1 && strings.Contains(ty.Rejected[0].Error,
+					"probe.allowGroupExec") {
 					return nil
 				}
 			}
@@ -164,15 +169,17 @@ func TestGroupProbe(t *testing.T) {
 	refuses(t, client, "a group that came back probes")
 }
 
-// A workload whose group has a probe that its settings do not allow is no endpoint and says why, here and to the operator; with
-// the setting it is one.
+// A workload whose group has a probe that its settings do not allow is no endpoint and says why,
+// here and to the operator; with the setting it is one.
 func TestGroupProbeNotAllowed(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": probedBy("exec: {command: ['true']}"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	m := harness.New(t, map[string]string{"web.yaml": probedBy("exec: {command: ['true']}"), "a.yaml": group("a"),
+		"mode.yaml": mode("STRICT")}, harness.Secure(""))
 	s := serve(t, m, "web", "web-1")
 	client := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"}).Client(httpPort)
 	const setting = "probe.allowGroupExec"
-	s.WantLine("registration", "bad ", "not among the endpoints: the probe of the WorkloadGroup is not used: it runs a command")
+	s.WantLine("registration", "bad ",
+		"not among the endpoints: the probe of the WorkloadGroup is not used: it runs a command")
 	unwell(t, m, "shop/web-1", setting)
 	refuses(t, client, "a workload whose group's probe is refused")
 	if r, err := s.Report(); err != nil || !strings.Contains(r.Line("registration"), setting) || r.Well {

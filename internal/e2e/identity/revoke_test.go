@@ -15,7 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// drainTime is that of the agents in these tests: the bound for raw connections that are open when somebody is revoked.
+// drainTime is that of the agents in these tests: the bound for raw connections that are open when
+// somebody is revoked.
 const drainTime = 2 * time.Second
 
 // draining is a flag of an agent with that drain time.
@@ -86,7 +87,8 @@ func (h held) refused(t *testing.T) time.Time {
 // out says why a caller is not refused by a server, on new connections; nil when it is.
 func out(t *testing.T, s *server, id *harness.Identity) error {
 	t.Helper()
-	if status, err := request(t, fmt.Sprintf("%s:%d", s.IP, httpPort), meshTLS(&id.Certificate)); err == nil && status != http.StatusForbidden {
+	if status, err := request(t, fmt.Sprintf("%s:%d", s.IP, httpPort), meshTLS(&id.Certificate)); err == nil &&
+		status != http.StatusForbidden {
 		return fmt.Errorf("a request to %s gets %d, want 403", s.http.Name, status)
 	}
 	if err := exchange(t, fmt.Sprintf("%s:%d", s.IP, tcpPort), tcpPort, meshTLS(&id.Certificate)); err == nil {
@@ -105,11 +107,13 @@ func let(t *testing.T, s *server, id *harness.Identity) {
 	})
 }
 
-// A workload that is revoked is out: with peers that it had connections with, with new ones, with the control plane, and as
-// an endpoint. So it stays when ashored and the agents are restarted, until it is restored.
+// A workload that is revoked is out: with peers that it had connections with, with new ones, with
+// the control plane, and as an endpoint. So it stays when ashored and the agents are restarted,
+// until it is restored.
 func TestRevokedWorkload(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure("workloads: {grace: 1s}"))
+	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
+		"mode.yaml": mode("STRICT")}, harness.Secure("workloads: {grace: 1s}"))
 	var web []*server
 	for _, name := range []string{"web-1", "web-2", "web-3"} {
 		s := applications(t, m, name)
@@ -132,7 +136,8 @@ func TestRevokedWorkload(t *testing.T) {
 	command(t, m, "workload", "revoke", "shop/web-3", "--reason", "stolen")
 	begin := time.Now()
 	for _, p := range peers {
-		t.Logf("%s refuses the revoked workload %v after the command", p.server.http.Name, p.refused(t).Sub(begin).Round(time.Millisecond))
+		t.Logf("%s refuses the revoked workload %v after the command", p.server.http.Name,
+			p.refused(t).Sub(begin).Round(time.Millisecond))
 	}
 	m.Audited(audit.WorkloadRevoke, "shop/web-3", "stolen")
 	for _, p := range peers {
@@ -143,7 +148,8 @@ func TestRevokedWorkload(t *testing.T) {
 			}
 			return nil
 		})
-		t.Logf("%s closed its open raw connection %v after the command; the drain time is %v", p.server.http.Name, time.Since(begin).Round(time.Millisecond), drainTime)
+		t.Logf("%s closed its open raw connection %v after the command; the drain time is %v", p.server.http.Name,
+			time.Since(begin).Round(time.Millisecond), drainTime)
 	}
 	for _, p := range others {
 		if status, _, err := p.http.get(); err != nil || status != http.StatusOK {
@@ -178,8 +184,8 @@ func TestRevokedWorkload(t *testing.T) {
 	}
 }
 
-// revokedEverywhere checks what web-3's revocation does beside its peers: its stream is cut and stays so, it does not renew,
-// and nobody is sent to it.
+// revokedEverywhere checks what web-3's revocation does beside its peers: its stream is cut and
+// stays so, it does not renew, and nobody is sent to it.
 func revokedEverywhere(t *testing.T, m *harness.Mesh, web []*server, a *harness.Proxy, thief *harness.Identity) {
 	t.Helper()
 	web[2].WantLine("control plane", "bad", "none since")
@@ -210,7 +216,8 @@ func revokedEverywhere(t *testing.T, m *harness.Mesh, web []*server, a *harness.
 // What can be revoked, and whom that concerns: each row with open connections of everybody.
 func TestRevokedByIdentityAndSerial(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a") + group("b"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a") + group("b"),
+		"mode.yaml": mode("STRICT")}, harness.Secure(""))
 	web := serve(t, m, "web", "web-1")
 	names := []string{"a-1", "a-2", "b-1"}
 	ids := map[string]*harness.Identity{}
@@ -230,7 +237,8 @@ func TestRevokedByIdentityAndSerial(t *testing.T) {
 		command(t, m, "workload", "revoke", tc.what)
 		begin := time.Now()
 		for _, name := range strings.Fields(tc.concerns) {
-			t.Logf("%s: %s is refused %v after the command", tc.what, name, open[name].refused(t).Sub(begin).Round(time.Millisecond))
+			t.Logf("%s: %s is refused %v after the command", tc.what, name,
+				open[name].refused(t).Sub(begin).Round(time.Millisecond))
 		}
 		for _, name := range names {
 			if strings.Contains(tc.concerns, name) {
@@ -248,7 +256,8 @@ func TestRevokedByIdentityAndSerial(t *testing.T) {
 		for _, name := range names {
 			let(t, web, ids[name])
 			if status, _, err := open[name].http.get(); err != nil || status != http.StatusOK {
-				t.Errorf("%s: after it was restored, a request of %s on the open connection gets %d, error %v", tc.what, name, status, err)
+				t.Errorf("%s: after it was restored, a request of %s on the open connection gets %d, error %v", tc.what,
+					name, status, err)
 			}
 		}
 	}

@@ -9,10 +9,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// A revocation reaches a connection whose certificate has ended: Envoy keeps it, and the workload has renewed since.
+// A revocation reaches a connection whose certificate has ended: Envoy keeps it, and the workload
+// has renewed since.
 func TestRevokedAfterItsCertificateEnded(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(short))
+	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
+		"mode.yaml": mode("STRICT")}, harness.Secure(short))
 	web := serve(t, m, "web", "web-1")
 	first := m.Enrol(harness.Workload{Name: "a-1", Group: "shop/a"})
 	bystander := m.Enrol(harness.Workload{Name: "a-2", Group: "shop/a"})

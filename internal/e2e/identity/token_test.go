@@ -15,8 +15,8 @@ import (
 // notAccepted is what whoever brings a bad token is told, whatever is wrong with it.
 const notAccepted = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"
 
-// A token is good once, for one key, until it ends; whoever is refused learns no more than that, and the audit log says
-// what it was.
+// A token is good once, for one key, until it ends; whoever is refused learns no more than that,
+// and the audit log says what it was.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a")}, harness.Secure(""))
@@ -71,7 +71,8 @@ func TestTokens(t *testing.T) {
 	refused(harness.Line(t, expiring), expiring.ID, "expired")
 }
 
-// Of two machines that use one token at a time, one joins, whichever it is, and the other is refused.
+// Of two machines that use one token at a time, one joins, whichever it is, and the other is
+// refused.
 func TestTwoMachinesOneToken(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"a.yaml": group("a")}, harness.Secure(""))
@@ -95,7 +96,8 @@ func TestTwoMachinesOneToken(t *testing.T) {
 		if codes[0]+codes[1] != 1 || !strings.Contains(outs[loser], notAccepted) {
 			t.Fatalf("exit codes %v, want one 0 and one 1 that says %q:\n%s\n%s", codes, notAccepted, outs[0], outs[1])
 		}
-		m.Audited(audit.TokenRefuse, audit.Refused, "token used", token.ID, fmt.Sprintf("machine-%d-%d", round, 1-loser))
+		m.Audited(audit.TokenRefuse, audit.Refused, "token used", token.ID,
+			fmt.Sprintf("machine-%d-%d", round, 1-loser))
 	}
 	list, err := m.Admin.Workloads(t.Context())
 	if err != nil {
@@ -123,8 +125,8 @@ func TestPastedTwice(t *testing.T) {
 	all.clean(t)
 }
 
-// A token of one group serves no member of another: whoever changes the line is refused, which is audited with the reason,
-// and the line as it was printed is good still.
+// A token of one group serves no member of another: whoever changes the line is refused, which is
+// audited with the reason, and the line as it was printed is good still.
 func TestTokenOfAnotherGroup(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
@@ -136,7 +138,8 @@ func TestTokenOfAnotherGroup(t *testing.T) {
 		wrong[slices.Index(wrong, "shop/a")] = claimed
 		out, code, err := m.Paste(wrong, "stranger", m.IP(), t.TempDir())
 		if err != nil || code != 1 || !strings.Contains(out, "the join token is not accepted") {
-			t.Errorf("group %s: exit code %d, error %v, want 1 and that the token is not accepted in:\n%s", claimed, code, err, out)
+			t.Errorf("group %s: exit code %d, error %v, want 1 and that the token is not accepted in:\n%s", claimed,
+				code, err, out)
 		}
 		m.Audited(audit.TokenRefuse, "token of another group", claimed)
 	}

@@ -17,11 +17,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Between two workloads goes mutual TLS: each end shows its own certificate, the application is told whose request it is,
-// and nothing of the request can be read on the way.
+// Between two workloads goes mutual TLS: each end shows its own certificate, the application is
+// told whose request it is, and nothing of the request can be read on the way.
 func TestMutualTLSOnTheWire(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
+		"mode.yaml": mode("STRICT")}, harness.Secure(""))
 	web := serve(t, m, "web", "web-1")
 	a := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	answers(t, a.Client(httpPort), "web-1")
@@ -39,12 +40,13 @@ func clientEnd(t *testing.T, m *harness.Mesh, a *harness.Proxy) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case seen <- r.TLS:
-		default:
-		}
-	})}
+	s := &http.Server{ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case seen <- r.TLS:
+			default:
+			}
+		})}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -62,7 +64,8 @@ spec:
   ports: [{number: %d, name: http, protocol: HTTP}]
   endpoints: [{address: %s, serviceAccount: web}]
 `, httpPort, self.IP))
-	a.Client(httpPort).Want(t, "the test's own server is called", harness.Request{Host: "own.test"}, harness.Status(http.StatusOK))
+	a.Client(httpPort).Want(t, "the test's own server is called", harness.Request{Host: "own.test"},
+		harness.Status(http.StatusOK))
 	chain := (<-seen).PeerCertificates
 	if got, want := uri(chain[0]), "spiffe://cluster.local/ns/shop/sa/a"; got != want {
 		t.Errorf("the client presents %q, want %q", got, want)
@@ -81,7 +84,8 @@ func verified(t *testing.T, id *harness.Identity, chain []*x509.Certificate) {
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
-	if _, err := chain[0].Verify(x509.VerifyOptions{Roots: id.Roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+	if _, err := chain[0].Verify(x509.VerifyOptions{Roots: id.Roots, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		t.Errorf("the certificate %s: %v", uri(chain[0]), err)
 	}
 }
@@ -113,7 +117,8 @@ func serverEnd(t *testing.T, m *harness.Mesh, web *server, a *harness.Proxy) {
 	for i, id := range []*harness.Identity{self, other} {
 		last := web.http.Last()
 		xfcc := last[len(last)-2+i].Header.Get("X-Forwarded-Client-Cert")
-		for _, want := range []string{"By=spiffe://cluster.local/ns/shop/sa/web", "Hash=" + digest(leafOf(t, id)), "URI=spiffe://cluster.local/ns/shop/sa/a"} {
+		for _, want := range []string{"By=spiffe://cluster.local/ns/shop/sa/web", "Hash=" + digest(leafOf(t, id)),
+			"URI=spiffe://cluster.local/ns/shop/sa/a"} {
 			if !strings.Contains(xfcc, want) {
 				t.Errorf("the application is told %q, want %q in it", xfcc, want)
 			}
@@ -180,7 +185,8 @@ spec:
   endpoints: [{address: %s, serviceAccount: web}]
 `, httpPort, ip))
 	const secret = "nobody-reads-this"
-	a.Client(httpPort).Want(t, "web through the tap", harness.Request{Host: "way.test", Header: map[string]string{"x-secret": secret}}, harness.From("web-1"))
+	a.Client(httpPort).Want(t, "web through the tap", harness.Request{Host: "way.test",
+		Header: map[string]string{"x-secret": secret}}, harness.From("web-1"))
 	last := web.http.Last()
 	if got := last[len(last)-1].Header.Get("x-secret"); got != secret {
 		t.Errorf("the application got %q", got)
@@ -201,7 +207,8 @@ spec:
 // Who may connect is a matter of the mode and of the certificate: each row an actual connection.
 func TestWhoMayConnect(t *testing.T) {
 	t.Parallel()
-	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
+		"mode.yaml": mode("STRICT")}, harness.Secure(""))
 	web := serve(t, m, "web", "web-1")
 	good := m.Enrol(harness.Workload{Name: "a-test", Group: "shop/a"})
 	mesh := stolen(t, m)
@@ -223,7 +230,8 @@ func TestWhoMayConnect(t *testing.T) {
 	for _, name := range []string{"STRICT", "PERMISSIVE"} {
 		m.Write("mode.yaml", mode(name))
 		harness.Eventually(t, name+" takes effect", func() error {
-			if _, err := request(t, fmt.Sprintf("%s:%d", web.IP, httpPort), nil); (err == nil) != (name == "PERMISSIVE") {
+			if _, err := request(t, fmt.Sprintf("%s:%d", web.IP, httpPort),
+				nil); (err == nil) != (name == "PERMISSIVE") {
 				return fmt.Errorf("a plaintext request ends with error %v", err)
 			}
 			return nil
@@ -246,7 +254,8 @@ func TestWhoMayConnect(t *testing.T) {
 	}
 	m.Write("mode.yaml", mode("DISABLE"))
 	harness.Eventually(t, "DISABLE takes effect", func() error {
-		if err := exchange(t, fmt.Sprintf("%s:%d", web.IP, httpPort), httpPort, meshTLS(&good.Certificate)); err == nil {
+		if err := exchange(t, fmt.Sprintf("%s:%d", web.IP, httpPort), httpPort,
+			meshTLS(&good.Certificate)); err == nil {
 			return errors.New("TLS is still taken")
 		}
 		return exchange(t, fmt.Sprintf("%s:%d", web.IP, httpPort), httpPort, nil)

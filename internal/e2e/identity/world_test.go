@@ -9,13 +9,15 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Where services listen in these tests: HTTP and TCP, and where the applications behind their proxies do.
+// Where services listen in these tests: HTTP and TCP, and where the applications behind their
+// proxies do.
 const (
 	httpPort, tcpPort       = 8080, 9000
 	httpAppPort, tcpAppPort = 18080, 19000
 )
 
-// group is a WorkloadGroup of namespace shop whose members have the identity and the label app of its name.
+// group is a WorkloadGroup of namespace shop whose members have the identity and the label app of
+// its name.
 func group(name string) string {
 	return strings.ReplaceAll(`---
 apiVersion: networking.istio.io/v1
@@ -27,7 +29,8 @@ spec:
 `, "NAME", name)
 }
 
-// service is a service NAME.test of those who joined the group of that name, with HTTP and TCP, and what their proxies do.
+// service is a service NAME.test of those who joined the group of that name, with HTTP and TCP, and
+// what their proxies do.
 func service(name string) string {
 	return group(name) + strings.ReplaceAll(fmt.Sprintf(`---
 apiVersion: networking.istio.io/v1

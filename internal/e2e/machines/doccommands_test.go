@@ -12,8 +12,8 @@ type command struct{ where, script string }
 
 var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
-// documented are the blocks of a section of docs/install.md, in order. Every block says where to run it, "# on NAME", or
-// "# not tested".
+// documented are the blocks of a section of docs/install.md, in order. Every block says where to
+// run it, "# on NAME", or "# not tested".
 func documented(t *testing.T, section string) []command {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/install.md")

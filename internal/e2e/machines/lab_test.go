@@ -22,7 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The network of a lab. The test itself is at outside4 and outside6, where programs serve that do not belong to the mesh.
+// The network of a lab. The test itself is at outside4 and outside6, where programs serve that do
+// not belong to the mesh.
 const (
 	prefix4, prefix6   = "10.77.0.", "fd77::"
 	outside4, outside6 = prefix4 + "1", prefix6 + "1"
@@ -95,7 +96,10 @@ func (l *lab) dial(network, address string) (c net.Conn, err error) {
 // get asks for a URL from outside the mesh.
 func (l *lab) get(url string) (status int, body string, err error) {
 	c := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(_ context.Context, network, address string) (net.Conn, error) { return l.dial(network, address) }}}
+		DialContext: func(_ context.Context, network, address string) (net.Conn,
+			error) {
+			return l.dial(network, address)
+		}}}
 	r, err := c.Get(url)
 	if err != nil {
 		return 0, "", err
@@ -112,7 +116,10 @@ func (l *lab) serveHTTP(address, text string) {
 	if err := l.inside(func() (err error) { listener, err = net.Listen("tcp", address); return err }); err != nil {
 		l.t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, text) })}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprintln(w, text)
+	})}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -137,10 +144,12 @@ type machine struct {
 	console   lockedBuffer
 }
 
-// newMachine makes a machine with the last part of its addresses, and switches it on; booted waits for it.
+// newMachine makes a machine with the last part of its addresses, and switches it on; booted waits
+// for it.
 func (l *lab) newMachine(name string, number int) *machine {
 	l.t.Helper()
-	m := &machine{lab: l, name: name, ip4: prefix4 + strconv.Itoa(number), ip6: prefix6 + strconv.Itoa(number), root: filepath.Join(l.dir, name, "root")}
+	m := &machine{lab: l, name: name, ip4: prefix4 + strconv.Itoa(number), ip6: prefix6 + strconv.Itoa(number),
+		root: filepath.Join(l.dir, name, "root")}
 	upper, work := filepath.Join(l.dir, name, "upper"), filepath.Join(l.dir, name, "work")
 	for _, d := range []string{m.root, upper, work} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -157,7 +166,8 @@ func (l *lab) newMachine(name string, number int) *machine {
 	m.write("/etc/hostname", name+"\n")
 	m.write("/etc/hosts", "127.0.0.1 localhost "+name+"\n::1 localhost\n"+prefix4+"10 ashore.example.com\n"+prefix6+"10 ashore.example.com\n")
 	m.write("/etc/resolv.conf", "nameserver "+outside4+"\n")
-	m.write("/etc/systemd/network/10-host0.network", fmt.Sprintf("[Match]\nName=host0\n[Network]\nAddress=%s/24\nAddress=%s/64\nGateway=%s\nGateway=%s\nIPv6AcceptRA=no\nLinkLocalAddressing=ipv6\n", m.ip4, m.ip6, outside4, outside6))
+	m.write("/etc/systemd/network/10-host0.network",
+		fmt.Sprintf("[Match]\nName=host0\n[Network]\nAddress=%s/24\nAddress=%s/64\nGateway=%s\nGateway=%s\nIPv6AcceptRA=no\nLinkLocalAddressing=ipv6\n", m.ip4, m.ip6, outside4, outside6))
 	l.t.Cleanup(m.powerOff)
 	m.boot()
 	return m
@@ -230,7 +240,8 @@ func (m *machine) booted() {
 func (m *machine) boot() {
 	t := m.lab.t
 	t.Helper()
-	m.container = exec.Command("nsenter", "--net=/run/netns/"+m.lab.name, "systemd-nspawn", "--quiet", "--directory="+m.root, "--boot", "--network-bridge=lab",
+	m.container = exec.Command("nsenter", "--net=/run/netns/"+m.lab.name, "systemd-nspawn", "--quiet",
+		"--directory="+m.root, "--boot", "--network-bridge=lab",
 		"--machine="+m.lab.name+"-"+m.name, "--hostname="+m.name, "--register=no", "--keep-unit", "--resolv-conf=off", "--timezone=off", "--kill-signal=SIGRTMIN+4")
 	m.container.Env = append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1")
 	m.container.Stdout, m.container.Stderr = &m.console, &m.console
@@ -239,7 +250,8 @@ func (m *machine) boot() {
 		t.Fatal(err)
 	}
 	defer group.Close()
-	m.container.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true, UseCgroupFD: true, CgroupFD: int(group.Fd())}
+	m.container.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true, UseCgroupFD: true,
+		CgroupFD: int(group.Fd())}
 	m.ended = make(chan struct{})
 	started := make(chan error)
 	go func() {
@@ -256,7 +268,8 @@ func (m *machine) boot() {
 	}
 	for deadline := time.Now().Add(bootTime); ; <-time.After(20 * time.Millisecond) {
 		if m.init = child(m.container.Process.Pid); m.init != 0 {
-			if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", m.init)); err == nil && strings.TrimSpace(string(comm)) == "systemd" {
+			if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", m.init)); err == nil &&
+				strings.TrimSpace(string(comm)) == "systemd" {
 				return
 			}
 		}
@@ -304,7 +317,8 @@ func (m *machine) command(script string) *exec.Cmd {
 }
 
 func (m *machine) commandContext(ctx context.Context, script string) *exec.Cmd {
-	return exec.CommandContext(ctx, "nsenter", "--target", strconv.Itoa(m.init), "--mount", "--uts", "--ipc", "--net", "--pid",
+	return exec.CommandContext(ctx, "nsenter", "--target", strconv.Itoa(m.init), "--mount", "--uts", "--ipc", "--net",
+		"--pid",
 		"env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "bash", "-euo", "pipefail", "-c", "cd /root; "+script)
 }
 

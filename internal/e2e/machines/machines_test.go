@@ -52,7 +52,8 @@ func TestMachines(t *testing.T) {
 	l := newLab(t, at)
 	s := &suite{lab: l, packages: built, pasted: map[string]string{}}
 	s.serveOutside()
-	s.plane, s.backend, s.client, s.edge = l.newMachine("plane", 10), l.newMachine("backend", 11), l.newMachine("client", 12), l.newMachine("edge", 13)
+	s.plane, s.backend, s.client, s.edge = l.newMachine("plane", 10), l.newMachine("backend",
+		11), l.newMachine("client", 12), l.newMachine("edge", 13)
 	for _, m := range s.machines() {
 		m.booted()
 	}
@@ -118,7 +119,8 @@ func (s *suite) logsSince(t *testing.T, begun time.Time) {
 // built is where "make package" puts the packages.
 const built = "../../../dist"
 
-// makeNext builds the next version of the packages for the machines. They stay for the next time, as it takes long to pack Envoy.
+// makeNext builds the next version of the packages for the machines. They stay for the next time,
+// as it takes long to pack Envoy.
 func makeNext(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../../.tools/packages-next")
@@ -148,7 +150,8 @@ func (s *suite) give(m *machine, patterns ...string) {
 // serveOutside serves DNS and HTTP outside the mesh, on all addresses of the test's own.
 func (s *suite) serveOutside() {
 	s.t.Helper()
-	dns := exec.Command("nsenter", "--net=/run/netns/"+s.name, "chroot", s.tree, "dnsmasq", "--keep-in-foreground", "--no-resolv", "--no-hosts", "--pid-file=",
+	dns := exec.Command("nsenter", "--net=/run/netns/"+s.name, "chroot", s.tree, "dnsmasq", "--keep-in-foreground",
+		"--no-resolv", "--no-hosts", "--pid-file=",
 		"--user=root", "--address=/outside.example.org/"+outside4, "--address=/outside.example.org/"+outside6, "--log-facility=-")
 	s.background(dns)
 	s.serveHTTP(outside4+":8080", "outside")
@@ -172,7 +175,8 @@ func (s *suite) background(cmd *exec.Cmd) {
 	})
 }
 
-// join makes a token for a group on the control plane and pastes what is printed on a machine, by that shell.
+// join makes a token for a group on the control plane and pastes what is printed on a machine, by
+// that shell.
 func (s *suite) join(m *machine, group string) string {
 	s.t.Helper()
 	s.give(m, "ashore-agent_*", "ashore-envoy_*")
@@ -180,7 +184,8 @@ func (s *suite) join(m *machine, group string) string {
 	return m.run(s.pasted[m.name])
 }
 
-// token makes a token for a group on the control plane, which may not have read the group yet, and returns what is to be pasted.
+// token makes a token for a group on the control plane, which may not have read the group yet, and
+// returns what is to be pasted.
 func (s *suite) token(group string) string {
 	s.t.Helper()
 	return s.plane.eventually(5*time.Second, "ashorectl join-token create --group "+group+" 2>/dev/null")
@@ -219,8 +224,8 @@ func (s *suite) follow(section string) {
 	}
 }
 
-// load asks for a URL from a machine, or, when that is nil, from outside, while f runs, and fails the test when a request
-// fails.
+// load asks for a URL from a machine, or, when that is nil, from outside, while f runs, and fails
+// the test when a request fails.
 func (s *suite) load(from *machine, url string, f func()) {
 	s.t.Helper()
 	program := filepath.Join(s.dir, "load")

@@ -11,12 +11,14 @@ import (
 // reaches asks for the service backend on client until the answer is as wanted.
 func (s *suite) reaches(within time.Duration) {
 	s.t.Helper()
-	s.client.eventually(within, "curl -sS --fail --max-time 2 http://backend.shop.svc.cluster.local/ | grep -q 'backend saw'")
+	s.client.eventually(within,
+		"curl -sS --fail --max-time 2 http://backend.shop.svc.cluster.local/ | grep -q 'backend saw'")
 }
 
 // outsideWorld: what is not of the mesh is reached as before, by both families, and SSH answers.
 func outsideWorld(t *testing.T, s *suite) {
-	for _, url := range []string{"http://outside.example.org:8080/", "-4 http://outside.example.org:8080/", "-6 http://outside.example.org:8080/", "http://" + outside4 + ":8080/", "-g http://[" + outside6 + "]:8080/"} {
+	for _, url := range []string{"http://outside.example.org:8080/", "-4 http://outside.example.org:8080/",
+		"-6 http://outside.example.org:8080/", "http://" + outside4 + ":8080/", "-g http://[" + outside6 + "]:8080/"} {
 		if out := s.client.run("curl -sS --max-time 5 " + url); out != "outside\n" {
 			t.Errorf("%s: %q", url, out)
 		}
@@ -34,7 +36,8 @@ func outsideWorld(t *testing.T, s *suite) {
 		}
 	}
 	for _, family := range []string{"-4", "-6"} { // the virtual addresses of the service
-		if out := s.client.run("curl -sS " + family + " http://backend.shop.svc.cluster.local/"); !strings.Contains(out, "sa/client") {
+		if out := s.client.run("curl -sS " + family + " http://backend.shop.svc.cluster.local/"); !strings.Contains(out,
+			"sa/client") {
 			t.Errorf("curl %s: %q", family, out)
 		}
 	}
@@ -72,7 +75,8 @@ func joinAgain(t *testing.T, s *suite) {
 	paste := s.token("edge/edge")
 	s.give(s.edge, "ashore-agent_*", "ashore-envoy_*")
 	s.edge.run("mv /root/*.deb /home/anna/")
-	s.edge.write("/home/anna/paste.sh", strings.Replace(paste, "--group edge/edge", "--group edge/edge --type router", 1))
+	s.edge.write("/home/anna/paste.sh", strings.Replace(paste, "--group edge/edge", "--group edge/edge --type router",
+		1))
 	s.edge.run("runuser -u anna -- bash -c 'cd; bash -e paste.sh'")
 	s.edge.run("ashore-agent status")
 }
@@ -89,7 +93,8 @@ spec:
   ports: [{number: 8081, name: http, protocol: HTTP}]
   workloadSelector: {labels: {app: backend}}
 `)
-	s.backend.write("/etc/nginx/sites-enabled/admin", strings.ReplaceAll(strings.ReplaceAll(page, "80;", "8081;"), "backend saw", "admin saw"))
+	s.backend.write("/etc/nginx/sites-enabled/admin", strings.ReplaceAll(strings.ReplaceAll(page, "80;", "8081;"),
+		"backend saw", "admin saw"))
 	s.backend.run("systemctl reload nginx")
 	out := s.client.eventually(10*time.Second, "curl -sS --fail --max-time 2 http://admin.shop.svc.cluster.local:8081/")
 	if !strings.Contains(out, "admin saw: ") || !strings.Contains(out, "sa/client") {
@@ -97,14 +102,17 @@ spec:
 	}
 }
 
-// stoppedApplication: an application that stops leaves the endpoints, also for callers on its own machine, and comes back.
+// stoppedApplication: an application that stops leaves the endpoints, also for callers on its own
+// machine, and comes back.
 func stoppedApplication(t *testing.T, s *suite) {
 	s.backend.run("systemctl stop nginx")
 	for _, m := range []*machine{s.client, s.backend} {
-		out := m.eventually(5*time.Second, "curl -sS --max-time 2 http://backend.shop.svc.cluster.local/ | grep 'no healthy upstream'")
+		out := m.eventually(5*time.Second,
+			"curl -sS --max-time 2 http://backend.shop.svc.cluster.local/ | grep 'no healthy upstream'")
 		t.Log(m.name, out)
 	}
-	if out, err := s.plane.try("ashorectl get endpoints backend.shop.svc.cluster.local"); err != nil || !strings.Contains(strings.ToLower(out), "unhealthy") {
+	if out, err := s.plane.try("ashorectl get endpoints backend.shop.svc.cluster.local"); err != nil ||
+		!strings.Contains(strings.ToLower(out), "unhealthy") {
 		t.Errorf("endpoints of a stopped application: %v\n%s", err, out)
 	}
 	s.backend.run("systemctl start nginx")
@@ -128,11 +136,13 @@ func rebooted(t *testing.T, s *suite) {
 	}
 	s.plane.boot()
 	s.plane.booted()
-	s.plane.eventually(time.Minute, `test "$(ashorectl status -o json | grep -c '"id"')" -ge 3 || ashorectl status | grep -c sidecar`)
+	s.plane.eventually(time.Minute,
+		`test "$(ashorectl status -o json | grep -c '"id"')" -ge 3 || ashorectl status | grep -c sidecar`)
 	s.reaches(10 * time.Second)
 }
 
-// restarts: nothing fails while parts of the mesh are restarted and upgraded, on the client, the server and the gateway.
+// restarts: nothing fails while parts of the mesh are restarted and upgraded, on the client, the
+// server and the gateway.
 func restarts(t *testing.T, s *suite) {
 	s.packages = makeNext(t)
 	upgrade := func(pkg string) func(*machine) {
@@ -177,7 +187,8 @@ func restarts(t *testing.T, s *suite) {
 	}
 }
 
-// firewalls: those of Debian keep their policy beside the rules, and the rules outlive their reloads.
+// firewalls: those of Debian keep their policy beside the rules, and the rules outlive their
+// reloads.
 func firewalls(t *testing.T, s *suite) {
 	for _, firewall := range []struct{ start, reload, stop string }{
 		{"systemctl start firewalld && firewall-cmd -q --add-service=ssh --add-service=http", "firewall-cmd -q --reload && firewall-cmd -q --add-service=http", "systemctl stop firewalld"},

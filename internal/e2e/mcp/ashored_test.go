@@ -58,7 +58,8 @@ func source(t *testing.T, m *harness.Mesh, name string) feed.SourceStatus {
 	return feed.SourceStatus{}
 }
 
-// wantSource waits until a source stands as it should; trouble is part of what is wrong, empty: nothing may be.
+// wantSource waits until a source stands as it should; trouble is part of what is wrong, empty:
+// nothing may be.
 func wantSource(t *testing.T, m *harness.Mesh, name, trouble string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("source %s with %q", name, trouble), func() error {
@@ -70,7 +71,8 @@ func wantSource(t *testing.T, m *harness.Mesh, name, trouble string) {
 	})
 }
 
-// Real calls by a host of an MCP server, through each way in which that can be away: nothing that was right is lost.
+// Real calls by a host of an MCP server, through each way in which that can be away: nothing that
+// was right is lost.
 func TestAshored(t *testing.T) {
 	t.Parallel()
 	x := &mcptest.XDS{Store: mcptest.NewStore()}
@@ -153,15 +155,18 @@ func TestAshored(t *testing.T) {
 	})
 }
 
-// One ashored takes from another, over TLS with an identity that the other issued, until that is revoked.
+// One ashored takes from another, over TLS with an identity that the other issued, until that is
+// revoked.
 func TestAshoredFromAshored(t *testing.T) {
 	t.Parallel()
-	one := harness.New(t, map[string]string{"peer.yaml": group("istio-system", "peer")}, harness.Secure("mcp: {readers: [rootNamespace]}"))
+	one := harness.New(t, map[string]string{"peer.yaml": group("istio-system", "peer")},
+		harness.Secure("mcp: {readers: [rootNamespace]}"))
 	state := one.Enrol(harness.Workload{Name: "peer-1", Group: "istio-system/peer"}).State
 	id := filepath.Join(state, "identity.pem")
-	two := harness.New(t, map[string]string{"a.yaml": group("shop", "a")}, harness.Secure(""), harness.Sources(fmt.Sprintf(
-		"{name: one, kind: mcp, address: %q, serverName: localhost, caFile: %s, certFile: %s, keyFile: %s}",
-		one.TLS(), filepath.Join(state, "roots.pem"), id, id)))
+	two := harness.New(t, map[string]string{"a.yaml": group("shop", "a")}, harness.Secure(""),
+		harness.Sources(fmt.Sprintf(
+			"{name: one, kind: mcp, address: %q, serverName: localhost, caFile: %s, certFile: %s, keyFile: %s}",
+			one.TLS(), filepath.Join(state, "roots.pem"), id, id)))
 	wantSource(t, two, "mcp:one", "")
 	backend := harness.NewBackend(t, "echo", one.IP()+":18080")
 	one.Write("echo.yaml", strings.NewReplacer("ADDRESS", strings.TrimSuffix(backend.Address, ":18080")).Replace(`apiVersion: networking.istio.io/v1
@@ -179,7 +184,8 @@ spec:
 
 	one.Audited("config.read", "spiffe://cluster.local/ns/istio-system/sa/peer", "everything", "ok")
 
-	out, code, err := harness.Command("ashorectl", "workload", "revoke", "spiffe://cluster.local/ns/istio-system/sa/peer", "--socket", one.Socket(), "--reason", "test")
+	out, code, err := harness.Command("ashorectl", "workload", "revoke",
+		"spiffe://cluster.local/ns/istio-system/sa/peer", "--socket", one.Socket(), "--reason", "test")
 	if err != nil || code != 0 {
 		t.Fatalf("revoke: exit code %d, %v: %s", code, err, out)
 	}

@@ -29,8 +29,9 @@ func newAuthority(t *testing.T, name string) *authority {
 	t.Helper()
 	a := &authority{t: t, dir: t.TempDir()}
 	a.key = newKey(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +64,8 @@ func (a *authority) write(name, kind string, der []byte) string {
 // leaf makes a certificate for a DNS name or, when it has a scheme, a URI.
 func (a *authority) leaf(file, name string, until time.Time) (certFile, keyFile string) {
 	a.t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
 	if u, err := url.Parse(name); err == nil && u.Scheme != "" {
 		template.URIs = []*url.URL{u}
@@ -82,15 +84,18 @@ func (a *authority) leaf(file, name string, until time.Time) (certFile, keyFile 
 	return a.write(file+".pem", "CERTIFICATE", der), a.write(file+"-key.pem", "PRIVATE KEY", raw)
 }
 
-// server are the settings of a server that wants client certificates of the same authority, or none.
+// server are the settings of a server that wants client certificates of the same authority, or
+// none.
 func (a *authority) server(name string, clients tls.ClientAuthType) *tls.Config {
 	a.t.Helper()
-	cert, key := a.leaf("server-"+rand.Text(), name, time.Now().Add(time.Hour)) // several servers at once have files of their own
+	// several servers at once have files of their own
+	cert, key := a.leaf("server-"+rand.Text(), name, time.Now().Add(time.Hour))
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: clients}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientCAs: pool,
+		ClientAuth: clients}
 }

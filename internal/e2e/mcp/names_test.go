@@ -75,8 +75,10 @@ func nameTable(t *testing.T, body []byte) map[string][]string {
 	return out
 }
 
-// names asks ashored for the table of names until it is as it should be, as the agent of a workload does.
-func names(t *testing.T, m *harness.Mesh, id *harness.Identity, what string, want func(map[string][]string) error) map[string][]string {
+// names asks ashored for the table of names until it is as it should be, as the agent of a workload
+// does.
+func names(t *testing.T, m *harness.Mesh, id *harness.Identity, what string,
+	want func(map[string][]string) error) map[string][]string {
 	t.Helper()
 	host, _, err := net.SplitHostPort(m.TLS())
 	if err != nil {
@@ -86,9 +88,10 @@ func names(t *testing.T, m *harness.Mesh, id *harness.Identity, what string, wan
 	harness.Eventually(t, what, func() error {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		conn, err := grpc.NewClient("passthrough:///"+m.TLS(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{id.Certificate}, RootCAs: id.Roots, ServerName: host,
-		})))
+		conn, err := grpc.NewClient("passthrough:///"+m.TLS(),
+			grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+				MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{id.Certificate}, RootCAs: id.Roots, ServerName: host,
+			})))
 		if err != nil {
 			return err
 		}
@@ -117,15 +120,16 @@ func names(t *testing.T, m *harness.Mesh, id *harness.Identity, what string, wan
 // allocated says whether a host has one virtual address of each IP version.
 func allocated(table map[string][]string, host string) error {
 	ips := table[host]
-	if len(ips) != 2 || !netip.MustParsePrefix("240.240.0.0/16").Contains(netip.MustParseAddr(ips[0])) || !netip.MustParsePrefix("2001:2::/48").Contains(netip.MustParseAddr(ips[1])) {
+	if len(ips) != 2 || !netip.MustParsePrefix("240.240.0.0/16").Contains(netip.MustParseAddr(ips[0])) ||
+		!netip.MustParsePrefix("2001:2::/48").Contains(netip.MustParseAddr(ips[1])) {
 		return fmt.Errorf("%s has the addresses %q of %v", host, ips, table)
 	}
 	return nil
 }
 
-// Hosts of files, the store, an MCP server and Consul stand in the table of names: with the addresses that they declare, else with
-// allocated ones, which no two share and which a restart leaves as they are; those that are to have none with the
-// addresses of their healthy endpoints.
+// Hosts of files, the store, an MCP server and Consul stand in the table of names: with the
+// addresses that they declare, else with allocated ones, which no two share and which a restart
+// leaves as they are; those that are to have none with the addresses of their healthy endpoints.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	x := &mcptest.XDS{Store: mcptest.NewStore()}
@@ -141,23 +145,28 @@ func TestNames(t *testing.T) {
 	}
 	register := func(id, address, status string) {
 		t.Helper()
-		if _, err := c.Catalog().Register(&api.CatalogRegistration{Node: "node-of-" + id, Address: "10.9.9.9", SkipNodeUpdate: true,
-			Service: &api.AgentService{ID: id, Service: "db", Address: address, Port: 5432},
-			Check:   &api.AgentCheck{Node: "node-of-" + id, CheckID: "service:" + id, Name: "alive", Status: status, ServiceID: id}}, nil); err != nil {
+		if _, err := c.Catalog().Register(&api.CatalogRegistration{Node: "node-of-" + id, Address: "10.9.9.9",
+			SkipNodeUpdate: true,
+			Service:        &api.AgentService{ID: id, Service: "db", Address: address, Port: 5432},
+			Check: &api.AgentCheck{Node: "node-of-" + id, CheckID: "service:" + id, Name: "alive", Status: status,
+				ServiceID: id}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	register("db-1", "10.0.0.1", "passing")
 	register("db-2", "10.0.0.2", "critical")
-	m := harness.New(t, map[string]string{"a.yaml": group("shop", "a") + fmt.Sprintf(nameEntry, "file", "") + fmt.Sprintf(nameEntry, "fixed", "addresses: [10.1.1.1]")}, harness.Secure(""),
+	m := harness.New(t, map[string]string{"a.yaml": group("shop", "a") + fmt.Sprintf(nameEntry, "file",
+		"") + fmt.Sprintf(nameEntry, "fixed", "addresses: [10.1.1.1]")}, harness.Secure(""),
 		harness.Sources(fmt.Sprintf("{name: peer, kind: mcp, address: %q, plaintext: true}", peer),
 			fmt.Sprintf("{name: dc1, kind: consul, address: %q}", "http://"+a.Address),
-			fmt.Sprintf("{name: flat, kind: consul, address: %q, domain: flat, virtualAddresses: none}", "http://"+a.Address)))
+			fmt.Sprintf("{name: flat, kind: consul, address: %q, domain: flat, virtualAddresses: none}",
+				"http://"+a.Address)))
 	stored := filepath.Join(t.TempDir(), "stored.yaml")
 	if err := os.WriteFile(stored, []byte(fmt.Sprintf(nameEntry, "stored", "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code, err := harness.Command("ashorectl", "--socket", m.Socket(), "apply", "-f", stored); err != nil || code != 0 {
+	if out, code, err := harness.Command("ashorectl", "--socket", m.Socket(), "apply", "-f", stored); err != nil ||
+		code != 0 {
 		t.Fatalf("apply: %d, %v\n%s", code, err, out)
 	}
 	id := m.Enrol(harness.Workload{Name: "a-1", Group: "shop/a"})
@@ -176,7 +185,8 @@ func TestNames(t *testing.T) {
 				seen[ip] = host
 			}
 		}
-		for host, want := range map[string][]string{"fixed.test": {"10.1.1.1"}, "db.service.flat": {"10.0.0.1"}, "db.service.dc1.flat": {"10.0.0.1"}} {
+		for host, want := range map[string][]string{"fixed.test": {"10.1.1.1"}, "db.service.flat": {"10.0.0.1"},
+			"db.service.dc1.flat": {"10.0.0.1"}} {
 			if !slices.Equal(table[host], want) {
 				return fmt.Errorf("%s has the addresses %q, want %q", host, table[host], want)
 			}
@@ -187,7 +197,8 @@ func TestNames(t *testing.T) {
 
 	register("db-2", "10.0.0.2", "passing")
 	names(t, m, id, "an endpoint that is well again", func(table map[string][]string) error {
-		if got := table["db.service.flat"]; !slices.Equal(got, []string{"10.0.0.1", "10.0.0.2"}) || !slices.Equal(table["db.service.consul"], before["db.service.consul"]) {
+		if got := table["db.service.flat"]; !slices.Equal(got, []string{"10.0.0.1", "10.0.0.2"}) ||
+			!slices.Equal(table["db.service.consul"], before["db.service.consul"]) {
 			return fmt.Errorf("%q, and %q", got, table["db.service.consul"])
 		}
 		return nil
@@ -204,7 +215,8 @@ func TestNames(t *testing.T) {
 		return allocated(table, "a-newcomer.test")
 	})
 
-	for _, words := range [][]string{{"peer.test", "peer"}, {"stored.test", "store"}, {"file.test", "files"}, {"db.service.consul", "dc1"}, {"db.service.flat", "flat"}} {
+	for _, words := range [][]string{{"peer.test", "peer"}, {"stored.test", "store"}, {"file.test", "files"},
+		{"db.service.consul", "dc1"}, {"db.service.flat", "flat"}} {
 		out, code, err := harness.Command("ashorectl", "--socket", m.Socket(), "get", "endpoints", words[0])
 		if err != nil || code != 0 || !strings.Contains(out, "10.0.0.1") || !strings.Contains(out, " "+words[1]+"\n") {
 			t.Errorf("endpoints of %s: %d, %v\n%s\nwant some from %s", words[0], code, err, out, words[1])

@@ -17,7 +17,8 @@ import (
 // The members of a ring: each takes from the next one, and the last from the first.
 const members = 3
 
-// ring is three that take from one another. Each has its files after what it takes, and before that the sources of more.
+// ring is three that take from one another. Each has its files after what it takes, and before that
+// the sources of more.
 func ring(t *testing.T, settings, options string, file func(i int) string, more ...string) []*harness.Mesh {
 	t.Helper()
 	var subnets []string
@@ -26,8 +27,10 @@ func ring(t *testing.T, settings, options string, file func(i int) string, more 
 	}
 	out := make([]*harness.Mesh, members)
 	for i := range out {
-		next := fmt.Sprintf("{name: next, kind: mcp, address: %q, plaintext: true%s}", subnets[(i+1)%members]+"1:15010", options)
-		out[i] = harness.New(t, map[string]string{"a.yaml": file(i)}, harness.On(subnets[i]), harness.Sources(append(more, next)...), harness.Further(settings))
+		next := fmt.Sprintf("{name: next, kind: mcp, address: %q, plaintext: true%s}", subnets[(i+1)%members]+"1:15010",
+			options)
+		out[i] = harness.New(t, map[string]string{"a.yaml": file(i)}, harness.On(subnets[i]),
+			harness.Sources(append(more, next)...), harness.Further(settings))
 	}
 	for i, m := range out {
 		harness.Eventually(t, fmt.Sprintf("member %d is ready", i), func() error {
@@ -98,7 +101,8 @@ spec:
 `, "ADDRESS", address)
 }
 
-// Three that read one Consul and tell one another its services come to rest, and what Consul says reaches all.
+// Three that read one Consul and tell one another its services come to rest, and what Consul says
+// reaches all.
 func TestRingOfServices(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -108,12 +112,14 @@ func TestRingOfServices(t *testing.T) {
 	}
 	register := func(address string) {
 		t.Helper()
-		if err := client.Agent().ServiceRegister(&api.AgentServiceRegistration{ID: "cweb-1", Name: "cweb", Address: address, Port: 8080}); err != nil {
+		if err := client.Agent().ServiceRegister(&api.AgentServiceRegistration{ID: "cweb-1", Name: "cweb",
+			Address: address, Port: 8080}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	register("10.0.0.1")
-	all := ring(t, "mcp: {readers: [anybody], services: true}", ", required: false", func(int) string { return one("10.0.9.9") },
+	all := ring(t, "mcp: {readers: [anybody], services: true}", ", required: false",
+		func(int) string { return one("10.0.9.9") },
 		fmt.Sprintf("{name: cns, kind: consul, address: %q, namespace: default}", "http://"+agent.Address))
 	for _, address := range []string{"10.0.0.1", "10.0.0.2"} {
 		register(address)
@@ -127,7 +133,8 @@ func TestRingOfServices(t *testing.T) {
 	}
 }
 
-// The health of an instance is that of our own Consul, also while a neighbour that relays it is down.
+// The health of an instance is that of our own Consul, also while a neighbour that relays it is
+// down.
 func TestHealthBesideRelay(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -136,12 +143,14 @@ func TestHealthBesideRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, address := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
-		if err := client.Agent().ServiceRegister(&api.AgentServiceRegistration{ID: fmt.Sprint("cweb-", i), Name: "cweb", Address: address, Port: 8080,
+		if err := client.Agent().ServiceRegister(&api.AgentServiceRegistration{ID: fmt.Sprint("cweb-", i), Name: "cweb",
+			Address: address, Port: 8080,
 			Check: &api.AgentServiceCheck{CheckID: fmt.Sprint("c", i), TTL: "1h", Status: "passing"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all := ring(t, "mcp: {readers: [anybody], services: true}", ", required: false", func(int) string { return one("10.0.9.9") },
+	all := ring(t, "mcp: {readers: [anybody], services: true}", ", required: false",
+		func(int) string { return one("10.0.9.9") },
 		fmt.Sprintf("{name: cns, kind: consul, address: %q, namespace: default}", "http://"+agent.Address))
 	a, b := all[0], all[1]
 	wantFrom(t, a, "default", "registry-cweb.service.consul", "mcp:next", "10.0.0.1")
@@ -149,12 +158,13 @@ func TestHealthBesideRelay(t *testing.T) {
 		t.Helper()
 		harness.Eventually(t, fmt.Sprintf("cweb is %q", want), func() error {
 			got := ""
-			err := a.Admin.Services(t.Context(), admin.ServiceQuery{Host: "cweb.service.consul", Endpoints: true}, func(e admin.ServiceEvent) error {
-				for _, ep := range e.Service.Endpoints {
-					got += fmt.Sprintf("%s %s by %s, ", ep.Address, ep.Health, ep.From.Source)
-				}
-				return nil
-			})
+			err := a.Admin.Services(t.Context(), admin.ServiceQuery{Host: "cweb.service.consul", Endpoints: true},
+				func(e admin.ServiceEvent) error {
+					for _, ep := range e.Service.Endpoints {
+						got += fmt.Sprintf("%s %s by %s, ", ep.Address, ep.Health, ep.From.Source)
+					}
+					return nil
+				})
 			if got != want || err != nil {
 				return fmt.Errorf("it is %q (%v)", got, err)
 			}

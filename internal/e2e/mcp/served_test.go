@@ -64,7 +64,8 @@ func newServedEarly(t *testing.T, readers mcp.Readers, opts ...grpc.ServerOption
 		}
 		return spiffe.Parse(chain[0].URIs[0].String())
 	}
-	if s.xds, err = xds.New(xds.Config{Generator: gen.New(), Log: testlog.New(t), Objects: s.tell, Verify: verify}); err != nil {
+	if s.xds, err = xds.New(xds.Config{Generator: gen.New(), Log: testlog.New(t), Objects: s.tell,
+		Verify: verify}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -104,7 +105,9 @@ func (s *served) put(name, host string) {
 		s.publish()
 		return
 	}
-	o := &config.Object{Key: key, Labels: map[string]string{"app": name}, Created: time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC), Origin: config.Origin{Source: "file:test"}, Spec: entryOf(host)}
+	o := &config.Object{Key: key, Labels: map[string]string{"app": name},
+		Created: time.Date(2025, 1, 2, 3, 4, 5, 0,
+			time.UTC), Origin: config.Origin{Source: "file:test"}, Spec: entryOf(host)}
 	if problems, ok := config.Accept(o); !ok {
 		s.t.Fatal(problems)
 	}
@@ -146,8 +149,8 @@ func resourcesOf(t *testing.T, r *discoveryv3.DiscoveryResponse) (names []string
 	return names
 }
 
-// A client that sends the time as nonce with each request, as Istio's does, is answered every time, under every name that
-// a kind ever had, and told of changes.
+// A client that sends the time as nonce with each request, as Istio's does, is answered every time,
+// under every name that a kind ever had, and told of changes.
 func TestServedToIstiod(t *testing.T) {
 	t.Parallel()
 	s := newServed(t, mcp.Readers{Anybody: true})
@@ -158,10 +161,12 @@ func TestServedToIstiod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	types := []string{"core/v1alpha1/MeshConfig", "networking.istio.io/v1/ServiceEntry", "networking.istio.io/v1alpha3/ServiceEntry", "networking.istio.io/v1/Gateway", "extensions.istio.io/v1alpha1/WasmPlugin"}
+	types := []string{"core/v1alpha1/MeshConfig", "networking.istio.io/v1/ServiceEntry",
+		"networking.istio.io/v1alpha3/ServiceEntry", "networking.istio.io/v1/Gateway", "extensions.istio.io/v1alpha1/WasmPlugin"}
 	node := peerNode(t)
 	for _, typ := range types {
-		if err := st.Send(&discoveryv3.DiscoveryRequest{TypeUrl: typ, Node: node, ResponseNonce: time.Now().String()}); err != nil {
+		if err := st.Send(&discoveryv3.DiscoveryRequest{TypeUrl: typ, Node: node,
+			ResponseNonce: time.Now().String()}); err != nil {
 			t.Fatal(err)
 		}
 		node = nil
@@ -172,7 +177,8 @@ func TestServedToIstiod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := st.Send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, VersionInfo: r.VersionInfo}); err != nil {
+		if err := st.Send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce,
+			VersionInfo: r.VersionInfo}); err != nil {
 			t.Fatal(err)
 		}
 		return r
@@ -199,8 +205,8 @@ func TestServedToIstiod(t *testing.T) {
 	}
 }
 
-// Differences are one object for one changed object, and versions are hashes of contents: a client that comes back to
-// another replica is told only what is other there.
+// Differences are one object for one changed object, and versions are hashes of contents: a client
+// that comes back to another replica is told only what is other there.
 func TestServedDelta(t *testing.T) {
 	t.Parallel()
 	one, two := newServed(t, mcp.Readers{Anybody: true}), newServed(t, mcp.Readers{Anybody: true})
@@ -226,7 +232,9 @@ func TestServedDelta(t *testing.T) {
 		for _, res := range r.Resources {
 			versions[res.Name] = res.Version
 			m := &mcpv1.Resource{}
-			if err := res.Resource.UnmarshalTo(m); err != nil || m.Metadata.Name != res.Name || m.Metadata.Version == "" || m.Metadata.CreateTime.AsTime().Year() != 2025 || m.Metadata.Labels["app"] == "" {
+			if err := res.Resource.UnmarshalTo(m); err != nil || m.Metadata.Name != res.Name ||
+				m.Metadata.Version == "" || m.Metadata.CreateTime.AsTime().Year() != 2025 ||
+				m.Metadata.Labels["app"] == "" {
 				t.Errorf("told %v (%v)", m, err)
 			}
 		}
@@ -247,10 +255,12 @@ func TestServedDelta(t *testing.T) {
 		t.Errorf("told %v, removed %v", r.Resources, r.RemovedResources)
 	}
 	two.put("web", "www.test")
-	if st, err = discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, two.address)).DeltaAggregatedResources(ctx); err != nil {
+	if st, err = discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t,
+		two.address)).DeltaAggregatedResources(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: entries, Node: peerNode(t), InitialResourceVersions: versions}); err != nil {
+	if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: entries, Node: peerNode(t),
+		InitialResourceVersions: versions}); err != nil {
 		t.Fatal(err)
 	}
 	two.put("late", "late.test")
@@ -259,8 +269,9 @@ func TestServedDelta(t *testing.T) {
 	}
 }
 
-// Before proxies can be served, who reads is told what there is to tell already, and what changes. Everything else is refused, on
-// such a stream for ever: its node was not looked at as that of a proxy.
+// Before proxies can be served, who reads is told what there is to tell already, and what changes.
+// Everything else is refused, on such a stream for ever: its node was not looked at as that of a
+// proxy.
 func TestServedEarly(t *testing.T) {
 	t.Parallel()
 	t.Run("a reader follows", func(t *testing.T) {
@@ -275,7 +286,10 @@ func TestServedEarly(t *testing.T) {
 		s.begin()
 		s.mu.Unlock()
 		s.put("web", "www.test")
-		eventually(t, "a change after the first context", func() bool { return k.holds("db", "web") == "db.test www.test" })
+		eventually(t, "a change after the first context", func() bool {
+			return k.holds("db",
+				"web") == "db.test www.test"
+		})
 	})
 	s := newServedEarly(t, mcp.Readers{Anybody: true})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -296,7 +310,8 @@ func TestServedEarly(t *testing.T) {
 	refused := func(st discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
 		t.Helper()
 		for {
-			if _, err := st.Recv(); status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "not ready") {
+			if _, err := st.Recv(); status.Code(err) == codes.Unavailable &&
+				strings.Contains(err.Error(), "not ready") {
 				return
 			} else if err != nil {
 				t.Fatalf("got %v", err)
@@ -307,7 +322,8 @@ func TestServedEarly(t *testing.T) {
 	if r, err := reader.Recv(); err != nil || len(r.Resources) != 0 {
 		t.Fatalf("told %v (%v)", r, err)
 	}
-	for _, typ := range []string{xds.ClusterType, xds.ProxyConfigType, "type.googleapis.com/istio.v1.HealthInformation"} {
+	for _, typ := range []string{xds.ClusterType, xds.ProxyConfigType,
+		"type.googleapis.com/istio.v1.HealthInformation"} {
 		refused(open(typ))
 		refused(open(entries, typ))
 	}
@@ -323,7 +339,8 @@ func TestServedEarly(t *testing.T) {
 	}
 }
 
-// Operators are told which types of a stream are those of a reader: under every name that the kind has had, and none of a proxy's.
+// Operators are told which types of a stream are those of a reader: under every name that the kind
+// has had, and none of a proxy's.
 func TestServedIsShown(t *testing.T) {
 	t.Parallel()
 	s := newServed(t, mcp.Readers{Anybody: true})
@@ -339,11 +356,13 @@ func TestServedIsShown(t *testing.T) {
 			t.Errorf("%s is said to be none of configuration", ty.TypeURL)
 		}
 	}
-	st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, s.address)).StreamAggregatedResources(t.Context())
+	st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t,
+		s.address)).StreamAggregatedResources(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := st.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.ListenerType, Node: &corev3.Node{Id: "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local"}}); err != nil {
+	if err := st.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.ListenerType,
+		Node: &corev3.Node{Id: "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := st.Recv(); err != nil {
@@ -372,7 +391,8 @@ func TestServedToNobody(t *testing.T) {
 	if err := st.Send(&discoveryv3.DiscoveryRequest{TypeUrl: entries, Node: peerNode(t)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := st.Recv(); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "authenticated identity") {
+	if _, err := st.Recv(); status.Code(err) != codes.Unauthenticated ||
+		!strings.Contains(err.Error(), "authenticated identity") {
 		t.Errorf("got %v", err)
 	}
 }

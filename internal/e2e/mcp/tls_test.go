@@ -13,7 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/mcp"
 )
 
-// Only a server that an authority of ours vouches for, by its name, is believed; and an outage says what to look at.
+// Only a server that an authority of ours vouches for, by its name, is believed; and an outage says
+// what to look at.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	ours, other := newAuthority(t, "ours"), newAuthority(t, "other")
@@ -39,7 +40,8 @@ func TestTLS(t *testing.T) {
 			t.Parallel()
 			x := &mcptest.XDS{Store: mcptest.NewStore()}
 			x.Put(entries, "shop/web", entryOf("web.test"))
-			at, _ := mcptest.Serve(t, "", x.Register, grpc.Creds(credentials.NewTLS(ours.server("mcp.test", c.clients))))
+			at, _ := mcptest.Serve(t, "", x.Register, grpc.Creds(credentials.NewTLS(ours.server("mcp.test",
+				c.clients))))
 			cfg := mcp.Config{Address: at, CAFile: ours.file, ServerName: "mcp.test"}
 			c.change(&cfg)
 			s := newSink(t, cfg)
@@ -73,7 +75,8 @@ func TestServedByIdentity(t *testing.T) {
 			t.Parallel()
 			cfg := mcp.Config{Address: s.address, CAFile: ours.file, ServerName: "istiod.test", Namespace: c.namespace}
 			if c.who != "" {
-				cfg.CertFile, cfg.KeyFile = ours.leaf(strings.ReplaceAll(name, " ", "-"), c.who, time.Now().Add(time.Hour))
+				cfg.CertFile, cfg.KeyFile = ours.leaf(strings.ReplaceAll(name, " ", "-"), c.who,
+					time.Now().Add(time.Hour))
 			}
 			k := newSink(t, cfg)
 			if c.want == "" {
@@ -97,7 +100,8 @@ func TestServedByIdentity(t *testing.T) {
 func TestServedUntilExpiry(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t, "ours")
-	s := newServed(t, mcp.Readers{RootNamespace: "istio-system", TrustDomain: "cluster.local"}, grpc.Creds(credentials.NewTLS(ours.server("istiod.test", tls.VerifyClientCertIfGiven))))
+	s := newServed(t, mcp.Readers{RootNamespace: "istio-system", TrustDomain: "cluster.local"},
+		grpc.Creds(credentials.NewTLS(ours.server("istiod.test", tls.VerifyClientCertIfGiven))))
 	s.put("web", "web.test")
 	who := "spiffe://cluster.local/ns/istio-system/sa/peer"
 	cfg := mcp.Config{Address: s.address, CAFile: ours.file, ServerName: "istiod.test"}

@@ -17,7 +17,8 @@ const host = "127.0.71.1"
 const patience = 30 * time.Second
 
 // Serve serves on an address until stop is called or the test ends; "" is any port.
-func Serve(t testing.TB, address string, register func(*grpc.Server), opts ...grpc.ServerOption) (at string, stop func()) {
+func Serve(t testing.TB, address string, register func(*grpc.Server), opts ...grpc.ServerOption) (at string,
+	stop func()) {
 	t.Helper()
 	if address == "" {
 		address = net.JoinHostPort(host, "0")

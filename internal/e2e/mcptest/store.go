@@ -48,7 +48,8 @@ func (s *Store) Put(typ, name string, body proto.Message) {
 		if s.held[typ] == nil {
 			s.held[typ] = map[string]*mcpv1.Resource{}
 		}
-		s.held[typ][name] = &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: name, Version: fmt.Sprint(s.serial)}, Body: b}
+		s.held[typ][name] = &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: name, Version: fmt.Sprint(s.serial)},
+			Body: b}
 	})
 }
 

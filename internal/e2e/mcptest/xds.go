@@ -11,8 +11,8 @@ import (
 	mcpv1 "istio.io/api/mcp/v1alpha1"
 )
 
-// XDS is a server of MCP over xDS as simple as one can be: every answer of state of the world is the whole of a type,
-// and every stream of differences begins with everything.
+// XDS is a server of MCP over xDS as simple as one can be: every answer of state of the world is
+// the whole of a type, and every stream of differences begins with everything.
 type XDS struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	// Store is what it serves; required.
@@ -59,7 +59,8 @@ func (x *XDS) StreamAggregatedResources(st discoveryv3.AggregatedDiscoveryServic
 		if err := x.cut(answers); err != nil {
 			return err
 		}
-		r := &discoveryv3.DiscoveryResponse{TypeUrl: typ, VersionInfo: fmt.Sprint(answers), Nonce: fmt.Sprintf("s%d", answers)}
+		r := &discoveryv3.DiscoveryResponse{TypeUrl: typ, VersionInfo: fmt.Sprint(answers),
+			Nonce: fmt.Sprintf("s%d", answers)}
 		for _, res := range x.list(typ) {
 			body, err := x.body(res)
 			if err != nil {

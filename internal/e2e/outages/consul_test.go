@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// pretend has somebody else answer at Consul's address, which has to be away, until what it returns is called.
+// pretend has somebody else answer at Consul's address, which has to be away, until what it returns
+// is called.
 func (w *world) pretend(answer http.HandlerFunc) (stop func()) {
 	w.t.Helper()
 	l, err := net.Listen("tcp", w.agent.Secure)

@@ -15,7 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// disk is a file system of a folder's own, which the kernel makes read-only when it finds it at fault.
+// disk is a file system of a folder's own, which the kernel makes read-only when it finds it at
+// fault.
 type disk struct {
 	t        *testing.T
 	device   string // "loop3"
@@ -103,7 +104,8 @@ func (d *disk) mend() {
 	d.unmount()
 	var exit *exec.ExitError
 	// 1: there were faults, and they are mended
-	harness.Eventually(d.t, "the file system is mended", func() error { // a machine of another test that boots may hold it for a moment
+	// a machine of another test that boots may hold it for a moment
+	harness.Eventually(d.t, "the file system is mended", func() error {
 		out, err := exec.Command("e2fsck", "-fy", "/dev/"+d.device).CombinedOutput()
 		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
 			return fmt.Errorf("e2fsck: %w: %s", err, out)

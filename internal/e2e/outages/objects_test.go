@@ -11,11 +11,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/mcptest"
 )
 
-// Where services listen for their callers, where the proxies of their workloads do, and the applications behind those.
+// Where services listen for their callers, where the proxies of their workloads do, and the
+// applications behind those.
 const servicePort, proxyPort, appPort = 8000, 8080, 18080
 
-// group is a WorkloadGroup whose members have the identity and the label app of its name, and a proxy that passes on what
-// comes to it and calls whom it likes.
+// group is a WorkloadGroup whose members have the identity and the label app of its name, and a
+// proxy that passes on what comes to it and calls whom it likes.
 func group(name string) string {
 	return strings.ReplaceAll(fmt.Sprintf(`---
 apiVersion: networking.istio.io/v1
@@ -63,7 +64,8 @@ spec:
 `, name, host, servicePort, appPort, address)
 }
 
-// routed is a VirtualService by which requests to a host that name another one in the header "to" go there.
+// routed is a VirtualService by which requests to a host that name another one in the header "to"
+// go there.
 func routed(name, host string, others ...string) string {
 	text := fmt.Sprintf(`---
 apiVersion: networking.istio.io/v1
@@ -87,7 +89,8 @@ metadata: {name: default, namespace: shop}
 spec: {mtls: {mode: STRICT}}
 `
 
-// put has a server of MCP hold the objects of a text, each under the name that its protocol has for its kind.
+// put has a server of MCP hold the objects of a text, each under the name that its protocol has for
+// its kind.
 func put(t *testing.T, store *mcptest.Store, typ func(config.Kind) string, text string) {
 	t.Helper()
 	result := config.Parse("text.yaml", []byte(text))

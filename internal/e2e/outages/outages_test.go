@@ -70,8 +70,9 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// Each source is taken away in turn, and ashored is started anew meanwhile: not one call fails, everybody is told what is
-// wrong and since when, a newcomer reaches everything, and what changes after the return takes effect.
+// Each source is taken away in turn, and ashored is started anew meanwhile: not one call fails,
+// everybody is told what is wrong and since when, a newcomer reaches everything, and what changes
+// after the return takes effect.
 func TestOutages(t *testing.T) { // not beside others: it has six Envoys under load
 	w := newWorld(t)
 	w.callEachOther()
@@ -103,8 +104,9 @@ func (w *world) suffer(o outage) {
 	w.flawless(o.name + " is over")
 }
 
-// All sources are away at once while ashored starts, and in ways that show late: Consul hangs, the one server of MCP says nothing
-// and the other one is killed, and the disk of the files is not mounted, where the test may mount one.
+// All sources are away at once while ashored starts, and in ways that show late: Consul hangs, the
+// one server of MCP says nothing and the other one is killed, and the disk of the files is not
+// mounted, where the test may mount one.
 func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under load
 	var takeAway, bringBack func()
 	filesTold := (*world).away
@@ -142,7 +144,8 @@ func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under l
 	w.serveXDS(w.xds.Register)
 	w.serveState(w.state.Register)
 	w.agent.Thaw()
-	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "state": "mcp:state", "files": w.fileSource(), "store": w.storeSource()} {
+	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "state": "mcp:state",
+		"files": w.fileSource(), "store": w.storeSource()} {
 		w.inTouch(called)
 		w.fresh(name, late)
 	}

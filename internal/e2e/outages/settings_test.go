@@ -15,8 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-// Content that becomes older than maxAge is gone, or stays and is told of, as the settings say, over a start of ashored too; it
-// is back with its source.
+// Content that becomes older than maxAge is gone, or stays and is told of, as the settings say,
+// over a start of ashored too; it is back with its source.
 func TestMaxAge(t *testing.T) {
 	t.Parallel()
 	for name, kept := range map[string]bool{"keep": true, "drop": false} {
@@ -75,8 +75,8 @@ func ready(m *harness.Mesh) (bool, string, error) {
 	return resp.StatusCode == http.StatusOK, string(text), err
 }
 
-// A source that is required and never answered keeps ashored from serving, and is named with its setting; once it answers,
-// proxies are served. One that is not required holds up nothing.
+// A source that is required and never answered keeps ashored from serving, and is named with its
+// setting; once it answers, proxies are served. One that is not required holds up nothing.
 func TestRequired(t *testing.T) {
 	t.Parallel()
 	t.Run("required", func(t *testing.T) {
@@ -101,7 +101,8 @@ func TestRequired(t *testing.T) {
 				}
 			}
 			is, text, err := ready(w.Mesh)
-			if err == nil && (is || !strings.Contains(text, "mcp:never") || !strings.Contains(text, "sources[1].required")) {
+			if err == nil && (is || !strings.Contains(text, "mcp:never") ||
+				!strings.Contains(text, "sources[1].required")) {
 				err = fmt.Errorf("/ready says %v: %s", is, text)
 			}
 			return err
@@ -135,8 +136,9 @@ func TestRequired(t *testing.T) {
 	})
 }
 
-// The settings are read anew under load: sources come, go, change their server and their place; not one call fails. A file with
-// anything wrong in it is refused whole, with line and field, and all stays as it is.
+// The settings are read anew under load: sources come, go, change their server and their place; not
+// one call fails. A file with anything wrong in it is refused whole, with line and field, and all
+// stays as it is.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	one, two, three := newServer(t, "one"), newServer(t, "two"), newServer(t, "three")
@@ -182,7 +184,8 @@ func TestReload(t *testing.T) {
 	folder := t.TempDir()
 	w.Write("extra.yaml", routed("one", "one.test"))
 	extra := filepath.Join(w.Files, "extra.yaml")
-	if err := os.WriteFile(filepath.Join(folder, "extra.yaml"), []byte(strings.Replace(routed("one", "one.test"), "route:", "rout:", 1)), fs.FileMode(0o600)); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "extra.yaml"),
+		[]byte(strings.Replace(routed("one", "one.test"), "route:", "rout:", 1)), fs.FileMode(0o600)); err != nil {
 		t.Fatal(err)
 	}
 	w.Reload(three.source(""), moved.source(""), fmt.Sprintf("{name: extra, kind: files, folder: %s}", folder))

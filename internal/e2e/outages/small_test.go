@@ -16,7 +16,8 @@ type server struct {
 	stop     func()
 }
 
-// newServer starts one; the application is on a loopback address of the mesh's, which is made later.
+// newServer starts one; the application is on a loopback address of the mesh's, which is made
+// later.
 func newServer(t *testing.T, name string) *server {
 	t.Helper()
 	return serverOf(t, name, mcptest.NewStore())
@@ -48,7 +49,8 @@ func (s *server) host() string { return s.name + ".test" }
 // call is a request to its host.
 func (s *server) call() harness.Request { return harness.Request{Host: s.host()} }
 
-// small is a mesh with one workload, that calls, and no source but what options name, a folder and the store.
+// small is a mesh with one workload, that calls, and no source but what options name, a folder and
+// the store.
 func small(t *testing.T, options ...harness.Option) *world {
 	t.Helper()
 	w := &world{t: t, proxies: map[string]*harness.Proxy{}, loads: map[string]*harness.Load{}}

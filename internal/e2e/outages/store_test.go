@@ -7,9 +7,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// The disk of the store becomes read-only: writes to the store are refused with what to do, what other sources say takes effect,
-// and what was at work stays. ashored does not start on such a disk, and says why; Envoys go on. With the disk mended all is as
-// before.
+// The disk of the store becomes read-only: writes to the store are refused with what to do, what
+// other sources say takes effect, and what was at work stays. ashored does not start on such a
+// disk, and says why; Envoys go on. With the disk mended all is as before.
 func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys under load
 	if why := diskless(); why != "" {
 		t.Skip(why)
@@ -32,7 +32,8 @@ func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys un
 
 	w.Ashored.Kill()
 	out, code, err := harness.Command("ashored", "--config", w.SettingsFile())
-	if err != nil || code != 1 || !strings.Contains(out, w.State) || !strings.Contains(out, "mounted for reading only: mount it for writing") {
+	if err != nil || code != 1 || !strings.Contains(out, w.State) ||
+		!strings.Contains(out, "mounted for reading only: mount it for writing") {
 		t.Errorf("a start on a disk that is read-only: exit code %d, %v: %s", code, err, out)
 	}
 	w.flawless("a disk that is read-only, and ashored is down")
@@ -40,7 +41,8 @@ func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys un
 	d.mend()
 	w.Start()
 	late := w.newcomer()
-	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "state": "mcp:state", "files": w.fileSource(), "store": w.storeSource()} {
+	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "state": "mcp:state",
+		"files": w.fileSource(), "store": w.storeSource()} {
 		w.inTouch(called)
 		w.fresh(name, late)
 	}

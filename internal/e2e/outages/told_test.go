@@ -24,8 +24,8 @@ func (w *world) status(name string) (feed.SourceStatus, error) {
 	return feed.SourceStatus{}, fmt.Errorf("there is no source %s among %+v", name, s.Sources)
 }
 
-// away waits until ashored says that a source is out of reach, with words, and since when; so do "ashorectl sources" and
-// "ashorectl problems".
+// away waits until ashored says that a source is out of reach, with words, and since when; so do
+// "ashorectl sources" and "ashorectl problems".
 func (w *world) away(name, words string, began time.Time) {
 	w.t.Helper()
 	harness.Eventually(w.t, fmt.Sprintf("%s away with %q", name, words), func() error {
@@ -41,8 +41,8 @@ func (w *world) away(name, words string, began time.Time) {
 	}
 }
 
-// stale waits until ashored says that older content of a source is in use than there is, with words in a problem, and since
-// when.
+// stale waits until ashored says that older content of a source is in use than there is, with words
+// in a problem, and since when.
 func (w *world) stale(name, words string, began time.Time) {
 	w.t.Helper()
 	harness.Eventually(w.t, fmt.Sprintf("%s stale with %q", name, words), func() error {
@@ -55,7 +55,8 @@ func (w *world) stale(name, words string, began time.Time) {
 	w.dated(name, words, began)
 }
 
-// retained waits until ashored says that items stay active which a source has lost, with words in a problem.
+// retained waits until ashored says that items stay active which a source has lost, with words in a
+// problem.
 func (w *world) retained(name, words string, began time.Time) {
 	w.t.Helper()
 	harness.Eventually(w.t, fmt.Sprintf("items of %s retained", name), func() error {
@@ -79,7 +80,8 @@ func (w *world) dated(name, words string, began time.Time) {
 	if of := s.ErrorSince; s.Error != "" && (of.After(time.Now()) || of.Before(began.Add(-time.Second))) {
 		w.t.Errorf("%s is down since %v, and the outage began at %v", name, of, began)
 	}
-	if problems := w.ctl("problems"); !strings.Contains(problems, words) || !strings.Contains(problems, strings.TrimPrefix(name, "file:")) {
+	if problems := w.ctl("problems"); !strings.Contains(problems, words) ||
+		!strings.Contains(problems, strings.TrimPrefix(name, "file:")) {
 		w.t.Errorf("\"ashorectl problems\" does not tell of %s with %q:\n%s", name, words, problems)
 	}
 }

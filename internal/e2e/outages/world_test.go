@@ -23,7 +23,8 @@ var hosts = map[string]string{
 	"files": "files.test", "store": "store.test", "xds": "xds.test", "state": "state.test", "consul": "web.service.consul",
 }
 
-// merged is a service that three sources have endpoints of: Consul, the files, and a server of MCP over xDS.
+// merged is a service that three sources have endpoints of: Consul, the files, and a server of MCP
+// over xDS.
 const merged, mergedBy = "merged.service.consul", "consul files xds"
 
 // world is an ashored with every kind of source, and a workload with a proxy for each of them.
@@ -52,25 +53,31 @@ func newWorld(t *testing.T, options ...harness.Option) *world {
 	transport := &http.Transport{MaxIdleConnsPerHost: 4}
 	t.Cleanup(transport.CloseIdleConnections)
 	var err error
-	if w.catalog, err = api.NewClient(&api.Config{Address: w.agent.Address, HttpClient: &http.Client{Transport: transport}}); err != nil {
+	if w.catalog, err = api.NewClient(&api.Config{Address: w.agent.Address,
+		HttpClient: &http.Client{Transport: transport}}); err != nil {
 		t.Fatal(err)
 	}
 	w.xds = &mcptest.XDS{Store: mcptest.NewStore()}
 	w.state = &mcptest.XDS{Store: mcptest.NewStore(), NoDelta: true}
 	put(t, w.xds.Store, xdsType, group("xds")+service("xds", hosts["xds"], "xds")+service("merged-xds", merged, "xds"))
-	put(t, w.state.Store, xdsType, group("state")+service("state", hosts["state"], "state")+routed("xds", hosts["xds"], hosts["store"], hosts["consul"]))
+	put(t, w.state.Store, xdsType, group("state")+service("state", hosts["state"], "state")+routed("xds", hosts["xds"],
+		hosts["store"], hosts["consul"]))
 	w.xdsAt, w.stopXDS = mcptest.Serve(t, "", w.xds.Register)
 	w.stateAt, w.stopState = mcptest.Serve(t, "", w.state.Register)
-	w.Mesh = harness.New(t, nil, append([]harness.Option{harness.Secure(""), harness.Sources(w.settings()...)}, options...)...)
-	w.Write("files.yaml", group("files")+group("consul")+group("caller")+service("files", hosts["files"], "files")+service("merged-files", merged, "files")+strict)
-	w.apply(group("store") + service("store", hosts["store"], "store") + routed("consul", hosts["consul"], hosts["xds"], hosts["state"]))
+	w.Mesh = harness.New(t, nil, append([]harness.Option{harness.Secure(""), harness.Sources(w.settings()...)},
+		options...)...)
+	w.Write("files.yaml", group("files")+group("consul")+group("caller")+service("files", hosts["files"],
+		"files")+service("merged-files", merged, "files")+strict)
+	w.apply(group("store") + service("store", hosts["store"], "store") + routed("consul", hosts["consul"], hosts["xds"],
+		hosts["state"]))
 	return w
 }
 
 // settings are the sources besides the files and the store.
 func (w *world) settings() []string {
 	return []string{
-		fmt.Sprintf("{name: dc1, kind: consul, address: %q, tls: {caFile: %s}, namespace: shop}", "https://"+w.agent.Secure, w.agent.CAFile),
+		fmt.Sprintf("{name: dc1, kind: consul, address: %q, tls: {caFile: %s}, namespace: shop}",
+			"https://"+w.agent.Secure, w.agent.CAFile),
 		fmt.Sprintf("{name: xds, kind: mcp, address: %q, plaintext: true}", w.xdsAt),
 		fmt.Sprintf("{name: state, kind: mcp, address: %q, plaintext: true}", w.stateAt),
 	}
@@ -114,27 +121,31 @@ func (w *world) register(id, service, address string, port int, meta map[string]
 	_, err := w.catalog.Catalog().Register(&api.CatalogRegistration{
 		Node: "node-of-" + id, Address: "10.9.9.9", SkipNodeUpdate: true,
 		Service: &api.AgentService{ID: id, Service: service, Address: address, Port: port, Meta: meta},
-		Check:   &api.AgentCheck{Node: "node-of-" + id, CheckID: "service:" + id, Name: "alive", Status: api.HealthPassing, ServiceID: id},
+		Check: &api.AgentCheck{Node: "node-of-" + id, CheckID: "service:" + id, Name: "alive",
+			Status: api.HealthPassing, ServiceID: id},
 	}, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// member starts an application with the name of a group, and a proxy in front of it that joins the group.
+// member starts an application with the name of a group, and a proxy in front of it that joins the
+// group.
 func (w *world) member(name string) {
 	w.t.Helper()
 	ip := w.IP()
 	harness.NewBackend(w.t, name, fmt.Sprintf("%s:%d", ip, appPort))
 	if name == "consul" {
-		meta := map[string]string{"protocol": "http", "ashore-service-account": "consul", "ashore-port": fmt.Sprint(servicePort)}
+		meta := map[string]string{"protocol": "http", "ashore-service-account": "consul",
+			"ashore-port": fmt.Sprint(servicePort)}
 		w.register("web-1", "web", ip, proxyPort, meta)
 		w.register("merged-1", "merged", ip, proxyPort, meta)
 	}
 	w.proxies[name] = w.Join(harness.Workload{Name: name + "-1", Group: "shop/" + name, IP: ip})
 }
 
-// callAll waits until a client reaches the service of each source, and each source's part of the merged one.
+// callAll waits until a client reaches the service of each source, and each source's part of the
+// merged one.
 func (w *world) callAll(client *harness.Client) {
 	w.t.Helper()
 	for name, host := range hosts {
@@ -152,7 +163,8 @@ func (w *world) callAll(client *harness.Client) {
 // pace is how often one workload calls one service: all together it is some 250 times a second.
 const pace = 100 * time.Millisecond
 
-// callEachOther has every workload call the services of all sources, the merged one included, until stopped.
+// callEachOther has every workload call the services of all sources, the merged one included, until
+// stopped.
 func (w *world) callEachOther() {
 	w.t.Helper()
 	for name := range hosts {
@@ -166,7 +178,8 @@ func (w *world) callEachOther() {
 				w.loads[caller+" calls "+host] = harness.StartCalls(w.t, client, harness.Request{Host: host}, pace)
 			}
 		}
-		w.loads[caller+" calls "+merged] = harness.StartCalls(w.t, proxy.Client(servicePort).Fresh(), harness.Request{Host: merged}, pace)
+		w.loads[caller+" calls "+merged] = harness.StartCalls(w.t, proxy.Client(servicePort).Fresh(),
+			harness.Request{Host: merged}, pace)
 	}
 }
 
@@ -227,7 +240,8 @@ func (w *world) serveState(register func(*grpc.Server)) {
 	}
 }
 
-// fresh adds a host to a source, by its name here, and waits until a caller reaches it: the source is in touch.
+// fresh adds a host to a source, by its name here, and waits until a caller reaches it: the source
+// is in touch.
 func (w *world) fresh(source string, caller *harness.Proxy) {
 	w.t.Helper()
 	w.late++
@@ -239,7 +253,8 @@ func (w *world) fresh(source string, caller *harness.Proxy) {
 	switch source {
 	case "consul":
 		host = name + ".service.consul"
-		w.register(name+"-1", name, ip, appPort, map[string]string{"protocol": "http", "ashore-port": fmt.Sprint(servicePort)})
+		w.register(name+"-1", name, ip, appPort, map[string]string{"protocol": "http",
+			"ashore-port": fmt.Sprint(servicePort)})
 	case "xds":
 		put(w.t, w.xds.Store, xdsType, text)
 	case "state":

@@ -33,8 +33,9 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// staged is a Generator whose listeners and clusters are those of the test, with the filters and the marks of the real
-// one, and its clusters of providers that the test runs; everything else is the real one's.
+// staged is a Generator whose listeners and clusters are those of the test, with the filters and
+// the marks of the real one, and its clusters of providers that the test runs; everything else is
+// the real one's.
 type staged struct {
 	*gen.Generator
 	t        *testing.T
@@ -50,7 +51,8 @@ func (s *staged) Set(typeURL string, sc *push.Scope) resource.Set {
 	switch typeURL {
 	case gen.ClusterType:
 		set := layer(s.clusters, gen.ClusterType, (*clusterv3.Cluster).GetName)
-		return resource.Set{Shared: resource.NewLayer(append(providers(s.Generator.Set(typeURL, sc)), set.Shared.Items()...))}
+		return resource.Set{Shared: resource.NewLayer(append(providers(s.Generator.Set(typeURL, sc)),
+			set.Shared.Items()...))}
 	case gen.ListenerType:
 		return layer(s.listeners(sc), gen.ListenerType, (*listenerv3.Listener).GetName)
 	case gen.ExtensionConfigType:
@@ -76,7 +78,8 @@ func layer[M proto.Message](all []M, typeURL string, name func(M) string) resour
 
 // listeners are one for requests and one for connections.
 func (s *staged) listeners(sc *push.Scope) []*listenerv3.Listener {
-	l := decode(s.t, s.Generator.Set(gen.ListenerType, sc), func() *listenerv3.Listener { return &listenerv3.Listener{} })["virtualInbound"]
+	l := decode(s.t, s.Generator.Set(gen.ListenerType, sc),
+		func() *listenerv3.Listener { return &listenerv3.Listener{} })["virtualInbound"]
 	var out []*listenerv3.Listener
 	for own, port := range map[uint32]uint32{8080: s.http, 9000: s.tcp} {
 		for _, c := range l.GetFilterChains() {
@@ -107,11 +110,13 @@ type stage struct {
 func newStage(t *testing.T, withheld string) *stage {
 	t.Helper()
 	w := newWorld(t)
-	s := &stage{world: w, t: t, tb: &table{name: t.Name(), http: uint32(testport.Free(t)), tcp: uint32(testport.Free(t))}}
+	s := &stage{world: w, t: t, tb: &table{name: t.Name(), http: uint32(testport.Free(t)),
+		tcp: uint32(testport.Free(t))}}
 	server, err := xds.New(xds.Config{
 		RemovalWait: time.Second, // the tests wait for removals
-		Generator:   &staged{Generator: gen.New(), t: t, w: w, http: s.tb.http, tcp: s.tb.tcp, clusters: w.backends(t), withheld: withheld},
-		Log:         testlog.New(t),
+		Generator: &staged{Generator: gen.New(), t: t, w: w, http: s.tb.http, tcp: s.tb.tcp, clusters: w.backends(t),
+			withheld: withheld},
+		Log: testlog.New(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -157,8 +162,10 @@ func (s *stage) startEnvoy(server string) {
 	}}
 	s.admin = &http.Client{Transport: transport}
 	s.t.Cleanup(transport.CloseIdleConnections)
-	ads := &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}, ResourceApiVersion: corev3.ApiVersion_V3}
-	node, err := structpb.NewStruct(map[string]any{"NAMESPACE": "shop", "INSTANCE_IPS": "10.0.0.9", "LABELS": map[string]any{"app": "web"}})
+	ads := &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+		ResourceApiVersion: corev3.ApiVersion_V3}
+	node, err := structpb.NewStruct(map[string]any{"NAMESPACE": "shop", "INSTANCE_IPS": "10.0.0.9",
+		"LABELS": map[string]any{"app": "web"}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -172,7 +179,8 @@ func (s *stage) startEnvoy(server string) {
 			},
 			CdsConfig: ads, LdsConfig: ads,
 		},
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{cluster(s.t, "xds", netip.MustParseAddrPort(server).String(), true)}},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{cluster(s.t, "xds",
+			netip.MustParseAddrPort(server).String(), true)}},
 	}, "--drain-time-s", "1")
 }
 
@@ -286,8 +294,9 @@ func (s *stage) becomes(what string, h *held, header string, want int) {
 
 const policyHead = "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: a, namespace: shop}\nspec: "
 
-// A changed policy, and a revocation, hold for the next request of a connection that was open before, and no listener is
-// drained; raw connections that were open end with a revocation, and with no policy.
+// A changed policy, and a revocation, hold for the next request of a connection that was open
+// before, and no listener is drained; raw connections that were open end with a revocation, and
+// with no policy.
 func TestChangesHoldForOpenConnections(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "")
@@ -357,8 +366,8 @@ func (s *stage) revocations(a, b, raw *held) {
 	}
 }
 
-// A filter that never arrives keeps its listener closed: nothing passes that nobody judged. An Envoy that starts opens
-// none of its listeners until all have their filters.
+// A filter that never arrives keeps its listener closed: nothing passes that nobody judged. An
+// Envoy that starts opens none of its listeners until all have their filters.
 func TestMissingPolicyRefuses(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "ashore.authz.deny")
@@ -371,7 +380,8 @@ func TestMissingPolicyRefuses(t *testing.T) {
 	})
 	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		for _, port := range []uint32{s.tb.http, s.tb.tcp} {
-			if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", fmt.Sprintf("%s:%d", address, port)); err == nil {
+			if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp",
+				fmt.Sprintf("%s:%d", address, port)); err == nil {
 				_ = conn.Close() // it should not have been there
 				t.Fatalf("port %d is open without its policy", port)
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
-// What policies that are only tried would do is counted, what AUDIT matches is marked for the access log, and neither
-// changes an answer.
+// What policies that are only tried would do is counted, what AUDIT matches is marked for the
+// access log, and neither changes an answer.
 func TestTriedPoliciesAreCounted(t *testing.T) {
 	t.Parallel()
 	const policies = `
@@ -76,7 +76,8 @@ accessLogFormat: "%REQ(:PATH)% %DYNAMIC_METADATA(envoy.common:access_log_hint)%\
 	}
 	const want = "/ false\n/denied false\n/denied false\n/unallowed false\n/marked true\n"
 	got := ""
-	for end := time.Now().Add(20 * time.Second); got != want && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); got != want &&
+		time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		text, err := os.ReadFile(logFile)
 		if err != nil {
 			t.Fatal(err)

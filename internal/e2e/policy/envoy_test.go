@@ -50,19 +50,22 @@ func pack(t *testing.T, m proto.Message) *anypb.Any {
 	return a
 }
 
-// inboundFilters are the network filters that the generator makes for the workload's port, with what is fetched on its
-// own put into its place.
+// inboundFilters are the network filters that the generator makes for the workload's port, with
+// what is fetched on its own put into its place.
 func inboundFilters(t *testing.T, g *gen.Generator, sc *push.Scope, port uint32) []*listenerv3.Filter {
 	t.Helper()
-	fetched := decode(t, g.Set(gen.ExtensionConfigType, sc), func() *corev3.TypedExtensionConfig { return &corev3.TypedExtensionConfig{} })
-	l := decode(t, g.Set(gen.ListenerType, sc), func() *listenerv3.Listener { return &listenerv3.Listener{} })["virtualInbound"]
+	fetched := decode(t, g.Set(gen.ExtensionConfigType, sc),
+		func() *corev3.TypedExtensionConfig { return &corev3.TypedExtensionConfig{} })
+	l := decode(t, g.Set(gen.ListenerType, sc),
+		func() *listenerv3.Listener { return &listenerv3.Listener{} })["virtualInbound"]
 	for _, c := range l.GetFilterChains() {
 		if c.GetFilterChainMatch().GetDestinationPort().GetValue() != port {
 			continue
 		}
 		for i, f := range c.Filters {
 			if f.GetConfigDiscovery() != nil {
-				c.Filters[i] = &listenerv3.Filter{Name: f.Name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: fetched[f.Name].GetTypedConfig()}}
+				c.Filters[i] = &listenerv3.Filter{Name: f.Name,
+					ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: fetched[f.Name].GetTypedConfig()}}
 				continue
 			}
 			m := &hcmv3.HttpConnectionManager{}
@@ -77,7 +80,8 @@ func inboundFilters(t *testing.T, g *gen.Generator, sc *push.Scope, port uint32)
 					h.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: fetched[h.Name].GetTypedConfig()}
 				}
 			}
-			c.Filters[i] = &listenerv3.Filter{Name: f.Name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, m)}}
+			c.Filters[i] = &listenerv3.Filter{Name: f.Name,
+				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, m)}}
 		}
 		return c.Filters
 	}
@@ -85,7 +89,8 @@ func inboundFilters(t *testing.T, g *gen.Generator, sc *push.Scope, port uint32)
 	return nil
 }
 
-// listen is a listener that takes mutual TLS and plaintext on one port, and does with both what filters say.
+// listen is a listener that takes mutual TLS and plaintext on one port, and does with both what
+// filters say.
 func (w *world) listen(t *testing.T, port uint32, filters []*listenerv3.Filter) *listenerv3.Listener {
 	t.Helper()
 	server := w.certificate(t, "shop/web")
@@ -135,11 +140,12 @@ func cluster(t *testing.T, name, to string, h2 bool) *clusterv3.Cluster {
 		Name:                 name,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       durationpb.New(time.Second),
-		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
-			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
-				Endpoint: &endpointv3.Endpoint{Address: socket(a.Addr().String(), uint32(a.Port()))},
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name,
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{
+				LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+					Endpoint: &endpointv3.Endpoint{Address: socket(a.Addr().String(), uint32(a.Port()))},
+				}}},
 			}}},
-		}}},
 	}
 	if h2 {
 		c.TypedExtensionProtocolOptions = map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": pack(t, &httpv3.HttpProtocolOptions{

@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
-// judge compares the answer that a call gets with what is explained of it, as far as it can be known: whether a provider
-// lets a call pass, and what a token says, is not.
+// judge compares the answer that a call gets with what is explained of it, as far as it can be
+// known: whether a provider lets a call pass, and what a token says, is not.
 func (w *world) judge(t *testing.T, tb *table, line string) {
 	t.Helper()
 	what, want, _ := strings.Cut(line, " -> ")
@@ -39,7 +39,8 @@ func (w *world) known(t *testing.T, tb *table, fields []string) authz.Request {
 	if source == "" {
 		from = netip.MustParseAddr(address) // Linux takes the target's, of all of loopback
 	}
-	c := authz.Request{Source: from, Remote: from, Destination: netip.MustParseAddr(address), Port: tb.http, Headers: map[string][]string{}, Claims: map[string][]string{}, ServerName: "none"}
+	c := authz.Request{Source: from, Remote: from, Destination: netip.MustParseAddr(address), Port: tb.http,
+		Headers: map[string][]string{}, Claims: map[string][]string{}, ServerName: "none"}
 	if isTLS(who) {
 		c.From, c.Certificate = identity(t, who), digest(w.certificate(t, who))
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// oracles are providers that give one answer to everything, each after a while. One server is all of them: it tells them
-// apart by the prefix of paths.
+// oracles are providers that give one answer to everything, each after a while. One server is all
+// of them: it tells them apart by the prefix of paths.
 type oracles struct {
 	*httptest.Server
 	answer int // set once: a status
@@ -52,8 +52,8 @@ func (o *oracles) count(name string) int {
 	return o.asked[name]
 }
 
-// table is a policy that asks the oracle of a name, and the service that it is; none for no name. Nothing of it was there
-// before.
+// table is a policy that asks the oracle of a name, and the service that it is; none for no name.
+// Nothing of it was there before.
 func (o *oracles) table(name string) *txtar.Archive {
 	if name == "" {
 		return archive("", "")
@@ -71,7 +71,8 @@ spec:
   endpoints: [{address: %[2]s, ports: {http: %[3]s}}]
 `, name, host, port)
 	mesh := fmt.Sprintf("extensionProviders: [{name: %[1]s, envoyExtAuthzHttp: {service: %[1]s.example, port: 80, pathPrefix: /%[1]s}}]", name)
-	return &txtar.Archive{Files: []txtar.File{{Name: "policies.yaml", Data: []byte(policies)}, {Name: "mesh.yaml", Data: []byte(mesh)}}}
+	return &txtar.Archive{Files: []txtar.File{{Name: "policies.yaml", Data: []byte(policies)},
+		{Name: "mesh.yaml", Data: []byte(mesh)}}}
 }
 
 // providers are the clusters of oracles among those of a set.
@@ -97,13 +98,15 @@ type stream struct {
 	first  []string       // guarded by mu: the first of each
 }
 
-// stream starts one of requests that are to get one of some statuses. It ends with the function that it returns, and the
-// test fails when others came.
+// stream starts one of requests that are to get one of some statuses. It ends with the function
+// that it returns, and the test fails when others came.
 func (s *stage) stream(wants ...int) (end func()) {
-	transport := &http.Transport{MaxIdleConnsPerHost: 200, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return s.dial(ctx, s.t, s.tb.http, "-", "")
-	}}
-	st := &stream{client: &http.Client{Transport: transport, Timeout: 20 * time.Second}, url: "http://web.example/", wants: wants, others: map[string]int{}}
+	transport := &http.Transport{MaxIdleConnsPerHost: 200,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return s.dial(ctx, s.t, s.tb.http, "-", "")
+		}}
+	st := &stream{client: &http.Client{Transport: transport, Timeout: 20 * time.Second}, url: "http://web.example/",
+		wants: wants, others: map[string]int{}}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var pacing sync.WaitGroup
 	pacing.Go(func() {
@@ -182,8 +185,9 @@ func (s *stage) comes(o *oracles, name string) {
 	})
 }
 
-// Requests that a provider allows are served all the time: while a policy comes whose provider nobody has heard of, while
-// another provider takes its place, and while policy and provider go together.
+// Requests that a provider allows are served all the time: while a policy comes whose provider
+// nobody has heard of, while another provider takes its place, and while policy and provider go
+// together.
 func TestProvidersComeAndGo(t *testing.T) {
 	t.Parallel()
 	s, o := newStage(t, ""), newOracles(t, http.StatusOK)
@@ -208,7 +212,8 @@ func TestProvidersComeAndGo(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // what a removal does wrong is seen by requests after it
 }
 
-// Nothing passes when a policy that denies makes way for a provider that nobody has heard of and that refuses.
+// Nothing passes when a policy that denies makes way for a provider that nobody has heard of and
+// that refuses.
 func TestProviderTakesOver(t *testing.T) {
 	t.Parallel()
 	s, o := newStage(t, ""), newOracles(t, http.StatusUnauthorized)

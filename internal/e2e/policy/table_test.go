@@ -52,14 +52,16 @@ spec:
 ---
 `
 
-// table is one file of testdata: policies, and what calls under them get. A part calls has a call on each line,
+// table is one file of testdata: policies, and what calls under them get. A part calls has a call
+// on each line,
 //
 //	shop/web GET web.example /path x-header=value -> 200
 //	shop/web tcp -> open
 //
-// from an identity, or from "-" without a certificate, after "@" the address that it comes from, with sni=NAME by TLS and
-// with protocol=h2 by HTTP/2. By "tcp" and TLS there are two connections: on one the caller speaks, and on one it is silent.
-// Keys and tokens are written as in expand. A part revoked lists identities and certificates. $HTTP and $TCP stand for the ports.
+// from an identity, or from "-" without a certificate, after "@" the address that it comes from,
+// with sni=NAME by TLS and with protocol=h2 by HTTP/2. By "tcp" and TLS there are two connections:
+// on one the caller speaks, and on one it is silent. Keys and tokens are written as in expand. A
+// part revoked lists identities and certificates. $HTTP and $TCP stand for the ports.
 type table struct {
 	name      string
 	http, tcp uint32
@@ -72,7 +74,8 @@ type table struct {
 func (tb *table) part(name string) string {
 	for _, f := range tb.archive.Files {
 		if f.Name == name {
-			return strings.NewReplacer("$HTTP", strconv.Itoa(int(tb.http)), "$TCP", strconv.Itoa(int(tb.tcp))).Replace(string(f.Data))
+			return strings.NewReplacer("$HTTP", strconv.Itoa(int(tb.http)), "$TCP",
+				strconv.Itoa(int(tb.tcp))).Replace(string(f.Data))
 		}
 	}
 	return ""
@@ -139,7 +142,8 @@ func TestTables(t *testing.T) {
 func (w *world) scope(t *testing.T, tb *table) *push.Scope {
 	t.Helper()
 	c := push.Build(nil, w.inputs(t, tb))
-	n := goldentest.Proxy{Name: "web-1", Namespace: "shop", Addresses: []string{"10.0.0.9"}, Labels: map[string]string{"app": "web"}}.Node(t)
+	n := goldentest.Proxy{Name: "web-1", Namespace: "shop", Addresses: []string{"10.0.0.9"},
+		Labels: map[string]string{"app": "web"}}.Node(t)
 	n.Capabilities = gen.New().Capabilities(nil)
 	return c.Scope(c.Classify(n))
 }
@@ -194,8 +198,8 @@ func (w *world) trust(t *testing.T, tb *table) *push.Trust {
 	return out
 }
 
-// backends are the workload and whom CUSTOM policies ask. The sockets to the workload's raw port are as the generator
-// makes them.
+// backends are the workload and whom CUSTOM policies ask. The sockets to the workload's raw port
+// are as the generator makes them.
 func (w *world) backends(t *testing.T) []*clusterv3.Cluster {
 	t.Helper()
 	generated := gen.New().Set(gen.ClusterType, w.scope(t, &table{archive: &txtar.Archive{}}))
@@ -228,7 +232,8 @@ func (w *world) call(t *testing.T, tb *table, line string) {
 	got := ""
 	if fields[1] == "tcp" {
 		got = w.connect(t, tb, from, fields[2:], true)
-		if who, _, _ := strings.Cut(from, "@"); isTLS(who) { // without TLS Envoy waits for a byte to see that there is none
+		// without TLS Envoy waits for a byte to see that there is none
+		if who, _, _ := strings.Cut(from, "@"); isTLS(who) {
 			if silent := w.connect(t, tb, from, fields[2:], false); silent != got {
 				got += ", silent " + silent
 			}
@@ -286,7 +291,8 @@ func (w *world) request(t *testing.T, tb *table, from string, fields []string) s
 	return out
 }
 
-// connect says whether a connection is served: one on which the caller speaks, or one on which it only hears.
+// connect says whether a connection is served: one on which the caller speaks, or one on which it
+// only hears.
 func (w *world) connect(t *testing.T, tb *table, from string, fields []string, speak bool) string {
 	t.Helper()
 	name := ""

@@ -26,7 +26,8 @@ func issuerKey(t *testing.T, name string) *ecdsa.PrivateKey {
 // keySet is what an issuer publishes.
 func keySet(t *testing.T, name string) string {
 	t.Helper()
-	text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: issuerKey(t, name).Public(), KeyID: name, Algorithm: string(jose.ES256), Use: "sig"}}})
+	text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: issuerKey(t, name).Public(), KeyID: name,
+		Algorithm: string(jose.ES256), Use: "sig"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,8 @@ func token(t *testing.T, spec string) string {
 			put(t, claims, strings.Split(name, "."), value)
 		}
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: issuerKey(t, key), KeyID: key}}, nil)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256,
+		Key: jose.JSONWebKey{Key: issuerKey(t, key), KeyID: key}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

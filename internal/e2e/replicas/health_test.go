@@ -23,13 +23,14 @@ func (w *world) sick(n int, replicas ...int) {
 	}
 }
 
-// How a workload is, all replicas tell, whichever its agent reports to; while Consul is away that one does, and all do when it
-// is back.
+// How a workload is, all replicas tell, whichever its agent reports to; while Consul is away that
+// one does, and all do when it is back.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")
 	for _, m := range w.meshes {
-		m.Write("mesh.yaml", strings.Replace(meshFiles, "{serviceAccount: web}}", "{serviceAccount: web}, probe: {httpGet: {path: /, port: 18080}, periodSeconds: 1, timeoutSeconds: 1, failureThreshold: 1}}", 1))
+		m.Write("mesh.yaml", strings.Replace(meshFiles, "{serviceAccount: web}}",
+			"{serviceAccount: web}, probe: {httpGet: {path: /, port: 18080}, periodSeconds: 1, timeoutSeconds: 1, failureThreshold: 1}}", 1))
 	}
 	of := w.application(0, "web-1")
 	app := w.apps["web-1"]

@@ -15,7 +15,8 @@ import (
 // inside says to a process of this test that it is in the network namespace.
 const inside = "ASHORE_TEST_REPLICAS_INSIDE"
 
-// together is how many tests run at a time, unless -parallel says it: much of what they do is to wait.
+// together is how many tests run at a time, unless -parallel says it: much of what they do is to
+// wait.
 const together = "4"
 
 func TestMain(m *testing.M) {

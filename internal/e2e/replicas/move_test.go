@@ -12,7 +12,8 @@ import (
 // pace is that of calls through a proxy.
 const pace = 10 * time.Millisecond
 
-// Whichever replica is killed under load, no call fails, and the replicas that are left tell of all workloads.
+// Whichever replica is killed under load, no call fails, and the replicas that are left tell of all
+// workloads.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")
@@ -22,7 +23,8 @@ func TestKilled(t *testing.T) {
 	client := a.Client(servicePort)
 	client.Want(t, "web-1", call(), harness.From("web-1"))
 	client.Want(t, "web-2", call(), harness.From("web-2"))
-	kept, fresh := harness.StartCalls(t, client, call(), pace), harness.StartCalls(t, a.Client(servicePort).Fresh(), call(), pace)
+	kept, fresh := harness.StartCalls(t, client, call(), pace), harness.StartCalls(t, a.Client(servicePort).Fresh(),
+		call(), pace)
 
 	for round, i := range []int{0, 1, 0} {
 		w.meshes[i].Ashored.Kill()
@@ -58,7 +60,8 @@ func TestShared(t *testing.T) {
 	client := a.Client(servicePort)
 	client.Want(t, "across replicas", call(), harness.From("web-1"))
 
-	out, code, err := harness.Command("ashorectl", "workload", "revoke", "shop/a-1", "--reason", "test", "--socket", w.meshes[0].Socket())
+	out, code, err := harness.Command("ashorectl", "workload", "revoke", "shop/a-1", "--reason", "test", "--socket",
+		w.meshes[0].Socket())
 	if err != nil || code != 0 {
 		t.Fatalf("revoke: exit code %d, %v:\n%s", code, err, out)
 	}
@@ -76,7 +79,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// A machine that takes the name of another by one replica takes its place at all: the other's proxy is cut off where it is.
+// A machine that takes the name of another by one replica takes its place at all: the other's proxy
+// is cut off where it is.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")

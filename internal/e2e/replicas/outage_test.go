@@ -15,7 +15,8 @@ import (
 func steady(t *testing.T, a *harness.Proxy) func() {
 	t.Helper()
 	a.Client(servicePort).Want(t, "web answers", call(), harness.Status(200))
-	kept, fresh := harness.StartCalls(t, a.Client(servicePort), call(), pace), harness.StartCalls(t, a.Client(servicePort).Fresh(), call(), pace)
+	kept, fresh := harness.StartCalls(t, a.Client(servicePort), call(), pace), harness.StartCalls(t,
+		a.Client(servicePort).Fresh(), call(), pace)
 	return func() {
 		t.Helper()
 		kept.Clean(t, 20)
@@ -23,7 +24,8 @@ func steady(t *testing.T, a *harness.Proxy) func() {
 	}
 }
 
-// problem waits until a replica tells of a problem with all of words; none: of none of the workloads' or of the store.
+// problem waits until a replica tells of a problem with all of words; none: of none of the
+// workloads' or of the store.
 func (w *world) problem(i int, words ...string) {
 	w.t.Helper()
 	harness.Eventually(w.t, "a problem with "+strings.Join(words, ", "), func() error {
@@ -35,7 +37,8 @@ func (w *world) problem(i int, words ...string) {
 	})
 }
 
-// found says whether a list has a problem with all of words; of none, that it has no problem of the workloads' or of the store.
+// found says whether a list has a problem with all of words; of none, that it has no problem of the
+// workloads' or of the store.
 func found(list []feed.Problem, words []string) error {
 	var texts []string
 	for _, p := range list {
@@ -44,7 +47,10 @@ func found(list []feed.Problem, words []string) error {
 			continue
 		}
 		texts = append(texts, text)
-		if len(words) > 0 && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) }) {
+		if len(words) > 0 && !slices.ContainsFunc(words, func(word string) bool {
+			return !strings.Contains(text,
+				word)
+		}) {
 			return nil
 		}
 	}
@@ -54,8 +60,9 @@ func found(list []feed.Problem, words []string) error {
 	return fmt.Errorf("they are %q", texts)
 }
 
-// A replica that cannot reach Consul serves its proxies, and new ones of known workloads. Within the restart
-// grace the other replicas keep its workloads, and they have the new ones when it is back. No call fails.
+// A replica that cannot reach Consul serves its proxies, and new ones of known workloads. Within
+// the restart grace the other replicas keep its workloads, and they have the new ones when it is
+// back. No call fails.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")
@@ -72,7 +79,8 @@ func TestPartition(t *testing.T) {
 	if w.where(web1) != off {
 		t.Error("a proxy was cut off because its replica was")
 	}
-	late := w.meshes[off].Agent(id, "--xds", w.meshes[off].TLS()) // it is known, and comes to the replica that is cut off
+	// it is known, and comes to the replica that is cut off
+	late := w.meshes[off].Agent(id, "--xds", w.meshes[off].TLS())
 	late.Ready()
 	time.Sleep(30 * time.Second) // the others find that it sends no heartbeats after 20s
 	a.Client(servicePort).Want(t, "who is with the one that is cut off", call(), harness.From("web-1"))
@@ -83,7 +91,8 @@ func TestPartition(t *testing.T) {
 	clean()
 }
 
-// Consul is away: nothing that runs is cut, a replica that starts meanwhile starts complete, and changes go on when it is back.
+// Consul is away: nothing that runs is cut, a replica that starts meanwhile starts complete, and
+// changes go on when it is back.
 func TestConsulAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")

@@ -10,8 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Replicas that are stopped and started again one after the other, as for an update, cost no call, and who moves is sent
-// nothing that he has.
+// Replicas that are stopped and started again one after the other, as for an update, cost no call,
+// and who moves is sent nothing that he has.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, "")
@@ -62,7 +62,8 @@ func TestAllStartWithoutConsul(t *testing.T) {
 	w.serve(1, "web-2")
 	a := w.join(1, harness.Workload{Name: "a-1", Group: "shop/a"})
 	w.agree(3)
-	out, code, err := harness.Command("ashorectl", "workload", "revoke", "shop/web-2", "--reason", "test", "--socket", w.meshes[0].Socket())
+	out, code, err := harness.Command("ashorectl", "workload", "revoke", "shop/web-2", "--reason", "test", "--socket",
+		w.meshes[0].Socket())
 	if err != nil || code != 0 {
 		t.Fatalf("revoke: exit code %d, %v:\n%s", code, err, out)
 	}
@@ -79,7 +80,8 @@ func TestAllStartWithoutConsul(t *testing.T) {
 	w.where(a)
 	w.where(web1)
 	w.sick(0, 0, 1)
-	for i, m := range w.meshes { // since when and with whom they are connected, one of them alone knows until Consul is back
+	// since when and with whom they are connected, one of them alone knows until Consul is back
+	for i, m := range w.meshes {
 		if text, err := registered(m); err != nil || strings.Count(text, "\n")+1 != 2 {
 			t.Errorf("replica %d tells %s, %v", i, text, err)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Consul is restored from a snapshot under replicas that run: who is connected is registered again, who was revoked since stays
-// out, what nobody speaks for ends, and writes go on. No call fails.
+// Consul is restored from a snapshot under replicas that run: who is connected is registered again,
+// who was revoked since stays out, what nobody speaks for ends, and writes go on. No call fails.
 func TestConsulRestored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "workloads: {restartGrace: 5s}\n")
@@ -43,7 +43,8 @@ func TestConsulRestored(t *testing.T) {
 
 	clean := steady(t, a)
 	w.serve(0, "web-3")
-	out, code, err := harness.Command("ashorectl", "workload", "revoke", "shop/a-2", "--reason", "test", "--socket", w.meshes[0].Socket())
+	out, code, err := harness.Command("ashorectl", "workload", "revoke", "shop/a-2", "--reason", "test", "--socket",
+		w.meshes[0].Socket())
 	if err != nil || code != 0 {
 		t.Fatalf("revoke: exit code %d, %v:\n%s", code, err, out)
 	}

@@ -23,8 +23,8 @@ func (w *world) authority(what string, ok func(admin.Authority) bool) {
 	}
 }
 
-// The root is changed while replicas are killed and started again; all sign with the new one, with intermediates of their own,
-// and no call fails.
+// The root is changed while replicas are killed and started again; all sign with the new one, with
+// intermediates of their own, and no call fails.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")
@@ -40,7 +40,8 @@ func TestRotation(t *testing.T) {
 	w.authority("it knows the other", func(a admin.Authority) bool {
 		return len(a.Replicas) == 1 && a.Replicas[0].State == admin.ReplicaServing
 	})
-	if x, err := w.meshes[0].Admin.ForgetReplica(t.Context(), admin.ForgetReplicaRequest{Replica: w.meshes[1].TLS()}); err == nil {
+	if x, err := w.meshes[0].Admin.ForgetReplica(t.Context(),
+		admin.ForgetReplicaRequest{Replica: w.meshes[1].TLS()}); err == nil {
 		t.Errorf("a replica that serves is forgotten: %+v", x)
 	}
 	if _, err := w.meshes[1].Admin.RotateAuthority(t.Context(), admin.RotateRequest{Reason: "test"}); err == nil {

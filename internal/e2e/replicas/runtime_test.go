@@ -32,7 +32,8 @@ func open(t testing.TB, a *testconsul.Agent, prefix string, cfg shared.Config) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := consul.Open(t.Context(), consul.Config{Options: consul.Options{Address: "http://" + a.Address, Prefix: prefix}, Replica: "test", Kept: home, Log: log})
+	store, err := consul.Open(t.Context(), consul.Config{Options: consul.Options{Address: "http://" + a.Address,
+		Prefix: prefix}, Replica: "test", Kept: home, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +106,9 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// What 10,000 workloads cost two replicas: until the other one tells of all that connected at once, of one report among them,
-// and while nothing happens. How long Consul itself takes for one write is told beside it.
+// What 10,000 workloads cost two replicas: until the other one tells of all that connected at once,
+// of one report among them, and while nothing happens. How long Consul itself takes for one write
+// is told beside it.
 func BenchmarkReplicas(b *testing.B) {
 	a := testconsul.Start(b, nil)
 	one, two := open(b, a, "ashore/bench", shared.Config{}), open(b, a, "ashore/bench", shared.Config{})
@@ -168,7 +170,8 @@ func put(b *testing.B, a *testconsul.Agent, times int) time.Duration {
 	b.Helper()
 	start := time.Now()
 	for range times {
-		req, err := http.NewRequest(http.MethodPut, "http://"+a.Address+"/v1/kv/bench", strings.NewReader(strings.Repeat("x", 600)))
+		req, err := http.NewRequest(http.MethodPut, "http://"+a.Address+"/v1/kv/bench",
+			strings.NewReader(strings.Repeat("x", 600)))
 		if err != nil {
 			b.Fatal(err)
 		}

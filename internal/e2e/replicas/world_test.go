@@ -70,11 +70,12 @@ type world struct {
 // worlds numbers those of this process.
 var worlds atomic.Int32
 
-// door is the address of Consul's HTTP interface for a replica: each has its own, so that its link can be cut by itself.
+// door is the address of Consul's HTTP interface for a replica: each has its own, so that its link
+// can be cut by itself.
 func (w *world) door(i int) string { return fmt.Sprintf("127.3.%d.%d", w.number, i+1) }
 
-// newWorld starts Consul and n replicas, each later one with a token that the first one made; more is further YAML of their
-// settings.
+// newWorld starts Consul and n replicas, each later one with a token that the first one made; more
+// is further YAML of their settings.
 func newWorld(t *testing.T, n int, more string) *world {
 	t.Helper()
 	w := &world{t: t, number: int(worlds.Add(1)), apps: map[string]*harness.Backend{}}
@@ -86,7 +87,8 @@ func newWorld(t *testing.T, n int, more string) *world {
 	for i := range n {
 		settings := w.settings(i) + more
 		if i > 0 {
-			made, err := w.meshes[0].Admin.CreateReplicaToken(context.Background(), admin.ReplicaTokenRequest{TTL: "5m"})
+			made, err := w.meshes[0].Admin.CreateReplicaToken(context.Background(),
+				admin.ReplicaTokenRequest{TTL: "5m"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +191,10 @@ func (w *world) where(p *harness.Proxy) int {
 			return err
 		}
 		line := r.Line("control plane")
-		at = slices.IndexFunc(w.meshes, func(m *harness.Mesh) bool { return strings.HasPrefix(line, "ok") && strings.Contains(line, m.TLS()) })
+		at = slices.IndexFunc(w.meshes, func(m *harness.Mesh) bool {
+			return strings.HasPrefix(line, "ok") &&
+				strings.Contains(line, m.TLS())
+		})
 		if at < 0 {
 			return fmt.Errorf("it says %q", r.Line("control plane"))
 		}
@@ -198,7 +203,8 @@ func (w *world) where(p *harness.Proxy) int {
 	return at
 }
 
-// registered are the workloads that a replica tells, with their health and the replica that they are connected to.
+// registered are the workloads that a replica tells, with their health and the replica that they
+// are connected to.
 func registered(m *harness.Mesh) (string, error) {
 	list, err := m.Admin.Objects(context.Background(), "WorkloadEntry", "shop", "")
 	if err != nil {

@@ -50,7 +50,8 @@ metadata: {name: %s, namespace: written}
 spec: {hosts: [%s.test], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.0.0.1}]}
 `, object, object)}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		_, err := client.Apply(ctx, func(yield func(admin.Piece, error) bool) { yield(piece, nil) }, admin.StoreOptions{})
+		_, err := client.Apply(ctx, func(yield func(admin.Piece, error) bool) { yield(piece, nil) },
+			admin.StoreOptions{})
 		cancel()
 		x.note(object, err)
 	}
@@ -92,7 +93,8 @@ func written(m *harness.Mesh) ([]string, error) {
 	return out, err
 }
 
-// What one replica has acknowledged, all have, whoever is killed or cut off while they write; and they have the same.
+// What one replica has acknowledged, all have, whoever is killed or cut off while they write; and
+// they have the same.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, "")
@@ -143,7 +145,8 @@ func TestWrites(t *testing.T) {
 		}
 	}
 	if len(missing) > 0 {
-		t.Errorf("%d of %d writes were acknowledged and are gone: %s", len(missing), len(x.acked), strings.Join(missing, " "))
+		t.Errorf("%d of %d writes were acknowledged and are gone: %s", len(missing), len(x.acked),
+			strings.Join(missing, " "))
 	}
 	t.Logf("%d writes were acknowledged, %d were not; the store has %d", len(x.acked), x.lost, len(all))
 }

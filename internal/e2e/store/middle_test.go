@@ -17,7 +17,8 @@ import (
 // objects is how many one apply has in these tests: enough for it to take a while.
 const objects = 2000
 
-// first applies the first version, and returns how to wait for some moment of a later apply, near its end above all.
+// first applies the first version, and returns how to wait for some moment of a later apply, near
+// its end above all.
 func (b *bench) first(seed uint64) (middle func()) {
 	b.t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -41,7 +42,8 @@ func (b *bench) whole() string {
 	return ""
 }
 
-// ashored is killed in the middle of an apply: all of it was written, or nothing, and what was confirmed stays.
+// ashored is killed in the middle of an apply: all of it was written, or nothing, and what was
+// confirmed stays.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -70,7 +72,8 @@ func TestKilled(t *testing.T) {
 	t.Logf("written %d times, not written %d times", outcomes[true], outcomes[false])
 }
 
-// Whoever applies is interrupted in the middle: all of it was written, or nothing, and how to find out is said.
+// Whoever applies is interrupted in the middle: all of it was written, or nothing, and how to find
+// out is said.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -96,8 +99,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// The disk is full in the middle: what, where and what to do is said, nothing is half done, ashored goes on, and with
-// room it works.
+// The disk is full in the middle: what, where and what to do is said, nothing is half done, ashored
+// goes on, and with room it works.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -134,7 +137,8 @@ func TestDiskFull(t *testing.T) {
 	b.Audited("config.write", "store revision 2")
 }
 
-// Writers at the same time: each apply is whole, and of those that write at one revision one alone does.
+// Writers at the same time: each apply is whole, and of those that write at one revision one alone
+// does.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -150,7 +154,8 @@ func TestTogether(t *testing.T) {
 		switch {
 		case code == 0:
 			done++
-		case !strings.Contains(out, "CONFLICT ServiceEntry default/s0: changed at revision 2") && !strings.Contains(out, "try again"):
+		case !strings.Contains(out, "CONFLICT ServiceEntry default/s0: changed at revision 2") &&
+			!strings.Contains(out, "try again"):
 			t.Errorf("exit code %d:\n%.1000s", code, out)
 		}
 	}

@@ -47,7 +47,8 @@ func TestReachesEnvoy(t *testing.T) {
 	b.Ashored.Kill()
 	b.Start()
 	client.Want(t, "the service after a restart", call, harness.From("one"))
-	b.want(0, "history", "rollback to 3", "rollback to 1", "created ServiceEntry default/web", "changed ServiceEntry default/web")
+	b.want(0, "history", "rollback to 3", "rollback to 1", "created ServiceEntry default/web",
+		"changed ServiceEntry default/web")
 	b.want(0, "history se default/web --diff --limit 1", "revision 5", "+    - address: "+ip(one))
 	harness.Eventually(t, "the store replaces what was saved before the restart", func() error {
 		if out, _ := b.ctl("get", "se"); !strings.Contains(out, "revision 5") {
@@ -56,24 +57,28 @@ func TestReachesEnvoy(t *testing.T) {
 		return nil
 	})
 	b.want(0, "get se", "seed.yaml:", "store:", "revision 5")
-	for _, words := range [][]string{{"store revision 1", "apply", "created:1: ServiceEntry default/web"}, {"store revision 4", "delete"}, {"store revision 5", "rollback to 3"}} {
+	for _, words := range [][]string{{"store revision 1", "apply", "created:1: ServiceEntry default/web"},
+		{"store revision 4", "delete"}, {"store revision 5", "rollback to 3"}} {
 		if e := b.Audited("config.write", words...); !strings.Contains(e.Actor, fmt.Sprintf("uid %d", os.Getuid())) {
 			t.Errorf("the actor is %q, want this user", e.Actor)
 		}
 	}
 }
 
-// Folders, with and without those below, standard input, and what files of ashored's own define too.
+// Folders, with and without those below, standard input, and what files of ashored's own define
+// too.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]string{"web.yaml": service("web", "10.0.0.1")})
 	b.file("all/a.yaml", service("a", "10.0.0.1"))
 	b.file("all/sub/b.yaml", service("b", "10.0.0.1"))
 	b.file("deep/sub/b.yaml", service("b", "10.0.0.1"))
-	b.want(0, "apply -f "+b.dir+"/all", "default/a created", "1 file in folders below left out", "revision 1: 1 created")
+	b.want(0, "apply -f "+b.dir+"/all", "default/a created", "1 file in folders below left out",
+		"revision 1: 1 created")
 	b.want(2, "apply -f "+b.dir+"/deep", "-R takes these")
 	b.want(0, "apply -R -f "+b.dir+"/all", "default/a unchanged", "default/b created")
-	b.want(0, "apply -f "+b.file("w.yaml", service("web", "10.0.0.2")), "web.yaml:2 defines it too, and that one stays in use")
+	b.want(0, "apply -f "+b.file("w.yaml", service("web", "10.0.0.2")),
+		"web.yaml:2 defines it too, and that one stays in use")
 	b.want(0, "get se web -n default", "web.yaml:2")
 	b.want(0, "get se web -n default --store", "revision 3")
 	b.want(0, "delete se default/web", "web.yaml:2 defines it too, and that one is in use")
@@ -87,7 +92,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// The way from files to the store: what a file defines is in use from the store once the file is gone, and never missing.
+// The way from files to the store: what a file defines is in use from the store once the file is
+// gone, and never missing.
 func TestFromFiles(t *testing.T) {
 	t.Parallel()
 	web := service("web", "10.0.0.1")

@@ -96,7 +96,8 @@ func TestControlPlaneKilled(t *testing.T) {
 	// it is served, not only connected
 	b := backend(t, m, "new")
 	m.Write("new.yaml", service("new.test", at(b)))
-	p.Client(port).Want(t, "a service that was added after the restart", harness.Request{Host: "new.test"}, harness.From("new"))
+	p.Client(port).Want(t, "a service that was added after the restart", harness.Request{Host: "new.test"},
+		harness.From("new"))
 	load.Clean(t, 800)
 }
 

@@ -80,7 +80,8 @@ func TestEgress(t *testing.T) {
 	there.Backend(t, "plain", there.IP+":8080")
 	there.TCPEcho(t, "db", there.IP+":7000")
 	there.TCPEcho(t, "lan", there.IP+":7001")
-	for host, address := range map[string]string{"www.partner.test": there.IP + ":8443", "other.partner.test": there.IP + ":9443"} {
+	for host, address := range map[string]string{"www.partner.test": there.IP + ":8443",
+		"other.partner.test": there.IP + ":9443"} {
 		cert, key := ca.Issue(t, host)
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
@@ -98,7 +99,8 @@ func TestEgress(t *testing.T) {
 
 	harness.Eventually(t, "TCP by port", func() error { return greetsFrom(here, there.IP+":5432", "db", "") })
 	for range 12 {
-		here.Client(t, there.IP+":80").Fresh().Want(t, "plaintext", harness.Request{Host: "www.partner.test"}, harness.From("plain"))
+		here.Client(t, there.IP+":80").Fresh().Want(t, "plaintext", harness.Request{Host: "www.partner.test"},
+			harness.From("plain"))
 	}
 	for _, host := range []string{"www.partner.test", "other.partner.test"} {
 		harness.Eventually(t, "TLS to "+host, func() error { return greetsByTLS(here, ca, there.IP+":443", host) })

@@ -17,8 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// gatewayYAML is a Gateway for routers labelled app=gateway with the servers given as YAML; they are
-// bound to the address ip, where without it they would take all addresses of the machine.
+// gatewayYAML is a Gateway for routers labelled app=gateway with the servers given as YAML; they
+// are bound to the address ip, where without it they would take all addresses of the machine.
 func gatewayYAML(ip, servers string) string {
 	servers = strings.ReplaceAll(servers, "hosts:", "bind: "+ip+", hosts:")
 	servers = strings.ReplaceAll(servers, "\n    bind: "+ip+", hosts:", "\n    bind: "+ip+"\n    hosts:")
@@ -67,7 +67,8 @@ func TestGatewayHTTP(t *testing.T) {
 		all(harness.Status(301), answerHeader("Location", "https://one.test/x")))
 }
 
-// A gateway listens where its own service maps a server's port, and follows when the service changes.
+// A gateway listens where its own service maps a server's port, and follows when the service
+// changes.
 func TestGatewayListensAtTargetPort(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, nil)
@@ -101,8 +102,8 @@ spec:
 	p.Client(9080).Want(t, "no service", harness.Request{Host: "one.test"}, harness.From("v1"))
 }
 
-// HTTPS at a gateway with a certificate from files, and TLS that passes through by SNI to a server that
-// has its own certificate.
+// HTTPS at a gateway with a certificate from files, and TLS that passes through by SNI to a server
+// that has its own certificate.
 func TestGatewayTLS(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, nil)
@@ -143,7 +144,8 @@ spec:
 `, certFile, keyFile))+gatewayRoute("one.test", "  - route: [{destination: {host: web.test}}]\n"))
 	p := gateway(m, ip)
 	get := func(host string) (string, *x509.Certificate, error) {
-		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: ca.Pool, ServerName: host}}
+		transport := &http.Transport{DisableKeepAlives: true,
+			TLSClientConfig: &tls.Config{RootCAs: ca.Pool, ServerName: host}}
 		req, _ := http.NewRequest(http.MethodGet, "https://"+p.IP+":9443/", nil)
 		req.Host = host
 		resp, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(req)
@@ -262,7 +264,10 @@ func tlsServer(t *testing.T, address string, cert, key []byte) string {
 	s := &http.Server{
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{pair}},
 		ReadHeaderTimeout: 10 * time.Second,
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("x-backend", "inner") }),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request) {
+			w.Header().Set("x-backend", "inner")
+		}),
 	}
 	done := make(chan struct{})
 	go func() { defer close(done); s.ServeTLS(l, "", "") }()
@@ -279,19 +284,22 @@ func TestGatewayBadCertificates(t *testing.T) {
 	ca, dir := harness.NewCA(t), t.TempDir()
 	cert, key := ca.Issue(t, "good.test")
 	_, otherKey := ca.Issue(t, "other.test")
-	good, goodKey, wrongKey := writeFile(t, dir, "cert.pem", cert), writeFile(t, dir, "key.pem", key), writeFile(t, dir, "other.pem", otherKey)
+	good, goodKey, wrongKey := writeFile(t, dir, "cert.pem", cert), writeFile(t, dir, "key.pem", key), writeFile(t, dir,
+		"other.pem", otherKey)
 	missing := filepath.Join(dir, "missing.pem")
 	server := func(name, cert, key string) string {
 		return fmt.Sprintf("  - port: {number: 9443, name: %s, protocol: HTTPS}\n    hosts: [%s.test]\n    tls: {mode: SIMPLE, serverCertificate: %s, privateKey: %s}\n", name, name, cert, key)
 	}
 	write := func(forWrong string) {
-		m.Write("gw.yaml", service("web.test", at(v1))+gatewayYAML(ip, "\n"+server("good", good, goodKey)+server("gone", missing, goodKey)+server("wrong", good, forWrong))+
+		m.Write("gw.yaml", service("web.test", at(v1))+gatewayYAML(ip,
+			"\n"+server("good", good, goodKey)+server("gone", missing, goodKey)+server("wrong", good, forWrong))+
 			gatewayRoute("\"*.test\"", "  - route: [{destination: {host: web.test}}]\n"))
 	}
 	write(wrongKey)
 	gateway(m, ip)
 	answers := func(host string) error {
-		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: host}}
+		transport := &http.Transport{DisableKeepAlives: true,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: host}}
 		resp, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get("https://" + ip + ":9443/")
 		if err != nil {
 			return err
@@ -314,7 +322,8 @@ func TestGatewayBadCertificates(t *testing.T) {
 	}
 	harness.Eventually(t, "both refusals are shown", func() error {
 		words, err := refused()
-		if all := strings.Join(words, "\n"); len(words) != 2 || !strings.Contains(all, missing) || !strings.Contains(all, wrongKey) {
+		if all := strings.Join(words, "\n"); len(words) != 2 || !strings.Contains(all, missing) ||
+			!strings.Contains(all, wrongKey) {
 			return errors.Join(err, fmt.Errorf("shown is %q", words))
 		}
 		return nil

@@ -26,7 +26,8 @@ func TestHTTPRouting(t *testing.T) {
 	v1, v2 := backends(t, m)
 	cases := httpCases()
 	for name, c := range cases {
-		m.Write(hostOf(name)+".yaml", service(hostOf(name), at(v1), at(v2))+subsets(hostOf(name), c.policy)+routes(hostOf(name), c.routes))
+		m.Write(hostOf(name)+".yaml", service(hostOf(name), at(v1), at(v2))+subsets(hostOf(name),
+			c.policy)+routes(hostOf(name), c.routes))
 	}
 	p := m.Proxy(harness.Workload{Name: "client"})
 	client := p.Client(port)
@@ -90,7 +91,10 @@ func httpCases() map[string]httpCase {
 		},
 		"rewrite": {
 			routes: "  - match: [{uri: {prefix: /old}}]\n    rewrite: {uri: /new, authority: inner.test}\n" + to("v1"), request: harness.Request{Path: "/old/x"},
-			check: all(harness.From("v1"), saw(func(s harness.Seen) error { return wants(s.Host+s.Path, "inner.test/new/x") })),
+			check: all(harness.From("v1"), saw(func(s harness.Seen) error {
+				return wants(s.Host+s.Path,
+					"inner.test/new/x")
+			})),
 		},
 		"rewrite by regex": {
 			routes: "  - rewrite: {uriRegexRewrite: {match: '^/api/v[0-9]+/(.*)', rewrite: '/\\1'}}\n" + to("v1"), request: harness.Request{Path: "/api/v3/users"},
@@ -108,16 +112,22 @@ func httpCases() map[string]httpCase {
 		},
 		"headers of one destination": {
 			routes: "  - route: [{destination: {host: HOST, subset: v1}, weight: 0, headers: {request: {set: {x-to: v1}}}}, {destination: {host: HOST, subset: v2}, weight: 100, headers: {request: {set: {x-to: v2}}}}]\n",
-			check:  all(harness.From("v2"), saw(func(s harness.Seen) error { return wants(s.Header.Get("x-to"), "v2") })),
+			check: all(harness.From("v2"), saw(func(s harness.Seen) error {
+				return wants(s.Header.Get("x-to"),
+					"v2")
+			})),
 		},
 		"timeout":       {routes: "  - timeout: 0.2s\n" + to("v1"), request: header("x-delay", "5s"), check: harness.Status(504)},
 		"fault abort":   {routes: "  - fault: {abort: {httpStatus: 418, percentage: {value: 100}}}\n" + to("v1"), check: harness.Status(418)},
 		"no fault":      {routes: "  - fault: {abort: {httpStatus: 418, percentage: {value: 0}}}\n" + to("v1"), check: harness.From("v1")},
 		"delay expires": {routes: "  - fault: {delay: {fixedDelay: 0.4s, percentage: {value: 100}}}\n" + to("v1"), check: harness.From("v1")},
 		"cors preflight": {
-			routes:  "  - corsPolicy: {allowOrigins: [{exact: https://good.test}], allowMethods: [GET, PUT], allowHeaders: [x-a], maxAge: 24h, allowCredentials: true}\n" + to("v1"),
-			request: harness.Request{Method: "OPTIONS", Header: map[string]string{"Origin": "https://good.test", "Access-Control-Request-Method": "PUT"}},
-			check:   all(answerHeader("Access-Control-Allow-Origin", "https://good.test"), answerHeader("Access-Control-Allow-Methods", "GET,PUT"), answerHeader("Access-Control-Max-Age", "86400")),
+			routes: "  - corsPolicy: {allowOrigins: [{exact: https://good.test}], allowMethods: [GET, PUT], allowHeaders: [x-a], maxAge: 24h, allowCredentials: true}\n" + to("v1"),
+			request: harness.Request{Method: "OPTIONS", Header: map[string]string{"Origin": "https://good.test",
+				"Access-Control-Request-Method": "PUT"}},
+			check: all(answerHeader("Access-Control-Allow-Origin", "https://good.test"),
+				answerHeader("Access-Control-Allow-Methods", "GET,PUT"), answerHeader("Access-Control-Max-Age",
+					"86400")),
 		},
 		"cors refuses": {
 			routes:  "  - corsPolicy: {allowOrigins: [{exact: https://good.test}], allowMethods: [GET]}\n" + to("v1"),
@@ -238,7 +248,8 @@ func TestDelay(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, nil)
 	v1, _ := backends(t, m)
-	m.Write("web.yaml", service("web.test", at(v1))+routes("web.test", "  - fault: {delay: {fixedDelay: 0.5s, percentage: {value: 100}}}\n    route: [{destination: {host: HOST}}]\n"))
+	m.Write("web.yaml", service("web.test", at(v1))+routes("web.test",
+		"  - fault: {delay: {fixedDelay: 0.5s, percentage: {value: 100}}}\n    route: [{destination: {host: HOST}}]\n"))
 	client := m.Proxy(harness.Workload{Name: "client"}).Client(port)
 	client.Want(t, "answered", harness.Request{Host: "web.test"}, harness.From("v1"))
 	start := time.Now()

@@ -71,7 +71,8 @@ func TestBrokenFile(t *testing.T) {
 			m.Start()
 			wantProblem(t, m, "web.yaml")
 			fresh := m.Proxy(harness.Workload{Name: "fresh"})
-			fresh.Client(port).Want(t, "a proxy that starts now is served the last good version", harness.Request{Host: "web.test"}, harness.From("v1"))
+			fresh.Client(port).Want(t, "a proxy that starts now is served the last good version",
+				harness.Request{Host: "web.test"}, harness.From("v1"))
 		}
 		m.Write("web.yaml", service("web.test", at(v1)))
 		wantNoProblem(t, m)
@@ -99,12 +100,13 @@ func TestFolderGone(t *testing.T) {
 	wantNoProblem(t, m)
 	b := backend(t, m, "v2")
 	m.Write("web.yaml", service("web.test", at(v1), at(b)))
-	p.Client(port).Want(t, "a change after the return takes effect", harness.Request{Host: "web.test"}, harness.From("v2"))
+	p.Client(port).Want(t, "a change after the return takes effect", harness.Request{Host: "web.test"},
+		harness.From("v2"))
 	load.Clean(t, 100)
 }
 
-// noRoom takes the room for ashored's state away under load: configuration goes on taking effect, the problem is shown
-// with those words, and it goes away with free.
+// noRoom takes the room for ashored's state away under load: configuration goes on taking effect,
+// the problem is shown with those words, and it goes away with free.
 func noRoom(t *testing.T, m *harness.Mesh, fill, free func(), words string) {
 	t.Helper()
 	v1 := backend(t, m, "v1")
@@ -130,7 +132,8 @@ func noRoom(t *testing.T, m *harness.Mesh, fill, free func(), words string) {
 	m.Start()
 	wantProblem(t, m, "web.yaml")
 	fresh := m.Proxy(harness.Workload{Name: "fresh"})
-	fresh.Client(port).Want(t, "a proxy that starts now is served it", harness.Request{Host: "web.test"}, harness.From("v2"))
+	fresh.Client(port).Want(t, "a proxy that starts now is served it", harness.Request{Host: "web.test"},
+		harness.From("v2"))
 }
 
 // The files of ashored's state may not grow for a while, by a limit that every user can set.
@@ -143,7 +146,8 @@ func TestFileLimit(t *testing.T) {
 		if err := unix.Prlimit(m.Ashored.PID(), unix.RLIMIT_FSIZE, nil, &old); err != nil {
 			t.Fatalf("read the limit: %v", err)
 		}
-		if err := unix.Prlimit(m.Ashored.PID(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: min(size, old.Max), Max: old.Max}, nil); err != nil {
+		if err := unix.Prlimit(m.Ashored.PID(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: min(size, old.Max), Max: old.Max},
+			nil); err != nil {
 			t.Fatalf("set the limit: %v", err)
 		}
 	}
@@ -196,13 +200,14 @@ func many(n int) []string {
 	return out
 }
 
-// A listener that Envoy refuses among good ones: the good ones work, the refusal is shown in Envoy's
-// words, and after its repair while the stream is down Envoy ends with exactly what is configured.
+// A listener that Envoy refuses among good ones: the good ones work, the refusal is shown in
+// Envoy's words, and after its repair while the stream is down Envoy ends with exactly what is
+// configured.
 func TestRejectedListener(t *testing.T) {
 	t.Parallel()
 	m, p, _, load := underLoad(t)
-	// Envoy cannot listen on an address that is not the machine's: it accepts neither the listener nor anything
-	// that would take its place.
+	// Envoy cannot listen on an address that is not the machine's: it accepts neither the listener
+	// nor anything that would take its place.
 	foreign := func(bind string) string {
 		return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: Sidecar
@@ -216,7 +221,8 @@ spec:
 `, bind)
 	}
 	b := backend(t, m, "new")
-	m.Write("odd.yaml", strings.Replace(service("odd.test", at(b)), "number: 8080, name: http", "number: 9999, name: http, targetPort: 8080", 1))
+	m.Write("odd.yaml", strings.Replace(service("odd.test", at(b)), "number: 8080, name: http",
+		"number: 9999, name: http, targetPort: 8080", 1))
 	m.Write("sidecar.yaml", foreign("203.0.113.7"))
 	m.Write("new.yaml", service("new.test", at(b)))
 	client := p.Client(port)
@@ -241,7 +247,8 @@ spec:
 	ip := m.IP()
 	m.Write("sidecar.yaml", foreign(ip))
 	m.Start()
-	harness.NewClient(t, ip+":9999").Want(t, "the repaired listener", harness.Request{Host: "odd.test"}, harness.From("new"))
+	harness.NewClient(t, ip+":9999").Want(t, "the repaired listener", harness.Request{Host: "odd.test"},
+		harness.From("new"))
 	if dump := p.ConfigDump(); strings.Contains(dump, "203.0.113.7") {
 		t.Error("Envoy still has the bad listener")
 	}

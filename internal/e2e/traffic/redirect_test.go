@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// redirect sends what applications call to the proxy's outbound port, and what arrives to its inbound
-// port. The proxy's own traffic and that to loopback addresses stay.
+// redirect sends what applications call to the proxy's outbound port, and what arrives to its
+// inbound port. The proxy's own traffic and that to loopback addresses stay.
 const redirect = `
 table inet ashore {
 	chain output {
@@ -29,8 +29,8 @@ table inet ashore {
 }
 `
 
-// Two machines whose traffic is redirected: HTTP and TCP by virtual IP, through the client's proxy and
-// the server's, and what no service knows passes through. Needs root for network namespaces.
+// Two machines whose traffic is redirected: HTTP and TCP by virtual IP, through the client's proxy
+// and the server's, and what no service knows passes through. Needs root for network namespaces.
 func TestRedirected(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -83,17 +83,23 @@ spec:
 	server := m.Proxy(harness.Workload{Name: "server", Redirected: there})
 
 	here.Client(t, "240.1.0.1:80").Want(t, "HTTP by virtual IP", harness.Request{Host: "web.test"}, harness.From("web"))
-	here.Client(t, "240.1.0.3:90").Want(t, "HTTP on a sniffed port", harness.Request{Host: "sniffed.test:90"}, harness.From("web"))
+	here.Client(t, "240.1.0.3:90").Want(t, "HTTP on a sniffed port", harness.Request{Host: "sniffed.test:90"},
+		harness.From("web"))
 	harness.Eventually(t, "TCP by virtual IP", func() error { return greetsFrom(here, "240.1.0.2:5432", "db", "") })
-	harness.Eventually(t, "TCP on a sniffed port", func() error { return greetsFrom(here, "240.1.0.3:91", "sniffed", "hello\n") })
+	harness.Eventually(t, "TCP on a sniffed port", func() error {
+		return greetsFrom(here, "240.1.0.3:91", "sniffed",
+			"hello\n")
+	})
 	// the server's proxy finds out what an undeclared port speaks from what the client says first
-	harness.Eventually(t, "an address that no service has", func() error { return greetsFrom(here, there.IP+":7002", "stranger", "hello\n") })
+	harness.Eventually(t, "an address that no service has",
+		func() error { return greetsFrom(here, there.IP+":7002", "stranger", "hello\n") })
 
 	if web.Requests() == 0 {
 		t.Error("the backend saw nothing")
 	}
 	for p, stats := range map[*harness.Proxy][]string{
-		client: {"cluster.outbound|80||web.test;.upstream_rq_completed", "cluster.outbound|5432||db.test;.upstream_cx_total", "cluster.PassthroughCluster.upstream_cx_total"},
+		client: {"cluster.outbound|80||web.test;.upstream_rq_completed",
+			"cluster.outbound|5432||db.test;.upstream_cx_total", "cluster.PassthroughCluster.upstream_cx_total"},
 		server: {"cluster.inbound|8080||.upstream_rq_completed", "cluster.inbound|7000||.upstream_cx_total"},
 	} {
 		for _, s := range stats {

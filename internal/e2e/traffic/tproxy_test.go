@@ -62,7 +62,8 @@ spec:
 `, there.IP, here.IP))
 	client := m.Proxy(harness.Workload{Name: "client", Redirected: here, TProxy: true})
 	server := m.Proxy(harness.Workload{Name: "server", Redirected: there, TProxy: true})
-	rules, err := intercept.Config{Settings: intercept.Default(), User: harness.TProxyUser, Group: harness.TProxyUser}.Render()
+	rules, err := intercept.Config{Settings: intercept.Default(), User: harness.TProxyUser,
+		Group: harness.TProxyUser}.Render()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,8 @@ const perFile = 25
 func files(t *testing.T) map[string]string {
 	t.Helper()
 	const folder = "../../../config/testdata"
-	out := map[string]string{"empty.yaml": "", "nothing.yaml": "# nothing\n", "zeros.yaml": "\x00\x00", "bad.json": "{a: 1}"}
+	out := map[string]string{"empty.yaml": "", "nothing.yaml": "# nothing\n", "zeros.yaml": "\x00\x00",
+		"bad.json": "{a: 1}"}
 	n := 0
 	add := func(name string, kind config.Kind, spec string) {
 		info, ok := config.Info(kind)
@@ -29,7 +30,8 @@ func files(t *testing.T) map[string]string {
 			t.Fatalf("%s: there is no kind %q", name, kind)
 		}
 		file := fmt.Sprintf("%s-%d.yaml", name, n/perFile)
-		out[file] += fmt.Sprintf("---\napiVersion: %s\nkind: %s\nmetadata: {name: web-%d, namespace: shop}\nspec:%s", info.APIVersion(), kind, n, spec)
+		out[file] += fmt.Sprintf("---\napiVersion: %s\nkind: %s\nmetadata: {name: web-%d, namespace: shop}\nspec:%s",
+			info.APIVersion(), kind, n, spec)
 		n++
 	}
 	for _, path := range glob(t, folder+"/good/*") {
@@ -77,7 +79,8 @@ func text(t *testing.T, path string) string {
 	return string(data)
 }
 
-// ashored over HTTPS and ashorectl offline give the same answer, byte for byte, and mean the same by it.
+// ashored over HTTPS and ashorectl offline give the same answer, byte for byte, and mean the same
+// by it.
 func TestSameAsOffline(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -28,7 +28,8 @@ func (w *world) load(workers int) *load {
 	l := &load{stop: make(chan struct{}), serials: map[string]bool{}}
 	for worker := range workers {
 		c := w.client("")
-		c.Transport.(*http.Transport).DisableKeepAlives = worker%2 == 0 // some connect anew for each, others keep theirs
+		// some connect anew for each, others keep theirs
+		c.Transport.(*http.Transport).DisableKeepAlives = worker%2 == 0
 		l.done.Go(func() {
 			for n := worker; ; n++ {
 				select {
@@ -88,28 +89,32 @@ func (l *load) count() int {
 	return l.answers
 }
 
-// A certificate that is replaced under load fails nobody who has the root certificate from before, and is shown to who connects then.
+// A certificate that is replaced under load fails nobody who has the root certificate from before,
+// and is shown to who connects then.
 func TestRenewedUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	l := w.load(4)
 	l.more(t, "answers before", 20)
 	for _, step := range []string{"", "activate"} { // the first begins, and nobody has to be waited for
-		if _, err := w.Admin.RotateAuthority(context.Background(), admin.RotateRequest{Force: step, Reason: "test"}); err != nil {
+		if _, err := w.Admin.RotateAuthority(context.Background(),
+			admin.RotateRequest{Force: step, Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		l.more(t, "answers after "+step, 20)
 	}
 	l.end()
 	if len(l.missing) > 0 || len(l.wrong) > 0 {
-		t.Errorf("of %d reviews %d were not answered, the first: %v; wrong: %v", l.answers, len(l.missing), l.missing[:min(1, len(l.missing))], l.wrong)
+		t.Errorf("of %d reviews %d were not answered, the first: %v; wrong: %v", l.answers, len(l.missing),
+			l.missing[:min(1, len(l.missing))], l.wrong)
 	}
 	if len(l.serials) < 2 {
 		t.Errorf("one certificate was shown all the time: %v", l.serials)
 	}
 }
 
-// Killed, ashored answers nothing wrong; started again, it is known by the root certificate from before.
+// Killed, ashored answers nothing wrong; started again, it is known by the root certificate from
+// before.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

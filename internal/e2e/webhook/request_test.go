@@ -25,10 +25,12 @@ func TestReview(t *testing.T) {
 		t.Errorf("good: %+v, %v", good, err)
 	}
 	bad, _, err := w.review(c, "u-2", badSpec)
-	if s := bad.Response.Status; err != nil || bad.Response.Allowed || s.Code != 422 || s.Reason != "Invalid" || !strings.HasPrefix(s.Message, "spec.http[0].timeout: ") {
+	if s := bad.Response.Status; err != nil || bad.Response.Allowed || s.Code != 422 || s.Reason != "Invalid" ||
+		!strings.HasPrefix(s.Message, "spec.http[0].timeout: ") {
 		t.Errorf("bad: %+v, %v", bad, err)
 	}
-	if _, err := http.Post(w.url("/validate"), "application/json", strings.NewReader("{}")); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, err := http.Post(w.url("/validate"), "application/json", strings.NewReader("{}")); err == nil ||
+		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("who does not know the root certificate: %v", err)
 	}
 	for _, name := range []string{"localhost", "istiod.istio-system.svc"} {
@@ -65,7 +67,8 @@ func TestPipeline(t *testing.T) {
 		if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(curl, "--silent", "--fail-with-body", "--retry", "3", "--cacert", w.roots, "-H", "Accept: text/plain", "-H", "Ashore-File: "+name,
+		cmd := exec.Command(curl, "--silent", "--fail-with-body", "--retry", "3", "--cacert", w.roots, "-H",
+			"Accept: text/plain", "-H", "Ashore-File: "+name,
 			"--data-binary", "@"+path, w.url("/v1/validate"))
 		out, _ := cmd.Output() // how it ended is looked at
 		if !strings.HasPrefix(string(out), tc.want) || cmd.ProcessState.ExitCode() != tc.exit {
@@ -80,10 +83,12 @@ func TestOversized(t *testing.T) {
 	w := newWorld(t)
 	c := w.client("")
 	big := badText + strings.Repeat("#", 2<<20)
-	for name, body := range map[string]io.Reader{"told": strings.NewReader(big), "not told": struct{ io.Reader }{strings.NewReader(big)}} {
+	for name, body := range map[string]io.Reader{"told": strings.NewReader(big),
+		"not told": struct{ io.Reader }{strings.NewReader(big)}} {
 		for _, path := range []string{"/validate", "/v1/validate"} {
 			a, err := w.post(c, path, "application/json", body)
-			if err != nil || a.code != http.StatusRequestEntityTooLarge || !strings.Contains(a.body, "webhook.maxBytes") {
+			if err != nil || a.code != http.StatusRequestEntityTooLarge ||
+				!strings.Contains(a.body, "webhook.maxBytes") {
 				t.Errorf("%s to %s: %d %s, %v", name, path, a.code, a.body, err)
 			}
 			body = struct{ io.Reader }{strings.NewReader(big)}
@@ -92,7 +97,8 @@ func TestOversized(t *testing.T) {
 	if _, missing, wrong := w.judged(c, 1); missing != nil || wrong != nil {
 		t.Error(missing, wrong)
 	}
-	harness.Eventually(t, "a metric of what was too large", func() error { return w.metric("galley_validation_http_error", `status="413"`, " 2") })
+	harness.Eventually(t, "a metric of what was too large",
+		func() error { return w.metric("galley_validation_http_error", `status="413"`, " 2") })
 }
 
 // Hundreds at once, from many connections, are all answered, each as it should be.
@@ -113,7 +119,8 @@ func TestManyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// Who is slow, opens connections without end or asks too often, from one address, keeps nobody at another one out.
+// Who is slow, opens connections without end or asks too often, from one address, keeps nobody at
+// another one out.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "connections: 60", "rate: 1", "timeout: 2s")
@@ -136,7 +143,8 @@ func TestStrangers(t *testing.T) {
 		}
 	})
 	for i := range 20 {
-		if _, missing, wrong := w.judged(w.client(fmt.Sprintf("127.0.72.%d", 10+i)), i); missing != nil || wrong != nil {
+		if _, missing, wrong := w.judged(w.client(fmt.Sprintf("127.0.72.%d", 10+i)), i); missing != nil ||
+			wrong != nil {
 			t.Errorf("while others are slow: %v %v", missing, wrong)
 		}
 	}
@@ -156,7 +164,8 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// hoard opens a connection and leaves it open, says nothing, and opens another one when it is closed, until done.
+// hoard opens a connection and leaves it open, says nothing, and opens another one when it is
+// closed, until done.
 func (w *world) hoard(from string, done <-chan struct{}) {
 	for {
 		c, err := dialer(from).Dial("tcp", w.at)

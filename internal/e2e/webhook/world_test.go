@@ -33,7 +33,8 @@ func newWorld(t *testing.T, settings ...string) *world {
 	w := &world{t: t}
 	w.Mesh = harness.New(t, nil, func(m *harness.Mesh) {
 		w.at = m.IP() + ":15017"
-		harness.Secure(fmt.Sprintf("webhook: {%s}", strings.Join(append(settings, fmt.Sprintf("address: %q", w.at)), ", ")))(m)
+		harness.Secure(fmt.Sprintf("webhook: {%s}", strings.Join(append(settings, fmt.Sprintf("address: %q", w.at)),
+			", ")))(m)
 	})
 	w.roots = filepath.Join(t.TempDir(), "ca.pem")
 	out, code, err := harness.Command("ashorectl", "ca", "show", "--pem", "--socket", w.Socket())
@@ -138,8 +139,8 @@ func (w *world) review(c *http.Client, uid, spec string) (verdict, answer, error
 	return v, a, nil
 }
 
-// judged asks for a good or a bad object, and says whether the answer is wrong. Both errors: the first says that there was
-// none.
+// judged asks for a good or a bad object, and says whether the answer is wrong. Both errors: the
+// first says that there was none.
 func (w *world) judged(c *http.Client, n int) (a answer, missing, wrong error) {
 	good := n%2 == 0
 	spec := badSpec
@@ -147,7 +148,8 @@ func (w *world) judged(c *http.Client, n int) (a answer, missing, wrong error) {
 		spec = goodSpec
 	}
 	v, a, err := w.review(c, fmt.Sprintf("u-%d", n), spec)
-	if err == nil && (v.Response.Allowed != good || !good && !strings.Contains(v.Response.Status.Message, "spec.http[0].timeout: ")) {
+	if err == nil && (v.Response.Allowed != good || !good &&
+		!strings.Contains(v.Response.Status.Message, "spec.http[0].timeout: ")) {
 		wrong = fmt.Errorf("good is %v, and the answer %s", good, a.body)
 	}
 	return a, err, wrong

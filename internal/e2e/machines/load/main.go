@@ -1,8 +1,8 @@
-// Command load asks for a URL at a steady rate until its standard input ends, and then prints how many requests were sent
-// and which failed. Every tenth request has a connection of its own.
+// Command load asks for a URL at a steady rate until its standard input ends, and then prints how
+// many requests were sent and which failed. Every tenth request has a connection of its own.
 //
-// On a busy machine the rate drops: a fixed rate would queue more and more requests in the proxies, until some of them last
-// longer than a restart of Envoy waits for.
+// On a busy machine the rate drops: a fixed rate would queue more and more requests in the proxies,
+// until some of them last longer than a restart of Envoy waits for.
 package main
 
 import (
