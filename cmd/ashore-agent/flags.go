@@ -208,20 +208,34 @@ func (f *flags) joined() error {
 	return err
 }
 
-// explain adds the place in the settings file to errors about settings, and makes them errors of
-// usage.
+// explain adds the flag, or else the place in the settings file, to errors about settings, and makes
+// them errors of usage.
 func (f *flags) explain(err error) error {
 	if _, ok := errors.AsType[*agent.UsageError](err); !ok {
 		return err
 	}
 	var out []error
 	for _, e := range unjoin(err) {
-		if u, ok := errors.AsType[*agent.UsageError](e); ok && !f.sets[u.Setting] && f.places.Of(u.Setting) != "" {
-			e = fmt.Errorf("%s: %w", f.places.Of(u.Setting), u)
+		if u, ok := errors.AsType[*agent.UsageError](e); ok {
+			if flag := f.flagOf(u.Setting); flag != "" {
+				e = fmt.Errorf("--%s: %w", flag, u)
+			} else if place := f.places.Of(u.Setting); place != "" && !f.sets[u.Setting] {
+				e = fmt.Errorf("%s: %w", place, u)
+			}
 		}
 		out = append(out, e)
 	}
 	return usage(errors.Join(out...))
+}
+
+// flagOf returns the flag that a setting was given by, or "".
+func (f *flags) flagOf(setting string) string {
+	for flag, s := range flagSettings() {
+		if s == setting && f.given != nil && f.given.Changed(flag) {
+			return flag
+		}
+	}
+	return ""
 }
 
 // unjoin are the errors that errors.Join put together.

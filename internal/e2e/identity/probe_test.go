@@ -130,12 +130,12 @@ func TestGroupProbe(t *testing.T) {
 	s.Run()
 	s.WantLine("registration", "bad ", "/b answers 503")
 	app.set("/b", true)
-	s.WantLine("registration", "warn ", "no control plane hears of it")
+	s.WantLine("registration", "warn ", "not reported: no control plane is connected")
 	m.Start()
 	answers(t, client, "web-1")
 
 	m.Write("web.yaml", probedBy("exec: {command: [id]}"))
-	s.WantLine("registration", "warn ", "healthy by the former probe", "it runs a command", "/b")
+	s.WantLine("registration", "warn ", "healthy by the previous probe", "it runs a command", "/b")
 	harness.Eventually(t, "the control plane tells who does not take the probe", func() error {
 		st, err := m.Admin.Status(context.Background())
 		if err != nil {
