@@ -38,7 +38,7 @@ var _ config.Source = (*Source)(nil)
 const (
 	// quiet is how long the folder must not change before it is read, so that files which are
 	// written together are read together. Changes delay reading at most for maxDelay.
-	quiet, maxDelay = 20 * time.Millisecond, 500 * time.Millisecond
+	quiet, maxDelay = 10 * time.Millisecond, 500 * time.Millisecond
 	// rescanInterval is how often the folder is scanned for changes that the kernel does not
 	// report, such as a mount. It is longer for a large folder: a scan is followed by rescanPause
 	// times its duration without one.
