@@ -184,6 +184,13 @@ func TestReload(t *testing.T) {
 	folder := t.TempDir()
 	w.Write("extra.yaml", routed("one", "one.test"))
 	extra := filepath.Join(w.Files, "extra.yaml")
+	harness.Eventually(t, "the object is read in its first place", func() error {
+		out := w.ctl("get", "virtualservices", "-n", "shop", "-o", "name")
+		if !strings.Contains(out, "shop/one") {
+			return fmt.Errorf("the objects are %q", out)
+		}
+		return nil
+	})
 	if err := os.WriteFile(filepath.Join(folder, "extra.yaml"),
 		[]byte(strings.Replace(routed("one", "one.test"), "route:", "rout:", 1)), fs.FileMode(0o600)); err != nil {
 		t.Fatal(err)
