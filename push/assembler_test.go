@@ -488,7 +488,7 @@ func TestAssembler(t *testing.T) {
 			after(time.Minute)
 			f.want("all retained", "one=1 consul/web=10.0.0.1")
 			for _, source := range []string{"a", "c"} {
-				if err := f.assembler.AcceptRemovals(f.t.Context(), source); err != nil {
+				if _, err := f.assembler.AcceptRemovals(f.t.Context(), source); err != nil {
 					f.t.Error(err)
 				}
 			}

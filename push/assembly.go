@@ -103,10 +103,12 @@ func earlier(s, t time.Time) time.Time {
 	return s
 }
 
-// acceptRemovals removes the retained items of a source.
-func (a *assembly) acceptRemovals(source string, now time.Time) {
-	a.updateObjects(a.objects.AcceptRemovals(source, now), now)
-	a.updateServices(a.services.AcceptRemovals(source, now))
+// acceptRemovals removes the retained items of a source, and returns their number.
+func (a *assembly) acceptRemovals(source string, now time.Time) int {
+	objects, services := a.objects.AcceptRemovals(source, now), a.services.AcceptRemovals(source, now)
+	a.updateObjects(objects, now)
+	a.updateServices(services)
+	return len(objects) + len(services)
 }
 
 // updateObjects updates the objects with these keys, and the services that are derived from them.

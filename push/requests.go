@@ -49,10 +49,11 @@ func (a *Assembler) SetSources(ctx context.Context, s Sources) error {
 	return a.send(ctx, func(ctx context.Context, l *loop) { l.setSources(ctx, s) })
 }
 
-// AcceptRemovals removes the retained items that a source no longer supplies. It returns an error
-// if ctx is done first.
-func (a *Assembler) AcceptRemovals(ctx context.Context, source string) error {
-	return a.send(ctx, func(_ context.Context, l *loop) { l.acceptRemovals(source, time.Now()) })
+// AcceptRemovals removes the retained items that a source no longer supplies, and returns their
+// number. It returns an error if ctx is done first.
+func (a *Assembler) AcceptRemovals(ctx context.Context, source string) (removed int, err error) {
+	err = a.send(ctx, func(_ context.Context, l *loop) { removed = l.acceptRemovals(source, time.Now()) })
+	return removed, err
 }
 
 // Status describes the sources and the loop.

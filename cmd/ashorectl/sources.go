@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -23,10 +24,11 @@ func (t *tool) sourcesCommand() *cobra.Command {
   not read    nothing is known of it yet; "waits" means that no proxy is served before it is read
   down        it cannot be reached, and its content of before is used
   stale       a part of it cannot be used as it is now, and its content of before is used
+  retained    what it no longer supplies stays in use; "ashorectl problems" says why
   reading     files are being read, N are left; they take effect together
 
-ITEMS counts what it supplies, RETAINED what is used although it does not supply it any more, and PROBLEMS what is wrong; "ashorectl
-problems" lists them. "serviceentry" are the services that configuration declares. The reasons are below the table.`,
+ITEMS counts what it supplies, RETAINED what is used although it does not supply it any more, and PROBLEMS what is wrong;
+"ashorectl problems" lists them. "serviceentry" are the services that configuration declares. The reasons are below the table.`,
 		Example: "  ashorectl sources\n  ashorectl sources -o json | jq '.[] | select(.error)'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,6 +43,35 @@ problems" lists them. "serviceentry" are the services that configuration declare
 	}
 	cmd.AddCommand(t.acceptRemovalsCommand())
 	return cmd
+}
+
+func (t *tool) acceptRemovalsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "accept-removals SOURCE",
+		Short: "Remove what is active although a source does not supply it any more",
+		Long: `When a source loses all or most of its objects at once, they stay active, in case that was a mistake, such as a disk
+that is not mounted. accept-removals says that it was not. What is active because a source is down or being read is not removed. SOURCE is a
+name that "ashorectl sources" shows. It needs the role operator.`,
+		Example: "  ashorectl sources accept-removals files",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Accepted, error) {
+				return c.AcceptRemovals(ctx, args[0])
+			})
+			if err != nil {
+				return err
+			}
+			return t.output.write(cmd.OutOrStdout(), out, func(w io.Writer) error {
+				did := "removed " + count(out.Removed, "item")
+				if out.Removed == 0 {
+					did = "it has no retained items, so there was nothing to remove"
+				}
+				_, err := fmt.Fprintf(w, "%s: %s\n", out.Source, did)
+				return err
+			})
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
 }
 
 // sourcesTable is the output for people; ready means that proxies are served.
@@ -92,6 +123,8 @@ func sourceState(s feed.SourceStatus, ready bool) string {
 		return "down"
 	case s.Stale > 0 || !s.Synced:
 		return "stale"
+	case s.Retained > 0:
+		return "retained"
 	default:
 		return "ok"
 	}

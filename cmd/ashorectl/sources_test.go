@@ -29,7 +29,7 @@ mcp:b        not read             0      0         0         -            -
 file:/y      reading, 2001 files  0      0         0         -            -
 mcp:c        stale                4      0         0         -            -
 store:/x     ok                   0      0         0         -            -
-file:/z      ok                   0      12        0         -            -
+file:/z      retained             0      12        0         -            -
 file:/etc/x: older content is used of 1 part: see "ashorectl problems"
 dc1: cannot connect, for 2h
 mcp:a: not read yet

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -35,29 +34,4 @@ its virtual IP until it is released.`,
 			},
 			ValidArgsFunction: cobra.NoFileCompletions,
 		})
-}
-
-func (t *tool) acceptRemovalsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "accept-removals SOURCE",
-		Short: "Remove what is active although a source does not supply it any more",
-		Long: `When a source loses all or most of its objects at once, they stay active, in case that was a mistake, such as a disk
-that is not mounted. accept-removals says that it was not. SOURCE is a name that "ashorectl sources" shows. It needs the role
-operator.`,
-		Example: "  ashorectl sources accept-removals files",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			out, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Accepted, error) {
-				return c.AcceptRemovals(ctx, args[0])
-			})
-			if err != nil {
-				return err
-			}
-			return t.output.write(cmd.OutOrStdout(), out, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s: removed %s\n", out.Source, count(out.Removed, "item"))
-				return err
-			})
-		},
-		ValidArgsFunction: cobra.NoFileCompletions,
-	}
 }

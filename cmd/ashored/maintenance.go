@@ -17,9 +17,8 @@ import (
 // maintenance implements admin.Maintenance.
 type maintenance struct {
 	named    func(setting string) (source string, ok bool)
-	sources  func() []feed.SourceStatus
 	problems func() []feed.Problem // of sources
-	accept   func(ctx context.Context, source string) error
+	accept   func(ctx context.Context, source string) (removed int, err error)
 	records  record.Store
 	audit    func(audit.Event)
 }
@@ -36,15 +35,9 @@ func (m *maintenance) AcceptRemovals(ctx context.Context, r admin.AcceptRequest,
 		return admin.Accepted{}, admin.NewError(admin.ErrNotFound,
 			fmt.Sprintf("there is no source %q: \"ashorectl sources\" lists them", r.Source))
 	}
-	out := admin.Accepted{Source: source}
-	for _, s := range m.sources() {
-		if s.Name == source {
-			out.Removed = s.Retained
-		}
-	}
-	err := m.accept(ctx, source)
-	m.record(audit.RemovalsAccept, who, source, map[string]string{"removed": strconv.Itoa(out.Removed)}, err)
-	return out, err
+	removed, err := m.accept(ctx, source)
+	m.record(audit.RemovalsAccept, who, source, map[string]string{"removed": strconv.Itoa(removed)}, err)
+	return admin.Accepted{Source: source, Removed: removed}, err
 }
 
 // ReleaseVIPs implements admin.Maintenance.

@@ -32,13 +32,13 @@ func TestAcceptRemovals(t *testing.T) {
 		"by its name": {source: "file:/etc/x", want: admin.Accepted{Source: "file:/etc/x", Removed: 3},
 			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x",
 				Details: map[string]string{"removed": "3"}}}},
-		"not in the settings any more": {source: "file:/old", want: admin.Accepted{Source: "file:/old"},
+		"not in the settings any more": {source: "file:/old", want: admin.Accepted{Source: "file:/old", Removed: 2},
 			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/old",
-				Details: map[string]string{"removed": "0"}}}},
+				Details: map[string]string{"removed": "2"}}}},
 		"unknown": {source: "flies", is: admin.ErrNotFound},
-		"no answer": {source: "files", err: down, is: down, want: admin.Accepted{Source: "file:/etc/x", Removed: 3},
+		"no answer": {source: "files", err: down, is: down, want: admin.Accepted{Source: "file:/etc/x"},
 			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x",
-				Outcome: audit.Failed, Reason: down.Error(), Details: map[string]string{"removed": "3"}}}},
+				Outcome: audit.Failed, Reason: down.Error(), Details: map[string]string{"removed": "0"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -48,17 +48,13 @@ func TestAcceptRemovals(t *testing.T) {
 				"consul:dc": {Name: "dc"}}}
 			m := &maintenance{
 				named: maker.named,
-				sources: func() []feed.SourceStatus {
-					return []feed.SourceStatus{{Name: "consul:dc", Retained: 9}, {Name: "file:/etc/x", Retained: 3}}
-				},
 				problems: func() []feed.Problem {
 					return []feed.Problem{{Source: "file:/old",
 						Text: "its items stay active"}}
 				},
-				accept: func(_ context.Context, source string) error {
-					accepted = append(accepted,
-						source)
-					return tc.err
+				accept: func(_ context.Context, source string) (int, error) {
+					accepted = append(accepted, source)
+					return tc.want.Removed, tc.err
 				},
 				audit: func(e audit.Event) { events = append(events, e) },
 			}

@@ -276,7 +276,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		entries: deriver.Entries, derived: deriver.Name(), setting: maker.setting}
 	control.Store = &storekeeper{store: d.store, context: back.context, sources: back.sources,
 		problems: back.sourceProblems, record: d.audit.Record, log: log.Named("store")}
-	control.Maintenance = &maintenance{named: maker.named, sources: back.sources, problems: back.sourceProblems,
+	control.Maintenance = &maintenance{named: maker.named, problems: back.sourceProblems,
 		accept: assembler.AcceptRemovals, records: d.store.Records(), audit: d.audit.Record}
 	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -96,11 +97,7 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 				out = append(out, p)
 			}
 		}
-		for i := range s.removed() {
-			if i.reason != "" {
-				out = append(out, i.problem(describe))
-			}
-		}
+		out = append(out, s.retainedProblems(describe)...)
 	}
 	if m.cfg.Union {
 		return out
@@ -164,18 +161,57 @@ func (s *source[K, T]) acceptCommand() string {
 	return fmt.Sprintf("%q", "ashorectl sources accept-removals "+s.Name)
 }
 
-// problem returns why an item is retained.
-func (i *item[K, T]) problem(describe func(T) string) Problem {
+// maxRetainedProblems is the greatest number of items with the same reason that have a problem each.
+// More have one in common.
+const maxRetainedProblems = 10
+
+// retainedProblems returns why items of the source are retained.
+func (s *source[K, T]) retainedProblems(describe func(T) string) (out []Problem) {
+	byReason := map[string][]*item[K, T]{}
+	for i := range s.removed() {
+		if i.reason != "" {
+			byReason[i.reason] = append(byReason[i.reason], i)
+		}
+	}
+	for _, items := range byReason {
+		if len(items) > maxRetainedProblems {
+			out = append(out, commonProblem(items))
+			continue
+		}
+		for _, i := range items {
+			p := i.retained("removed from " + describe(i.Item))
+			p.Object = i.key.String()
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// commonProblem returns why items of one source are retained that have the same reason.
+func commonProblem[K Key, T any](items []*item[K, T]) Problem {
+	names := make([]string, len(items))
+	first := items[0] // to be removed
+	for n, i := range items {
+		names[n] = i.key.String()
+		if i.At.Before(first.At) {
+			first = i
+		}
+	}
+	slices.Sort(names)
+	return first.retained(fmt.Sprintf("%d items were removed (%s, ...)", len(items), strings.Join(names[:3], ", ")))
+}
+
+// retained returns a problem that says why an item is retained. removed says what was removed.
+func (i *item[K, T]) retained(removed string) Problem {
 	s := i.group.source
 	remedy := "fix that"
 	if i.Mass {
 		remedy = "restore them"
 	}
-	p := Problem{Severity: Warning, Source: s.Name, Object: i.key.String(), Stale: true, Since: i.At}
-	p.Text = fmt.Sprintf("removed from %s, but still active, because %s; %s, or run %s",
-		describe(i.Item), i.reason, remedy, s.acceptCommand())
+	p := Problem{Severity: Warning, Source: s.Name, Stale: true, Since: i.At}
+	p.Text = fmt.Sprintf("%s, but still active, because %s; %s, or run %s", removed, i.reason, remedy, s.acceptCommand())
 	if !i.due.IsZero() && i.Mass {
-		p.Text += "; otherwise it is removed at " + i.due.UTC().Format(time.RFC3339)
+		p.Text += "; otherwise the removal takes effect at " + i.due.UTC().Format(time.RFC3339)
 	}
 	return p
 }

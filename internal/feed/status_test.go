@@ -119,6 +119,24 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// More than 10 items that are retained for one reason have one problem in common.
+func TestProblemInCommon(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{10: 10, 11: 1, 500: 1} {
+		w := newWorld(t, objectConfig, named("s1")...)
+		w.apply(batch("s1", "full "+many("a", n)))
+		w.apply(batch("s1", "full"))
+		w.wait(time.Minute)
+		problems := w.m.Problems(func(testItem) string { return "here" })
+		if len(problems) != want {
+			t.Errorf("%d items have %d problems, want %d", n, len(problems), want)
+		}
+		if text := fmt.Sprintf("%d items were removed (", n); want == 1 && !strings.HasPrefix(problems[0].Text, text) {
+			t.Errorf("the problem is %q, want %q at the start", problems[0].Text, text)
+		}
+	}
+}
+
 // Deleting 10,000 groups takes less than a second. The bound allows for a busy machine and -race;
 // quadratic work takes longer.
 func TestLarge(t *testing.T) {
