@@ -132,7 +132,7 @@ func (o *options) secureSetups(sizes []int) []setup {
 	return out
 }
 
-// bench measures at work.
+// bench measures while it works.
 type bench struct {
 	options
 	self, work string

@@ -7,7 +7,7 @@ import (
 	security "istio.io/api/security/v1beta1"
 )
 
-// The number of an enum's value was read once: what was accepted so stays at work, and is written
+// The number of an enum's value was read once: what was accepted so stays in use, and is written
 // by its name.
 func TestNumberKept(t *testing.T) {
 	t.Parallel()

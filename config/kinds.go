@@ -28,16 +28,16 @@ type KindInfo struct {
 	Versions []string
 	// Plural is the name of its collection, "virtualservices".
 	Plural string
-	// AtWork says that Ashore acts on it. A kind that is not at work is read, checked in its
+	// Supported says that Ashore acts on it. A kind that is not supported is read, checked in its
 	// structure, and refused.
-	AtWork bool
+	Supported bool
 	// Protects says that what is refused of it is a protection that is missing: who may call, and
 	// as whom.
 	Protects bool
 
 	newSpec  func() proto.Message
 	validate func(*checker)
-	without  string // what a mesh lacks while the kind is not at work; completes "… is not supported yet: "
+	without  string // what a mesh lacks while the kind is not supported; completes "… is not supported yet: "
 }
 
 // NewSpec returns an empty specification.
@@ -52,29 +52,29 @@ func Kinds() []KindInfo {
 	networkingVersions := []string{"v1", "v1beta1", "v1alpha3"}
 	return []KindInfo{
 		{Kind: AuthorizationPolicy, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
-			Plural: "authorizationpolicies", AtWork: true,
+			Plural: "authorizationpolicies", Supported: true,
 			newSpec: func() proto.Message { return new(security.AuthorizationPolicy) }, validate: validateAuthorizationPolicy},
 		{Kind: DestinationRule, Group: groupNetworking, Versions: networkingVersions, Plural: "destinationrules",
-			AtWork:  true,
-			newSpec: func() proto.Message { return new(networking.DestinationRule) }, validate: validateDestinationRule},
+			Supported: true,
+			newSpec:   func() proto.Message { return new(networking.DestinationRule) }, validate: validateDestinationRule},
 		{Kind: EnvoyFilter, Group: groupNetworking, Versions: []string{"v1alpha3"}, Plural: "envoyfilters",
 			newSpec: func() proto.Message { return new(networking.EnvoyFilter) },
 			without: "its patches would not reach any proxy"},
-		{Kind: Gateway, Group: groupNetworking, Versions: networkingVersions, Plural: "gateways", AtWork: true,
+		{Kind: Gateway, Group: groupNetworking, Versions: networkingVersions, Plural: "gateways", Supported: true,
 			newSpec: func() proto.Message { return new(networking.Gateway) }, validate: validateGateway},
 		{Kind: PeerAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
-			Plural: "peerauthentications", AtWork: true,
+			Plural: "peerauthentications", Supported: true,
 			newSpec: func() proto.Message { return new(security.PeerAuthentication) }, validate: validatePeerAuthentication},
 		{Kind: ProxyConfig, Group: groupNetworking, Versions: []string{"v1beta1"}, Plural: "proxyconfigs",
 			newSpec: func() proto.Message { return new(networkingbeta.ProxyConfig) },
 			without: "proxies would keep the settings that they were started with"},
 		{Kind: RequestAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
-			Plural: "requestauthentications", AtWork: true,
+			Plural: "requestauthentications", Supported: true,
 			newSpec: func() proto.Message { return new(security.RequestAuthentication) }, validate: validateRequestAuthentication},
 		{Kind: ServiceEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "serviceentries",
-			AtWork:  true,
-			newSpec: func() proto.Message { return new(networking.ServiceEntry) }, validate: validateServiceEntry},
-		{Kind: Sidecar, Group: groupNetworking, Versions: networkingVersions, Plural: "sidecars", AtWork: true,
+			Supported: true,
+			newSpec:   func() proto.Message { return new(networking.ServiceEntry) }, validate: validateServiceEntry},
+		{Kind: Sidecar, Group: groupNetworking, Versions: networkingVersions, Plural: "sidecars", Supported: true,
 			newSpec: func() proto.Message { return new(networking.Sidecar) }, validate: validateSidecar},
 		{Kind: Telemetry, Group: groupTelemetry, Versions: []string{"v1", "v1alpha1"}, Plural: "telemetries",
 			newSpec: func() proto.Message { return new(telemetry.Telemetry) },
@@ -83,17 +83,17 @@ func Kinds() []KindInfo {
 			newSpec: func() proto.Message { return new(extensions.TrafficExtension) },
 			without: "no proxy would run it"},
 		{Kind: VirtualService, Group: groupNetworking, Versions: networkingVersions, Plural: "virtualservices",
-			AtWork:  true,
-			newSpec: func() proto.Message { return new(networking.VirtualService) }, validate: validateVirtualService},
+			Supported: true,
+			newSpec:   func() proto.Message { return new(networking.VirtualService) }, validate: validateVirtualService},
 		{Kind: WasmPlugin, Group: groupExtensions, Versions: []string{"v1alpha1"}, Plural: "wasmplugins",
 			newSpec: func() proto.Message { return new(extensions.WasmPlugin) },
 			without: "no proxy would run it"},
 		{Kind: WorkloadEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadentries",
-			AtWork:  true,
-			newSpec: func() proto.Message { return new(networking.WorkloadEntry) }, validate: validateWorkloadEntry},
+			Supported: true,
+			newSpec:   func() proto.Message { return new(networking.WorkloadEntry) }, validate: validateWorkloadEntry},
 		{Kind: WorkloadGroup, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadgroups",
-			AtWork:  true,
-			newSpec: func() proto.Message { return new(networking.WorkloadGroup) }, validate: validateWorkloadGroup},
+			Supported: true,
+			newSpec:   func() proto.Message { return new(networking.WorkloadGroup) }, validate: validateWorkloadGroup},
 	}
 }
 

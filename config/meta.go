@@ -83,20 +83,20 @@ func (d *decoder) kindOf(root *yaml.Node) (kind *yaml.Node) {
 
 // kind finds out which kind is meant.
 func (d *decoder) kind(h *head, n *yaml.Node) bool {
-	names, atWork := make([]string, 0, len(d.kinds)), make([]string, 0, len(d.kinds))
+	names, supported := make([]string, 0, len(d.kinds)), make([]string, 0, len(d.kinds))
 	for _, info := range d.kinds {
 		if info.Kind == h.kind {
 			h.info = info
 			return true
 		}
 		names = append(names, string(info.Kind))
-		if info.AtWork {
-			atWork = append(atWork, string(info.Kind))
+		if info.Supported {
+			supported = append(supported, string(info.Kind))
 		}
 	}
 	hint := didYouMean(n.Value, names)
 	if hint == "" {
-		hint = "; Ashore takes only " + strings.Join(atWork, ", ") + ": remove this object"
+		hint = "; Ashore takes only " + strings.Join(supported, ", ") + ": remove this object"
 	}
 	name := ""
 	if isLabel(n.Value, true, 63) {

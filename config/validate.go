@@ -31,7 +31,7 @@ func validate(o *Object, info KindInfo) []Problem {
 	switch {
 	case o.Spec == nil || o.Spec.ProtoReflect().Descriptor() != info.NewSpec().ProtoReflect().Descriptor():
 		c.errorf("spec", "the spec is not that of a %s", o.Kind)
-	case !info.AtWork:
+	case !info.Supported:
 		c.errorf("", "%s is not supported yet: %s; remove it", o.Kind, info.without)
 	default:
 		info.validate(&c)

@@ -58,7 +58,7 @@ func TestAdmission(t *testing.T) {
 			warned: []string{"Deployment is none of Ashore's kinds"}},
 		// What Ashore would ignore it does not let in.
 		"unknown kind of Istio": {request: requestOf("CREATE", "Foo", objectOf("v1", "Foo", "", "{}"), ""), refused: []string{`kind: unknown kind "Foo"`}},
-		"kind not at work":      {request: requestOf("CREATE", "EnvoyFilter", objectOf("v1alpha3", "EnvoyFilter", "", "{}"), ""), refused: []string{"EnvoyFilter is not supported yet"}},
+		"kind not supported":    {request: requestOf("CREATE", "EnvoyFilter", objectOf("v1alpha3", "EnvoyFilter", "", "{}"), ""), refused: []string{"EnvoyFilter is not supported yet"}},
 		"unknown version":       {request: requestOf("CREATE", vs, objectOf("v9", vs, "", goodSpec), ""), refused: []string{`apiVersion: "networking.istio.io/v9" is not a version`}},
 		"unknown field":         {request: requestOf("CREATE", vs, objectOf("v1", vs, "", `{"host": []}`), ""), refused: []string{`spec.host: unknown field "host"`, "did you mean"}},
 		"key twice":             {request: requestOf("CREATE", vs, objectOf("v1", vs, "", `{"hosts": ["a.b"], "hosts": ["a.c"]}`), ""), refused: []string{"spec.hosts", "twice"}},
@@ -137,7 +137,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// Every kind is answered for in every version that Istio serves: one that is at work is taken or
+// Every kind is answered for in every version that Istio serves: one that is supported is taken or
 // refused by what is in it.
 func TestAdmissionVersions(t *testing.T) {
 	t.Parallel()

@@ -63,7 +63,7 @@ type Result struct {
 	LastError   string `json:"last_error,omitempty"`
 }
 
-// fleet is a measurement at work.
+// fleet is a measurement that runs.
 type fleet struct {
 	cfg     RunConfig
 	proxies []*proxy

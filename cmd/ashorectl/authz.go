@@ -22,7 +22,7 @@ func (t *tool) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain FROM TO",
 		Short: "Show which policy decides a request, and why",
-		Long: `explain looks at the policies that are at work for TO and tells what they say to a request of FROM: the verdict, the
+		Long: `explain looks at the policies that are in use for TO and tells what they say to a request of FROM: the verdict, the
 policy and the rule that decide, and of every other policy why it does not match. What a PeerAuthentication refuses
 becomes no request: that is told first. Nothing is sent.
 

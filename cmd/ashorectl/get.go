@@ -37,12 +37,12 @@ func (t *tool) getCommand() *cobra.Command {
 	output := namesOrFormat{format: &t.output}
 	cmd := &cobra.Command{
 		Use:   "get KIND [NAME]",
-		Short: "Show configuration, services and endpoints that are at work, and where each comes from",
-		Long: `get shows the objects that are at work, from whatever source each is: not always what a file says now,
+		Short: "Show configuration, services and endpoints that are in use, and where each comes from",
+		Long: `get shows the objects that are in use, from whatever source each is: not always what a file says now,
 for a file with an error keeps its last good content. KIND is a name such as VirtualService, in any case,
 singular or plural, or short: vs, dr, gw, se, we, sc. NAME may be NAMESPACE/NAME.
 
-With --store it shows what the store has, at work or not: an object that a file defines too may be in use
+With --store it shows what the store has, in use or not: an object that a file defines too may be in use
 from there. -w goes on with what changes: "+" has come, "~" has changed, "-" is gone,
 and "!" is in the store and cannot be read.
 
@@ -96,7 +96,7 @@ from, by the names of the setting sources; of a host that several have, every en
 		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only this namespace (default: all)")
-	cmd.Flags().BoolVar(&store, "store", false, "what the store has, at work or not")
+	cmd.Flags().BoolVar(&store, "store", false, "what the store has, in use or not")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what changes")
 	cmd.Flags().VarP(&output, "output", "o",
 		"table for people, wide for more of services, json or yaml for programs, name for the names alone")
@@ -175,7 +175,7 @@ func placeOf(at admin.Origin) string {
 	return at.Source
 }
 
-// completeObjects offers the kinds that are at work, and after one the names of its objects:
+// completeObjects offers the kinds that are in use, and after one the names of its objects:
 // NAMESPACE/NAME, the name alone where the namespace is given.
 func (t *tool) completeObjects(ctx context.Context, args []string, namespace string) ([]string,
 	cobra.ShellCompDirective) {
@@ -206,11 +206,11 @@ func objectNames(found []admin.Object, namespace string) (out []string) {
 	return out
 }
 
-// kinds are those that are at work, by the names that people type.
+// kinds are those that are in use, by the names that people type.
 func kinds() []string {
 	var out []string
 	for _, k := range config.Kinds() {
-		if k.AtWork {
+		if k.Supported {
 			out = append(out, strings.ToLower(string(k.Kind)))
 		}
 	}

@@ -23,7 +23,7 @@ const watchPause = time.Second
 // objectQuery is which objects are asked for.
 type objectQuery struct {
 	kind, namespace, name string
-	store                 bool // what the store has, and not what is at work
+	store                 bool // what the store has, and not what is in use
 }
 
 func (q objectQuery) ask(c *admin.Client, ctx context.Context) ([]admin.Object, error) {

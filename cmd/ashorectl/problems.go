@@ -19,7 +19,7 @@ func (t *tool) problemsCommand() *cobra.Command {
 		Short: "Show everything that is wrong with the configuration, and what to do",
 		Long: `problems lists everything that is wrong with the configuration that ashored reads: where, which
 object and field, what is wrong and what to do. What is wrong never takes effect: the last good
-version stays at work and the problem says so.
+version stays in use and the problem says so.
 
 It exits with 1 when there is an error, and with 0 when there is nothing or only warnings.`,
 		Example: "  ashorectl problems\n  ashorectl problems -o json | jq -r '.[] | \"\\(.file):\\(.line)\"'",

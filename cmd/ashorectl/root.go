@@ -41,7 +41,7 @@ func newRoot() *cobra.Command {
 		Use:   "ashorectl",
 		Short: "Ask a running ashored how everything is, and let machines join",
 		Long: `ashorectl asks a running ashored how everything is: which proxies are connected and what they
-have, what is wrong with the configuration, what is at work, and what a proxy is sent. It writes
+have, what is wrong with the configuration, what is in use, and what a proxy is sent. It writes
 configuration to the store and brings back what was there, makes the tokens by which machines join,
 takes identities away, and shows who did what.
 
@@ -54,7 +54,7 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 		Example: `  ashorectl status                          every proxy on one line
   ashorectl status web-1.shop               one proxy, type by type, rejections in Envoy's words
   ashorectl problems                        what is wrong with the configuration, and what to do
-  ashorectl get virtualservice -n shop      what is at work, and where it was read
+  ashorectl get virtualservice -n shop      what is in use, and where it was read
   ashorectl get endpoints -w                who serves which host, how they are, and from which source
   ashorectl dump web-1.shop --type rds -o yaml
   ashorectl validate -f config/             check files before they go live

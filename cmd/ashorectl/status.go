@@ -33,7 +33,7 @@ they asked for, how many objects there are of those, and whether they acknowledg
 which kinds a change was sent, or is still to be sent ("behind"). How many objects they refused is counted.
 
 A line before the table names each source of configuration that was not read yet, or of which older
-content is at work.
+content is in use.
 
 Rejections follow below the tables in Envoy's own words, long ones cut to what they begin with and their
 reason; -o json has all of them. With the name of a proxy, that proxy is shown type by type, with

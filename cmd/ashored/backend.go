@@ -275,11 +275,11 @@ func (b *backend) Objects(kind, namespace, name string) ([]admin.Object, error) 
 	if err != nil {
 		return nil, err
 	}
-	if !info.AtWork {
+	if !info.Supported {
 		return nil, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%s is not supported yet: there are none", info.Kind))
 	}
 	out := []admin.Object{}
-	for key, o := range b.atWork(info.Kind).From(config.Key{Kind: info.Kind}) {
+	for key, o := range b.objects(info.Kind).From(config.Key{Kind: info.Kind}) {
 		if key.Kind != info.Kind {
 			break
 		}
@@ -297,15 +297,15 @@ func (b *backend) Objects(kind, namespace, name string) ([]admin.Object, error) 
 	}
 	if name != "" && len(out) == 0 {
 		return nil, admin.NewError(admin.ErrNotFound,
-			fmt.Sprintf("no %s %q is at work; \"ashorectl problems\" says why when a file defines it", info.Kind,
+			fmt.Sprintf("no %s %q is in use; \"ashorectl problems\" says why when a file defines it", info.Kind,
 				strings.TrimPrefix(namespace+"/"+name, "/")))
 	}
 	return out, nil
 }
 
-// atWork is everything of a kind that is at work, and more of other kinds: what operators wrote,
+// objects is everything of a kind that is in use, and more of other kinds: what operators wrote,
 // and workloads that registered themselves under names that no operator used.
-func (b *backend) atWork(kind config.Kind) push.Objects {
+func (b *backend) objects(kind config.Kind) push.Objects {
 	p := b.latest.Load()
 	if p == nil {
 		return push.Objects{}

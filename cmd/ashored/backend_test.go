@@ -226,7 +226,7 @@ func TestBackendObjects(t *testing.T) {
 		is         error
 		want       string
 	}{
-		{"gw", "nobody", admin.ErrNotFound, `no Gateway "nobody" is at work`},
+		{"gw", "nobody", admin.ErrNotFound, `no Gateway "nobody" is in use`},
 		{"gatway", "", admin.ErrInvalid, `did you mean "gateway"?`},
 		{"WasmPlugin", "", admin.ErrInvalid, "WasmPlugin is not supported yet"},
 	} {

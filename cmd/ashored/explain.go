@@ -18,7 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
-// explainer explains policies to operators, by what is at work now. Safe for concurrent use.
+// explainer explains policies to operators, by what is in use now. Safe for concurrent use.
 type explainer struct {
 	// context is what proxies are served from; nil before there is any.
 	context func() *push.Context
@@ -31,7 +31,7 @@ type explainer struct {
 
 var _ admin.Explainer = explainer{}
 
-// Explain looks at what is at work now. Errors: admin.ErrInvalid for a caller that nobody can be, a
+// Explain looks at what is in use now. Errors: admin.ErrInvalid for a caller that nobody can be, a
 // method that there is not, what is no host, or a request to what takes connections alone;
 // admin.ErrNotFound for a target that nobody knows, admin.ErrConflict before there is any
 // configuration.

@@ -69,7 +69,7 @@ func (e explainer) callerOf(c *push.Context, joined []ca.Workload, text string) 
 	return ofIdentity(id, have), nil
 }
 
-// explainer explains what is at work on server. id may be nil.
+// explainer explains what is in use on server. id may be nil.
 func (id *identity) explainer(back *backend, server *xds.Server) explainer {
 	e := explainer{context: back.context, proxies: server.Proxies}
 	if id != nil {

@@ -48,7 +48,7 @@ func newCounts(status func() admin.Status) *counts {
 		services:  desc("pilot_services", "Total services known to pilot.", nil, nil),
 		virtual:   desc("pilot_virt_services", "Total virtual services known to pilot.", nil, nil),
 		endpoints: desc("ashore_endpoints", "Endpoints of all services.", nil, nil),
-		objects:   desc("ashore_config_objects", "Configuration objects at work, by kind.", []string{"kind"}, nil),
+		objects:   desc("ashore_config_objects", "Configuration objects in use, by kind.", []string{"kind"}, nil),
 		problems: desc("ashore_config_problems", "Things that are wrong with the configuration, by severity.",
 			[]string{"severity"}, nil),
 		conflicts: desc("ashore_config_conflicts",

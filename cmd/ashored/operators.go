@@ -74,7 +74,7 @@ func (o operators) CreateToken(ctx context.Context, r admin.TokenRequest, who st
 	text, t, err := o.ledger.CreateToken(ctx, ca.TokenRequest{Group: r.Group, TTL: ttl, By: who})
 	if errors.Is(err, ca.ErrNoGroup) {
 		return admin.Token{}, admin.NewError(admin.ErrNotFound,
-			fmt.Sprintf("there is no WorkloadGroup %.200q%s \"ashorectl get workloadgroup\" lists those that are at work, \"ashorectl problems\" why one is not", r.Group, meant(r.Group, o.groupNames())))
+			fmt.Sprintf("there is no WorkloadGroup %.200q%s \"ashorectl get workloadgroup\" lists those that are in use, \"ashorectl problems\" why one is not", r.Group, meant(r.Group, o.groupNames())))
 	}
 	if identity := o.identityOf(ctx, r.Group); errors.Is(err, ca.ErrRevokedGroup) {
 		return admin.Token{}, admin.NewError(admin.ErrConflict,
@@ -108,7 +108,7 @@ func (o operators) planes() []string {
 	return out
 }
 
-// groupNames are the WorkloadGroups that are at work.
+// groupNames are the WorkloadGroups that are in use.
 func (o operators) groupNames() []string {
 	objects, _ := o.objects()
 	var out []string

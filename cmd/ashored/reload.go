@@ -30,7 +30,7 @@ type anew struct {
 // has changed waits for the next start, and is told.
 type reloader struct {
 	anew
-	current settings // what is at work
+	current settings // what is in use
 	maker   *sourceMaker
 	arrange func(context.Context, push.Sources) error
 	export  func([]sourceSettings) error
@@ -79,7 +79,7 @@ func (r *reloader) reload(ctx context.Context) {
 	r.tell(nil, pendingSettings(waiting))
 }
 
-// arrangeAnew has the sources of a list be those at work. With an error those of before are, and
+// arrangeAnew has the sources of a list be those in use. With an error those of before are, and
 // nothing is told of others.
 func (r *reloader) arrangeAnew(ctx context.Context, list []sourceSettings) error {
 	sources, take, err := r.maker.make(list)
@@ -102,7 +102,7 @@ func (r *reloader) tell(refused, pending []feed.Problem) {
 	}
 }
 
-// problems are what is wrong with the last file, and what of it is not at work yet.
+// problems are what is wrong with the last file, and what of it is not in use yet.
 func (r *reloader) problems() []feed.Problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,7 @@ func refusedSettings(err error) []feed.Problem {
 	for line := range strings.Lines(err.Error()) {
 		if line = strings.TrimSpace(line); line != "" {
 			out = append(out, feed.Problem{Severity: feed.Error, Source: "settings",
-				Text: line + "; the settings from before stay at work", Stale: true, Since: time.Now()})
+				Text: line + "; the settings from before stay in use", Stale: true, Since: time.Now()})
 		}
 	}
 	return out

@@ -91,7 +91,7 @@ func TestReload(t *testing.T) {
 	settings("sources:\n" + one + "- {kind: files, foldr: /x}\n")
 	hangUp()
 	s.until(t, "refusing a wrong file",
-		problem(config+`:3: sources[1].foldr: unknown setting; did you mean "folder"?; the settings from before stay at work`))
+		problem(config+`:3: sources[1].foldr: unknown setting; did you mean "folder"?; the settings from before stay in use`))
 	settings("sources:\n" + one + "- {name: x, kind: files, folder: /there/is/none}\n")
 	hangUp()
 	s.until(t, "refusing a folder that there is not",
@@ -141,7 +141,7 @@ func TestReloadAskedEarly(t *testing.T) {
 		t.Error(err)
 	}
 	if p := r.problems(); len(p) != 1 || !strings.Contains(p[0].Text,
-		"not now; the settings from before stay at work") {
+		"not now; the settings from before stay in use") {
 		t.Errorf("problems %v", p)
 	}
 }

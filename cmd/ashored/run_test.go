@@ -59,7 +59,7 @@ spec:
   endpoints: [{address: 10.0.0.1}]
 `
 
-// site is an ashored at work in a folder of its own.
+// site is an ashored in a folder of its own.
 type site struct {
 	dir, xds, metrics, socket string
 	more                      []string // arguments

@@ -99,7 +99,7 @@ func (s *site) wantKnown(t *testing.T) {
 	}
 }
 
-// What is written on one ashored is at work on the other. While Consul is away both go on, one that
+// What is written on one ashored is in use on the other. While Consul is away both go on, one that
 // is started then too; nothing is written, and everybody says why. When it is back everything goes
 // on.
 func TestSharedStore(t *testing.T) {
@@ -135,7 +135,7 @@ func TestSharedStore(t *testing.T) {
 	again.start(t)
 	for _, s := range []*site{a, again} {
 		if !s.uses(t, "web") || !s.uses(t, "api") {
-			t.Error("what was at work is not any more")
+			t.Error("what was in use is not any more")
 		}
 		if err := s.apply(t, "db"); err == nil || !strings.Contains(err.Error(), "store.address") {
 			t.Errorf("apply: got %v, want why not", err)

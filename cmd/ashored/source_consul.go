@@ -17,7 +17,7 @@ func (c *consulSource) into() any { return &c.Options }
 
 func (c *consulSource) check(wrong func(option, format string, args ...any)) { c.Check(wrong) }
 
-// exposed tells what others than ashored may get hold of by the settings of the sources at work.
+// exposed tells what others than ashored may get hold of by the settings of the sources in use.
 // Safe for concurrent use.
 func (m *sourceMaker) exposed() (out []feed.Problem) {
 	m.mu.Lock()

@@ -20,7 +20,7 @@ type storekeeper struct {
 	store objectStore
 	// context is the latest that was published; nil before the first.
 	context func() *push.Context
-	// sources are those at work, the deciding one first.
+	// sources are those in use, the deciding one first.
 	sources func() []feed.SourceStatus
 	// problems are what is wrong with what the sources have.
 	problems func() []feed.Problem

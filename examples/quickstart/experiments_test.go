@@ -151,7 +151,7 @@ func (m *mesh) kill(ctx context.Context) error {
 	l := m.startLoad(ctx)
 	err := m.killAndReturn(ctx)
 	if err == nil {
-		err = m.edit("weight: 5", "weight: 80") // it is at work again, not only there
+		err = m.edit("weight: 5", "weight: 80") // it is in use again, not only there
 	}
 	if err == nil {
 		err = m.expect(ctx, 0.2)

@@ -137,7 +137,7 @@ func TestAway(t *testing.T) {
 }
 
 // A replica that starts while Consul is away knows what it knew before, and says nothing as a
-// source: what is at work is what was kept around it. It is whole once Consul is back.
+// source: what is in use is what was kept around it. It is whole once Consul is back.
 func TestColdStart(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)

@@ -61,7 +61,7 @@ func (c *Client) Problems(ctx context.Context) ([]feed.Problem, error) {
 	return get[[]feed.Problem](ctx, c, "/v1/problems", nil)
 }
 
-// Objects asks for objects that are at work; see Backend. Errors: ErrNotFound, ErrInvalid.
+// Objects asks for objects that are in use; see Backend. Errors: ErrNotFound, ErrInvalid.
 func (c *Client) Objects(ctx context.Context, kind, namespace, name string) ([]Object, error) {
 	return get[[]Object](ctx, c, "/v1/objects", url.Values{"kind": {kind}, "namespace": {namespace}, "name": {name}})
 }

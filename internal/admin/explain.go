@@ -73,7 +73,7 @@ type ExplainStep struct {
 
 // Explainer explains policies. Safe for concurrent use.
 type Explainer interface {
-	// Explain looks at what is at work now. Errors: ErrInvalid, ErrNotFound for a proxy that is not
+	// Explain looks at what is in use now. Errors: ErrInvalid, ErrNotFound for a proxy that is not
 	// connected.
 	Explain(ctx context.Context, r ExplainRequest) (Explanation, error)
 }

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// maxQueue is how many may be at work or wait in one queue: the others find other slots for
+// maxQueue is how many may be served or wait in one queue: the others find other slots for
 // requests.
 const maxQueue = 4
 
 // queue has one at a time do what takes much, and a few others wait. Safe for concurrent use.
 type queue struct {
-	places *places       // one for each who is at work or waits
-	turn   chan struct{} // for who is at work
+	places *places       // one for each who is served or waits
+	turn   chan struct{} // for who is served
 }
 
 func newQueue() queue {
-	return queue{places: newPlaces(maxQueue, "%d others are at work with the store, or wait for it%s: try again"),
+	return queue{places: newPlaces(maxQueue, "%d others use the store, or wait for it%s: try again"),
 		turn: make(chan struct{}, 1)}
 }
 
@@ -36,7 +36,7 @@ func (q *queue) wait(ctx context.Context, a asker, do func() (any, error)) (any,
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-late.C:
-		return nil, NewError(ErrBusy, fmt.Sprintf("others were at work with the store for %s: try again", answerTime))
+		return nil, NewError(ErrBusy, fmt.Sprintf("others used the store for %s: try again", answerTime))
 	}
 	return do()
 }

@@ -62,7 +62,7 @@ type Config struct {
 // Server answers operators.
 type Server struct {
 	cfg       Config
-	busy      *places           // of requests at work
+	busy      *places           // of requests being answered
 	following *places           // of those who follow the audit log
 	watching  *places           // of those who watch services
 	writes    queue             // of who writes to the store
@@ -81,7 +81,7 @@ func New(cfg Config) *Server {
 		cfg.Record = func(audit.Event) {}
 	}
 	s := &Server{cfg: cfg, writes: newQueue(), looks: newQueue(),
-		busy:      newPlaces(maxRequests, "%d requests are at work already%s: try again"),
+		busy:      newPlaces(maxRequests, "%d requests are being answered already%s: try again"),
 		following: newPlaces(maxFollowers, "%d follow the audit log already%s: end one of them"),
 		watching:  newPlaces(maxWatchers, "%d watch services already%s: end one of them")}
 	s.ending = make(chan struct{})

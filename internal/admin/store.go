@@ -43,7 +43,7 @@ type StoreOptions struct {
 	// Preview writes nothing and tells what would be written, with the differences.
 	Preview bool
 	// At is a revision of the store: objects that were changed after it are conflicts. Empty: those
-	// that change while the write is at work.
+	// that change during the write.
 	At string
 	// Force writes whatever others write meanwhile.
 	Force bool

@@ -24,7 +24,7 @@ type Status struct {
 	Proxies []ProxyStatus       `json:"proxies"`
 }
 
-// ConfigStatus counts what is at work.
+// ConfigStatus counts what is in use.
 type ConfigStatus struct {
 	// Objects is the number of objects by kind.
 	Objects   map[string]int `json:"objects"`
@@ -175,7 +175,7 @@ type Backend interface {
 	Status() Status
 	// Problems is everything that is wrong with the configuration now.
 	Problems() []feed.Problem
-	// Objects returns the objects of kind that are at work, as operators name kinds
+	// Objects returns the objects of kind that are in use, as operators name kinds
 	// ("virtualservice", "vs"); an empty namespace or name means all. Errors: ErrNotFound for one
 	// name, ErrInvalid for the kind.
 	Objects(kind, namespace, name string) ([]Object, error)

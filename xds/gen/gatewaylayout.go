@@ -51,7 +51,7 @@ type gatewayPort struct {
 	problems []feed.Problem
 }
 
-// gatewayUse is one server at work on a port.
+// gatewayUse is one server of a port.
 type gatewayUse struct {
 	// index is the server's in Facets.Gateways.
 	index int

@@ -73,7 +73,7 @@ type chainSpec struct {
 	// lacksIdentity closes all connections: mutual TLS would have to be ended, and the proxy has no
 	// certificate.
 	lacksIdentity bool
-	// http is at work when its statPrefix is not empty, else tcp.
+	// http is used when its statPrefix is not empty, else tcp.
 	http httpSpec
 	tcp  tcpSpec
 }

@@ -88,7 +88,7 @@ func (b *bench) want(code int, args string, words ...string) string {
 	return out
 }
 
-// running is an ashorectl at work.
+// running is a running ashorectl.
 type running struct {
 	cmd  *exec.Cmd
 	wait func() error
