@@ -190,7 +190,7 @@ func (s *source[K, T]) retainedProblems(describe func(T) string) (out []Problem)
 // commonProblem returns why items of one source are retained that have the same reason.
 func commonProblem[K Key, T any](items []*item[K, T]) Problem {
 	names := make([]string, len(items))
-	first := items[0] // to be removed
+	first := items[0] // the one that was lost first
 	for n, i := range items {
 		names[n] = i.key.String()
 		if i.At.Before(first.At) {
