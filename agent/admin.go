@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -77,24 +78,15 @@ func (a *admin) open(ctx context.Context, method, path string) (io.ReadCloser, e
 
 // stats are the counters and gauges whose names match the regular expression filter.
 func (a *admin) stats(ctx context.Context, filter string) (map[string]uint64, error) {
-	body, err := a.do(ctx, http.MethodGet, "/stats?format=json&type=All&filter="+url.QueryEscape(filter))
+	body, err := a.do(ctx, http.MethodGet, "/stats?filter="+url.QueryEscape(filter))
 	if err != nil {
 		return nil, err
 	}
-	var doc struct {
-		Stats []struct {
-			Name  string          `json:"name"`
-			Value json.RawMessage `json:"value"` // texts and histograms are of other types
-		} `json:"stats"`
-	}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		return nil, fmt.Errorf("read Envoy's statistics: %w", err)
-	}
-	out := make(map[string]uint64, len(doc.Stats))
-	for _, s := range doc.Stats {
-		var n uint64
-		if json.Unmarshal(s.Value, &n) == nil {
-			out[s.Name] = n
+	out := map[string]uint64{}
+	for line := range strings.Lines(string(body)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if n, err := strconv.ParseUint(value, 10, 64); err == nil { // else a text or a histogram
+			out[name] = n
 		}
 	}
 	return out, nil

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -15,8 +14,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/agent/dns"
+	"github.com/ashore-mesh/ashore/agent/probe"
 	"github.com/ashore-mesh/ashore/agent/relay"
-	"github.com/ashore-mesh/ashore/internal/machine"
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
@@ -49,6 +48,7 @@ type Agent struct {
 	admin     *admin
 	envoy     envoyRunner
 	ready     *readiness
+	quit      func()        // ends Envoy and this agent; set by Run
 	scrapes   chan struct{} // capacity maxScrapes
 	notifier  notifier
 
@@ -57,10 +57,9 @@ type Agent struct {
 	secrets *secrets
 
 	relay  *relay.Relay
-	checks chan appCheck   // capacity 1; how the application is checked, from the control plane
-	names  chan *dns.Table // capacity 1; the name table of the mesh
+	names  *dns.Table // of the mesh, once the control plane or the cache has one
 	health *healthReporter
-	prober *prober
+	prober *probe.Prober
 	dns    *dns.Server // nil: closed; set by open
 
 	leaving atomic.Bool // the identity is removed at the end
@@ -70,45 +69,38 @@ type Agent struct {
 // New finds Envoy, reads the identity and makes Envoy's bootstrap. Nothing is written or started
 // yet. Without Dev the workload must have joined.
 func New(c Config) (*Agent, error) {
-	path, err := c.Settings.Envoy.find()
+	path, err := c.Settings.Envoy.Program(context.Background())
 	if err != nil {
 		return nil, err
-	}
-	if err := machine.CheckEnvoy(context.Background(), path); err != nil {
-		return nil, &UsageError{"envoy.path", err.Error()}
 	}
 	if c.Stdout == nil {
 		c.Stdout = io.Discard
 	}
 	a := &Agent{settings: c.Settings, sockets: c.Sockets, path: path, log: c.Log.Named("agent"),
 		admin:   newAdmin(&c.Settings),
-		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog},
-		checks: make(chan appCheck, 1), names: make(chan *dns.Table, 1)}
+		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog}}
+	a.health = &healthReporter{report: a.reportHealth}
+	a.prober = a.newProber()
 	if err := a.identify(c.Log); err != nil {
 		return nil, err
 	}
 	if err := a.connect(c.Log); err != nil {
 		return nil, err
 	}
-	a.health = &healthReporter{report: a.reportHealth}
-	a.prober = newProber(&a.settings, a.checks, a.listens, a.health.setApp, a.log)
-	if a.bootstrap, err = BootstrapJSON(&a.settings); err != nil {
+	if a.bootstrap, err = Bootstrap(&a.settings); err != nil {
 		return nil, err
 	}
 	if a.envoy, err = a.newRunner(c); err != nil {
 		return nil, err
 	}
 	a.ready = newReadiness(a.admin, a.envoy, func() string { return a.relay.Status().Trouble }, a.log)
-	a.ready.metrics = a.serveMetrics
 	return a, nil
 }
 
 // newRunner makes what runs Envoy.
 func (a *Agent) newRunner(c Config) (envoyRunner, error) {
 	if c.Settings.Envoy.Unit == "" {
-		p := &process{path: a.path, args: childArguments(&a.settings, a.bootstrapPath()), stdout: c.Stdout,
-			log: c.Log.Named("envoy")}
-		return &supervisor{run: p.run, pid: p.PID, ended: make(chan struct{}, 1), log: a.log}, nil
+		return newChild(&a.settings, a.path, a.bootstrapPath(), c.Stdout, c.Log.Named("envoy"), a.log), nil
 	}
 	if c.manager == nil {
 		c.manager = &systemd{}
@@ -141,22 +133,14 @@ func (a *Agent) identify(log hclog.Logger) error {
 // applyIdentity checks the settings against the identity and takes the service account from it.
 func (s *Settings) applyIdentity(id *Identity, j Joined) error {
 	w := &s.Workload
-	if w.Name != j.Workload {
-		return &UsageError{"workload.name",
-			fmt.Sprintf("%q is not what the workload joined by, %q; leave it out, or name another state folder than %s",
-				w.Name, j.Workload, s.State)}
-	}
-	if w.Namespace != id.ID.Namespace {
-		return &UsageError{"workload.namespace",
-			fmt.Sprintf("%q is not that of the identity in %s, %s; leave it out, or name another state folder",
-				w.Namespace, s.State, id.ID)}
-	}
-	if w.ServiceAccount != "" && w.ServiceAccount != id.ID.ServiceAccount {
-		return &UsageError{"workload.serviceAccount",
-			fmt.Sprintf("%q is not that of the identity in %s, %s; leave it out", w.ServiceAccount, s.State, id.ID)}
-	}
-	w.ServiceAccount = id.ID.ServiceAccount
-	return nil
+	check := &checker{}
+	const remedy = "leave it out, or name another state folder"
+	check.want(w.Name == j.Workload, "workload.name", "%q is not what the workload in %s joined by, %q; %s",
+		w.Name, s.State, j.Workload, remedy)
+	check.want(w.Namespace == id.ID.Namespace, "workload.namespace", "%q is not that of the identity in %s, %s; %s",
+		w.Namespace, s.State, id.ID, remedy)
+	w.serviceAccount = id.ID.ServiceAccount
+	return errors.Join(check.errs...)
 }
 
 // bootstrapFile is Envoy's first configuration, in the state folder.
@@ -240,29 +224,27 @@ func (l *listeners) close() error {
 }
 
 // open opens them. The caller holds the lock of the state folder. With resumed Envoy runs already.
-func (a *Agent) open(ctx context.Context, resumed bool) (*listeners, error) {
-	ls, err := &listeners{}, error(nil)
+func (a *Agent) open(ctx context.Context, resumed bool) (ls *listeners, err error) {
+	ls = &listeners{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, ls.close())
+		}
+	}()
 	if ls.status, err = a.claimPorts(ctx, resumed); err != nil {
-		return nil, err
+		return ls, err
 	}
 	if ls.control, err = listenUnix(a.settings.agentSocket(), 0o600); err != nil {
-		return nil, errors.Join(diskError("start", err), ls.close())
-	}
-	if a.keeper != nil {
-		if err := a.keeper.Reload(); err != nil { // it was read before the lock was held
-			return nil, errors.Join(err, ls.close())
-		}
+		return ls, diskError("start", err)
 	}
 	if ls.xds, err = listenUnix(a.settings.xdsSocket(), a.settings.socketMode()); err != nil {
-		return nil, errors.Join(diskError("start", err), ls.close())
+		return ls, diskError("start", err)
 	}
 	if a.settings.Ports.DNS > 0 {
-		if ls.dns, err = a.listenDNS(ctx); err != nil {
-			return nil, errors.Join(err, ls.close())
-		}
+		ls.dns, err = a.listenDNS(ctx)
 	}
 	a.dns = ls.dns
-	return ls, nil
+	return ls, err
 }
 
 // runParts runs everything until ctx has ended, or an operator has the workload leave, and Envoy
@@ -275,9 +257,9 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 	parts := []task.Part{
 		{Name: "envoy", Run: func(c context.Context) error {
 			defer end() // it returns early when Envoy ends within its drain
-			return a.envoy.Run(c, ctx.Done())
+			return a.envoy.Run(c, ctx)
 		}},
-		{Name: "status port", Run: func(c context.Context) error { return a.ready.Run(c, ls.status) }},
+		{Name: "status port", Run: func(c context.Context) error { return a.serveStatus(c, ls.status) }},
 		{Name: "readiness", Run: a.watchReadiness},
 		{Name: "drain", Run: func(c context.Context) error {
 			select {
@@ -289,13 +271,13 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 			return nil
 		}},
 	}
-	a.ready.quit = func() {
+	a.quit = func() {
 		a.ending.Store(true)
 		leave()
 	}
 	control := &control{report: a.Report, log: a.log, leave: func() {
 		a.leaving.Store(a.keeper != nil)
-		a.ready.quit()
+		a.quit()
 	}}
 	server := newLocalServer()
 	a.relay.Register(server)
@@ -309,8 +291,7 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 		parts = append(parts, task.Part{Name: "identity", Run: a.keeper.Run})
 	}
 	if ls.dns != nil {
-		parts = append(parts, task.Part{Name: "DNS", Run: ls.dns.Run},
-			task.Part{Name: "name table", Run: a.followNames})
+		parts = append(parts, task.Part{Name: "DNS", Run: ls.dns.Run})
 	}
 	return task.Run(alive, parts...)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"google.golang.org/protobuf/types/known/anypb"
 	"io"
 	"net"
 	"net/http"
@@ -150,7 +151,7 @@ func echoService(t *testing.T) string {
 // tcpForward is a cluster at target and a listener at "at" that forwards to it.
 func tcpForward(t *testing.T, at, target string) ([]*clusterv3.Cluster, []*listenerv3.Listener) {
 	t.Helper()
-	proxy, err := pack(&tcpproxyv3.TcpProxy{StatPrefix: "t",
+	proxy, err := anypb.New(&tcpproxyv3.TcpProxy{StatPrefix: "t",
 		ClusterSpecifier: &tcpproxyv3.TcpProxy_Cluster{Cluster: "outbound|80||a.b.example"}})
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +199,8 @@ func TestLife(t *testing.T) {
 		port         int
 	}{
 		{http.MethodPost, "/quitquitquit", r.s.Ports.Metrics}, {http.MethodGet, "/config_dump", r.s.Ports.Metrics},
-		{http.MethodPost, "/stats/prometheus", r.s.Ports.Metrics}, {http.MethodGet, "/", r.s.Ports.Health}, {http.MethodGet, "/x", r.s.Ports.Status},
+		{http.MethodPost, "/stats/prometheus", r.s.Ports.Metrics}, {http.MethodGet, "/", r.s.Ports.Health},
+		{http.MethodGet, "/x", r.s.Ports.Status},
 	} {
 		if code, _, err := r.get(ask.method, ask.port, ask.path); err != nil || code == http.StatusOK {
 			t.Errorf("%s %s on port %d: %d, %v; want it refused", ask.method, ask.path, ask.port, code, err)

@@ -46,7 +46,7 @@ func (e *RefusedError) Error() string {
 // certificateRequest is one request for a certificate.
 type certificateRequest struct {
 	key   crypto.Signer
-	token string // of a join; empty: the connection's certificate proves who asks
+	token string // of a join; empty: the connection's certificate authenticates the request
 	name  string // of the workload
 	group string // that a join is for, "namespace/name"; empty: not a join
 	// replace says that a join may take the place of a machine of this name that is alive.
@@ -63,9 +63,8 @@ type authority struct {
 }
 
 // ask returns the identity that a control plane gave; it was parsed, and nothing else was checked.
-// It tries the addresses one after another, until one gives a certificate or refuses. A refusal
-// because of records that are not shared is no reason to stop. local is this machine's address on
-// the connection. Errors: RefusedError, or each address with what went wrong.
+// It tries the addresses one after another, until one gives a certificate or refuses. local is this
+// machine's address on the connection. Errors: RefusedError, or each address with what went wrong.
 func (a *authority) ask(ctx context.Context, q certificateRequest) (id *Identity, local net.Addr, err error) {
 	var errs []error
 	for _, address := range a.addresses {
@@ -75,7 +74,7 @@ func (a *authority) ask(ctx context.Context, q certificateRequest) (id *Identity
 		}
 		errs = append(errs, err)
 		var refused *RefusedError
-		if errors.As(err, &refused) && !unknownThere(refused.Text) || ctx.Err() != nil {
+		if errors.As(err, &refused) || ctx.Err() != nil {
 			break
 		}
 	}
@@ -121,7 +120,7 @@ func createCertificate(ctx context.Context, conn *tls.Conn,
 	return securityv1.NewIstioCertificateServiceClient(client).CreateCertificate(ctx, r)
 }
 
-// metadata says what is asked for in words: which workload the certificate is for and, at a join,
+// metadata names what is requested: which workload the certificate is for and, at a join,
 // which group, and whether it may take another machine's place.
 func (q certificateRequest) metadata() *structpb.Struct {
 	fields := map[string]*structpb.Value{}
@@ -146,7 +145,8 @@ func refusal(address string, err error) error {
 	switch s.Code() {
 	case codes.PermissionDenied:
 	case codes.AlreadyExists:
-		r.Todo = "the token was not used: add --name NAME to the line, or --replace when this machine is to take the place of that one"
+		r.Todo = "the token was not used: add --name NAME to the line, " +
+			"or --replace when this machine is to take the place of that one"
 	case codes.Unauthenticated:
 		if !strings.Contains(r.Text, "ashorectl join-token create") { // it is not said twice
 			r.Todo = "a new line is made by \"ashorectl join-token create\""
@@ -156,7 +156,8 @@ func refusal(address string, err error) error {
 	case codes.InvalidArgument:
 		r.Todo = "agent and control plane may be of different releases"
 	case codes.Unimplemented:
-		r.Text, r.Todo = "it gives no certificates", "see whether its authority is switched on, and that the port is the one for TLS (15012)"
+		r.Text = "it gives no certificates"
+		r.Todo = "see whether its authority is switched on, and that the port is the one for TLS (15012)"
 	default:
 		return fmt.Errorf("control plane %s does not answer as it should: %w", address, err)
 	}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"math/big"
 	"net"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -231,7 +230,8 @@ func (p *fakePlane) CreateCertificate(ctx context.Context,
 	switch {
 	case a.token != "" && (a.token != testToken || p.bound != nil && *p.bound != a.key):
 		return nil, status.Error(codes.PermissionDenied,
-			"the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME")
+			"the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new "+
+				"one on the control plane: ashorectl join-token create --group NAMESPACE/NAME")
 	case a.token != "":
 		p.bound = &a.key
 	case len(a.peer) == 0:
@@ -265,33 +265,4 @@ func freeAddress(t testing.TB, host string) string {
 		t.Fatal(err)
 	}
 	return l.Addr().String()
-}
-
-// Of the addresses of one name, one that is stuck or not the control plane does not hide the
-// others.
-func TestDialOne(t *testing.T) {
-	t.Parallel()
-	m := newMesh(t, "cluster.local")
-	p := startPlane(t, m, "127.0.15.61:0")
-	stuck, err := net.Listen("tcp", "127.0.15.62:0") // it takes connections and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stuck.Close()
-	check := &serverCheck{roots: []*x509.Certificate{m.root.Cert}, now: time.Now}
-	cfg := check.config(nil)
-	cfg.NextProtos = []string{"h2"}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	conn, err := dialFirst(ctx, []string{"127.0.15.63:1", stuck.Addr().String(), p.addr}, netip.Addr{}, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Close(); err != nil {
-		t.Error(err)
-	}
-	if got, err := targetsOf(t.Context(), "localhost:15012", netip.Addr{}); err != nil || len(got) == 0 ||
-		!strings.HasSuffix(got[0], ":15012") || strings.HasPrefix(got[0], "localhost") {
-		t.Errorf("targets of localhost: %v, %v", got, err)
-	}
 }

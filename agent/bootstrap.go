@@ -8,11 +8,6 @@ import (
 	"path/filepath"
 	"text/template"
 
-	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 )
@@ -28,15 +23,19 @@ const (
 	listenerMetrics = "metrics"
 )
 
+// maxConnections bounds the connections that are open to Envoy at one time.
+const maxConnections = 50_000
+
 // staticListener passes GET of one path to one cluster.
 type staticListener struct {
 	Name, Path, Cluster string
 	Port                int
 }
 
-// Bootstrap returns Envoy's first configuration for settings that Complete has accepted. Envoy asks
-// the agent for everything, its key and certificates too, over a unix socket.
-func Bootstrap(s *Settings) (*bootstrapv3.Bootstrap, error) {
+// Bootstrap returns Envoy's first configuration as JSON, for settings that Complete has accepted.
+// The same settings give the same bytes. Envoy asks the agent for everything, its key and
+// certificates too, over a unix socket.
+func Bootstrap(s *Settings) ([]byte, error) {
 	n, err := node(s, streamConfig)
 	if err != nil {
 		return nil, err
@@ -65,7 +64,7 @@ func Bootstrap(s *Settings) (*bootstrapv3.Bootstrap, error) {
 		"SourceClusters": []string{clusterXDS, clusterSDS},
 		"StatusPort":     s.Ports.Status,
 		"Listeners":      listeners,
-		"MaxConnections": s.Envoy.MaxConnections,
+		"MaxConnections": maxConnections,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap of Envoy: %w", err)
@@ -74,41 +73,16 @@ func Bootstrap(s *Settings) (*bootstrapv3.Bootstrap, error) {
 	if err := yaml.Unmarshal(text.Bytes(), &document); err != nil {
 		return nil, fmt.Errorf("bootstrap of Envoy: %w", err)
 	}
-	raw, err := json.Marshal(document)
+	raw, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap of Envoy: %w", err)
 	}
-	b := &bootstrapv3.Bootstrap{}
-	if err := protojson.Unmarshal(raw, b); err != nil {
-		return nil, fmt.Errorf("bootstrap of Envoy: %w", err)
-	}
-	if err := b.ValidateAll(); err != nil {
-		return nil, fmt.Errorf("bootstrap of Envoy: %w", err)
-	}
-	return b, nil
+	return raw, nil
 }
 
 func jsonString(text string) (string, error) {
 	b, err := json.Marshal(text)
 	return string(b), err
-}
-
-// BootstrapJSON is Bootstrap as the file that Envoy reads; the same settings give the same bytes.
-func BootstrapJSON(s *Settings) ([]byte, error) {
-	b, err := Bootstrap(s)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
-	if err != nil {
-		return nil, fmt.Errorf("encode bootstrap: %w", err)
-	}
-	var out bytes.Buffer
-	if err := json.Indent(&out, raw, "", "  "); err != nil { // protojson's own spacing differs from build to build
-		return nil, fmt.Errorf("indent bootstrap: %w", err)
-	}
-	out.WriteByte('\n')
-	return out.Bytes(), nil
 }
 
 // adminSocket is the path of the admin interface's unix socket.

@@ -22,7 +22,7 @@ func TestNode(t *testing.T) {
 	w := &s.Workload
 	w.Namespace, w.Addresses, w.Labels = "shop", []string{"10.0.0.7", "fd00::7"}, map[string]string{"app": "web",
 		"version": "v1"}
-	w.ServiceAccount, w.Network, w.Cluster, w.Locality, w.HTTPProxyPort = "web", "net-1", "c1", "eu/a/rack-1", 15007
+	w.serviceAccount, w.Network, w.Locality, w.HTTPProxyPort = "web", "net-1", "eu/a/rack-1", 15007
 	s.Envoy.DrainTime, s.Envoy.Concurrency = 90*time.Second, 2
 	if err := s.Complete(); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestNode(t *testing.T) {
 		"metadata": {
 			"NAME": "web-1", "NAMESPACE": "shop", "WORKLOAD_NAME": "web", "INSTANCE_IPS": "10.0.0.7,fd00::7",
 			"ISTIO_VERSION": "1.31.1", "LABELS": {"app": "web", "version": "v1"}, "INTERCEPTION_MODE": "NONE",
-			"SERVICE_ACCOUNT": "web", "NETWORK": "net-1", "CLUSTER_ID": "c1", "HTTP_PROXY_PORT": "15007", "ASHORE_STREAM": "config",
+			"SERVICE_ACCOUNT": "web", "NETWORK": "net-1", "HTTP_PROXY_PORT": "15007", "ASHORE_STREAM": "config",
 			"ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": 15090,
 			"PROXY_CONFIG": {"discoveryAddress": "127.0.0.1:15010", "concurrency": 2, "drainDuration": "90s", "statusPort": 15020}
 		}
@@ -64,12 +64,12 @@ func TestBootstrapStable(t *testing.T) {
 	t.Parallel()
 	s := good()
 	s.Workload.Labels = map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
-	first, err := BootstrapJSON(&s)
+	first, err := Bootstrap(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
-		if again, err := BootstrapJSON(&s); err != nil || !bytes.Equal(first, again) {
+		if again, err := Bootstrap(&s); err != nil || !bytes.Equal(first, again) {
 			t.Fatalf("another bootstrap, %v:\n%s", err, cmp.Diff(string(first), string(again)))
 		}
 	}
@@ -89,7 +89,7 @@ func TestEnvoyTakesBootstrap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := example(t, "127.0.41.10", edit)
-			b, err := BootstrapJSON(&s)
+			b, err := Bootstrap(&s)
 			if err != nil {
 				t.Fatal(err)
 			}

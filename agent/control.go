@@ -34,7 +34,7 @@ func (c *control) Run(ctx context.Context, l net.Listener) error {
 		ctx, cancel := context.WithTimeout(r.Context(), 3*adminTimeout)
 		defer cancel()
 		w.Header().Set("Content-Type", "application/json")
-		if err := c.report(ctx).WriteJSON(w); err != nil {
+		if err := json.NewEncoder(w).Encode(c.report(ctx)); err != nil {
 			c.log.Debug("write the status", "error", err)
 		}
 	})
@@ -151,5 +151,5 @@ func forget(state string) error {
 	return nil
 }
 
-// JoinedAs tells what a state folder joined as. Errors: that it did not.
+// JoinedAs is the identity in a state folder. Errors: there is none.
 func JoinedAs(state string) (*Identity, Joined, error) { return store{state}.load() }

@@ -3,7 +3,6 @@ package agent
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -39,21 +38,5 @@ func TestLogWriter(t *testing.T) {
 				t.Errorf("worst %q, want %q", w.worst, "second line")
 			}
 		})
-	}
-}
-
-// What Envoy writes before its log is set up is an error; a line without end does not fill the
-// memory.
-func TestLogWriterOdd(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	w := &logWriter{log: hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true})}
-	fmt.Fprintln(w, "error while loading shared libraries")
-	for range 100 {
-		fmt.Fprint(w, strings.Repeat("x", 10_000))
-	}
-	rest := len(w.rest)
-	if !strings.HasPrefix(out.String(), "[ERROR] error while loading") || rest > maxLogLine {
-		t.Errorf("%d bytes kept, output begins %.60q", rest, out.String())
 	}
 }

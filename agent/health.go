@@ -1,6 +1,10 @@
 package agent
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/ashore-mesh/ashore/agent/probe"
+)
 
 // notChecked is why a workload is not an endpoint at first.
 const notChecked = "the application was not checked yet"
@@ -8,18 +12,18 @@ const notChecked = "the application was not checked yet"
 // healthReporter combines the states of the application, of Envoy and of the agent into the
 // workload's health, and reports changes.
 type healthReporter struct {
-	report func(Health) // immutable; called in the order of the changes
+	report func(probe.Health) // immutable; called in the order of the changes
 
 	mu      sync.Mutex
-	resumed bool    // guarded by mu: a previous agent has reported, and that holds until both states are known
-	app     *Health // guarded by mu; nil: not checked yet
-	proxy   *string // guarded by mu: why Envoy is not ready, empty when it is; nil: not known yet
-	ending  bool    // guarded by mu
-	last    *Health // guarded by mu: as reported; nil: nothing
+	resumed bool          // guarded by mu: a previous agent has reported, and that holds until both states are known
+	app     *probe.Health // guarded by mu; nil: not checked yet
+	proxy   *string       // guarded by mu: why Envoy is not ready, empty when it is; nil: not known yet
+	ending  bool          // guarded by mu
+	last    *probe.Health // guarded by mu: as reported; nil: nothing
 }
 
 // setApp records the health of the application.
-func (r *healthReporter) setApp(h Health) { r.change(func() { r.app = &h }) }
+func (r *healthReporter) setApp(h probe.Health) { r.change(func() { r.app = &h }) }
 
 // setProxy records why Envoy is not ready; empty when it is.
 func (r *healthReporter) setProxy(reason string) { r.change(func() { r.proxy = &reason }) }
@@ -45,28 +49,28 @@ func (r *healthReporter) change(f func()) {
 }
 
 // combine is the health of all parts together. r.mu is held.
-func (r *healthReporter) combine() Health {
+func (r *healthReporter) combine() probe.Health {
 	switch {
 	case r.ending:
-		return Health{Reason: "this proxy is about to end"}
+		return probe.Health{Reason: "this proxy is about to end"}
 	case r.app != nil && !r.app.Healthy:
 		return *r.app
 	case r.proxy == nil:
-		return Health{Reason: "the proxy is starting"}
+		return probe.Health{Reason: "the proxy is starting"}
 	case *r.proxy != "":
-		return Health{Reason: *r.proxy}
+		return probe.Health{Reason: *r.proxy}
 	case r.app == nil:
-		return Health{Reason: notChecked}
+		return probe.Health{Reason: notChecked}
 	}
-	return Health{Healthy: true}
+	return probe.Health{Healthy: true}
 }
 
 // Health is what was reported last.
-func (r *healthReporter) Health() (h Health, reported bool) {
+func (r *healthReporter) Health() (h probe.Health, reported bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last == nil {
-		return Health{}, false
+		return probe.Health{}, false
 	}
 	return *r.last, true
 }

@@ -163,7 +163,7 @@ func parseAnswer(key crypto.Signer, elements []string) (*Identity, error) {
 }
 
 // parseRoots reads a trust bundle. It is refused whole when a part of it cannot be a root, or when
-// there is none: a bundle without roots would make every peer a stranger.
+// there is none: with an empty bundle no peer could be verified.
 func parseRoots(pems []string) ([]*x509.Certificate, error) {
 	var roots []*x509.Certificate
 	for _, text := range pems {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,10 +50,9 @@ func InterceptConfig(s *Settings) (intercept.Config, intercept.Checks, error) {
 		return intercept.Config{}, intercept.Checks{}, &UsageError{"workload.interception",
 			fmt.Sprintf("it is %s; set it to tproxy for rules of Ashore", s.Workload.Interception)}
 	}
-	c := intercept.Config{Settings: s.Interception}
-	for _, o := range s.Ports.openPorts() {
-		c.OwnPorts = append(c.OwnPorts, o.port)
-	}
+	c := intercept.Config{Settings: s.Interception,
+		OwnPorts: slices.DeleteFunc([]int{s.Ports.Status, s.Ports.Health, s.Ports.Metrics},
+			func(port int) bool { return port == 0 })}
 	if s.capturesDNS() {
 		c.DNSPort = s.Ports.DNS
 	}
@@ -79,8 +79,7 @@ func (s *Settings) intercepted() bool {
 // reportInterception adds a line for a workload whose callers bypass Envoy.
 func (a *Agent) reportInterception(r *Report) {
 	if !a.settings.intercepted() {
-		r.line("interception", stateBad,
-			"run \"ashore-agent intercept install\" as root", notIntercepted+": callers would bypass Envoy")
+		r.bad("interception", "run \"ashore-agent intercept install\" as root", notIntercepted+": callers would bypass Envoy")
 		return
 	}
 	if ports := r.Link.Bypassed; ports != "" {
@@ -88,8 +87,8 @@ func (a *Agent) reportInterception(r *Report) {
 		if strings.Contains(ports, ",") {
 			name = "ports "
 		}
-		r.line("interception", stateWarn,
-			"let the application listen on 127.0.0.1 alone, where Envoy then listens for it, or intercept the traffic",
+		r.warn("interception", "let the application listen on 127.0.0.1 alone, where Envoy then listens for it, or "+
+			"intercept the traffic",
 			"connections to %s reach the application past Envoy: no mutual TLS and no policies there", name+ports)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
@@ -103,7 +104,6 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err := removeMissing(cacheFile(s.State)); err != nil { // of another mesh, perhaps, with the same names
 		return nil, diskError("remove the copy of an earlier configuration", err)
 	}
-	s.Workload.ServiceAccount = "" // the certificate says it
 	if err := saveOwn(&s, c.Base); err != nil {
 		return nil, err
 	}
@@ -128,9 +128,6 @@ func (c *JoinConfig) Prepare() error {
 	}
 	if own := s.Workload.Namespace; own != Default().Workload.Namespace && own != namespace {
 		check.fail("workload.namespace", "%q is not that of the group %s; leave it out", own, c.Group)
-	}
-	if s.Workload.ServiceAccount != "" {
-		check.fail("workload.serviceAccount", "is given by the WorkloadGroup; leave it out")
 	}
 	if s.Dev {
 		check.fail("dev", "is for a workload without identity; leave it out")
@@ -158,18 +155,10 @@ func (c *JoinConfig) Prepare() error {
 			"this machine is called localhost, as others are; give a name, or set the host name (hostnamectl set-hostname NAME)")
 	}
 	s.Workload.Name, s.State = full.Workload.Name, full.State
-	if s.State, err = absolute(s.State, err); err != nil || len(check.errs) > 0 {
-		return errors.Join(append(check.errs, err)...)
+	if err == nil {
+		s.State, err = filepath.Abs(s.State)
 	}
-	return nil
-}
-
-// absolute is path as an absolute one, unless there is an error already.
-func absolute(path string, err error) (string, error) {
-	if err != nil {
-		return path, err
-	}
-	return filepath.Abs(path)
+	return errors.Join(append(check.errs, err)...)
 }
 
 // ask gets the certificate, and this machine's address on the way to the control plane. A control
@@ -221,11 +210,14 @@ func (c *JoinConfig) verifyIdentity(id *Identity, trustDomain string) error {
 	namespace, _, _ := strings.Cut(c.Group, "/")
 	switch {
 	case id.ID.TrustDomain != trustDomain:
-		return fmt.Errorf("the control plane of %s gave a certificate of the trust domain %s; see its setting mesh.trustDomain", trustDomain, id.ID.TrustDomain)
+		return fmt.Errorf("the control plane of %s gave a certificate of the trust domain %s; see its setting "+
+			"mesh.trustDomain", trustDomain, id.ID.TrustDomain)
 	case id.ID.Namespace != namespace:
-		return fmt.Errorf("the control plane gave a certificate for %s, and the group %s is of another namespace: the token is for another group", id.ID, c.Group)
+		return fmt.Errorf("the control plane gave a certificate for %s, and the group %s is of another namespace: the "+
+			"token is for another group", id.ID, c.Group)
 	case !c.sameMesh(id):
-		return fmt.Errorf("the roots that the control plane gave are without the one of the join line, %s: make a new line with \"ashorectl join-token create\"", c.Hash)
+		return fmt.Errorf("the roots that the control plane gave are without the one of the join line, %s: make a new "+
+			"line with \"ashorectl join-token create\"", c.Hash)
 	}
 	return checkValidNow(id, time.Now())
 }
@@ -239,4 +231,31 @@ func busyAnswer(err error) bool {
 		}
 	}
 	return false
+}
+
+// checkToken says what is wrong with the form of a token, without saying any of it.
+func checkToken(token string) error {
+	parts := strings.Split(token, ".")
+	switch {
+	case token == "":
+		return errors.New("the token is empty; paste the whole command of \"ashorectl join-token create\", with the " +
+			"lines from EOF to EOF")
+	case len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("is not one of \"ashorectl join-token create\": it has spaces or other signs in it, or is too long")
+	case len(parts) != 3 || parts[0] != "ashore-join" || parts[1] == "" || parts[2] == "":
+		return errors.New("is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, copied whole")
+	}
+	return nil
+}
+
+// maxToken bounds a token, in bytes.
+const maxToken = 1 << 10
+
+// ReadToken reads a token: all of r, without the line feed at its end.
+func ReadToken(r io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxToken+2))
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
 }

@@ -195,7 +195,8 @@ func TestJoinRefused(t *testing.T) {
 	}{
 		{"wrong hash", func(_ *testing.T, _ *fakePlane, c *JoinConfig) { c.Hash = hashOf(other.root.Cert) }, false,
 			[]string{"is not trusted: its root certificate has the hash " + hashOf(m.root.Cert),
-				"the join line says " + hashOf(other.root.Cert), "make a new line there", "do not go on if the hashes still differ"}},
+				"the join line says " + hashOf(other.root.Cert), "make a new line there",
+				"do not go on if the hashes still differ"}},
 		{"the hash of the leaf", func(t *testing.T, p *fakePlane, c *JoinConfig) {
 			cert := m.server(t, nil)
 			c.Hash = hashOf(must(x509.ParseCertificate(cert.Certificate[0])))
@@ -203,7 +204,8 @@ func TestJoinRefused(t *testing.T) {
 		}, false, []string{"is not that of a root but of a certificate that is no authority's"}},
 		{"a workload answers", leafOf(func(c *x509.Certificate) {
 			c.URIs = []*url.URL{{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/ashore/sa/control-plane"}}
-		}), false, []string{`is that of "spiffe://cluster.local/ns/ashore/sa/control-plane" and not of the control plane`, "do not trust it"}},
+		}), false, []string{`is that of "spiffe://cluster.local/ns/ashore/sa/control-plane" and not of the control ` +
+			`plane`, "do not trust it"}},
 		{"two names", leafOf(func(c *x509.Certificate) {
 			c.URIs = append(c.URIs, &url.URL{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/a/sa/b"})
 		}), false,
@@ -218,7 +220,8 @@ func TestJoinRefused(t *testing.T) {
 		}, false, []string{"does not lead to a root that this workload trusts"}},
 		{"a clock that is late", leafOf(func(c *x509.Certificate) {
 			c.NotBefore, c.NotAfter = time.Now().Add(3*24*time.Hour), time.Now().Add(4*24*time.Hour)
-		}), false, []string{"begins at ", " from now by this machine's clock (", "2 days", "set the clock (timedatectl, chrony)"}},
+		}), false, []string{"begins at ", " from now by this machine's clock (", "2 days",
+			"set the clock (timedatectl, chrony)"}},
 		{"a clock that is early", leafOf(func(c *x509.Certificate) {
 			c.NotBefore, c.NotAfter = time.Now().Add(-4*time.Hour), time.Now().Add(-2*time.Hour)
 		}), false, []string{"ended at ", "2h0m0s ago by this machine's clock (", "set the clock"}},
@@ -231,7 +234,8 @@ func TestJoinRefused(t *testing.T) {
 		{"plaintext", func(t *testing.T, _ *fakePlane, c *JoinConfig) { c.Settings.XDS.Addresses = []string{plaintext(t)} }, false,
 			[]string{"it does not speak TLS: this may be the plaintext port (15010)"}},
 		{"a used token", func(_ *testing.T, p *fakePlane, _ *JoinConfig) { p.set(func() { p.bound = new([32]byte) }) }, true,
-			[]string{"refuses: the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"}},
+			[]string{"refuses: the join token is not accepted: it may be used, expired, revoked, mistyped or for another " +
+				"group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"}},
 		{"no group", refuse(codes.FailedPrecondition, "cannot find WorkloadGroup shop/web"), true,
 			[]string{"refuses: cannot find WorkloadGroup shop/web; make sure that the WorkloadGroup exists"}},
 		{"no authority", refuse(codes.Unimplemented, "unknown service"), true, []string{"refuses: it gives no certificates"}},
@@ -239,8 +243,10 @@ func TestJoinRefused(t *testing.T) {
 			[]string{"a certificate for spiffe://cluster.local/ns/bank/sa/web, and the group shop/web is of another namespace"}},
 		{"another trust domain", func(_ *testing.T, p *fakePlane, _ *JoinConfig) { p.set(func() { p.id.TrustDomain = "else.example" }) }, true,
 			[]string{"a certificate of the trust domain else.example"}},
-		{"a chain too short", answer(func(c []string) []string { return c[:1] }), true, []string{"answered with what cannot be used: 1 certificates came"}},
-		{"no roots", answer(func(c []string) []string { c[2] = "\n"; return c }), true, []string{"the roots: there is no root certificate in it"}},
+		{"a chain too short", answer(func(c []string) []string { return c[:1] }), true,
+			[]string{"answered with what cannot be used: 1 certificates came"}},
+		{"no roots", answer(func(c []string) []string { c[2] = "\n"; return c }), true,
+			[]string{"the roots: there is no root certificate in it"}},
 		{"other roots", answer(func(c []string) []string { c[2] = string(ca.EncodeCertificates(other.root.Cert)); return c }), true, []string{"does not lead to a root of the mesh"}},
 		{"more roots without ours", answer(func(c []string) []string { // the intermediate as a root: it leads there, and is not what the line names
 			c[2] = c[1]
@@ -251,7 +257,8 @@ func TestJoinRefused(t *testing.T) {
 			return m.issue(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"},
 				must(newRequest(key)), time.Hour)
 		}), true, []string{"the certificate is for another key"}},
-		{"garbage", answer(func(c []string) []string { c[0] = "x"; return c }), true, []string{"element 1 of the chain: it holds no PEM block"}},
+		{"garbage", answer(func(c []string) []string { c[0] = "x"; return c }), true,
+			[]string{"element 1 of the chain: it holds no PEM block"}},
 		{"another group here", func(t *testing.T, _ *fakePlane, c *JoinConfig) {
 			id := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"},
 				time.Hour)
@@ -259,7 +266,8 @@ func TestJoinRefused(t *testing.T) {
 				At: time.Now(), Renewed: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
-		}, false, []string{"has the identity of a member of shop/db, and the command is for shop/web", "leave first: ashore-agent leave --state "}},
+		}, false, []string{"has the identity of a member of shop/db, and the command is for shop/web",
+			"leave first: ashore-agent leave --state "}},
 		{"a folder that cannot be made", func(t *testing.T, _ *fakePlane, c *JoinConfig) {
 			file := filepath.Join(t.TempDir(), "f")
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -349,19 +357,24 @@ func TestJoinUsage(t *testing.T) {
 		edit func(*JoinConfig)
 		want string
 	}{
-		{"group", func(c *JoinConfig) { c.Group = "web" }, `--group: "web" is not a WorkloadGroup; want namespace/name, such as shop/web`},
+		{"group", func(c *JoinConfig) { c.Group = "web" }, `--group: "web" is not a WorkloadGroup; want namespace/name, ` +
+			`such as shop/web`},
 		{"group's namespace", func(c *JoinConfig) { c.Group = "Shop/web" }, `--group: "Shop/web" is not a WorkloadGroup`},
-		{"namespace", func(c *JoinConfig) { c.Settings.Workload.Namespace = "bank" }, `workload.namespace: "bank" is not that of the group shop/web`},
-		{"service account", func(c *JoinConfig) { c.Settings.Workload.ServiceAccount = "x" }, "workload.serviceAccount: is given by the WorkloadGroup"},
+		{"namespace", func(c *JoinConfig) { c.Settings.Workload.Namespace = "bank" },
+			`workload.namespace: "bank" is not that of the group shop/web`},
 		{"dev", func(c *JoinConfig) { c.Settings.Dev = true }, "dev: is for a workload without identity"},
-		{"no hash", func(c *JoinConfig) { c.Hash = "" }, `--ca-hash: "" is not the hash of a root certificate: want sha256: and 64 hexadecimal digits`},
+		{"no hash", func(c *JoinConfig) { c.Hash = "" }, `--ca-hash: "" is not the hash of a root certificate: want ` +
+			`sha256: and 64 hexadecimal digits`},
 		{"half a hash", func(c *JoinConfig) { c.Hash = c.Hash[:20] }, "--ca-hash: "},
 		{"no token", func(c *JoinConfig) { c.Token = "" }, "--token-file: the token is empty; paste the whole command"},
-		{"half a token", func(c *JoinConfig) { c.Token = "ashore-join.abc" }, "--token-file: is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, copied whole"},
+		{"half a token", func(c *JoinConfig) { c.Token = "ashore-join.abc" },
+			"--token-file: is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, copied whole"},
 		{"a token in two lines", func(c *JoinConfig) { c.Token = "ashore-join.a.b\nc" }, "--token-file: is not one of"},
-		{"no control plane", func(c *JoinConfig) { c.Settings.XDS.Addresses = nil }, "--control-plane: not set; give host:port"},
+		{"no control plane", func(c *JoinConfig) { c.Settings.XDS.Addresses = nil },
+			"--control-plane: not set; give host:port"},
 		{"no port", func(c *JoinConfig) { c.Settings.XDS.Addresses = []string{"a"} }, `xds.addresses: "a" is not host:port`},
-		{"address", func(c *JoinConfig) { c.Settings.Workload.Addresses = []string{"x"} }, `workload.addresses: "x" is not an IP address`},
+		{"address", func(c *JoinConfig) { c.Settings.Workload.Addresses = []string{"x"} },
+			`workload.addresses: "x" is not an IP address`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

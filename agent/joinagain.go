@@ -23,7 +23,8 @@ func (c *JoinConfig) joinedBefore(s Settings, pid int) (*JoinResult, error) {
 	case err != nil:
 		reason = err.Error()
 	case joined.Group != c.Group:
-		return nil, fmt.Errorf("%s has the identity of a member of %s, and the command is for %s: use another folder (--state), or leave first: ashore-agent leave --state %s",
+		return nil, fmt.Errorf("%s has the identity of a member of %s, and the command is for %s: use another folder "+
+			"(--state), or leave first: ashore-agent leave --state %s",
 			s.State, joined.Group, c.Group, s.State)
 	case !time.Now().Before(id.Leaf().NotAfter):
 		reason = "its certificate ended at " + id.Leaf().NotAfter.UTC().Format(time.RFC3339)
@@ -35,7 +36,8 @@ func (c *JoinConfig) joinedBefore(s Settings, pid int) (*JoinResult, error) {
 		return &JoinResult{Settings: s, Identity: id, Already: true, Running: pid}, nil
 	}
 	if pid != 0 {
-		return nil, fmt.Errorf("an agent runs here (process %d) with an earlier identity, and %s: to join again, stop it and run this command again (the token was not used)", pid, reason)
+		return nil, fmt.Errorf("an agent runs here (process %d) with an earlier identity, and %s: to join again, stop it "+
+			"and run this command again (the token was not used)", pid, reason)
 	}
 	c.Log.Info("the identity of an earlier join is replaced", "reason", reason)
 	return nil, nil

@@ -36,48 +36,31 @@ type Keeper struct {
 	saving sync.Mutex // held while the disk is written
 
 	mu       sync.Mutex
-	id       *Identity // guarded by mu
-	joined   Joined    // guarded by mu
-	due      time.Time // guarded by mu: of the next try
-	trouble  error     // guarded by mu: of the last try
-	tries    int       // guarded by mu: in vain since the last certificate
-	renewals uint64    // guarded by mu: since the start
-	// guarded by mu: how far this clock is ahead of the authority's, as far as that shows
-	skew     time.Duration
-	watchers map[chan struct{}]struct{} // guarded by mu
-	renewed  chan struct{}              // cap 1; written when the certificate changed
-	now      chan struct{}              // cap 1; written when it has to be renewed now
+	id       *Identity     // guarded by mu
+	joined   Joined        // guarded by mu
+	due      time.Time     // guarded by mu: of the next try
+	trouble  error         // guarded by mu: of the last try
+	tries    int           // guarded by mu: failed ones since the last certificate
+	renewals uint64        // guarded by mu: since the start
+	changed  chan struct{} // guarded by mu; closed and replaced when id changes
+	renewed  chan struct{} // capacity 1; written when the certificate changed
+	now      chan struct{} // capacity 1; written when it has to be renewed now
 }
 
 // NewKeeper reads the identity from disk; nobody is asked. Errors: that the workload has not
 // joined, or what is wrong with the files and what to do.
 func NewKeeper(c KeeperConfig) (*Keeper, error) {
 	k := &Keeper{store: store{c.Dir}, name: c.Name, clock: time.Now, log: c.Log.Named("identity"),
-		watchers: map[chan struct{}]struct{}{}, renewed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+		changed: make(chan struct{}), renewed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 	id, joined, err := k.store.load()
 	if err != nil {
 		return nil, err
 	}
-	k.id, k.joined, k.skew = id, joined, clockSkew(id, joined.Renewed)
+	k.id, k.joined = id, joined
 	addresses := slices.Clone(c.Addresses) // not all workloads ask the same replica
 	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
 	k.ask = (&authority{addresses: addresses, config: k.ClientTLS}).ask
 	return k, nil
-}
-
-// Reload reads the identity again: it may have been renewed before the lock was held.
-func (k *Keeper) Reload() error {
-	k.saving.Lock()
-	defer k.saving.Unlock()
-	id, joined, err := k.store.load()
-	if err != nil {
-		return err
-	}
-	if id.ID != k.Identity().ID {
-		return fmt.Errorf("the identity changed to %s while this agent started; start it again", id.ID)
-	}
-	k.replace(id, joined)
-	return nil
 }
 
 // Identity is the latest one.
@@ -94,33 +77,16 @@ func (k *Keeper) Joined() Joined {
 	return k.joined
 }
 
-// Changed returns a channel of capacity one that receives after each change of the identity, and a
-// function that ends the subscription.
-func (k *Keeper) Changed() (changed <-chan struct{}, forget func()) {
-	ch := make(chan struct{}, 1)
+// Watch returns the latest identity, and a channel that is closed when there is another one.
+func (k *Keeper) Watch() (*Identity, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.watchers[ch] = struct{}{}
-	return ch, func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		delete(k.watchers, ch)
-	}
+	return k.id, k.changed
 }
 
 // Renewed receives after each new certificate: connections that presented the former one may be
 // replaced. There is one channel, for one reader.
 func (k *Keeper) Renewed() <-chan struct{} { return k.renewed }
-
-// tell tells the watchers. Only executed with mu held.
-func (k *Keeper) tell() {
-	for ch := range k.watchers {
-		select {
-		case ch <- struct{}{}:
-		default: // not read yet
-		}
-	}
-}
 
 // ClientTLS is for connections to control planes: it presents the latest certificate, and accepts
 // servers whose chain leads to one of the latest roots and that are the control plane of this
@@ -152,8 +118,9 @@ func (k *Keeper) SetRoots(pems []string) error {
 	k.replace(next, k.Joined())
 	k.log.Info("the mesh's roots changed", "roots", len(roots), "before", len(id.Roots))
 	if err := next.rooted(); err != nil {
-		k.log.Error("the root of this workload's certificate was removed from the mesh: a new certificate is requested; join again if that does not help", "error", err)
-		k.renewNow()
+		k.log.Error("the root of this workload's certificate was removed from the mesh: a new certificate is requested; "+
+			"join again if that does not help", "error", err)
+		poke(k.now)
 	}
 	return nil
 }
@@ -172,15 +139,7 @@ func (k *Keeper) Refused() {
 		return
 	}
 	k.log.Info("a control plane does not accept the certificate: a new one is requested", "serial", k.id.Serial())
-	k.renewNow()
-}
-
-// renewNow makes Run renew the certificate at once.
-func (k *Keeper) renewNow() {
-	select {
-	case k.now <- struct{}{}:
-	default: // it is about to
-	}
+	poke(k.now)
 }
 
 // replace makes an identity that is on disk the latest one.
@@ -188,11 +147,9 @@ func (k *Keeper) replace(id *Identity, j Joined) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if id.Leaf() != k.id.Leaf() {
-		select {
-		case k.renewed <- struct{}{}:
-		default: // not read yet
-		}
+		poke(k.renewed)
 	}
 	k.id, k.joined = id, j
-	k.tell()
+	close(k.changed)
+	k.changed = make(chan struct{})
 }

@@ -29,11 +29,9 @@ const clockLook = 5 * time.Second
 func (k *Keeper) awaitDue(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		k.mu.Lock()
-		now := k.clock()
-		left := k.due.Sub(now)
-		early := now.Before(k.id.Leaf().NotBefore)
+		left := k.due.Sub(k.clock())
 		k.mu.Unlock()
-		if left <= 0 || early && left > 2*longestRetry { // due was planned by a clock that was ahead
+		if left <= 0 {
 			return true
 		}
 		select {
@@ -77,13 +75,13 @@ func renewalTime(from, end time.Time, random float64) time.Time {
 	return from.Add(time.Duration(float64(life) * (0.4 + 0.2*random)))
 }
 
-// The pauses between tries in vain.
+// The pauses between failed tries.
 const (
 	shortestRetry = time.Second
 	longestRetry  = 5 * time.Minute
 )
 
-// retryPause is how long to wait after so many tries in vain: it doubles, is at most a twentieth of
+// retryPause is how long to wait after so many failed tries: it doubles, is at most a twentieth of
 // a life, and half of it is by chance. random is from 0 to 1.
 func retryPause(tries int, life time.Duration, random float64) time.Duration {
 	longest := min(max(life/20, shortestRetry), longestRetry)
@@ -111,7 +109,8 @@ func (k *Keeper) take(next *Identity, now time.Time) error {
 	k.saving.Lock()
 	defer k.saving.Unlock()
 	if old := k.Identity(); next.ID != old.ID {
-		return fmt.Errorf("the control plane gave a certificate for %s, and this workload is %s: see \"ashorectl workload list\" there", next.ID, old.ID)
+		return fmt.Errorf("the control plane gave a certificate for %s, and this workload is %s: see \"ashorectl "+
+			"workload list\" there", next.ID, old.ID)
 	}
 	if err := checkValidNow(next, now); err != nil {
 		return err
@@ -123,11 +122,20 @@ func (k *Keeper) take(next *Identity, now time.Time) error {
 	}
 	k.mu.Lock()
 	k.renewals++
-	k.skew = clockSkew(next, now)
 	k.mu.Unlock()
 	k.replace(next, joined)
 	k.log.Info("certificate renewed", "serial", next.Serial(), "ends", next.Leaf().NotAfter)
 	return k.store.forgetKey()
+}
+
+// backdate is how long before its issue a certificate begins.
+const backdate = 2 * time.Minute
+
+// clockSkew is how far this machine's clock is ahead of the authority's, which has just issued the
+// certificate. One of an authority that is younger than backdate begins when that does: its skew is
+// wrong by backdate at most.
+func clockSkew(id *Identity, now time.Time) time.Duration {
+	return now.Sub(id.Leaf().NotBefore) - backdate
 }
 
 // checkValidNow says what is wrong with a certificate that has just come.
@@ -159,7 +167,8 @@ func (k *Keeper) note(err error) {
 	var refused *RefusedError
 	switch {
 	case left <= 0:
-		k.log.Error("the certificate has ended and cannot be renewed: others refuse this workload; join again if this goes on", "ended", end, "error", err, "next", pause)
+		k.log.Error("the certificate has ended and cannot be renewed: others refuse this workload; join again if this "+
+			"goes on", "ended", end, "error", err, "next", pause)
 	case errors.As(err, &refused):
 		k.log.Error("the control plane does not renew the certificate", "left", left, "error", err, "next", pause)
 	default:
@@ -167,24 +176,21 @@ func (k *Keeper) note(err error) {
 	}
 }
 
-// Renewal is how renewing goes.
+// Renewal is the state of renewing.
 type Renewal struct {
 	// Due is when it is tried next.
 	Due time.Time
-	// Trouble is why the last try was in vain; nil when it was not.
+	// Trouble is why the last try failed; nil when it did not.
 	Trouble error
-	// Tries is how many were in vain since the last certificate came; Count how many certificates
+	// Tries is how many failed since the last certificate came; Count how many certificates
 	// came since the start.
 	Tries int
 	Count uint64
-	// Skew is how far this machine's clock was ahead of the authority's when the last certificate
-	// came.
-	Skew time.Duration
 }
 
-// Renewal tells how it goes.
+// Renewal returns the current state.
 func (k *Keeper) Renewal() Renewal {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Renewal{k.due, k.trouble, k.tries, k.renewals, k.skew}
+	return Renewal{k.due, k.trouble, k.tries, k.renewals}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/agent/probe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
@@ -24,9 +25,12 @@ func TestApplicationMetrics(t *testing.T) {
 		want []string
 		not  string
 	}{
-		"well":      {"app_requests 7", http.StatusOK, []string{"ashore_agent_application_up 1\n", "\napp_requests 7\n"}, "\x00"},
-		"error":     {"app_requests 7\n", http.StatusInternalServerError, []string{"ashore_agent_application_up 0\n"}, "app_requests"},
-		"too large": {strings.Repeat("app_requests 7\n", maxApplicationMetrics/10), http.StatusOK, []string{"ashore_agent_application_up 0\n"}, "app_requests"},
+		"well": {"app_requests 7", http.StatusOK, []string{"ashore_agent_application_up 1\n",
+			"\napp_requests 7\n"}, "\x00"},
+		"error": {"app_requests 7\n", http.StatusInternalServerError, []string{"ashore_agent_application_up 0\n"},
+			"app_requests"},
+		"too large": {strings.Repeat("app_requests 7\n", maxApplicationMetrics/10), http.StatusOK,
+			[]string{"ashore_agent_application_up 0\n"}, "app_requests"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +41,7 @@ func TestApplicationMetrics(t *testing.T) {
 			t.Cleanup(app.Close)
 			s := example(t, "127.0.42.9", func(s *Settings) { s.Metrics.Application = app.URL })
 			a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1),
-				envoy: &supervisor{pid: func() int { return 0 }}}
+				envoy: &child{}}
 			if err := a.connect(testlog.New(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +78,7 @@ func TestMetricsStream(t *testing.T) {
 	go func() { _ = envoy.Serve(l) }()
 	t.Cleanup(func() { _ = envoy.Close() })
 	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1),
-		envoy: &supervisor{pid: func() int { return 0 }}}
+		envoy: &child{}}
 	if err := a.connect(testlog.New(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -102,15 +106,14 @@ func TestMetricsStream(t *testing.T) {
 // /quitquitquit is for this machine alone.
 func TestQuit(t *testing.T) {
 	t.Parallel()
-	r := newReadiness(nil, nil, nil, testlog.New(t))
 	quit := 0
-	r.quit = func() { quit++ }
+	a := &Agent{quit: func() { quit++ }, log: testlog.New(t)}
 	for from, want := range map[string]int{"127.0.0.1:999": http.StatusOK, "10.0.0.7:999": http.StatusOK,
 		"10.0.0.8:999": http.StatusForbidden} {
 		w, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/quitquitquit", nil)
 		req.RemoteAddr = from
 		to := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.7:15020"))
-		r.serveQuit(w, req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, to)))
+		a.serveQuit(w, req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, to)))
 		if w.Code != want {
 			t.Errorf("from %s: %d, want %d", from, w.Code, want)
 		}
@@ -145,9 +148,9 @@ func TestDrainExtendsStop(t *testing.T) {
 	t.Parallel()
 	s := example(t, "127.0.42.11", func(s *Settings) { s.Drain.Maximum = 3 * time.Minute })
 	var sent []string
-	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), envoy: &supervisor{},
+	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), envoy: &child{},
 		ready:    newReadiness(nil, nil, nil, testlog.New(t)),
-		health:   &healthReporter{report: func(Health) {}},
+		health:   &healthReporter{report: func(probe.Health) {}},
 		notifier: notifier{notify: func(s string) { sent = append(sent, s) }}}
 	a.finish(t.Context())
 	if got, want := strings.Join(sent, " "), "STOPPING=1 EXTEND_TIMEOUT_USEC=190000000"; got != want {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"google.golang.org/protobuf/types/known/anypb"
 	"io"
 	"net"
 	"net/http"
@@ -12,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -42,7 +42,7 @@ func fromAgent(name string) *tlsv3.SdsSecretConfig {
 // mutual makes a listener demand and present certificates of the mesh.
 func mutual(t *testing.T, l *listenerv3.Listener) {
 	t.Helper()
-	socket, err := pack(&tlsv3.DownstreamTlsContext{
+	socket, err := anypb.New(&tlsv3.DownstreamTlsContext{
 		RequireClientCertificate: wrapperspb.Bool(true),
 		CommonTlsContext: &tlsv3.CommonTlsContext{
 			TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{fromAgent(secretCertificate)},
@@ -278,33 +278,4 @@ func leaves(t *testing.T, r *running) {
 	if err != nil || report.Well || !strings.Contains(report.Lines[0].Text, "has not joined") {
 		t.Errorf("status: %+v, %v", report, err)
 	}
-}
-
-// An Envoy that is killed gets its certificate again from the agent.
-func TestMutualRestart(t *testing.T) {
-	t.Parallel()
-	const address = "127.0.15.22"
-	m := newMesh(t, "cluster.local")
-	clusters, listeners := tcpForward(t, address+":9443", echoService(t))
-	mutual(t, listeners[0])
-	_, register := resources(t, clusters, listeners)
-	p := startPlane(t, m, "127.0.15.23:0", register)
-	r, first := member(t, p, address, nil)
-	r.ready(r.s.Ports.Status)
-	pid := r.pid()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	caller := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "caller"},
-		time.Hour)
-	eventually(t, "the certificate, by another Envoy", func() error {
-		if r.pid() == pid {
-			return errors.New("still the first")
-		}
-		serial, err := hello(address+":9443", caller, first)
-		if err == nil && serial != first.Serial() {
-			err = fmt.Errorf("it presents %s", serial)
-		}
-		return err
-	})
 }

@@ -52,22 +52,11 @@ func (a *Agent) listenDNS(ctx context.Context) (*dns.Server, error) {
 		const hint = "setting ports.dns; of several workloads on one machine, one can have it"
 		return nil, fmt.Errorf("open the DNS port (%s): %w", hint, err)
 	}
+	s.SetTable(a.names)
 	return s, nil
 }
 
-// followNames gives the DNS server each name table.
-func (a *Agent) followNames(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case t := <-a.names:
-			a.dns.SetTable(t)
-		}
-	}
-}
-
-// reportDNS tells whether names can be resolved.
+// reportDNS adds a line about whether names can be resolved.
 func (a *Agent) reportDNS(r *Report) {
 	if a.dns == nil {
 		return
@@ -75,9 +64,9 @@ func (a *Agent) reportDNS(r *Report) {
 	s := a.dns.State()
 	at := a.dns.Addresses()[0]
 	if s.Trouble != "" {
-		r.line("dns", stateWarn, "make the DNS servers of /etc/resolv.conf reachable, or set dns.servers",
+		r.warn("dns", "make the DNS servers of /etc/resolv.conf reachable, or set dns.servers",
 			"%s, names of the mesh: %d; other names are asked of %v: %s", at, s.Names, s.Servers, s.Trouble)
 		return
 	}
-	r.line("dns", stateOK, "", "%s, names of the mesh: %d; other names are asked of %v", at, s.Names, s.Servers)
+	r.ok("dns", "%s, names of the mesh: %d; other names are asked of %v", at, s.Names, s.Servers)
 }

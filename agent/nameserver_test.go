@@ -14,12 +14,18 @@ func TestDNSSettings(t *testing.T) {
 		at       string
 		captured bool
 	}{
-		"on loopback":            {func(*Settings) {}, "[127.0.0.1:15053]", false},
-		"workloads on loopback":  {func(s *Settings) { s.Workload.Addresses = []string{"127.0.0.3"} }, "[127.0.0.3:15053]", false},
-		"intercepted":            {func(s *Settings) { s.Workload.Interception = "tproxy" }, "[127.0.0.1:15053 [fd61:7368:6f72:65::1]:15053]", true},
-		"rules of one's own":     {func(s *Settings) { s.Workload.Interception = "redirect" }, "[127.0.0.1:15053]", false},
-		"intercepted but closed": {func(s *Settings) { s.Workload.Interception, s.Ports.DNS = "tproxy", 0 }, "[127.0.0.1:0 [fd61:7368:6f72:65::1]:0]", false},
-		"intercepted but for DNS": {func(s *Settings) { s.Workload.Interception, s.Interception.CaptureDNS = "tproxy", false },
+		"on loopback": {func(*Settings) {}, "[127.0.0.1:15053]", false},
+		"workloads on loopback": {func(s *Settings) { s.Workload.Addresses = []string{"127.0.0.3"} },
+			"[127.0.0.3:15053]", false},
+		"intercepted": {func(s *Settings) { s.Workload.Interception = "tproxy" },
+			"[127.0.0.1:15053 [fd61:7368:6f72:65::1]:15053]", true},
+		"rules of one's own": {func(s *Settings) { s.Workload.Interception = "redirect" }, "[127.0.0.1:15053]", false},
+		"intercepted but closed": {func(s *Settings) { s.Workload.Interception, s.Ports.DNS = "tproxy", 0 },
+			"[127.0.0.1:0 [fd61:7368:6f72:65::1]:0]", false},
+		"intercepted but for DNS": {func(s *Settings) {
+			s.Workload.Interception, s.Interception.CaptureDNS = "tproxy",
+				false
+		},
 			"[127.0.0.1:15053 [fd61:7368:6f72:65::1]:15053]", false},
 	} {
 		s := good()

@@ -15,6 +15,9 @@ import (
 // Without it a control plane has to guess what the proxy can do.
 const apiVersion = "1.31.1"
 
+// domain is part of the node's ID, where Istio has the suffix of its host names.
+const domain = "cluster.local"
+
 // The node metadata ASHORE_STREAM says what a stream of the agent is for. Without it one stream is
 // for everything, as Istio's agent has it.
 const (
@@ -35,7 +38,7 @@ func node(s *Settings, stream string) (*corev3.Node, error) {
 	zone, subzone, _ := strings.Cut(rest, "/")
 	n := &corev3.Node{
 		Id: fmt.Sprintf("%s~%s~%s.%s~%s.svc.%s", w.Type, w.Addresses[0], w.Name, w.Namespace, w.Namespace,
-			w.Domain),
+			domain),
 		Cluster:  serviceName(w) + "." + w.Namespace,
 		Metadata: meta,
 	}
@@ -73,10 +76,8 @@ func nodeMetadata(s *Settings, stream string) map[string]any {
 		"PROXY_CONFIG":      nodeProxyConfig(s),
 	}
 	for name, value := range map[string]string{
-		"SERVICE_ACCOUNT": w.ServiceAccount,
-		"NETWORK":         w.Network,
-		"CLUSTER_ID":      w.Cluster,
-
+		"SERVICE_ACCOUNT":     w.serviceAccount,
+		"NETWORK":             w.Network,
 		"AUTO_REGISTER_GROUP": w.Group,
 		"ASHORE_STREAM":       stream,
 	} {

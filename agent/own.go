@@ -12,7 +12,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/ashore-mesh/ashore/internal/strictyaml"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
@@ -45,26 +44,6 @@ func saveOwn(s, base *Settings) error {
 		return diskError("keep the settings", err)
 	}
 	return nil
-}
-
-// KeptSettings are the settings that joining left in a state folder, over the defaults, and those
-// of OperatorSettings over them where units run the workload.
-func KeptSettings(state string) (Settings, error) {
-	s, files := Default(), []string{OwnSettings(state)}
-	if _, err := os.Lstat(OperatorSettings); err == nil && filepath.Dir(state) == PackagedState {
-		files = append(files, OperatorSettings)
-	}
-	for _, file := range files {
-		text, err := strictyaml.ReadFile(file)
-		if err != nil {
-			return s, diskError("read the settings", err)
-		}
-		if _, err := strictyaml.Decode(file, text, &s); err != nil {
-			return s, err
-		}
-	}
-	s.State = state
-	return s, nil
 }
 
 // changes are the settings that differ from base, as a document. The state folder is left out: it
@@ -169,7 +148,8 @@ func findJoined(base, name, namespace string) (string, error) {
 		return dirs[0], nil
 	case 0:
 		if _, err := os.ReadDir(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("look for workloads that have joined: %w; run this as the agent's user, or name its folder (--state)", err)
+			return "", fmt.Errorf("look for workloads that have joined: %w; run this as the agent's user, or name its "+
+				"folder (--state)", err)
 		}
 		return "", fmt.Errorf("below %s: %w; when it joined with another folder, name that (--state)", base,
 			ErrNoIdentity)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/machine"
@@ -65,8 +66,11 @@ func PortsFree(s *Settings, owner func(machine.Socket) (*machine.Owner, error)) 
 // they are from. The settings have an address.
 func (s *Settings) listens() map[string]machine.Socket {
 	out := map[string]machine.Socket{}
-	for _, o := range s.Ports.openPorts() {
-		out[o.names()] = machine.Socket{Address: netip.AddrPortFrom(s.own(), uint16(o.port))}
+	for setting, port := range map[string]int{"status": s.Ports.Status, "health": s.Ports.Health,
+		"metrics": s.Ports.Metrics} {
+		if port != 0 {
+			out["setting ports."+setting] = machine.Socket{Address: netip.AddrPortFrom(s.own(), uint16(port))}
+		}
 	}
 	if s.Ports.DNS != 0 {
 		out["DNS (setting ports.dns)"] = machine.Socket{Address: s.dnsAddresses()[0]}
@@ -77,4 +81,23 @@ func (s *Settings) listens() map[string]machine.Socket {
 		out["incoming connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.IPv4Unspecified(), inboundPort)}
 	}
 	return out
+}
+
+// CheckAddress says whether this machine has the address that Envoy opens its ports on; one that is
+// not given is found at joining. The error is a UsageError.
+func CheckAddress(ctx context.Context, s *Settings) error {
+	if len(s.Workload.Addresses) == 0 {
+		return nil
+	}
+	address := s.Workload.Addresses[0]
+	var c net.ListenConfig
+	l, err := c.Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
+	switch {
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return &UsageError{"workload.addresses",
+			address + " is not an address of this machine: give one that \"ip address\" shows here, or leave it out"}
+	case err != nil:
+		return &UsageError{"workload.addresses", fmt.Sprintf("no port can be opened on %s: %v", address, err)}
+	}
+	return l.Close()
 }

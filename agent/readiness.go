@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -18,10 +17,8 @@ import (
 type readiness struct {
 	admin   *admin
 	envoy   envoyRunner
-	log     hclog.Logger     // set once
-	metrics http.HandlerFunc // set once, before Run; nil: none
-	quit    func()           // set once, before Run: ends Envoy and this agent
-	trouble func() string    // why no control plane is connected; empty: one is
+	log     hclog.Logger
+	trouble func() string // why no control plane is connected; empty: one is
 
 	// The following fields belong to the goroutine that calls check.
 	configured int // the run of Envoy that is known to have its configuration
@@ -35,39 +32,6 @@ type readiness struct {
 func newReadiness(a *admin, e envoyRunner, trouble func() string, log hclog.Logger) *readiness {
 	return &readiness{admin: a, envoy: e, trouble: trouble, log: log,
 		result: errors.New("Envoy is starting")}
-}
-
-// Run serves on l until ctx ends.
-func (s *readiness) Run(ctx context.Context, l net.Listener) error {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz/ready", s.serve)
-	mux.HandleFunc("POST /quitquitquit", s.serveQuit)
-	if s.metrics != nil {
-		mux.HandleFunc("GET /metrics", s.metrics)
-		mux.HandleFunc("GET /stats/prometheus", s.metrics)
-	}
-	return serveHTTP(ctx, l, mux, s.log)
-}
-
-// serve answers 200, or 503 with the reason.
-func (s *readiness) serve(w http.ResponseWriter, _ *http.Request) {
-	if err := s.state(); err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	fmt.Fprintln(w, "ready")
-}
-
-// serveQuit drains and ends Envoy and the agent. Only requests from this machine are accepted.
-func (s *readiness) serveQuit(w http.ResponseWriter, r *http.Request) {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	to, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	if err != nil || to == nil || !from.Addr().IsLoopback() && from.Addr().Unmap() != to.AddrPort().Addr().Unmap() {
-		http.Error(w, "only processes of this machine may end the agent", http.StatusForbidden)
-		return
-	}
-	s.log.Info("envoy and this agent end: /quitquitquit asks for it")
-	s.quit()
 }
 
 // state is nil when Envoy serves with a configuration from the control plane; otherwise it says
@@ -172,4 +136,52 @@ func (s *readiness) waiting(ctx context.Context) error {
 		return errors.New("Envoy is starting its listeners")
 	}
 	return nil
+}
+
+// The times between two looks at Envoy's readiness, before it is ready and after.
+const (
+	readinessSoon  = 200 * time.Millisecond
+	readinessLater = time.Second
+)
+
+// watchReadiness logs when Envoy becomes ready or stops being so, and what it waits for.
+func (a *Agent) watchReadiness(ctx context.Context) error {
+	logged, begun := "", time.Now()
+	for n := 1; ; n++ {
+		wait := readinessLater
+		err := a.ready.check(ctx)
+		a.reportReadiness(err)
+		a.notify(err, time.Since(begun))
+		if !a.settings.intercepted() {
+			wait = readinessSoon // the rules are being installed
+		}
+		if err != nil {
+			wait = readinessSoon
+			if text := err.Error(); n%25 == 0 && text != logged { // each 5 s at most
+				logged = text
+				a.log.Info("envoy is not ready yet", "reason", text)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.envoy.Ended():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// proxyUnready begins the reason why a workload is not among the endpoints when that is its Envoy.
+const proxyUnready = "the proxy is not ready: "
+
+// reportReadiness updates the workload's health with the result of the latest check.
+func (a *Agent) reportReadiness(err error) {
+	switch {
+	case err == nil && !a.settings.intercepted():
+		a.health.setProxy(notIntercepted)
+	case err == nil:
+		a.health.setProxy("")
+	case a.ready.failures >= unreadyAfter:
+		a.health.setProxy(proxyUnready + err.Error())
+	}
 }

@@ -28,8 +28,8 @@ func TestStartingEnvoyIsLeftAlone(t *testing.T) {
 	})
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
-		const body = `{"stats": [{"name": "cluster_manager.cds.update_success", "value": 1},
-			{"name": "listener_manager.lds.update_success", "value": 1}, {"name": "listener_manager.workers_started", "value": 1}]}`
+		const body = "cluster_manager.cds.update_success: 1\nlistener_manager.lds.update_success: 1\n" +
+			"listener_manager.workers_started: 1\n"
 		if _, err := w.Write([]byte(body)); err != nil {
 			t.Error(err)
 		}
@@ -44,7 +44,7 @@ func TestStartingEnvoyIsLeftAlone(t *testing.T) {
 		<-served
 	})
 
-	super := &supervisor{pid: func() int { return 0 }, runs: 1}
+	super := &child{restarter: restarter{state: envoyState{Runs: 1}}}
 	r := newReadiness(newAdmin(&s), super, func() string { return "" }, testlog.New(t))
 	for range 5 {
 		if err := r.check(t.Context()); err == nil || !strings.Contains(err.Error(),

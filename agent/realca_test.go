@@ -182,29 +182,3 @@ func TestNameOfALiveMachine(t *testing.T) {
 		t.Errorf("renewal of who was replaced: %v", err)
 	}
 }
-
-// A control plane that does not share its records with the one where the workload joined says so,
-// and is no reason not to ask the next one.
-func TestControlPlanesApart(t *testing.T) {
-	t.Parallel()
-	a := startAuthority(t, "127.0.15.32:0")
-	signer := a.manager.Signer()
-	// of one root, and other records
-	m := &mesh{trustDomain: "cluster.local", root: &ca.Signer{Cert: signer.Root}, signer: signer}
-	home := startPlane(t, m, "127.0.15.32:0")
-	k := kept(t, m, time.Hour)
-	ask := func(addresses ...string) error {
-		_, _, err := (&authority{addresses: addresses, config: k.ClientTLS}).ask(t.Context(),
-			certificateRequest{key: must(newKey()), name: "web-1"})
-		return err
-	}
-	err := ask(a.addr)
-	var refused *RefusedError
-	if !errors.As(err, &refused) || !strings.Contains(err.Error(),
-		"does not share its records with the one where the workload joined") {
-		t.Errorf("the other one alone: %v", err)
-	}
-	if err := ask(a.addr, home.addr); err != nil {
-		t.Errorf("the other one first: %v", err)
-	}
-}

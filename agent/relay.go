@@ -9,9 +9,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/types/known/structpb"
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/agent/dns"
+	"github.com/ashore-mesh/ashore/agent/probe"
 	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/build"
 )
@@ -52,7 +52,7 @@ func (a *Agent) connect(log hclog.Logger) error {
 		c.Owner = fmt.Sprintf("%s, %s, group %s", n.GetId(), k.Identity().ID, s.Workload.Group)
 	}
 	if s.Workload.Group != "" {
-		c.SetProbe = a.setProbe
+		c.SetProbe = a.prober.Set
 	}
 	if s.Ports.DNS != 0 {
 		c.SetNames = a.setNames
@@ -71,34 +71,32 @@ func dialPlaintext(ctx context.Context, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// setProbe passes the group's probe to the prober, and returns why it is refused.
-func (a *Agent) setProbe(p *networking.ReadinessProbe) error {
-	c := newAppCheck(p, &a.settings)
-	replace(a.checks, c)
-	return c.refused
+// newProber makes what checks the application.
+func (a *Agent) newProber() *probe.Prober {
+	w := &a.settings.Workload
+	c := probe.Config{Settings: a.settings.Probe, Addresses: w.Addresses, Unit: (&systemd{}).unitActive,
+		Report: a.health.setApp, Log: a.log}
+	if w.Interception == "none" && w.Type == "sidecar" {
+		c.Listens = a.listens
+	}
+	return probe.New(c)
 }
 
-// setNames passes a name table to the DNS server.
+// setNames passes a name table to the DNS server. The one of the cache comes before there is a
+// server.
 func (a *Agent) setNames(body []byte) error {
 	t, err := dns.ReadTable(body)
-	if err == nil {
-		replace(a.names, t)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// replace puts v into a channel of capacity 1, in place of a value that was not read yet. There is
-// one writer.
-func replace[T any](c chan T, v T) {
-	select {
-	case <-c:
-	default:
+	if a.names = t; a.dns != nil {
+		a.dns.SetTable(t)
 	}
-	c <- v
+	return nil
 }
 
 // reportHealth reports the workload's health to the control plane, now and after each reconnect.
-func (a *Agent) reportHealth(h Health) {
+func (a *Agent) reportHealth(h probe.Health) {
 	var err error
 	if !h.Healthy {
 		err = errors.New(h.Reason)

@@ -2,12 +2,12 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,34 +54,41 @@ const (
 	stateBad  = "bad"
 )
 
-// line adds a line and, unless it is well, what to do.
+func (r *Report) ok(name, format string, args ...any) { r.line(name, stateOK, "", format, args...) }
+
+func (r *Report) warn(name, todo, format string, args ...any) {
+	r.line(name, stateWarn, todo, format, args...)
+}
+
+func (r *Report) bad(name, todo, format string, args ...any) {
+	r.line(name, stateBad, todo, format, args...)
+}
+
+// line adds a line, with what to do.
 func (r *Report) line(name, state, todo, format string, args ...any) {
-	if state == stateOK {
-		todo = ""
-	}
 	r.Lines = append(r.Lines, Line{name, state, oneLine(fmt.Sprintf(format, args...)), todo})
 	if todo != "" {
 		r.Todo = append(r.Todo, todo)
 	}
+	r.Well = !slices.ContainsFunc(r.Lines, func(l Line) bool { return l.State != stateOK })
 }
 
-// Add adds a line about the machine, with what to do unless it is well.
-func (r *Report) Add(name string, well bool, todo, text string) {
-	state := stateOK
-	if !well {
-		state = stateBad
+// oneLine makes one line of a text of several.
+func oneLine(text string) string {
+	lines := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
 	}
-	r.line(name, state, todo, "%s", text)
-	r.finish()
+	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return l == "" }), "; ")
 }
 
-// finish says whether all is well.
-func (r *Report) finish() *Report {
-	r.Well = true
-	for _, l := range r.Lines {
-		r.Well = r.Well && l.State == stateOK
+// Add adds a line about the machine: what is wrong has todo.
+func (r *Report) Add(name, todo, text string) {
+	if todo == "" {
+		r.ok(name, "%s", text)
+	} else {
+		r.bad(name, todo, "%s", text)
 	}
-	return r
 }
 
 // Write writes the report for people: a line for each subject, and below those that are not well
@@ -98,33 +105,34 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-// WriteJSON writes it for programs.
-func (r *Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
-
 // Report returns the status of everything.
 func (a *Agent) Report(ctx context.Context) *Report { return a.report(ctx, a.relay.Status()) }
 
 // report is Report with this connection to the control planes.
 func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 	now := time.Now()
-	r := &Report{PID: os.Getpid(), Link: &link}
+	r := &Report{PID: os.Getpid(), Link: &link, Version: build.Read().String()}
 	a.reportIdentity(r, now)
-	r.Version = build.Read().String()
-	r.line("agent", stateOK, "", "process %d, version %s", r.PID, r.Version)
-	a.reportLink(r, now)
+	r.ok("agent", "process %d, version %s", r.PID, r.Version)
+	if link.Connected != "" {
+		r.ok(linkLine, "%s since %s ago", link.Connected, span(now.Sub(link.Since)))
+	} else {
+		r.bad(linkLine, "", "none since %s: %s", span(now.Sub(link.Since)), link.Trouble)
+	}
 	a.reportEnvoy(ctx, r)
 	a.reportInterception(r)
 	a.reportDNS(r)
-	a.reportConfiguration(r, now)
+	reportConfiguration(r, now)
 	a.reportRegistration(r)
-	a.reportClock(r)
+	if a.keeper != nil {
+		reportClock(r, a.keeper.Identity(), a.keeper.Joined())
+	}
 	reportDisk(r, a.settings.State)
-	return r.finish()
+	return r
 }
+
+// linkLine is the line about the connection to the control planes.
+const linkLine = "control plane"
 
 // clockTolerance is how far a clock may be off without a warning.
 const clockTolerance = backdate
@@ -132,22 +140,15 @@ const clockTolerance = backdate
 // todoClock is what to do about a clock that is wrong.
 const todoClock = "set the clock (timedatectl, chrony)"
 
-func (a *Agent) reportClock(r *Report) {
-	if a.keeper == nil {
-		r.line("clock", stateOK, "", "not compared")
-		return
-	}
-	n := a.keeper.Renewal()
-	switch {
-	case n.Skew.Abs() > clockTolerance:
-		way := "ahead of"
-		if n.Skew < 0 {
-			way = "behind"
-		}
-		r.line("clock", stateWarn, todoClock, "%s %s the control plane's when the certificate came", span(n.Skew.Abs()),
-			way)
+func reportClock(r *Report, id *Identity, j Joined) {
+	const what = "the control plane's when the certificate came"
+	switch skew := clockSkew(id, j.Renewed); {
+	case skew > clockTolerance:
+		r.warn("clock", todoClock, "%s ahead of %s", span(skew), what)
+	case skew < -clockTolerance:
+		r.warn("clock", todoClock, "%s behind %s", span(-skew), what)
 	default:
-		r.line("clock", stateOK, "", "within %s of the control plane's when the certificate came", clockTolerance)
+		r.ok("clock", "within %s of %s", clockTolerance, what)
 	}
 }
 
@@ -155,38 +156,33 @@ func reportDisk(r *Report, dir string) {
 	free, err := room(dir)
 	switch {
 	case err != nil:
-		r.line("disk", stateBad, "make the state folder usable", "%v", err)
+		r.bad("disk", "make the state folder usable", "%v", err)
 	case free < littleRoom:
-		r.line("disk", stateBad, "make room: certificates cannot be kept", "%s has %d KiB left", dir, free>>10)
+		r.bad("disk", "make room: certificates cannot be kept", "%s has %d KiB left", dir, free>>10)
 	default:
-		r.line("disk", stateOK, "", "%s has %d MiB left", dir, free>>20)
+		r.ok("disk", "%s has %d MiB left", dir, free>>20)
 	}
 }
 
 // OfflineReport is that of a workload whose agent does not run.
 func OfflineReport(state string) *Report {
 	r := &Report{}
-	now := time.Now()
 	id, j, err := store{state}.load()
+	const line = "of \"ashorectl join-token create\" on the control plane: it starts the agent too"
 	todo := "start the agent: ashore-agent run --state " + state
 	switch {
 	case errors.Is(err, ErrNoIdentity):
-		todo = "paste here the line that \"ashorectl join-token create\" prints on the control plane: it starts the agent too"
-		r.reportNoIdentity("this workload has not joined the mesh, or with another state folder than " + state)
+		todo = "paste here the line " + line
+		r.bad("identity", "", "this workload has not joined the mesh, or with another state folder than %s", state)
 	case err != nil:
-		todo = "join again: paste here a new line of \"ashorectl join-token create\", it starts the agent too"
-		r.reportNoIdentity(err.Error())
+		todo = "join again: paste here a new line " + line
+		r.bad("identity", "", "%v", err)
 	default:
-		reportKept(r, id, j, Renewal{}, now)
+		reportKept(r, id, j, Renewal{}, time.Now())
 	}
-	r.line("agent", stateBad, todo, "the agent does not run; its log says why (journalctl -u 'ashore-agent*')")
-	for _, name := range []string{linkLine, "envoy", "configuration", "registration", "clock"} {
-		r.line(name, stateBad, "", "the agent does not run")
-	}
-	if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
-		r.line("disk", stateOK, "", "%s is not there yet", state)
-	} else {
+	r.bad("agent", todo, "the agent does not run; its log says why (journalctl -u 'ashore-agent*')")
+	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
 		reportDisk(r, state)
 	}
-	return r.finish()
+	return r
 }

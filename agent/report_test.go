@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -15,11 +16,48 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/agent/probe"
 	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
+
+// issued has this machine's clock be ahead when the certificate came.
+func issued(k *Keeper, ahead time.Duration) {
+	k.joined.Renewed = k.id.Leaf().NotBefore.Add(backdate + ahead)
+}
+
+// probed has the agent's prober take a probe of the group.
+func probed(t *testing.T, a *Agent, p *networking.ReadinessProbe) probe.State {
+	t.Helper()
+	refused := a.prober.Set(p)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.prober.Run(ctx) }()
+	eventually(t, "the probe is taken", func() error {
+		if s := a.prober.State(); s.Refused != refused || s == (probe.State{}) {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	return a.prober.State()
+}
+
+func tcpProbe() *networking.ReadinessProbe {
+	return &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_TcpSocket{
+		TcpSocket: &networking.TCPHealthCheckConfig{Port: 8080}}}
+}
+
+func execProbe() *networking.ReadinessProbe {
+	return &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_Exec{
+		Exec: &networking.ExecHealthCheckConfig{Command: []string{"id"}}}}
+}
 
 // What is not well shows in its line, and with what to do.
 func TestReport(t *testing.T) {
@@ -44,7 +82,8 @@ func TestReport(t *testing.T) {
 		{"an address in use", func(_ *Agent, l *relay.Status) {
 			err := status.Error(codes.FailedPrecondition, "WorkloadEntry shop/db uses the address")
 			*l = relay.Status{Since: long, Trouble: relay.StreamError("a:1", err).Error()}
-		}, "control plane", "bad none since 3h0m0s: control plane a:1: FailedPrecondition: WorkloadEntry shop/db uses the address",
+		}, "control plane", "bad none since 3h0m0s: control plane a:1: FailedPrecondition: WorkloadEntry shop/db uses " +
+			"the address",
 			"correct this in the agent's settings or in the mesh's configuration"},
 		{"a wrong clock", func(_ *Agent, l *relay.Status) {
 			*l = relay.Status{Since: now, Trouble: dialError("a:1",
@@ -54,77 +93,86 @@ func TestReport(t *testing.T) {
 			*l = relay.Status{Since: now, Trouble: dialError("a:1", serverError("another root")).Error()}
 		}, "control plane", "bad none since ", "is not trusted: another root"},
 		{"not connected", func(a *Agent, _ *relay.Status) {
-			a.health.setApp(Health{Healthy: true})
+			a.health.setApp(probe.Health{Healthy: true})
 			a.health.setProxy("")
-		}, "registration", "warn shop/web at 127.0.15.40, not reported: no control plane is connected; an existing registration ends with its lease", ""},
+		}, "registration", "warn shop/web at 127.0.15.40, not reported: no control plane is connected; an existing " +
+			"registration ends with its lease", ""},
 		{"nothing ever came", func(_ *Agent, l *relay.Status) {
 			*l = relay.Status{Since: now, Trouble: "control plane a:1: nothing listens there"}
-		}, "configuration", "bad none: no control plane has sent any since this agent started, and there is no copy on disk", ""},
+		}, "configuration", "bad none: no control plane has sent any since this agent started, and there is no copy on " +
+			"disk", ""},
 		{"the control plane went away", func(_ *Agent, l *relay.Status) {
 			*l = relay.Status{Since: long, Confirmed: long, Trouble: "control plane a:1: nothing listens there"}
 		}, "configuration", "warn running on a copy from " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago", ""},
 		{"a port that another program has", func(_ *Agent, l *relay.Status) {
 			*l = relay.Status{Connected: "a:1",
-				Rejected: []string{"Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use\n"}}
-		}, "configuration", "bad Envoy refuses a part: Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use",
+				Rejected: []string{"Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address " +
+					"already in use\n"}}
+		}, "configuration", "bad Envoy refuses a part: Error adding/updating listener(s) 127.0.0.2_8080: cannot bind " +
+			"'127.0.0.2:8080': Address already in use",
 			"remove the cause"},
-		{"a copy", func(_ *Agent, l *relay.Status) { *l = relay.Status{Since: now, Confirmed: long, CachedAt: long} }, "configuration",
+		{"a copy", func(_ *Agent, l *relay.Status) { *l = relay.Status{Since: now, Confirmed: long, CachedAt: long} },
+			"configuration",
 			"warn running on a copy from " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago", ""},
 		{"too old", func(_ *Agent, l *relay.Status) {
 			*l = relay.Status{Since: now, Confirmed: long, Old: true, CachedAt: long}
 		}, "configuration",
-			"bad no control plane confirmed it since " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago: revocations and policies are not known here", ""},
+			"bad no control plane confirmed it since " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago: revocations and " +
+				"policies are not known here", ""},
 		{"a copy that is not used", func(_ *Agent, l *relay.Status) { *l = relay.Status{CacheRefused: "it is of another machine"} }, "configuration",
 			"bad none: the copy on disk is not used: it is of another machine", ""},
 		{"too many of its connections", func(_ *Agent, l *relay.Status) {
 			err := status.Error(codes.ResourceExhausted, "this workload has 64 connections")
 			*l = relay.Status{Since: long, Trouble: relay.StreamError("a:1", err).Error()}
-		}, "control plane", "bad none since 3h0m0s: control plane a:1: ResourceExhausted: this workload has 64 connections", "another program uses a copy of this workload's identity"},
+		}, "control plane", "bad none since 3h0m0s: control plane a:1: ResourceExhausted: this workload has 64 " +
+			"connections", "another program uses a copy of this workload's identity"},
 		{"a refused part", func(_ *Agent, l *relay.Status) {
 			*l = relay.Status{Connected: "a:1", Rejected: []string{"bad listener"}}
 		}, "configuration",
 			"bad Envoy refuses a part: bad listener", "ashorectl status"},
-		{"connected", func(_ *Agent, l *relay.Status) { *l = relay.Status{Connected: "a:1", Since: long} }, "control plane", "ok a:1 since 3h0m0s ago", ""},
+		{"connected", func(_ *Agent, l *relay.Status) { *l = relay.Status{Connected: "a:1", Since: long} },
+			"control plane", "ok a:1 since 3h0m0s ago", ""},
 		{"live", func(_ *Agent, l *relay.Status) { *l = relay.Status{Connected: "a:1"} }, "configuration", "ok live", ""},
 		{"renewal fails", func(a *Agent, _ *relay.Status) { a.keeper.note(errors.New("no answer")) }, "certificate",
 			"warn SERIAL ends in ", ""},
-		{"a clock that is early", func(a *Agent, _ *relay.Status) { a.keeper.skew = 5 * time.Minute }, "clock", "warn 5m0s ahead of the control plane's", "set the clock"},
-		{"a clock that is late", func(a *Agent, _ *relay.Status) { a.keeper.skew = -5 * time.Minute }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
+		{"a clock that is early", func(a *Agent, _ *relay.Status) { issued(a.keeper, 5*time.Minute) },
+			"clock", "warn 5m0s ahead of the control plane's", "set the clock"},
+		{"a clock that is late", func(a *Agent, _ *relay.Status) { issued(a.keeper, -5*time.Minute) },
+			"clock", "warn 5m0s behind the control plane's", "set the clock"},
 		{"a port past Envoy", func(_ *Agent, l *relay.Status) { *l = relay.Status{Bypassed: "8080"} }, "interception",
-			"warn connections to port 8080 reach the application past Envoy: no mutual TLS and no policies there", "let the application listen on 127.0.0.1 alone"},
-		{"an application that is not well", func(a *Agent, _ *relay.Status) { a.health.setApp(Health{Reason: "connection refused"}) }, "registration",
+			"warn connections to port 8080 reach the application past Envoy: no mutual TLS and no policies there",
+			"let the application listen on 127.0.0.1 alone"},
+		{"an application that is not " +
+			"well", func(a *Agent, _ *relay.Status) { a.health.setApp(probe.Health{Reason: "connection refused"}) },
+			"registration",
 			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", ""},
 		{"an Envoy that is not ready", func(a *Agent, _ *relay.Status) {
-			a.health.setApp(Health{Healthy: true})
+			a.health.setApp(probe.Health{Healthy: true})
 			a.health.setProxy(proxyUnready + "it starts")
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the proxy is not ready: it starts", ""},
 		{"a group's probe that is not used", func(a *Agent, _ *relay.Status) {
-			refused := newAppCheck(execProbe("id"), &a.settings).refused
-			a.prober.setState(probeState{refused: refused})
-			a.health.setApp(Health{Reason: refused.Error()})
-		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the probe of the WorkloadGroup is not used: it runs a command", "set probe.allowGroupExec"},
+			a.health.setApp(probe.Health{Reason: probed(t, a, execProbe()).Refused.Error()})
+		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the probe of the WorkloadGroup is not " +
+			"used: it runs a command", "set probe.allowGroupExec"},
 		{"a group's probe that is not used beside one that was", func(a *Agent, l *relay.Status) {
 			*l = relay.Status{Connected: "a:1"}
-			a.prober.setState(probeState{by: "probed as its group says, by x",
-				refused: newAppCheck(tcpProbe("db.test"), &a.settings).refused})
-			a.health.setApp(Health{Healthy: true})
+			probed(t, a, tcpProbe())
+			probed(t, a, execProbe())
+			a.health.setApp(probe.Health{Healthy: true})
 			a.health.setProxy("")
-		}, "registration", "warn shop/web at 127.0.15.40, healthy by the previous probe: the probe of the WorkloadGroup is not used: it connects to the host \"db.test\", which is not this workload; ",
-			"leave host out in the group"},
+		}, "registration", "warn shop/web at 127.0.15.40, healthy by the previous probe: the probe of the WorkloadGroup " +
+			"is not used: it runs a command", ""},
 		{"probed by its group", func(a *Agent, l *relay.Status) {
 			*l = relay.Status{Connected: "a:1"}
-			a.prober.use(newAppCheck(httpProbe("", "/ready"), &a.settings))
-			a.health.setApp(Health{Healthy: true})
+			probed(t, a, tcpProbe())
+			a.health.setApp(probe.Health{Healthy: true})
 			a.health.setProxy("")
-		}, "registration", "ok shop/web at 127.0.15.40, healthy; probed as its group says, by GET http://127.0.15.40:8080/ready", ""},
-		{"not well by its group", func(a *Agent, _ *relay.Status) {
-			a.prober.use(newAppCheck(tcpProbe(""), &a.settings))
-			a.health.setApp(Health{Reason: "connection refused"})
-		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: connection refused; probed as its group says, by a TCP connection to 127.0.15.40:8080", ""},
-		{"not probed", func(*Agent, *relay.Status) {}, "registration", "ok shop/web at 127.0.15.40, not among the endpoints yet: its first check is not done", ""},
-		{"Envoy is away", func(*Agent, *relay.Status) {}, "envoy", "bad does not answer, restarts 0: ask Envoy: ", "see its log"},
-		{"a certificate that Envoy refuses", func(a *Agent, _ *relay.Status) { a.secrets.rejected["default"] = "bad key" },
-			"presented", "bad Envoy rejects its certificate or the roots: bad key", "restart this agent"},
+		}, "registration", "ok shop/web at 127.0.15.40, healthy; probed as its group says, by a TCP connection to " +
+			"127.0.15.40:8080", ""},
+		{"not probed", func(*Agent, *relay.Status) {}, "registration", "ok shop/web at 127.0.15.40, not among the " +
+			"endpoints yet: its first check is not done", ""},
+		{"Envoy is away", func(*Agent, *relay.Status) {}, "envoy", "bad does not answer, restarts 0: ask Envoy: ",
+			"see its log"},
 		{"the disk", func(*Agent, *relay.Status) {}, "disk", "ok ", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) { // at once: what is hours old is not to grow older while it waits its turn
@@ -180,17 +228,26 @@ func TestReportCertificate(t *testing.T) {
 		state, text string
 		todo        string
 	}{
-		{"new", time.Hour, Renewal{Due: time.Now().Add(10 * time.Hour)}, stateOK, " ends in 23h0m0s, renewed 1h0m0s ago, the next time in 9h0m0s", ""},
+		{"new", time.Hour, Renewal{Due: time.Now().Add(10 * time.Hour)}, stateOK,
+			" ends in 23h0m0s, renewed 1h0m0s ago, the next time in 9h0m0s", ""},
 		{"from disk", time.Hour, Renewal{}, stateOK, " ends in 23h0m0s, renewed 1h0m0s ago", ""},
 		{"renewal fails", 15 * time.Hour, away, stateWarn, " ends in 9h0m0s, not renewed, tries 3: away", ""},
-		{"soon over", 20 * time.Hour, away, stateBad, " ends in 4h0m0s, not renewed, tries 3: away", "make the control plane reachable"},
-		{"over", 72 * time.Hour, away, stateBad, " ended 2 days ago, not renewed, tries 3: away", "make a control plane reachable: it renews a certificate up to 7 days"},
-		{"over and refused", 72 * time.Hour, refused, stateBad, " ended 2 days ago, not renewed, tries 3: control plane a:1 refuses: expired", "join again"},
-		{"refused", time.Hour, refused, stateBad, " ends in 23h0m0s, not renewed, tries 3: control plane a:1 refuses: expired", "join again"},
-		{"replaced", time.Hour, replaced, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: another machine joined under the name x", "join again"},
-		{"its group has gone", time.Hour, Renewal{Trouble: refusal("a:1", status.Error(codes.FailedPrecondition, "no group")), Tries: 1}, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: no group; make sure that the WorkloadGroup exists", ""},
+		{"soon over", 20 * time.Hour, away, stateBad, " ends in 4h0m0s, not renewed, tries 3: away",
+			"make the control plane reachable"},
+		{"over", 72 * time.Hour, away, stateBad, " ended 2 days ago, not renewed, tries 3: away",
+			"make a control plane reachable: it renews a certificate up to 7 days"},
+		{"over and refused", 72 * time.Hour, refused, stateBad, " ended 2 days ago, not renewed, tries 3: control plane " +
+			"a:1 refuses: expired", "join again"},
+		{"refused", time.Hour, refused, stateBad, " ends in 23h0m0s, not renewed, tries 3: control plane a:1 refuses: " +
+			"expired", "join again"},
+		{"replaced", time.Hour, replaced, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: " +
+			"another machine joined under the name x", "join again"},
+		{"its group has gone", time.Hour, Renewal{Trouble: refusal("a:1", status.Error(codes.FailedPrecondition,
+			"no group")), Tries: 1}, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: no " +
+			"group; make sure that the WorkloadGroup exists", ""},
 		{"over while no agent ran", 72 * time.Hour, Renewal{}, stateBad, " ended 2 days ago", "let the agent run"},
-		{"before its time", -72 * time.Hour, Renewal{}, stateBad, " begins in 2 days by this machine's clock", "set the clock"},
+		{"before its time", -72 * time.Hour, Renewal{}, stateBad, " begins in 2 days by this machine's clock",
+			"set the clock"},
 	} {
 		r := &Report{}
 		reportKept(r, id, joined, tc.n, time.Now().Add(tc.after))
@@ -205,10 +262,12 @@ func TestReportCertificate(t *testing.T) {
 func TestDiskError(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		"keep the identity: write x: no space left on device: the disk is full; make room and run this again": fmt.Errorf("write x: %w", syscall.ENOSPC),
+		"keep the identity: write x: no space left on device: the disk is full; make room and run this " +
+			"again": fmt.Errorf("write x: %w", syscall.ENOSPC),
 		"the disk is full":             fmt.Errorf("write x: %w", syscall.EDQUOT),
 		"the file system is read-only": fmt.Errorf("write x: %w", syscall.EROFS),
-		"this user may not write there; run as root, or set another folder (setting state, or --state)": &os.PathError{Op: "open", Path: "x", Err: syscall.EACCES},
+		"this user may not write there; run as root, or set another folder (setting state, or " +
+			"--state)": &os.PathError{Op: "open", Path: "x", Err: syscall.EACCES},
 	} {
 		if got := diskError("keep the identity", err); !strings.Contains(got.Error(), want) ||
 			!errors.Is(got, errors.Unwrap(err)) {
@@ -217,35 +276,22 @@ func TestDiskError(t *testing.T) {
 	}
 }
 
-// A workload that ends reports that first, and waits until others know.
-func TestLeaveEndpoints(t *testing.T) {
-	t.Parallel()
-	var got []Health
-	a := &Agent{log: testlog.New(t), health: &healthReporter{report: func(h Health) { got = append(got, h) }},
-		ready: &readiness{}}
-	a.settings.Workload.Group = "web"
-	a.leaveEndpoints(t.Context())
-	if d := cmp.Diff([]Health{{Reason: "this proxy is about to end"}}, got); d != "" {
-		t.Errorf("reports (-want +got):\n%s", d)
-	}
-}
-
 // A workload is an endpoint when its proxy is ready and its application is well, and never again
 // once it is about to end.
 func TestHealthReporter(t *testing.T) {
 	t.Parallel()
-	var got []Health
-	v := &healthReporter{report: func(h Health) { got = append(got, h) }}
-	v.setApp(Health{Healthy: true})
+	var got []probe.Health
+	v := &healthReporter{report: func(h probe.Health) { got = append(got, h) }}
+	v.setApp(probe.Health{Healthy: true})
 	v.setProxy("")
 	v.setProxy("")
-	v.setApp(Health{Reason: "503"})
+	v.setApp(probe.Health{Reason: "503"})
 	v.setProxy("the proxy is not ready: away")
-	v.setApp(Health{Healthy: true})
+	v.setApp(probe.Health{Healthy: true})
 	v.setProxy("")
 	v.end()
-	v.setApp(Health{Healthy: true})
-	want := []Health{{Reason: "the proxy is starting"}, {Healthy: true}, {Reason: "503"},
+	v.setApp(probe.Health{Healthy: true})
+	want := []probe.Health{{Reason: "the proxy is starting"}, {Healthy: true}, {Reason: "503"},
 		{Reason: "the proxy is not ready: away"}, {Healthy: true}, {Reason: "this proxy is about to end"}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("reports (-want +got):\n%s", d)
@@ -281,7 +327,8 @@ func TestFindJoined(t *testing.T) {
 	add("web-2.shop", true)
 	add("web-1.bank", true)
 	if _, err := findJoined(base, "",
-		""); err == nil || !strings.Contains(err.Error(), "several workloads of this machine have joined: say which one by --state: ") {
+		""); err == nil || !strings.Contains(err.Error(), "several workloads of this machine have joined: say which one "+
+		"by --state: ") {
 		t.Errorf("several: %v", err)
 	}
 	if _, err := findJoined(base, "web-1", ""); err == nil {
@@ -317,7 +364,7 @@ func TestOwnSettings(t *testing.T) {
 	if err := want.Complete(); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Envoy{})); d != "" {
+	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Envoy{}, Workload{})); d != "" {
 		t.Errorf("read back (-want +got):\n%s", d)
 	}
 	text, err := os.ReadFile(OwnSettings(s.State))
@@ -365,15 +412,5 @@ func TestSockets(t *testing.T) {
 	if _, err := listenUnix(path, 0o600); err == nil ||
 		!strings.Contains(err.Error(), "there is something else at that path: remove it") {
 		t.Errorf("in place of a file: %v", err)
-	}
-}
-
-// The control plane says why it refuses a workload. The agent adds no guess.
-func TestStreamErrorDenied(t *testing.T) {
-	t.Parallel()
-	const want = "control plane a:1: PermissionDenied: set the workload's address"
-	if got := relay.StreamError("a:1", status.Error(codes.PermissionDenied,
-		"set the workload's address")).Error(); got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -1,16 +1,11 @@
 package agent
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
-	"sync"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -20,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashore-mesh/ashore/ca"
@@ -39,44 +33,18 @@ type secrets struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
 	keeper *Keeper
 	log    hclog.Logger
-
-	mu       sync.Mutex
-	rejected map[string]string // guarded by mu: Envoy's message by the name of the secret that it rejected last
 }
 
 func newSecrets(k *Keeper, log hclog.Logger) *secrets {
-	return &secrets{keeper: k, log: log.Named("sds"), rejected: map[string]string{}}
+	return &secrets{keeper: k, log: log.Named("sds")}
 }
 
 // Register adds the service to a server.
 func (s *secrets) Register(g *grpc.Server) { secretv3.RegisterSecretDiscoveryServiceServer(g, s) }
 
-// Rejected is why Envoy rejects a secret, empty when it accepts all of them.
-func (s *secrets) Rejected() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(s.rejected)) {
-		return s.rejected[name]
-	}
-	return ""
-}
-
-// note records Envoy's answer to a response with these secrets; message is empty when it accepted
-// them.
-func (s *secrets) note(names []string, message string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range names {
-		if delete(s.rejected, name); message != "" {
-			s.rejected[name] = message
-		}
-	}
-}
-
-// StreamSecrets sends the secrets that Envoy subscribes to, and each of them again when it changes.
+// StreamSecrets sends the secrets that Envoy subscribes to, and again when the identity changes.
+// Envoy ignores a secret that has not changed.
 func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecretsServer) error {
-	changed, forget := s.keeper.Changed()
-	defer forget()
 	requests, ended := make(chan *discoveryv3.DiscoveryRequest), make(chan error, 1)
 	go func() {
 		for {
@@ -93,12 +61,24 @@ func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSec
 		}
 	}()
 	var names []string
-	var last discoveryv3.DiscoveryResponse
-	defer func() { s.note(names, "") }()
-	for nonce := 1; ; {
+	var sent *Identity // as of the latest response
+	nonce := 0
+	for {
+		id, changed := s.keeper.Watch()
+		if len(names) > 0 && id != sent {
+			nonce++
+			response, err := secretsOf(id, names)
+			if err != nil {
+				return status.Error(codes.Internal, err.Error())
+			}
+			response.Nonce = strconv.Itoa(nonce)
+			response.VersionInfo = response.GetNonce()
+			if err := stream.Send(response); err != nil {
+				return err
+			}
+			sent = id
+		}
 		select {
-		case <-stream.Context().Done():
-			return status.FromContextError(stream.Context().Err()).Err()
 		case err := <-ended:
 			if errors.Is(err, io.EOF) {
 				return nil
@@ -110,43 +90,27 @@ func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSec
 				return status.Errorf(codes.InvalidArgument, "type %.200q is not served here, %s is", r.GetTypeUrl(),
 					resource.SecretType)
 			}
-			if r.GetResponseNonce() != last.GetNonce() {
+			if sent != nil && r.GetResponseNonce() != strconv.Itoa(nonce) {
 				continue // the answer to an earlier response
 			}
-			message := ""
 			if e := r.GetErrorDetail(); e != nil {
-				message = cmp.Or(e.GetMessage(), "Envoy gave no reason")
-				s.log.Error("envoy rejects its certificate or the roots", "error", message)
+				s.log.Error("envoy rejects its certificate or the roots: restart this agent, or join again",
+					"error", e.GetMessage())
 			}
-			s.note(names, message)
 			if !slices.Equal(names, r.GetResourceNames()) {
-				names, last.VersionInfo = r.GetResourceNames(), ""
+				names, sent = r.GetResourceNames(), nil
 			}
-		}
-		next, err := secretsOf(s.keeper.Identity(), names)
-		if err != nil {
-			return status.Error(codes.Internal, err.Error())
-		}
-		if len(names) == 0 || next.GetVersionInfo() == last.GetVersionInfo() {
-			continue
-		}
-		next.Nonce = strconv.Itoa(nonce)
-		nonce++
-		last.Nonce, last.VersionInfo = next.GetNonce(), next.GetVersionInfo()
-		if err := stream.Send(next); err != nil {
-			return err
 		}
 	}
 }
 
-// secretsOf is a response with the named secrets of an identity. The version is a hash of the
-// content.
+// secretsOf is a response with the named secrets of an identity.
 func secretsOf(id *Identity, names []string) (*discoveryv3.DiscoveryResponse, error) {
 	key, err := ca.EncodeKey(id.Key)
 	if err != nil {
 		return nil, fmt.Errorf("encode the key: %w", err)
 	}
-	out, sum := &discoveryv3.DiscoveryResponse{TypeUrl: resource.SecretType}, sha256.New()
+	out := &discoveryv3.DiscoveryResponse{TypeUrl: resource.SecretType}
 	for _, secret := range []*tlsv3.Secret{
 		{Name: secretCertificate, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 			CertificateChain: inline(ca.EncodeCertificates(id.Chain...)), PrivateKey: inline(key)}}},
@@ -156,26 +120,15 @@ func secretsOf(id *Identity, names []string) (*discoveryv3.DiscoveryResponse, er
 		if !slices.Contains(names, secret.GetName()) {
 			continue
 		}
-		packed, err := pack(secret)
+		packed, err := anypb.New(secret)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("encode a secret: %w", err)
 		}
 		out.Resources = append(out.Resources, packed)
-		sum.Write(packed.GetValue())
 	}
-	out.VersionInfo = hex.EncodeToString(sum.Sum(nil))
 	return out, nil
 }
 
 func inline(b []byte) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
-}
-
-// pack puts a message into an Any.
-func pack(m proto.Message) (*anypb.Any, error) {
-	a, err := anypb.New(m)
-	if err != nil {
-		return nil, fmt.Errorf("pack %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
-	}
-	return a, nil
 }

@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/ashore-mesh/ashore/agent/intercept"
+	"github.com/ashore-mesh/ashore/agent/probe"
 )
 
 // Settings are everything that an operator can choose. Default holds the defaults; the tags are the
@@ -23,14 +23,14 @@ type Settings struct {
 	// State is the folder for the identity, the bootstrap and the sockets, made when missing, with
 	// mode 0700. Empty: below /var/lib/ashore-agent, for users other than root below
 	// ~/.local/state/ashore-agent, with Dev below the user's cache folder.
-	State    string   `yaml:"state"`
-	Workload Workload `yaml:"workload"`
-	XDS      XDS      `yaml:"xds"`
-	Envoy    Envoy    `yaml:"envoy"`
-	Ports    Ports    `yaml:"ports"`
-	DNS      DNS      `yaml:"dns"`
-	Probe    Probe    `yaml:"probe"`
-	Drain    Drain    `yaml:"drain"`
+	State    string         `yaml:"state"`
+	Workload Workload       `yaml:"workload"`
+	XDS      XDS            `yaml:"xds"`
+	Envoy    Envoy          `yaml:"envoy"`
+	Ports    Ports          `yaml:"ports"`
+	DNS      DNS            `yaml:"dns"`
+	Probe    probe.Settings `yaml:"probe"`
+	Drain    Drain          `yaml:"drain"`
 	// Metrics are merged into those of the status port.
 	Metrics Metrics `yaml:"metrics"`
 	// Interception is what the rules of "tproxy" intercept.
@@ -53,22 +53,17 @@ type Workload struct {
 	Addresses []string `yaml:"addresses"`
 	// Labels are what selectors and subsets compare with.
 	Labels map[string]string `yaml:"labels"`
-	// ServiceAccount is the identity that it claims. A workload that has joined has the one of its
-	// certificate.
-	ServiceAccount string `yaml:"serviceAccount"`
 	// Locality is "region", "region/zone" or "region/zone/subzone".
 	Locality string `yaml:"locality"`
 	// Network names the part of the network whose addresses it reaches directly.
 	Network string `yaml:"network"`
-	// Cluster names the group of machines that it belongs to.
-	Cluster string `yaml:"cluster"`
-	// Domain is the suffix of short host names.
-	Domain string `yaml:"domain"`
 	// Interception says how the workload's traffic reaches Envoy: "none", "redirect" (by the
 	// operator's own rules) or "tproxy" (by the rules of "ashore-agent intercept").
 	Interception string `yaml:"interception"`
 	// HTTPProxyPort makes Envoy an HTTP proxy of the mesh on this port. Zero: as the mesh says.
 	HTTPProxyPort int `yaml:"httpProxyPort"`
+
+	serviceAccount string // of its certificate; empty: it has none
 }
 
 // XDS is where the control plane answers.
@@ -93,8 +88,6 @@ type Envoy struct {
 	Concurrency int `yaml:"concurrency"`
 	// LogLevel is Envoy's: trace, debug, info, warning, error, critical or off.
 	LogLevel string `yaml:"logLevel"`
-	// MaxConnections bounds the connections that are open to Envoy at one time.
-	MaxConnections int `yaml:"maxConnections"`
 	// DrainTime is how long connections of a listener that was changed or removed may go on.
 	DrainTime time.Duration `yaml:"drainTime"`
 	// ParentShutdown is how long an Envoy of a unit that was replaced may finish its requests.
@@ -186,11 +179,11 @@ type Log struct {
 // Default returns the settings that hold where an operator says nothing.
 func Default() Settings {
 	return Settings{
-		Workload: Workload{Type: "sidecar", Namespace: "default", Domain: "cluster.local", Interception: "none"},
-		Envoy: Envoy{LogLevel: "warning", MaxConnections: 50_000, DrainTime: 45 * time.Second,
+		Workload: Workload{Type: "sidecar", Namespace: "default", Interception: "none"},
+		Envoy: Envoy{LogLevel: "warning", DrainTime: 45 * time.Second,
 			ParentShutdown: 10 * time.Minute},
 		Ports: Ports{Status: 15020, Health: 15021, Metrics: 15090, DNS: 15053},
-		Probe: Probe{CheckPorts: true},
+		Probe: probe.Settings{CheckPorts: true},
 		Drain: Drain{Leave: time.Second, Maximum: 5 * time.Second},
 		Log:   Log{Level: "info", Format: "text"},
 
@@ -259,27 +252,3 @@ func (s *Settings) own() netip.Addr {
 func (s *Settings) at(port int) string {
 	return netip.AddrPortFrom(s.own(), uint16(port)).String()
 }
-
-// openPort is a port that the agent or Envoy opens, and the setting that says which.
-type openPort struct {
-	setting string
-	port    int
-}
-
-// openPorts are those that are set.
-func (p Ports) openPorts() []openPort {
-	var out []openPort
-	for _, o := range []openPort{{"ports.status", p.Status}, {"ports.health", p.Health}, {"ports.metrics", p.Metrics}} {
-		if o.port > 0 {
-			out = append(out, o)
-		}
-	}
-	return out
-}
-
-// names are how an operator sets it.
-func (o openPort) names() string {
-	return "setting " + o.setting
-}
-
-func (o openPort) String() string { return o.setting + " " + strconv.Itoa(o.port) }

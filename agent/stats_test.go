@@ -9,24 +9,40 @@ import (
 	"strings"
 	"testing"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
+
+// parsedBootstrap is a bootstrap whose messages are valid.
+func parsedBootstrap(t *testing.T) *bootstrapv3.Bootstrap {
+	t.Helper()
+	s := good()
+	raw, err := Bootstrap(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bootstrapv3.Bootstrap{}
+	if err := errors.Join(protojson.Unmarshal(raw, b), b.ValidateAll()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
 
 // Envoy tries an expression without a literal first part on each metric of each cluster, mostly
 // without a match, which made its start with a thousand services last seconds; so did a second one
 // for clusters.
 func TestExpressionsOfLabels(t *testing.T) {
 	t.Parallel()
-	s := good()
-	b, err := Bootstrap(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := parsedBootstrap(t)
 	prefix, ofClusters := regexp.MustCompile(`^\^[a-z_]+\\\.`), 0
 	for _, tag := range b.StatsConfig.StatsTags {
 		regex := tag.GetRegex()
@@ -52,11 +68,7 @@ func TestExpressionsOfLabels(t *testing.T) {
 // state.
 func TestUnneededStats(t *testing.T) {
 	t.Parallel()
-	s := good()
-	b, err := Bootstrap(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := parsedBootstrap(t)
 	list := b.StatsConfig.StatsMatcher.GetExclusionList().GetPatterns()
 	if len(list) != 1 {
 		t.Fatalf("%d patterns, want 1", len(list))
@@ -64,10 +76,13 @@ func TestUnneededStats(t *testing.T) {
 	out := regexp.MustCompile("^(?:" + list[0].GetSafeRegex().GetRegex() + ")$") // Envoy's matches are whole
 	const destination = "cluster.outbound|80|v1|update_version.ssl.svc.cluster.local;."
 	for _, name := range []string{
-		"update_success", "update_rejected", "update_duration", "version", "version_text", "init_fetch_timeout", "assignment_stale",
-		"warming_state", "lb_subsets_active", "lb_zone_routing_sampled", "circuit_breakers.high.cx_open", "circuit_breakers.default.remaining_cx",
+		"update_success", "update_rejected", "update_duration", "version", "version_text", "init_fetch_timeout",
+		"assignment_stale",
+		"warming_state", "lb_subsets_active", "lb_zone_routing_sampled", "circuit_breakers.high.cx_open",
+		"circuit_breakers.default.remaining_cx",
 		"ssl.certificate.default.expiration_unix_time_seconds", "ssl.ocsp_staple_failed", "tlsMode-istio.total_match_count",
-		"client_ssl_socket_factory.ssl_context_update_by_sds", "membership_excluded", "outlier_detection.ejections_detected_consecutive_5xx",
+		"client_ssl_socket_factory.ssl_context_update_by_sds", "membership_excluded",
+		"outlier_detection.ejections_detected_consecutive_5xx",
 		"outlier_detection.ejections_total", "outlier_detection.ejections_enforced_success_rate",
 	} {
 		if !out.MatchString(destination + name) {
@@ -81,11 +96,15 @@ func TestUnneededStats(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"upstream_rq_total", "upstream_rq_200", "upstream_rq_5xx", "upstream_rq_time", "upstream_cx_active", "upstream_cx_connect_fail",
-		"upstream_rq_pending_overflow", "internal.upstream_rq_200", "membership_healthy", "membership_total", "lb_healthy_panic",
+		"upstream_rq_total", "upstream_rq_200", "upstream_rq_5xx", "upstream_rq_time", "upstream_cx_active",
+		"upstream_cx_connect_fail",
+		"upstream_rq_pending_overflow", "internal.upstream_rq_200", "membership_healthy", "membership_total",
+		"lb_healthy_panic",
 		"circuit_breakers.default.cx_open", "circuit_breakers.default.rq_open", "circuit_breakers.default.rq_pending_open",
-		"ssl.connection_error", "ssl.fail_verify_san", "ssl.fail_verify_error", "ssl.versions.TLSv1.3", "ssl.ciphers.TLS_AES_128_GCM_SHA256",
-		"outlier_detection.ejections_active", "outlier_detection.ejections_enforced_total", "outlier_detection.ejections_enforced_consecutive_5xx",
+		"ssl.connection_error", "ssl.fail_verify_san", "ssl.fail_verify_error", "ssl.versions.TLSv1.3",
+		"ssl.ciphers.TLS_AES_128_GCM_SHA256",
+		"outlier_detection.ejections_active", "outlier_detection.ejections_enforced_total",
+		"outlier_detection.ejections_enforced_consecutive_5xx",
 	} {
 		if out.MatchString(destination + name) {
 			t.Errorf("%s is left out", name)
@@ -97,11 +116,11 @@ func TestUnneededStats(t *testing.T) {
 // that name.
 func httpForward(t *testing.T, at string, clusters []*clusterv3.Cluster) *listenerv3.Listener {
 	t.Helper()
-	router, err := pack(&routerv3.Router{})
+	router, err := anypb.New(&routerv3.Router{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	manager, err := pack(&hcmv3.HttpConnectionManager{
+	manager, err := anypb.New(&hcmv3.HttpConnectionManager{
 		StatPrefix: "outbound_0.0.0.0_80;",
 		HttpFilters: []*hcmv3.HttpFilter{{Name: "envoy.filters.http.router",
 			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router}}},
@@ -135,8 +154,9 @@ func TestMetricNames(t *testing.T) {
 	}))
 	t.Cleanup(backend.Close)
 	const (
-		used, plain, idle = "outbound|80|v1|db.internal", "outbound|80||www.ssl.b.example", "outbound|80||idle.svc.cluster.local"
-		inbound           = "inbound|8080||"
+		used, plain, idle = "outbound|80|v1|db.internal", "outbound|80||www.ssl.b.example",
+			"outbound|80||idle.svc.cluster.local"
+		inbound = "inbound|8080||"
 	)
 	for _, c := range []struct {
 		name, address string

@@ -45,13 +45,14 @@ type Joined struct {
 	At time.Time `json:"at"`
 	// Renewed is when the certificate came last.
 	Renewed time.Time `json:"renewed"`
-	// Token is the SHA-256 of the token that it joined with, hexadecimal: it tells the same command
+	// Token is the SHA-256 of the token that it joined with, hexadecimal: it distinguishes the same command
 	// from another one. Empty: unknown.
 	Token string `json:"token,omitempty"`
 }
 
 // ErrNoIdentity is that a workload has not joined.
-var ErrNoIdentity = errors.New("this workload has not joined the mesh: on the control plane run \"ashorectl join-token create\", and here the line that it prints; for a trial without identities there is --dev")
+var ErrNoIdentity = errors.New("this workload has not joined the mesh: on the control plane run \"ashorectl " +
+	"join-token create\", and here the line that it prints; for a trial without identities there is --dev")
 
 // load returns the identity. Errors: ErrNoIdentity, or what is wrong with the files and what to do.
 func (s store) load() (id *Identity, j Joined, err error) {

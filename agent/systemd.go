@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -23,61 +24,55 @@ type systemd struct {
 
 var _ unitManager = (*systemd)(nil)
 
-// connect returns the connection to the bus, a new one when the last has ended. Calls with ctx are
-// bounded until cancel.
-func (m *systemd) connect(parent context.Context) (conn *dbus.Conn, ctx context.Context, cancel context.CancelFunc,
-	err error) {
-	ctx, cancel = context.WithTimeout(parent, systemdTimeout)
+// call calls f with a connection to the bus: a new one when the last has ended.
+func (m *systemd) call(ctx context.Context, f func(ctx context.Context, bus *dbus.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
+	defer cancel()
+	bus, err := m.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to systemd over D-Bus: %w", err)
+	}
+	return f(ctx, bus)
+}
+
+func (m *systemd) connect(ctx context.Context) (_ *dbus.Conn, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.conn != nil && m.conn.Connected() {
-		return m.conn, ctx, cancel, nil
+		return m.conn, nil
 	}
 	if m.conn != nil {
 		m.conn.Close()
 	}
 	// The connection lives as long as its context.
-	if m.conn, err = dbus.NewSystemConnectionContext(context.WithoutCancel(ctx)); err != nil {
-		cancel()
-		return nil, nil, nil, fmt.Errorf("connect to systemd over D-Bus: %w", err)
-	}
-	return m.conn, ctx, cancel, nil
+	m.conn, err = dbus.NewSystemConnectionContext(context.WithoutCancel(ctx))
+	return m.conn, err
 }
 
 // List implements unitManager.
-func (m *systemd) List(ctx context.Context, pattern string) ([]string, error) {
-	conn, ctx, cancel, err := m.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	found, err := conn.ListUnitsByPatternsContext(ctx, []string{"active", "reloading", "activating", "deactivating"},
-		[]string{pattern})
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, u := range found {
-		out = append(out, u.Name)
-	}
-	return out, nil
+func (m *systemd) List(ctx context.Context, pattern string) (out []string, err error) {
+	err = m.call(ctx, func(ctx context.Context, bus *dbus.Conn) error {
+		found, err := bus.ListUnitsByPatternsContext(ctx,
+			[]string{"active", "reloading", "activating", "deactivating"}, []string{pattern})
+		for _, u := range found {
+			out = append(out, u.Name)
+		}
+		return err
+	})
+	return out, err
 }
 
 // Look implements unitManager. A unit that is not a service has no process and no result.
-func (m *systemd) Look(ctx context.Context, name string) (unitState, error) {
-	conn, ctx, cancel, err := m.connect(ctx)
-	if err != nil {
-		return unitState{}, err
-	}
-	defer cancel()
-	all, err := conn.GetAllPropertiesContext(ctx, name)
-	if err != nil {
-		return unitState{}, err
-	}
-	pid, _ := all["MainPID"].(uint32)
-	active, _ := all["ActiveState"].(string)
-	result, _ := all["Result"].(string)
-	return unitState{PID: int(pid), Active: active, Result: result}, nil
+func (m *systemd) Look(ctx context.Context, name string) (s unitState, err error) {
+	err = m.call(ctx, func(ctx context.Context, bus *dbus.Conn) error {
+		all, err := bus.GetAllPropertiesContext(ctx, name)
+		pid, _ := all["MainPID"].(uint32)
+		s.PID = int(pid)
+		s.Active, _ = all["ActiveState"].(string)
+		s.Result, _ = all["Result"].(string)
+		return err
+	})
+	return s, err
 }
 
 // unitActive returns why a unit is not active. Units that reload their settings are. Source:
@@ -85,10 +80,10 @@ func (m *systemd) Look(ctx context.Context, name string) (unitState, error) {
 func (m *systemd) unitActive(ctx context.Context, name string) (why error, known bool) {
 	state, err := m.Look(ctx, name)
 	if err != nil {
-		return fmt.Errorf("look at the unit %s: %w", plain(name), err), false
+		return fmt.Errorf("look at the unit %s: %w", strconv.QuoteToASCII(name), err), false
 	}
 	if state.Active != "active" && state.Active != "reloading" {
-		return fmt.Errorf("the unit %s is %s", plain(name), state.Active), true
+		return fmt.Errorf("the unit %s is %s", strconv.QuoteToASCII(name), state.Active), true
 	}
 	return nil, true
 }
@@ -106,24 +101,21 @@ func (m *systemd) Stop(ctx context.Context, name string) error {
 // job starts a job for a unit and waits until it is done.
 func (m *systemd) job(ctx context.Context, name string,
 	start func(*dbus.Conn, context.Context, string, string, chan<- string) (int, error)) error {
-	conn, ctx, cancel, err := m.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	done := make(chan string, 1)
-	if _, err := start(conn, ctx, name, "replace", done); err != nil {
-		return err
-	}
-	select {
-	case result := <-done:
-		if result != "done" {
-			return errors.New("systemd reports " + result)
+	return m.call(ctx, func(ctx context.Context, bus *dbus.Conn) error {
+		done := make(chan string, 1)
+		if _, err := start(bus, ctx, name, "replace", done); err != nil {
+			return err
 		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+		select {
+		case result := <-done:
+			if result != "done" {
+				return errors.New("systemd reports " + result)
+			}
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 }
 
 // Kill implements unitManager.
@@ -132,24 +124,19 @@ func (m *systemd) Kill(ctx context.Context, name string) error {
 	if err != nil || state.PID == 0 {
 		return err
 	}
-	conn, ctx, cancel, err := m.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	return conn.KillUnitWithTarget(ctx, name, dbus.All, int32(syscall.SIGKILL))
+	return m.call(ctx, func(ctx context.Context, bus *dbus.Conn) error {
+		return bus.KillUnitWithTarget(ctx, name, dbus.All, int32(syscall.SIGKILL))
+	})
 }
 
 // Stopping implements unitManager.
-func (m *systemd) Stopping(ctx context.Context) (bool, error) {
-	conn, ctx, cancel, err := m.connect(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer cancel()
-	state, err := conn.SystemStateContext(ctx)
-	if err != nil {
-		return false, err
-	}
-	return state.Value.Value() == "stopping", nil
+func (m *systemd) Stopping(ctx context.Context) (stopping bool, err error) {
+	err = m.call(ctx, func(ctx context.Context, bus *dbus.Conn) error {
+		state, err := bus.SystemStateContext(ctx)
+		if err == nil {
+			stopping = state.Value.Value() == "stopping"
+		}
+		return err
+	})
+	return stopping, err
 }

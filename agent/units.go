@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -38,19 +37,15 @@ const (
 // agent goes on with the Envoy that runs. When its program, arguments or bootstrap changed, the
 // unit of the next epoch takes over by hot restart.
 type units struct {
+	restarter
 	manager unitManager
 	launch  *launch
 	info    func(context.Context) (serverInfo, error) // asks Envoy
-	ended   chan struct{}                             // capacity 1
-	log     hclog.Logger
 
 	// unwatched is closed when Run starts and replaces Envoys no more.
 	unwatched chan struct{}
 
 	current epoch // belongs to Run
-
-	mu    sync.Mutex
-	state envoyState // guarded by mu
 }
 
 // unitManager is systemd.
@@ -117,8 +112,7 @@ func newLaunch(s *Settings, path string, bootstrap []byte) (*launch, error) {
 }
 
 func newUnits(m unitManager, l *launch, info func(context.Context) (serverInfo, error), log hclog.Logger) *units {
-	return &units{manager: m, launch: l, info: info, log: log, ended: make(chan struct{}, 1),
-		unwatched: make(chan struct{})}
+	return &units{restarter: newRestarter(log), manager: m, launch: l, info: info, unwatched: make(chan struct{})}
 }
 
 func (l *launch) name(number int) string            { return l.unit + strconv.Itoa(number) + ".service" }
@@ -196,22 +190,6 @@ func (l *launch) clean(keep []int) error {
 	return errors.Join(errs...)
 }
 
-// State implements envoyRunner.
-func (u *units) State() envoyState {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.state
-}
-
-func (u *units) change(f func(*envoyState)) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	f(&u.state)
-}
-
-// Ended implements envoyRunner.
-func (u *units) Ended() <-chan struct{} { return u.ended }
-
 // Stays implements envoyRunner: only the machine's shutdown ends Envoy.
 func (u *units) Stays(ctx context.Context) bool {
 	stopping, err := u.manager.Stopping(ctx)
@@ -244,43 +222,19 @@ func (u *units) Resume(ctx context.Context) (bool, error) {
 }
 
 // Run implements envoyRunner.
-func (u *units) Run(ctx context.Context, last <-chan struct{}) error {
+func (u *units) Run(ctx, last context.Context) error {
 	watched, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-last:
-			cancel()
-		case <-watched.Done():
+	defer context.AfterFunc(last, cancel)()
+	u.repeat(watched, last, func(ctx context.Context) error {
+		if err := u.begin(ctx); err != nil {
+			return err
 		}
-	}()
-	u.keepRunning(watched)
+		return u.watch(ctx)
+	})
 	close(u.unwatched)
 	<-ctx.Done()
 	return nil
-}
-
-// keepRunning starts Envoy again, ever later, whenever its unit does not run any more.
-func (u *units) keepRunning(ctx context.Context) {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		begun := time.Now()
-		err := u.begin(ctx)
-		if err == nil {
-			err = u.watch(ctx)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if time.Since(begun) >= steady {
-			pause = firstPause
-		}
-		u.change(func(s *envoyState) { *s = envoyState{Runs: s.Runs, Unit: s.Unit, Trouble: err.Error()} })
-		u.log.Error("envoy does not run and is started again", "error", err, "next", pause)
-		poke(u.ended)
-		if !sleep(ctx, pause) {
-			return
-		}
-	}
 }
 
 // begin goes on with the Envoy that runs, replaces it, or starts one.

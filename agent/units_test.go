@@ -397,7 +397,7 @@ func TestTakeoverFails(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
-	m.settings.Envoy.MaxConnections = 1234
+	m.settings.Envoy.LogLevel = "error"
 	m.systemd.broken = "ashore-envoy@web-1.service"
 	r = m.start()
 	eventually(t, "the status", func() error {
@@ -405,7 +405,8 @@ func TestTakeoverFails(t *testing.T) {
 		if err := r.agent.Report(t.Context()).Write(&text); err != nil {
 			return err
 		}
-		if want := "runs with its previous program or settings: start ashore-envoy@web-1.service: it does not start"; !strings.Contains(text.String(), want) {
+		if want := "runs with its previous program or settings: start ashore-envoy@web-1.service: it does not " +
+			"start"; !strings.Contains(text.String(), want) {
 			return fmt.Errorf("want %q in\n%s", want, &text)
 		}
 		return nil

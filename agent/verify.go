@@ -29,7 +29,7 @@ func serverError(format string, args ...any) error {
 
 // serverCheck says whether what a server presents is the control plane's. Immutable.
 type serverCheck struct {
-	// roots are those that are believed. Nil: the certificate that it presents with this hash.
+	// roots are the trusted ones. Nil: the certificate that it presents with this hash.
 	roots []*x509.Certificate
 	hash  string
 	// trustDomain is the mesh's; empty: not known yet.
@@ -55,7 +55,7 @@ func (c *serverCheck) config(mine func() *tls.Certificate) *tls.Config {
 	return cfg
 }
 
-// verify checks a server's certificates, its own first: they lead to a root that is believed, are
+// verify checks a server's certificates, its own first: they lead to a trusted root, are
 // valid now, are for servers, and name the control plane. It returns the trust domain. Errors:
 // ServerError.
 func (c *serverCheck) verify(certs []*x509.Certificate) (trustDomain string, err error) {
@@ -77,7 +77,8 @@ func (c *serverCheck) verify(certs []*x509.Certificate) (trustDomain string, err
 		if text := clockTrouble(certs, now); text != "" {
 			return "", serverError("%s", text)
 		}
-		return "", serverError("its certificate does not lead to a root that this workload trusts: %v; when the mesh has a new root, join again", err)
+		return "", serverError("its certificate does not lead to a root that this workload trusts: %v; when the mesh has "+
+			"a new root, join again", err)
 	}
 	return c.named(certs[0])
 }
@@ -90,25 +91,31 @@ func (c *serverCheck) pinned(certs []*x509.Certificate) (*x509.Certificate, erro
 	}
 	last := certs[len(certs)-1]
 	if i >= 0 {
-		return nil, serverError("the hash %s is not that of a root but of a certificate that is no authority's; use the line that \"ashorectl join-token create\" prints", c.hash)
+		return nil, serverError("the hash %s is not that of a root but of a certificate that is no authority's; use the "+
+			"line that \"ashorectl join-token create\" prints", c.hash)
 	}
-	return nil, serverError("its root certificate has the hash %s, and the join line says %s: this is not the control plane that made the token, "+
-		"or its root was changed since, or another server answers at this address; make a new line there with \"ashorectl join-token create\", and do not go on if the hashes still differ", hashOf(last), c.hash)
+	return nil, serverError("its root certificate has the hash %s, and the join line says %s: this is not the control "+
+		"plane that made the token, "+
+		"or its root was changed since, or another server answers at this address; make a new line there with "+
+		"\"ashorectl join-token create\", and do not go on if the hashes still differ", hashOf(last), c.hash)
 }
 
 // named checks that a certificate is the control plane's. Workloads have certificates from the same
 // roots.
 func (c *serverCheck) named(leaf *x509.Certificate) (trustDomain string, err error) {
 	if len(leaf.URIs) != 1 {
-		return "", serverError("its certificate names %d URIs, the control plane's names one: this is not a control plane of Ashore", len(leaf.URIs))
+		return "", serverError("its certificate names %d URIs, the control plane's names one: this is not a control "+
+			"plane of Ashore", len(leaf.URIs))
 	}
 	text := leaf.URIs[0].String()
 	id, err := spiffeid.FromString(text)
 	switch {
 	case err != nil || id.Path() != controlPlanePath || id.String() != text:
-		return "", serverError("its certificate is that of %.200q and not of the control plane: another workload answers at this address, do not trust it", text)
+		return "", serverError("its certificate is that of %.200q and not of the control plane: another workload answers "+
+			"at this address, do not trust it", text)
 	case c.trustDomain != "" && id.TrustDomain().Name() != c.trustDomain:
-		return "", serverError("it is the control plane of the trust domain %s, and this workload belongs to %s: join again, with a new line of \"ashorectl join-token create\"", id.TrustDomain().Name(), c.trustDomain)
+		return "", serverError("it is the control plane of the trust domain %s, and this workload belongs to %s: join "+
+			"again, with a new line of \"ashorectl join-token create\"", id.TrustDomain().Name(), c.trustDomain)
 	}
 	return id.TrustDomain().Name(), nil
 }
@@ -126,7 +133,8 @@ func clockTrouble(certs []*x509.Certificate, now time.Time) string {
 		default:
 			continue
 		}
-		return fmt.Sprintf("its certificate %s %s by this machine's clock (%s): set the clock (timedatectl, chrony), or look at the control plane's certificates (ashorectl ca show) when the clock is right",
+		return fmt.Sprintf("its certificate %s %s by this machine's clock (%s): set the clock (timedatectl, chrony), or "+
+			"look at the control plane's certificates (ashorectl ca show) when the clock is right",
 			serialText(c), what, now.UTC().Format(time.RFC3339))
 	}
 	return ""

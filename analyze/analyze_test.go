@@ -125,20 +125,21 @@ func TestRunIsCancelled(t *testing.T) {
 	}
 }
 
-// Offline, what a registry could supply is information; what only configuration can supply stays an
-// error.
+// Offline, what a registry could supply is information, or a warning if a host is similar to a known
+// one. What only configuration can supply stays an error.
 func TestOffline(t *testing.T) {
 	t.Parallel()
 	findings := analyze.Run(t.Context(), build(t, service("shop/web", "web.internal", ""),
 		route("shop/a", "hosts: [x.example.com], http: [{route: [{destination: {host: db.service.consul}}]}]"),
 		route("shop/b", "hosts: [y.example.com], http: [{route: [{destination: {host: web.internal, subset: v1}}]}]"),
 		route("shop/c", "hosts: [z.example.com], gateways: [none], http: [{route: [{destination: {host: web.internal}}]}]"),
-		rule("shop/d", "host: other.service.consul")))
+		rule("shop/d", "host: other.service.consul"), rule("shop/e", "host: wbe.internal")))
 	want := map[string][2]feed.Severity{ // live and offline
 		"VirtualService shop/a":  {feed.Error, analyze.Info},
 		"VirtualService shop/b":  {feed.Error, feed.Error},
 		"VirtualService shop/c":  {feed.Error, feed.Error},
 		"DestinationRule shop/d": {feed.Error, analyze.Info},
+		"DestinationRule shop/e": {feed.Error, feed.Warning},
 	}
 	offline := analyze.Offline(findings)
 	if len(findings) != len(want) {
@@ -147,6 +148,10 @@ func TestOffline(t *testing.T) {
 	for i, f := range findings {
 		if got := [2]feed.Severity{f.Severity, offline[i].Severity}; got != want[f.Object] {
 			t.Errorf("%s: %v, want %v", f.Object, got, want[f.Object])
+		}
+		certain := !strings.Contains(offline[i].Text, "unless a registry")
+		if certain != (f.Severity == offline[i].Severity) {
+			t.Errorf("%s %s: %s", offline[i].Severity, f.Object, offline[i].Text)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -110,21 +111,28 @@ func subsetNames(rule *push.DestinationRule) (names []string) {
 	return names
 }
 
-// missingHost reports that none of the clients sees a service of the host. A registry may supply it
-// later.
+// missingHost reports that none of the clients sees a service of the host.
 func (a *analysis) missingHost(o *config.Object, field, host string, clients []string, consequence string) {
-	text, remedy, fromRegistry := "no service has host "+host, "use a host that exists, or declare the service", true
-	switch s := a.serviceFor(host); {
-	case s == nil:
-	case s.Host == host:
-		text = fmt.Sprintf("service %s of namespace %s is not exported to %s", host, s.Namespace,
-			namespacesText(clients))
-		remedy, fromRegistry = "extend the exportTo of the service", false
-	default:
-		text = fmt.Sprintf("no service has host %s, only %s covers it", host, s.Host)
-		remedy, fromRegistry = "declare a service with exactly this host", false
+	report := func(text, remedy string) *Finding {
+		return a.report(ReferenceNotFound, o, field, text+", so "+consequence, remedy)
 	}
-	a.report(ReferenceNotFound, o, field, text+", so "+consequence, remedy).fromRegistry = fromRegistry
+	s := a.serviceFor(host)
+	if s != nil && s.Host == host {
+		report(fmt.Sprintf("service %s of namespace %s is not exported to %s", host, s.Namespace, namespacesText(clients)),
+			"extend the exportTo of the service")
+		return
+	}
+	if s != nil {
+		report(fmt.Sprintf("no service has host %s, only %s covers it", host, s.Host),
+			"declare a service with exactly this host")
+		return
+	}
+	hint := a.similar(host, a.allHosts())
+	f := report("no service has host "+host, "use a host that exists"+hint+", or declare the service")
+	f.offline = Info // a registry may have the service
+	if hint != "" {
+		f.offline = feed.Warning
+	}
 }
 
 // serviceFor returns a service of the host, visible or not, or else of a wildcard that covers it.

@@ -19,7 +19,7 @@ func TestDestinations(t *testing.T) {
 		{
 			"unknown host", []string{reviews, to("host: reviws")},
 			[]string{at + ".host: no service has host reviws.shop.svc.cluster.local, so requests that are routed there fail | " +
-				"use a host that exists, or declare the service"},
+				"use a host that exists (did you mean reviews.shop.svc.cluster.local?), or declare the service"},
 		},
 		{"a name with a dot is complete", []string{reviews, to("host: reviews.shop")}, []string{at + ".host: no service has host reviews.shop,"}},
 		{

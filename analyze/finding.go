@@ -21,7 +21,9 @@ type Finding struct {
 	// Remedy is what to do, without a final period. Empty if Text says it.
 	Remedy string `json:"remedy,omitempty"`
 
-	fromRegistry bool // a registry, or a workload that joins, may remove the cause
+	// offline is the severity in Offline. It differs from Severity if a registry, a workload that
+	// joins or the settings may supply what is missing.
+	offline feed.Severity
 }
 
 // Problems returns findings as "ashorectl problems" shows them.
@@ -42,13 +44,15 @@ func Invalid(p feed.Problem) Finding {
 	return Finding{Problem: p, Code: ObjectWarning}
 }
 
-// Offline returns the findings with severity Info where a registry, or a workload that joins, may
-// remove the cause.
+// Offline returns the findings for configuration that is read from files alone. Where a registry, a
+// workload that joins or the settings may supply what is missing, the severity is Info, and Text
+// says so. It is feed.Warning if a name is probably misspelled.
 func Offline(list []Finding) []Finding {
 	out := slices.Clone(list)
 	for i := range out {
-		if out[i].fromRegistry {
-			out[i].Severity = Info
+		if f := &out[i]; f.offline != f.Severity {
+			f.Severity = f.offline
+			f.Text += ", unless a registry, a joining workload or the settings supply what is missing"
 		}
 	}
 	return out

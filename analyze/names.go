@@ -2,8 +2,13 @@ package analyze
 
 import "github.com/ashore-mesh/ashore/internal/nearest"
 
-// maxHints is how many unknown names of a run are compared with all known names.
-const maxHints = 10
+const (
+	// maxHints is how many unknown names of a run are compared with all known names.
+	maxHints = 10
+	// maxLetters is how many letters of a name may be wrong if it is a misspelled form of a known one.
+	// In a short name it is a third of them, and at least one.
+	maxLetters = 2
+)
 
 // similar returns " (did you mean NAME?)" with the known name that is most similar, or an empty
 // text if none is.
@@ -12,8 +17,9 @@ func (a *analysis) similar(name string, known []string) string {
 	if a.hints > maxHints {
 		return ""
 	}
-	if near := nearest.Name(name, known); near != "" {
-		return " (did you mean " + near + "?)"
+	near := nearest.Within(min(maxLetters, max(1, len(name)/3)), name, known)
+	if near == "" {
+		return ""
 	}
-	return ""
+	return " (did you mean " + near + "?)"
 }

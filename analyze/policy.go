@@ -9,6 +9,7 @@ import (
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -64,7 +65,7 @@ func (a *analysis) selectors() {
 			}
 			a.report(NoMatchingWorkloads, o, "spec.selector.matchLabels",
 				fmt.Sprintf("no endpoint, WorkloadEntry, WorkloadGroup or Gateway selector%s has %s, so the "+
-					"policy has no effect until a proxy with them connects", where, labelsText(want)),
+					"policy has no effect", where, labelsText(want)),
 				"use the labels of the workloads that it is for, or remove it")
 		}
 	}
@@ -133,32 +134,34 @@ func (a *analysis) providers() {
 		if spec.Action != security.AuthorizationPolicy_CUSTOM {
 			continue
 		}
-		text, remedy, fromRegistry := a.providerProblem(spec.GetProvider().GetName())
+		text, remedy, offline := a.providerProblem(spec.GetProvider().GetName())
 		if text != "" {
-			a.report(ReferenceNotFound, o, "spec.provider.name", text+", so requests that match this policy are denied",
-				remedy).fromRegistry = fromRegistry
+			f := a.report(ReferenceNotFound, o, "spec.provider.name",
+				text+", so requests that match this policy are denied", remedy)
+			f.offline = offline
 		}
 	}
 }
 
 // providerProblem returns why an extension provider cannot be called, or an empty text if it can.
-func (a *analysis) providerProblem(name string) (text, remedy string, fromRegistry bool) {
+// offline is Finding.offline.
+func (a *analysis) providerProblem(name string) (text, remedy string, offline feed.Severity) {
 	all := a.mesh.GetExtensionProviders()
 	i := slices.IndexFunc(all, func(p *mesh.MeshConfig_ExtensionProvider) bool { return p.GetName() == name })
 	if i < 0 {
 		return fmt.Sprintf("the mesh has no extension provider %q", name),
-			"add it to mesh.extensionProviders in the settings", true
+			"add it to mesh.extensionProviders in the settings", Info
 	}
 	namespace, host, port := push.ProviderService(all[i])
 	if host == "" {
 		return fmt.Sprintf("extension provider %q does not do external authorization", name),
-			"name one with envoyExtAuthzHttp or envoyExtAuthzGrpc", false
+			"name one with envoyExtAuthzHttp or envoyExtAuthzGrpc", feed.Error
 	}
 	for _, s := range a.covered(host) {
 		if _, ok := s.Port(port); ok && s.Host == host && (namespace == "" || s.Namespace == namespace) {
-			return "", "", false
+			return "", "", ""
 		}
 	}
 	return fmt.Sprintf("no service %s has port %d, which extension provider %q needs", host, port, name),
-		"declare the service", true
+		"declare the service", Info
 }

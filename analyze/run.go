@@ -44,6 +44,7 @@ type analysis struct {
 	findings     []Finding
 
 	// The following are built on first use.
+	hosts     []string                       // of all services
 	byPattern map[string][]*registry.Service // services by each pattern that covers their host
 	byPort    map[uint32][]*registry.Service // services by each port, except UDP
 	gateways  map[string]*gateway            // by "namespace/name"
@@ -73,7 +74,11 @@ func (a *analysis) report(code Code, o *config.Object, field, text, remedy strin
 		Severity: code.Severity(), Source: o.Origin.Source, Object: o.Key.String(), Field: field,
 		File: o.Origin.File, Line: o.Origin.Line, Text: text,
 	}
-	a.findings = append(a.findings, Finding{p, code, remedy, code.FromRegistry()})
+	f := Finding{Problem: p, Code: code, Remedy: remedy, offline: p.Severity}
+	if code.FromRegistry() {
+		f.offline = Info
+	}
+	a.findings = append(a.findings, f)
 	return &a.findings[len(a.findings)-1]
 }
 
@@ -108,6 +113,16 @@ func (a *analysis) covered(host string) []*registry.Service {
 		}
 	}
 	return a.byPattern[host]
+}
+
+// allHosts returns the hosts of all services.
+func (a *analysis) allHosts() []string {
+	if a.hosts == nil {
+		for k := range a.in.Services.All() {
+			a.hosts = append(a.hosts, k.Host)
+		}
+	}
+	return a.hosts
 }
 
 // root returns the namespace whose objects apply to the whole mesh.

@@ -31,7 +31,7 @@ func (a *analysis) services() {
 		declares := len(spec.Endpoints) > 0 || spec.WorkloadSelector != nil
 		if s.Resolution == registry.Static && !s.Relayed && list.Len() == 0 && !declares {
 			a.report(EmptyService, o, "spec",
-				fmt.Sprintf("%s has no endpoints, and no registry has it, so requests to it fail", s.Host),
+				fmt.Sprintf("%s has no endpoints, so requests to it fail", s.Host),
 				"write endpoints or workloadSelector, or register instances of it")
 		}
 		acceptsMTLS := func(ep registry.Endpoint) bool { return ep.TLSMode == "istio" }

@@ -41,7 +41,7 @@ func TestServices(t *testing.T) {
 	workload := object(config.WorkloadEntry, "shop/web-1",
 		"address: 10.0.0.1, labels: {app: web, security.istio.io/tlsMode: istio}, serviceAccount: web")
 	check(t, []testCase{
-		{"no endpoints", []string{web(", location: MESH_INTERNAL")}, []string{"ASH0011 mesh.yaml:1 ServiceEntry shop/web spec: web.internal has no endpoints, and no registry has it"}},
+		{"no endpoints", []string{web(", location: MESH_INTERNAL")}, []string{"ASH0011 mesh.yaml:1 ServiceEntry shop/web spec: web.internal has no endpoints, so requests to it fail"}},
 		{"a selector without workloads", []string{web(endpoint + ", location: MESH_INTERNAL")}, nil},
 		{"external, with workloads of the mesh", []string{web(endpoint), workload}, []string{"ASH0012 mesh.yaml:1 ServiceEntry shop/web spec.location: workloads of web.internal accept mutual TLS, but clients send them plaintext"}},
 		{"internal", []string{web(endpoint + ", location: MESH_INTERNAL"), workload}, nil},

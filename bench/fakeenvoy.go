@@ -12,6 +12,10 @@ import (
 	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/ashore-mesh/ashore/bench/fleet"
@@ -86,25 +90,21 @@ func adminInterface(ready *atomic.Bool) http.Handler {
 			}
 		})
 	}
-	type stat struct {
-		Name  string `json:"name"`
-		Value int    `json:"value"`
-	}
 	answer("GET /ready", func() any { return "LIVE" })
 	answer("GET /server_info", func() any {
 		return map[string]string{"version": "0/1.40.0/Clean/RELEASE/simulated",
 			"state": "LIVE"}
 	})
-	answer("GET /certs", func() any { return map[string]any{"certificates": []any{}} })
 	answer("POST /drain_listeners", func() any { return "OK" })
-	answer("GET /stats", func() any {
+	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
 		n := 0
 		if ready.Load() {
 			n = 1
 		}
-		return map[string]any{"stats": []stat{{"control_plane.connected_state", 1},
-			{"cluster_manager.cds.update_success", n}, {"listener_manager.lds.update_success",
-				n}, {"listener_manager.workers_started", n}}}
+		for _, name := range []string{"cluster_manager.cds.update_success", "listener_manager.lds.update_success",
+			"listener_manager.workers_started"} {
+			fmt.Fprintf(w, "%s: %d\n", name, n)
+		}
 	})
 	return mux
 }

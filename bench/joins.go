@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/bench/fleet"
@@ -213,15 +215,19 @@ func joinConfig(t admin.Token) (agent.JoinConfig, error) {
 
 // nodeOf is how the Envoy of a workload that joined introduces itself.
 func nodeOf(s agent.Settings) (*corev3.Node, error) {
-	s.Workload.ServiceAccount = "web"
 	if err := s.Complete(); err != nil {
 		return nil, err
 	}
-	b, err := agent.Bootstrap(&s)
+	raw, err := agent.Bootstrap(&s)
 	if err != nil {
 		return nil, err
 	}
-	return b.GetNode(), nil
+	var b struct{ Node json.RawMessage }
+	if err := json.Unmarshal(raw, &b); err != nil {
+		return nil, err
+	}
+	n := &corev3.Node{}
+	return n, protojson.Unmarshal(b.Node, n)
 }
 
 // mark notes when something happened to a workload.

@@ -64,22 +64,15 @@ type Proof struct {
 	Leaf *x509.Certificate
 	// by is what Leaf was believed by, for the audit log: "chain" or "ledger".
 	by string
-	// seen is the workload as the ledger had it when it was looked at, or nil.
-	seen *held
-	// replaces says that the caller may take the place of a workload of his name that is alive, and
-	// shown is the hash of the key of the certificate that he showed beside other evidence; nil:
-	// none. Whose it is, is not looked at.
-	replaces bool
-	shown    *KeyHash
+	// token is the text of the join token that it was proven by, or empty.
+	token string
+	// shown is the hash of the key of the certificate that a caller with other evidence presents as
+	// well; nil: none. Its owner is not checked.
+	shown *KeyHash
 	// from is the address that the call comes from.
 	from netip.Addr
-	// repeats is when what can be taken once was taken, by the same caller; zero: it was not
-	// before. Bind sets it.
-	repeats time.Time
-	// Bind says which workload the certificate is for, "namespace/name", and takes what can be
-	// taken once. It is called before anything is signed. Errors: *Refusal, or why it cannot be
-	// told now.
-	Bind func(ctx context.Context, a Ask) (workload string, err error)
+	// Name says which workload the certificate is for, "namespace/name". Errors: *Refusal.
+	Name func(a Ask) (workload string, err error)
 }
 
 // Attestor proves who a call comes from by one kind of evidence. Safe for concurrent use.
@@ -116,10 +109,15 @@ func (r *Refusal) Unwrap() error { return r.Err }
 // What callers are told. Why exactly stands in the audit log: whoever guesses shall not learn how
 // near he is.
 const (
-	publicToken       = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"
-	publicCertificate = "the client certificate is not accepted: it may be expired, revoked, replaced or of another mesh; join again with a new line of \"ashorectl join-token create\""
-	publicJWT         = "the token is not accepted: it may be expired, or of an issuer or audience that is not trusted here"
-	publicNobody      = "no proof of identity was given: send a join token, a certificate of this mesh, or a token of a trusted issuer"
+	publicToken = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another " +
+		"group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"
+	publicCertificate = "the client certificate is not accepted: it may be expired, revoked, replaced or of " +
+		"another mesh; join again with a new line of \"ashorectl join-token create\""
+	publicJWT = "the token is not accepted: it may be expired, or of an issuer or audience that is not " +
+		"trusted here"
+	publicBehind = "this control plane is out of touch with the store that it shares: try again, or ask another one"
+	publicNobody = "no proof of identity was given: send a join token, a certificate of this mesh, or a token " +
+		"of a trusted issuer"
 )
 
 // attest asks attestors in their order. One that refuses leaves the word to the next, unless it is

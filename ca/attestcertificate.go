@@ -15,11 +15,12 @@ import (
 // certificateAttestor is its name.
 const certificateAttestor = "certificate"
 
-// CertificateAttestor proves who calls by the workload's own certificate, for renewal: also for a
-// while after its end, and before its begin after the clock was set back, for the ledger then still
-// says whose key it is. A certificate whose root is trusted no longer renews too, when the ledger
-// has it by its hash: it was issued here, and who has the root's key can make none that the ledger
-// has.
+// CertificateAttestor proves who calls by the workload's own certificate, for renewal: by its chain,
+// its times and what is revoked, with a grace after its end, and before its begin when the clock was
+// set back. A key that the workload has replaced since is refused.
+//
+// A certificate whose root is trusted no longer renews too when the index has it by its hash: it was
+// issued here, and who stole the root's key can make none that the index has.
 type CertificateAttestor struct {
 	peers  *PeerVerifier
 	ledger *Ledger
@@ -54,11 +55,14 @@ func (a *CertificateAttestor) Attest(ctx context.Context, c Call) (*Proof, error
 	} else if begin := c.Peer[0].NotBefore; at.Before(begin) && at.After(begin.Add(-a.ledger.grace)) {
 		at = begin // the clock was ahead when it was issued, and has been set back
 	}
-	p, h, by, err := a.prove(ctx, c.Peer, at)
+	p, by, err := a.verify(ctx, c.Peer, at)
 	if err != nil {
 		return nil, err
 	}
-	w := h.workload
+	w, err := a.ledger.Holds(ctx, p.Leaf)
+	if err != nil {
+		return nil, err
+	}
 	id, err := a.ledger.identity(p.ID.Namespace, p.ID.ServiceAccount) // in today's trust domain
 	if err != nil {
 		return nil, refuseCertificate("no identity", err)
@@ -67,8 +71,8 @@ func (a *CertificateAttestor) Attest(ctx context.Context, c Call) (*Proof, error
 	if strings.Contains(w.Name, accountSign) { // whoever has a token of the account can make many such workloads
 		caller = accountCaller(id)
 	}
-	proof := &Proof{ID: id, How: certificateAttestor, Group: w.Group, Caller: caller, Leaf: p.Leaf, by: by, seen: &h}
-	proof.Bind = func(_ context.Context, q Ask) (string, error) {
+	proof := &Proof{ID: id, How: certificateAttestor, Group: w.Group, Caller: caller, Leaf: p.Leaf, by: by, from: c.From}
+	proof.Name = func(q Ask) (string, error) {
 		if _, short, _ := strings.Cut(w.Name, "/"); q.Workload != "" && q.Workload != short {
 			return "", refuseCertificate("other workload", fmt.Errorf("workload %s asks for a certificate of %.260q",
 				w.Name, q.Workload))
@@ -78,53 +82,28 @@ func (a *CertificateAttestor) Attest(ctx context.Context, c Call) (*Proof, error
 	return proof, nil
 }
 
-// The words of the audit log for what a certificate was believed by: that it leads to a root which
-// is trusted, or that the ledger has it.
-const byChain, byLedger = "chain", "ledger"
+// The words of the audit log for what a certificate was accepted by: its chain leads to a trusted
+// root, or the index has it.
+const byChain, byIndex = "chain", "index"
 
-// prove is whose a chain is, as the ledger has that workload, and what it was believed by. Errors:
-// *Refusal, or why it cannot be told now.
-func (a *CertificateAttestor) prove(ctx context.Context, chain []*x509.Certificate, at time.Time) (p Peer, h held,
-	by string, err error) {
-	by = byChain
+// verify returns whose a chain is, and what it was accepted by. Errors: *Refusal, or why it cannot
+// be told now.
+func (a *CertificateAttestor) verify(ctx context.Context, chain []*x509.Certificate, at time.Time) (p Peer, by string,
+	err error) {
 	p, err = a.peers.Verify(chain, at)
-	untrusted, ok := errors.AsType[*Refusal](err)
-	switch {
-	case err == nil:
-	case ok && untrusted.Reason == reasonUntrusted:
-		by = byLedger
-		if p, err = a.peers.unchained(chain[0], at); err != nil {
-			return p, h, by, err
-		}
-	default:
-		return p, h, by, err
+	if r, ok := errors.AsType[*Refusal](err); !ok || r.Reason != reasonUntrusted {
+		return p, byChain, err
 	}
-	h, err = a.ledger.holds(ctx, p.Leaf)
-	if by == byLedger {
-		err = disowned(h.workload, p, untrusted, err)
+	untrusted := err
+	if p, err = a.peers.unchained(chain[0], at); err != nil {
+		return p, "", err
 	}
-	return p, h, by, err
-}
-
-// disowned is why the ledger's word does not stand for the chain of a certificate that leads to no
-// trusted root; err is why its key does not renew. That it is revoked is said as such, all else as
-// what is wrong with the chain. Errors: *Refusal, or why it cannot be told now.
-func disowned(w Workload, p Peer, untrusted *Refusal, err error) error {
-	if r, ok := errors.AsType[*Refusal](err); err != nil && (!ok || r.Reason == reasonRevoked) {
-		return err
+	w, _, err := a.ledger.workload(ctx, indexName(p.Leaf, p.ID))
+	if err != nil {
+		return p, "", err
 	}
-	if err == nil {
-		i := slices.IndexFunc(w.Leaves, func(l Leaf) bool { return l.SHA256 == p.Fingerprint })
-		switch {
-		case i < 0:
-			err = fmt.Errorf("workload %s was not issued the certificate with the hash %s", w.Name, p.Fingerprint)
-		case w.Leaves[i].Revoked:
-			return refuseCertificate(reasonRevoked, fmt.Errorf("certificate %s of workload %s is revoked",
-				w.Leaves[i].Serial, w.Name))
-		default:
-			return nil
-		}
+	if !slices.ContainsFunc(w.Leaves, func(l Leaf) bool { return l.SHA256 == p.Fingerprint }) {
+		return p, "", untrusted
 	}
-	return refuseCertificate(untrusted.Reason, fmt.Errorf("%w; and the ledger does not know it: %w", untrusted.Err,
-		err))
+	return p, byIndex, nil
 }

@@ -1,11 +1,13 @@
 package ca
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/jwks"
+	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -51,8 +54,6 @@ type JWTConfig struct {
 	Ledger  *Ledger
 	// Fetcher gets the keys of issuers with a URL. Nil: one without exceptions.
 	Fetcher *jwks.Fetcher
-	// Refresh is how often keys are read again. Zero means 5m.
-	Refresh time.Duration
 	// Log gets what is wrong with keys. Nil: nobody does.
 	Log hclog.Logger
 }
@@ -60,57 +61,125 @@ type JWTConfig struct {
 // JWTAttestor proves who calls by an OIDC token of an issuer of the settings.
 type JWTAttestor struct {
 	ledger  *Ledger
-	issuers map[string]*issuerKeys // by name
-	order   []*issuerKeys
+	issuers []Issuer // in the order of the settings
 	fetcher *jwks.Fetcher
-	refresh time.Duration
-	log     hclog.Logger
-
-	wake chan struct{} // cap 1; written by Attest, read by Run: a token has a key that nobody knows yet
+	keeper  *jwks.Keeper
+	keys    atomic.Pointer[map[string]*jwks.Set] // by Issuer.place; nil until they were read once
 }
 
-// issuerKeys is an issuer with its keys.
-type issuerKeys struct {
-	Issuer
-	keys atomic.Pointer[jwks.Set] // nil until they were read once; the last good ones after that
-	last string                   // what was wrong last; only Run touches it
+// place is where an issuer's keys are: a URL or the path of a file.
+func (s Issuer) place() string { return cmp.Or(s.URL, s.File) }
 
-	failed atomic.Pointer[error] // why they cannot be read now; nil: they can, or were not tried yet
-}
+// jwtRefresh is how often keys are read again: how long a new key of an issuer may be unknown.
+const jwtRefresh = time.Minute
 
 // NewJWTAttestor makes one. Errors: an issuer that says too little, or too much.
 func NewJWTAttestor(c JWTConfig) (*JWTAttestor, error) {
-	a := &JWTAttestor{ledger: c.Ledger, issuers: map[string]*issuerKeys{}, fetcher: c.Fetcher, refresh: c.Refresh,
-		log: c.Log, wake: make(chan struct{}, 1)}
+	a := &JWTAttestor{ledger: c.Ledger, fetcher: c.Fetcher}
 	if a.fetcher == nil {
 		a.fetcher = jwks.NewFetcher(jwks.Config{})
 	}
-	if a.refresh == 0 {
-		a.refresh = 5 * time.Minute
-	}
-	if a.log == nil {
-		a.log = hclog.NewNullLogger()
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
 	}
 	for i, s := range c.Issuers {
 		if err := a.add(s); err != nil {
 			return nil, fmt.Errorf("issuer %d %q: %w", i+1, s.Name, err)
 		}
 	}
+	a.keeper = jwks.NewKeeper(jwks.KeeperConfig{Fetch: a.load, Refresh: jwtRefresh, Log: c.Log})
+	var places []string
+	for _, s := range a.issuers {
+		places = append(places, s.place())
+	}
+	a.keeper.Want(places)
 	return a, nil
+}
+
+// load reads keys from a place.
+func (a *JWTAttestor) load(ctx context.Context, place string) (*jwks.Set, error) {
+	if strings.Contains(place, "://") {
+		return a.fetcher.Fetch(ctx, place)
+	}
+	text, _, err := readfile.Read(place, jwks.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	set, err := jwks.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", place, err)
+	}
+	return set, nil
+}
+
+// Run reads the keys of all issuers, again and again, until ctx ends. Where they cannot be read, the
+// last good ones stay.
+func (a *JWTAttestor) Run(ctx context.Context) error {
+	return a.keeper.Run(ctx, func(_ context.Context, texts map[string]string) {
+		keys := map[string]*jwks.Set{}
+		for place, text := range texts {
+			if set, err := jwks.Parse([]byte(text)); err == nil { // it was read before
+				keys[place] = set
+			}
+		}
+		a.keys.Store(&keys)
+	})
+}
+
+// set is the keys of an issuer, nil when they were not read yet.
+func (a *JWTAttestor) set(s Issuer) *jwks.Set {
+	if keys := a.keys.Load(); keys != nil {
+		return (*keys)[s.place()]
+	}
+	return nil
+}
+
+// IssuerFailure is an issuer whose keys cannot be read.
+type IssuerFailure struct {
+	Issuer string
+	Err    error
+	// Kept says that those that were read last stay in use; else no token of the issuer is
+	// accepted.
+	Kept bool
+}
+
+// Failures are the issuers whose keys cannot be read now, in the order of the settings.
+func (a *JWTAttestor) Failures() []IssuerFailure {
+	var out []IssuerFailure
+	failures := a.keeper.Failures()
+	for _, s := range a.issuers {
+		for _, f := range failures {
+			if f.URL == s.place() {
+				out = append(out, IssuerFailure{Issuer: s.Name, Err: f.Err, Kept: f.Kept})
+			}
+		}
+	}
+	return out
+}
+
+// named is the issuer with a name.
+func (a *JWTAttestor) named(name string) (Issuer, bool) {
+	i := slices.IndexFunc(a.issuers, func(s Issuer) bool { return s.Name == name })
+	if i < 0 {
+		return Issuer{}, false
+	}
+	return a.issuers[i], true
 }
 
 func (a *JWTAttestor) add(s Issuer) error {
 	if s.File == "" && s.URL == "" && strings.HasPrefix(s.Name, "https://") {
 		s.URL = strings.TrimSuffix(s.Name, "/") + jwks.DiscoveryPath
 	}
+	_, twice := a.named(s.Name)
 	switch {
 	case s.Name == "":
 		return errors.New("it has no name: give what its tokens say as iss")
 	case (s.File == "") == (s.URL == ""):
-		return errors.New("its keys need either a file or a URL, unless its name is an https:// address that tells where they are")
+		return errors.New("its keys need either a file or a URL, unless its name is an https:// address that tells " +
+			"where they are")
 	case (len(s.Namespace) == 0) != (len(s.ServiceAccount) == 0):
 		return errors.New("the claims of namespace and service account go together")
-	case a.issuers[s.Name] != nil:
+	case twice:
 		return errors.New("it is there twice")
 	}
 	if s.URL != "" {
@@ -121,9 +190,7 @@ func (a *JWTAttestor) add(s Issuer) error {
 	if len(s.Audiences) == 0 {
 		s.Audiences = []string{"istio-ca"}
 	}
-	k := &issuerKeys{Issuer: s}
-	a.issuers[s.Name] = k
-	a.order = append(a.order, k)
+	a.issuers = append(a.issuers, s)
 	return nil
 }
 
@@ -156,8 +223,8 @@ func (a *JWTAttestor) Attest(_ context.Context, c Call) (*Proof, error) {
 	if err := token.UnsafeClaimsWithoutVerification(&hint); err != nil {
 		return nil, refuseJWT("jwt malformed", err)
 	}
-	issuer := a.issuers[hint.Issuer]
-	if issuer == nil {
+	issuer, ok := a.named(hint.Issuer)
+	if !ok {
 		return nil, refuseJWT("jwt issuer", fmt.Errorf("the issuer %.200q is not in the settings", hint.Issuer))
 	}
 	claims, err := a.verify(issuer, token, c.Now)
@@ -168,18 +235,17 @@ func (a *JWTAttestor) Attest(_ context.Context, c Call) (*Proof, error) {
 	if err != nil {
 		return nil, refuseJWT("jwt claims", fmt.Errorf("issuer %s: %w", issuer.Name, err))
 	}
-	return a.proof(id, a.podOf(issuer, claims)), nil
+	return a.proof(id, a.podOf(issuer, claims), c), nil
 }
 
 // verify checks signature, times, issuer and audience, and returns all claims.
-func (a *JWTAttestor) verify(issuer *issuerKeys, token *jwt.JSONWebToken, now time.Time) (map[string]any, error) {
+func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Time) (map[string]any, error) {
 	if len(token.Headers) != 1 {
 		return nil, refuseJWT("jwt malformed", fmt.Errorf("it has %d signatures", len(token.Headers)))
 	}
 	header := token.Headers[0]
-	set := issuer.keys.Load()
+	set := a.set(issuer)
 	if set == nil || header.KeyID != "" && !set.Has(header.KeyID) {
-		a.poke()
 		reason := "jwt keys not read"
 		if set != nil {
 			reason = unknownKey
@@ -210,7 +276,7 @@ func (a *JWTAttestor) verify(issuer *issuerKeys, token *jwt.JSONWebToken, now ti
 }
 
 // identity is the one that claims name.
-func (a *JWTAttestor) identity(issuer *issuerKeys, claims map[string]any) (spiffe.ID, error) {
+func (a *JWTAttestor) identity(issuer Issuer, claims map[string]any) (spiffe.ID, error) {
 	namespace, account := issuer.Namespace, issuer.ServiceAccount
 	if len(namespace) == 0 {
 		namespace, account = []string{"kubernetes.io", "namespace"}, []string{"kubernetes.io", "serviceaccount", "name"}
@@ -249,21 +315,13 @@ func claim(claims map[string]any, path []string) (string, error) {
 // proof is who a token proves. A service account has many machines: its workloads are told apart by
 // the pods that their tokens name, so that a new key is the same workload, or else by their first
 // keys.
-func (a *JWTAttestor) proof(id spiffe.ID, pod string) *Proof {
-	p := &Proof{ID: id, How: jwtAttestor, Caller: accountCaller(id)}
-	account := id.Namespace + "/" + id.ServiceAccount
-	p.Bind = func(ctx context.Context, q Ask) (string, error) {
+func (a *JWTAttestor) proof(id spiffe.ID, pod string, c Call) *Proof {
+	p := &Proof{ID: id, How: jwtAttestor, Caller: accountCaller(id), from: c.From}
+	p.Name = func(q Ask) (string, error) {
 		if pod != "" {
-			return account + accountSign + pod, nil
+			return id.Namespace + "/" + id.ServiceAccount + accountSign + pod, nil
 		}
-		k, version, err := a.ledger.holder(ctx, q.Key.String())
-		if err != nil {
-			return "", err
-		}
-		if version != "" && strings.HasPrefix(k.Workload, account+accountSign) {
-			return k.Workload, nil
-		}
-		return account + accountSign + hex.EncodeToString(q.Key[:keyNameSize]), a.ledger.mayAdd(ctx, account)
+		return keyName(id, q.Key), nil
 	}
 	return p
 }
@@ -271,13 +329,12 @@ func (a *JWTAttestor) proof(id spiffe.ID, pod string) *Proof {
 // accountCaller is what calls of a service account are counted by.
 func accountCaller(id spiffe.ID) string { return "account " + id.String() }
 
-// maxPod bounds the name of a pod that is taken into that of a workload. keyNameSize is how many
-// bytes of a key's hash are.
-const maxPod, keyNameSize = 100, 8
+// maxPod bounds the name of a pod that is taken into that of a workload.
+const maxPod = 100
 
 // podOf is the pod that a token of Kubernetes is bound to, or empty. Those of several issuers,
 // which may be called alike, are told apart.
-func (a *JWTAttestor) podOf(issuer *issuerKeys, claims map[string]any) string {
+func (a *JWTAttestor) podOf(issuer Issuer, claims map[string]any) string {
 	if len(issuer.Namespace) > 0 {
 		return ""
 	}
@@ -285,17 +342,9 @@ func (a *JWTAttestor) podOf(issuer *issuerKeys, claims map[string]any) string {
 	if err != nil || len(pod) > maxPod || !dnsname.Valid(pod) {
 		return ""
 	}
-	if len(a.order) > 1 {
+	if len(a.issuers) > 1 {
 		sum := sha256.Sum256([]byte(issuer.Name))
 		pod += accountSign + hex.EncodeToString(sum[:4])
 	}
 	return pod
-}
-
-// poke has keys read again, soon.
-func (a *JWTAttestor) poke() {
-	select {
-	case a.wake <- struct{}{}:
-	default: // Run has word already
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -91,9 +92,13 @@ func (l *lab) newJWT(issuers ...Issuer) *JWTAttestor {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	for _, k := range a.order {
-		a.read(l.t.Context(), k)
+	keys := map[string]*jwks.Set{}
+	for _, i := range issuers {
+		if keys[i.File], err = a.load(l.t.Context(), i.File); err != nil {
+			l.t.Fatal(err)
+		}
 	}
+	a.keys.Store(&keys)
 	return a
 }
 
@@ -191,7 +196,7 @@ func TestJWTSettings(t *testing.T) {
 	}
 }
 
-// New keys are read from time to time, and soon when a token names one; keys that cannot be read
+// New keys are read from time to time; keys that cannot be read
 // leave the last good ones.
 func TestJWTKeysAreReadAgain(t *testing.T) {
 	t.Parallel()
@@ -225,12 +230,12 @@ func TestJWTKeysAreReadAgain(t *testing.T) {
 		}
 		p.publish("b")
 		if knows("b") {
-			t.Error("keys are read before anybody asked")
+			t.Error("keys are read all the time")
 		}
-		time.Sleep(pokePause + time.Second)
+		time.Sleep(jwtRefresh)
 		synctest.Wait()
 		if !knows("b") || knows("a") {
-			t.Error("keys are not read again when a token names a new one")
+			t.Error("keys are not read again")
 		}
 		if err := os.WriteFile(p.file, []byte("broken"), 0o600); err != nil {
 			t.Fatal(err)
@@ -380,7 +385,7 @@ func TestJWTOfPodsOfSeveralIssuers(t *testing.T) {
 func TestJWTRecordsAreBounded(t *testing.T) {
 	t.Parallel()
 	p, l := newIDP(t), newLab(t, nil)
-	l.ledger.maxAccount = 2
+	l.ledger.keyNamed.max = 2
 	l.server.config.Attestors = append(l.server.config.Attestors, l.newJWT(Issuer{Name: "https://idp", File: p.file}))
 	l.serve()
 	token := p.sign("a", good(map[string]any{"exp": noon.Add(1000 * time.Hour).Unix()}))
@@ -419,7 +424,7 @@ func TestJWTDiscovery(t *testing.T) {
 	for name, want := range map[string]string{"https://idp": "https://idp/.well-known/openid-configuration",
 		"https://idp/x/": "https://idp/x/.well-known/openid-configuration"} {
 		a, err := NewJWTAttestor(JWTConfig{Issuers: []Issuer{{Name: name}}})
-		if err != nil || a.order[0].URL != want {
+		if err != nil || a.issuers[0].URL != want {
 			t.Errorf("%s: got %+v, error %v", name, a, err)
 		}
 	}

@@ -31,7 +31,6 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 	if !isToken(c.Bearer) {
 		return nil, ErrNotMine
 	}
-	behind := a.ledger.behind()
 	t, _, err := a.ledger.checkToken(ctx, c.Bearer, c.Now)
 	if err != nil {
 		return nil, err
@@ -41,27 +40,21 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 		return nil, err // not yet, or not now
 	}
 	if err != nil { // the token is good, so its holder may know
-		return nil, a.ledger.unsure(behind, &Refusal{Code: codes.FailedPrecondition,
+		return nil, a.ledger.unsure(&Refusal{Code: codes.FailedPrecondition,
 			Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group", Final: true,
 			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)})
 	}
-	p := &Proof{ID: id, How: tokenAttestor, Group: t.Group, Caller: "token " + t.ID, from: c.From}
+	p := &Proof{ID: id, How: tokenAttestor, Group: t.Group, Caller: "token " + t.ID, token: c.Bearer, from: c.From}
 	if len(c.Peer) > 0 {
 		shown := KeyHashOf(c.Peer[0])
 		p.shown = &shown
 	}
-	p.Bind = func(ctx context.Context, q Ask) (string, error) {
+	p.Name = func(q Ask) (string, error) {
 		if q.Group != "" && q.Group != t.Group {
 			return "", refuseToken("token of another group",
 				fmt.Errorf("join token %s is of group %q, and comes for %.200q", t.ID, t.Group, q.Group))
 		}
-		name, err := joinName(id.Namespace, q.Workload)
-		if err != nil {
-			return "", err
-		}
-		p.replaces = q.Replace
-		p.repeats, err = a.ledger.takeToken(ctx, c.Bearer, issued{workload: name, proof: p, key: q.Key, now: c.Now})
-		return name, err
+		return joinName(id.Namespace, q.Workload)
 	}
 	return p, nil
 }
@@ -70,8 +63,9 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 func joinName(namespace, name string) (string, error) {
 	if !dnsname.Valid(name) {
 		return "", &Refusal{Code: codes.InvalidArgument, Reason: "bad name", Final: true,
-			Err:    fmt.Errorf("a workload names itself %.260q", name),
-			Public: "the request's metadata Workload must name the workload: small letters, digits, dashes and dots, at most 253"}
+			Err: fmt.Errorf("a workload names itself %.260q", name),
+			Public: "the request's metadata Workload must name the workload: small letters, digits, dashes and dots, at " +
+				"most 253"}
 	}
 	return namespace + "/" + name, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Bundle is the root certificates that the mesh trusts. Immutable: an equal bundle keeps its
@@ -16,8 +17,9 @@ type Bundle struct {
 	// Roots are in the order of their ids, each once.
 	Roots []*x509.Certificate
 
-	text string   // Roots as PEM
-	ids  []string // of Roots
+	text string         // Roots as PEM
+	ids  []string       // of Roots
+	pool *x509.CertPool // Roots
 }
 
 // RootID names a certificate by its content: "sha256:" and the hexadecimal SHA-256 of its DER. It
@@ -36,7 +38,8 @@ func NewBundle(roots ...*x509.Certificate) *Bundle {
 	for i, r := range sorted {
 		ids[i] = RootID(r)
 	}
-	return &Bundle{ID: bundleID(ids), Roots: sorted, text: string(EncodeCertificates(sorted...)), ids: ids}
+	return &Bundle{ID: bundleID(ids), Roots: sorted, text: string(EncodeCertificates(sorted...)), ids: ids,
+		pool: pool(sorted)}
 }
 
 // bundleID is the ID of a bundle of the roots with these ids.
@@ -49,11 +52,20 @@ func bundleID(ids []string) string {
 // PEM is the bundle as text.
 func (b *Bundle) PEM() []byte { return []byte(b.text) }
 
-// Pool is the bundle as what verifiers take.
-func (b *Bundle) Pool() *x509.CertPool {
+// Pool is the bundle as what verifiers take. Do not change it.
+func (b *Bundle) Pool() *x509.CertPool { return b.pool }
+
+// verify returns why a chain, leaf first, does not lead to a root of the bundle for a use.
+func (b *Bundle) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, now time.Time) error {
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: b.pool, Intermediates: pool(chain[1:]), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{usage}})
+	return err
+}
+
+func pool(certs []*x509.Certificate) *x509.CertPool {
 	p := x509.NewCertPool()
-	for _, r := range b.Roots {
-		p.AddCert(r)
+	for _, c := range certs {
+		p.AddCert(c)
 	}
 	return p
 }

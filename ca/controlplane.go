@@ -1,10 +1,8 @@
 package ca
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -60,7 +58,7 @@ func newServerNames(names []string) (serverNames, error) {
 }
 
 // issueServer signs the control plane's certificate. The chain it presents ends with the roots that
-// it leads to, the signer's last: a machine that joins knows no more of a root than its hash.
+// the mesh trusts, the signer's last: a machine that joins knows no more of a root than its hash.
 // Errors: ErrSigner.
 func issueServer(s *Signer, b *Bundle, trustDomain string, names serverNames, kind KeyKind, now time.Time,
 	random io.Reader) (*tls.Certificate, error) {
@@ -73,74 +71,51 @@ func issueServer(s *Signer, b *Bundle, trustDomain string, names serverNames, ki
 		return nil, err
 	}
 	t.DNSNames, t.IPAddresses = names.dns, names.ips
-	der, err := x509.CreateCertificate(random, t, s.Cert, key.Public(), s.Key)
+	leaf, err := createCertificate(t, s.Cert, key.Public(), s.Key, random)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
+		return nil, err
 	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("%w: what was signed cannot be read: %w", ErrSigner, err)
+	chain := append([]*x509.Certificate{leaf}, s.Intermediates...)
+	if err := verifyControlPlane(chain, b, trustDomain, x509.ExtKeyUsageServerAuth, now); err != nil {
+		return nil, fmt.Errorf("%w: the certificate of the control plane: %w", ErrSigner, err)
 	}
-	if !sameKey(leaf.PublicKey, key.Public()) || len(leaf.URIs) != 1 || *leaf.URIs[0] != *t.URIs[0] || leaf.IsCA {
-		return nil, fmt.Errorf("%w: what was signed is not what was meant", ErrSigner)
-	}
-	chain, err := serverChain(leaf, s, b, now)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
-	}
-	return &tls.Certificate{Certificate: chain, PrivateKey: key, Leaf: leaf}, nil
-}
-
-// serverChain is what the control plane presents: its certificate, what leads to the roots, and
-// those of a bundle that it leads to, the signer's last.
-func serverChain(leaf *x509.Certificate, s *Signer, b *Bundle, now time.Time) ([][]byte, error) {
-	chain, between := [][]byte{leaf.Raw}, x509.NewCertPool()
-	for _, c := range s.Intermediates {
-		chain = append(chain, c.Raw)
-		between.AddCert(c)
-	}
-	err := errors.New("it leads to no root of the bundle")
 	for _, root := range b.Roots {
-		pool := x509.NewCertPool()
-		pool.AddCert(root)
-		_, e := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, CurrentTime: now})
-		switch {
-		case root.Equal(s.Root):
-			err = e
-		case e == nil:
-			chain = append(chain, root.Raw)
+		if !root.Equal(s.Root) {
+			chain = append(chain, root)
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("the certificate of the control plane: %w", err)
+	out := &tls.Certificate{PrivateKey: key, Leaf: leaf}
+	for _, c := range append(chain, s.Root) {
+		out.Certificate = append(out.Certificate, c.Raw)
 	}
-	if !bytes.Equal(chain[len(chain)-1], s.Root.Raw) {
-		chain = append(chain, s.Root.Raw)
-	}
-	return chain, nil
+	return out, nil
 }
 
-// ControlPlaneTLS is for who calls a control plane of the mesh: whoever answers has to have its
-// identity, by a root that is trusted at that moment. By what name it is called does not matter.
-func ControlPlaneTLS(bundle func() *Bundle, trustDomain string) *tls.Config {
-	want := ControlPlaneID(trustDomain).String()
+// controlPlaneTLS is for clients of a control plane. The server has to have the control plane's
+// identity, below a root that is trusted at that moment. Its host name does not matter.
+func controlPlaneTLS(bundle func() *Bundle, trustDomain string, now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		InsecureSkipVerify: true, // it is verified below, by its identity
 		VerifyConnection: func(s tls.ConnectionState) error {
-			leaf, between := s.PeerCertificates[0], x509.NewCertPool()
-			for _, c := range s.PeerCertificates[1:] {
-				between.AddCert(c)
-			}
-			if _, err := leaf.Verify(x509.VerifyOptions{Roots: bundle().Pool(), Intermediates: between}); err != nil {
-				return err
-			}
-			if len(leaf.URIs) != 1 || leaf.URIs[0].String() != want {
-				return fmt.Errorf("it is not %s", want)
-			}
-			return nil
+			return verifyControlPlane(s.PeerCertificates, bundle(), trustDomain, x509.ExtKeyUsageServerAuth, now())
 		},
 	}
+}
+
+// verifyControlPlane returns why a chain, leaf first, is not that of a control plane of the mesh.
+func verifyControlPlane(chain []*x509.Certificate, b *Bundle, trustDomain string, usage x509.ExtKeyUsage,
+	now time.Time) error {
+	if len(chain) == 0 || len(chain) > maxChain {
+		return fmt.Errorf("the chain has %d certificates, want 1 to %d", len(chain), maxChain)
+	}
+	if err := b.verify(chain, usage, now); err != nil {
+		return err
+	}
+	if want := ControlPlaneID(trustDomain).String(); len(chain[0].URIs) != 1 || chain[0].URIs[0].String() != want {
+		return fmt.Errorf("it is not %s", want)
+	}
+	return nil
 }
 
 // half is when half of a certificate's life is over.

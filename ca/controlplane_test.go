@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A replica that asks another whether it is there believes a control plane of its own mesh, and
@@ -38,7 +39,7 @@ func TestControlPlaneTLS(t *testing.T) {
 			server := tls.Server(a, &tls.Config{GetCertificate: tc.server, MinVersion: tls.VersionTLS13})
 			served := make(chan struct{})
 			go func() { defer close(served); _ = server.Handshake(); _ = a.Close() }()
-			client := tls.Client(b, ControlPlaneTLS(m.Bundle, "cluster.local"))
+			client := tls.Client(b, controlPlaneTLS(m.Bundle, "cluster.local", time.Now))
 			err := client.Handshake()
 			_ = b.Close()
 			<-served

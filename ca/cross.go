@@ -2,7 +2,6 @@ package ca
 
 import (
 	"crypto/x509"
-	"fmt"
 	"io"
 	"time"
 )
@@ -24,13 +23,5 @@ func (p *pair) cross(other *x509.Certificate, now time.Time, random io.Reader) (
 		IsCA:                  true,
 		SubjectKeyId:          other.SubjectKeyId,
 	}
-	der, err := x509.CreateCertificate(random, t, p.cert, other.PublicKey, p.key)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("%w: what was signed cannot be read: %w", ErrSigner, err)
-	}
-	return cert, nil
+	return createCertificate(t, p.cert, other.PublicKey, p.key, random)
 }

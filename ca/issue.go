@@ -96,13 +96,9 @@ func Issue(s *Signer, rules Rules, g Grant, now time.Time, random io.Reader) (*x
 		return nil, fmt.Errorf("%w: the certificate of the authority ended at %s", ErrSigner,
 			s.Cert.NotAfter.Format(time.RFC3339))
 	}
-	der, err := x509.CreateCertificate(random, t, s.Cert, g.Request.Key, s.Key)
+	leaf, err := createCertificate(t, s.Cert, g.Request.Key, s.Key, random)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("%w: what was signed cannot be read: %w", ErrSigner, err)
+		return nil, err
 	}
 	if err := s.check(leaf, t, g); err != nil {
 		return nil, fmt.Errorf("%w: what was signed is not what was meant: %w", ErrSigner, err)
@@ -126,6 +122,20 @@ func (s *Signer) leaf(id *url.URL, life time.Duration, now time.Time, random io.
 		BasicConstraintsValid: true,
 		URIs:                  []*url.URL{id},
 	}, nil
+}
+
+// createCertificate signs a template for a key, and reads what was signed. Errors: ErrSigner.
+func createCertificate(t, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer,
+	random io.Reader) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(random, t, parent, key, by)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("%w: what was signed cannot be read: %w", ErrSigner, err)
+	}
+	return c, nil
 }
 
 // newSerial is a random positive number of 127 bits. Errors: ErrSigner.
@@ -154,8 +164,8 @@ func (s *Signer) check(leaf, meant *x509.Certificate, g Grant) error {
 		return fmt.Errorf("it names %s", id)
 	case len(leaf.DNSNames)+len(leaf.EmailAddresses)+len(leaf.IPAddresses) > 0, len(leaf.Subject.ToRDNSequence()) > 0:
 		return errors.New("it has other names")
-	case WorkloadName(leaf) != g.Workload:
-		return fmt.Errorf("it names workload %q", WorkloadName(leaf))
+	case extensionName(leaf) != g.Workload:
+		return fmt.Errorf("it names workload %q", extensionName(leaf))
 	case leaf.IsCA || leaf.KeyUsage != meant.KeyUsage || len(leaf.UnknownExtKeyUsage) > 0 || len(leaf.ExtKeyUsage) != 2:
 		return errors.New("it may be used for more")
 	case !leaf.NotBefore.Equal(meant.NotBefore) || !leaf.NotAfter.Equal(meant.NotAfter):

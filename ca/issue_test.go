@@ -268,8 +268,8 @@ func TestNewSigner(t *testing.T) {
 	}{
 		"good":     {below, key, root.Root, noon, ""},
 		"key":      {below, testKey(t, ECDSAP256), root.Root, noon, "the key is not that of the authority's certificate"},
-		"leaf":     {leaf, key, root.Root, noon, "not one of a CA"},
-		"root":     {below, key, leaf, noon, "the root certificate is not one of a CA"},
+		"leaf":     {leaf, key, root.Root, noon, "is not the certificate of a CA"},
+		"root":     {below, key, leaf, noon, "is not the certificate of a CA"},
 		"stranger": {below, key, stranger.Root, noon, "does not lead to the root"},
 		"ended":    {below, key, root.Root, noon.Add(2 * time.Hour), "ended at 2026-11-21T13:00:00Z"},
 		"early":    {below, key, root.Root, noon.Add(-time.Hour), "begins at 2026-11-21T11:58:00Z"},

@@ -1,12 +1,9 @@
 package ca
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -35,9 +32,8 @@ var errGroupIdentity = errors.New("the WorkloadGroup makes no identity")
 type LedgerConfig struct {
 	// Records is where everything stands, shared with all replicas.
 	Records record.Store
-	// Dir is the folder of the authority's keys, where a copy of the revocations is kept: who loses
-	// the records, or puts older ones in place, does not let anybody in. It is made when it is
-	// missing. Empty: there is no copy.
+	// Dir is the folder of the authority's keys, where a local file of the revocations is kept: they
+	// outlive the store. It is created when it is missing. Empty: there is no file.
 	Dir string
 	// TrustDomain is that of the identities that workloads get.
 	TrustDomain string
@@ -56,9 +52,6 @@ type LedgerConfig struct {
 	Grace time.Duration
 	// Connections is how long peers use connections.
 	Connections Connections
-	// MaxAccount is how many workloads of one service account may be told apart by their keys
-	// alone: those proven by a JWT that names no pod. Zero means DefaultMaxAccount.
-	MaxAccount int
 	// Audit gets what operators do. Nil: nobody does.
 	Audit func(audit.Event)
 	// Log gets what goes wrong in the background. Nil: nobody does.
@@ -76,44 +69,28 @@ type Ledger struct {
 	groups      func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
 	grace       time.Duration
 	// how long after the end of a certificate a connection may be in use that was opened with it
-	outlive    time.Duration
-	maxAccount int
-	present    func(w Workload) (p Presence, ok bool)
-	replaced   func(Replacement)
-	audit      func(audit.Event)
-	log        hclog.Logger
-	now        func() time.Time
-	accounts   accounts // safe for concurrent use
+	outlive  time.Duration
+	present  func(w Workload) (p Presence, ok bool)
+	replaced func(Replacement)
+	audit    func(audit.Event)
+	log      hclog.Logger
+	now      func() time.Time
+	keyNamed keyNamed // safe for concurrent use
 
 	follower record.Follower // set once; nil: the records are never out of touch
-	changes  record.Changer  // set once; nil: the records do not tell what has changed
-	heeded   record.Mark     // belongs to Run: of the keys that it has told of
+	changer  record.Changer  // set once; nil: no other replica writes the records
 
-	watchers record.Watchers // safe for concurrent use; told by Run
-	wake     chan struct{}   // cap 1; tells Run that something is to be kept
-	unkept   unkept          // safe for concurrent use
-	keeping  sync.Mutex      // held while what is unkept is written or restored
-	dir      folder          // set once; its path is empty when there is no copy
-
-	copying sync.Mutex
-	copied  []byte // guarded by copying: what the copy holds
-	copyErr error  // guarded by copying: why it does not hold what is in force
-
-	beginning sync.Mutex
-	begun     begunRecord // guarded by beginning
-	late      bool        // guarded by beginning: begun is not written yet
-
-	// held while revocations are read and put in place, so that an older list never replaces a
-	// newer one
-	reading sync.Mutex
-	kept    uint64                     // guarded by reading: the epoch that the records had last
-	revoked atomic.Pointer[revokedSet] // never nil after NewLedger
+	dir         folder          // set once; its path is empty when there is no local file
+	watchers    record.Watchers // safe for concurrent use
+	wake        chan struct{}   // cap 1; has Run reconcile
+	revocations revocationState
 }
 
 // NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
-	l := &Ledger{dir: folder{path: c.Dir}, wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups,
-		grace: c.Grace, outlive: c.Connections.outlive(), maxAccount: cmp.Or(c.MaxAccount, DefaultMaxAccount),
+	l := &Ledger{records: c.Records, keyNamed: keyNamed{max: maxKeyNamed, count: map[string]int{}},
+		dir: folder{path: c.Dir}, wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups,
+		grace: c.Grace, outlive: c.Connections.outlive(),
 		present: c.Present, replaced: c.Replaced, audit: c.Audit, log: c.Log, now: c.Now}
 	switch {
 	case l.grace == 0:
@@ -136,114 +113,102 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	if l.now == nil {
 		l.now = time.Now
 	}
-	l.changes, _ = c.Records.(record.Changer)
 	l.follower, _ = c.Records.(record.Follower)
+	l.changer, _ = c.Records.(record.Changer)
 	if _, err := spiffe.New(c.TrustDomain, "default", "default"); err != nil {
 		return nil, err
 	}
-	l.records = notedStore{c.Records, &l.unkept, l.now, func(err error) {
-		l.log.Error("the ledger of workloads cannot be written: nobody joins or renews until it can", "error", err)
-		l.rouse() // Run finds out when that is over
-	}}
-	if err := l.recall(ctx); err != nil {
+	if err := l.readLocal(); err != nil {
 		return nil, err
 	}
-	if _, err := l.Revocations(ctx); err != nil {
-		return nil, err
+	if err := l.reconcile(ctx); err != nil && l.Revocations() == nil {
+		return nil, err // else Run retries what could not be written
 	}
-	l.keep(ctx) // what cannot be is told of, and tried again by Run
-	_, err := l.Revocations(ctx)
-	return l, err
+	return l, nil
 }
 
-// Run keeps up with the revocations of other replicas, and forgets what has ended, until ctx ends.
+// Run keeps up with the revocations and joins of other replicas, and deletes what has ended, until
+// ctx ends.
 func (l *Ledger) Run(ctx context.Context) error {
-	changed, keys := l.records.Watch(ctx, revocationTable), l.records.Watch(ctx, keyTable)
+	changed := l.records.Watch(ctx, revocationTable)
+	var entered <-chan struct{}
+	var told record.Mark
+	if l.changer != nil {
+		entered = l.records.Watch(ctx, workloadTable)
+		told = l.tellReplaced(ctx, nil)
+	}
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
-	l.refresh(ctx) // what was told before we listened
-	l.heed(ctx)
-	l.watchers.Tell(revocationsChanged())
-	var clock steady
-	clock.look(l.now(), time.Now())
+	if err := l.sweepWorkloads(ctx, l.now()); err != nil && ctx.Err() == nil { // it counts, too
+		l.log.Warn("what has ended cannot be deleted", "error", err)
+	}
+	logged := ""
 	for {
-		var again <-chan time.Time
-		if !l.keep(ctx) {
-			again = time.After(keepAgain)
+		var retry <-chan time.Time
+		text := ""
+		if err := l.reconcile(ctx); err != nil && ctx.Err() == nil {
+			retry, text = time.After(reconcileRetry), err.Error()
+			if text != logged {
+				l.log.Error("revocations cannot be reconciled with the store; those in force stay so", "error", err)
+			}
 		}
+		logged = text
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-again:
+		case <-retry:
 		case <-l.wake:
-			l.watchers.Tell(revocationsChanged())
-		case <-keys:
-			l.heed(ctx)
 		case <-changed:
-			l.watchers.Tell(revocationsChanged())
-			l.refresh(ctx)
+		case <-entered:
+			told = l.tellReplaced(ctx, told)
 		case <-sweep.C:
-			if !clock.look(l.now(), time.Now()) {
-				continue
-			}
 			if err := l.Sweep(ctx); err != nil && ctx.Err() == nil {
-				l.log.Warn("what has ended cannot be forgotten", "error", err)
+				l.log.Warn("what has ended cannot be deleted", "error", err)
 			}
 		}
 	}
 }
 
-// revocationsChanged is what watchers of revocations are told of.
-func revocationsChanged() []record.Write {
-	return []record.Write{{Key: record.Key{Table: revocationTable}}}
-}
-
-// rouse has Run look what is to be kept, and tell whoever watches.
+// rouse has Run reconcile.
 func (l *Ledger) rouse() {
 	select {
 	case l.wake <- struct{}{}:
-	default: // it has word already
+	default: // it will already
 	}
 }
 
-// refresh reads the revocations again; where they cannot be read, the last ones stay in force.
-func (l *Ledger) refresh(ctx context.Context) {
-	if _, err := l.Revocations(ctx); err != nil && ctx.Err() == nil {
-		l.log.Error("revocations cannot be read, the last ones stay in force", "error", err)
-	}
-}
-
-// Sweep forgets tokens that ended more than a day ago, who joined a while ago, workloads and keys
-// that can come back no more, and revocations of certificates that no longer matter.
+// Sweep forgets tokens that ended more than a day ago, workloads that cannot renew any more, and
+// revocations of certificates that no longer matter.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	now := l.now()
-	return errors.Join(l.sweepTokens(ctx, now), l.sweepClaims(ctx, now), l.sweepWorkloads(ctx, now),
-		l.sweepReplaced(ctx, now), l.sweepRevocations(ctx, now), l.sweepRestorations(ctx, now))
+	tokens := l.sweepTable(ctx, tokenTable, func(r record.Record) (bool, error) {
+		t, err := decodeToken(r.Name, r.Value)
+		return err == nil && !now.Before(t.Expires.Add(tokenKept)), err
+	})
+	revocations := l.sweepTable(ctx, revocationTable, func(r record.Record) (bool, error) {
+		x, err := decodeRevocation(r.Value)
+		return err == nil && x.ended(now, l.revokedFor()+sweepSlack), err
+	})
+	return errors.Join(tokens, revocations, l.sweepWorkloads(ctx, now))
 }
 
-func (l *Ledger) sweepTokens(ctx context.Context, now time.Time) error {
-	records, err := l.records.List(ctx, tokenTable)
+// sweepTable deletes the records of a table that have ended, unless they change meanwhile.
+func (l *Ledger) sweepTable(ctx context.Context, table string, ended func(record.Record) (bool, error)) error {
+	records, err := l.records.List(ctx, table)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, r := range records {
-		t, err := decodeToken(r.Name, r.Value)
-		if err != nil || now.Before(t.Expires.Add(tokenKept)) {
-			errs = append(errs, err)
-			continue
+		old, err := ended(r)
+		if old {
+			err = l.records.Commit(ctx, record.Write{Key: r.Key, Version: r.Version})
 		}
-		errs = append(errs, l.forget(ctx, record.Write{Key: r.Key, Version: r.Version}))
+		if !errors.Is(err, record.ErrConflict) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
-}
-
-// forget deletes records, unless they have changed.
-func (l *Ledger) forget(ctx context.Context, writes ...record.Write) error {
-	if err := l.records.Commit(ctx, writes...); err != nil && !errors.Is(err, record.ErrConflict) {
-		return err
-	}
-	return nil
 }
 
 // resolve is the identity of a group's workloads. Errors: ErrNoGroup, errGroupIdentity, or why it
@@ -270,7 +235,8 @@ func (l *Ledger) identity(namespace, account string) (spiffe.ID, error) {
 			namespace)
 	}
 	if !dnsname.Valid(account) {
-		return spiffe.ID{}, fmt.Errorf("%.80q is not a service account: want small letters, digits, dashes and dots, at most 253", account)
+		return spiffe.ID{}, fmt.Errorf("%.80q is not a service account: want small letters, digits, dashes and dots, "+
+			"at most 253", account)
 	}
 	return spiffe.New(l.trustDomain, namespace, account)
 }

@@ -73,22 +73,3 @@ func TestUsedTokenDoesNotComeBack(t *testing.T) {
 		t.Errorf("the newest: %v", err)
 	}
 }
-
-// A token that comes with the key of another workload is not used up: its machine tries again with
-// a new key.
-func TestForeignKeyKeepsToken(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, nil)
-	l.serve()
-	key, token := testKey(t, ECDSAP256), l.token("shop/web")
-	if _, _, err := l.ask(client{token: l.token("shop/web"), name: "a", key: key}); err != nil {
-		t.Fatal(err)
-	}
-	_, _, err := l.ask(client{token: token, name: "b", key: key})
-	if err := wantRefused(err, codes.PermissionDenied, "in use by another workload"); err != nil {
-		t.Error(err)
-	}
-	if _, _, err := l.ask(client{token: token, name: "b"}); err != nil {
-		t.Error(err)
-	}
-}

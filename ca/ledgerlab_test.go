@@ -74,7 +74,7 @@ func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 		t.Fatal(err)
 	}
 	l.peers = NewPeerVerifier(PeerConfig{Bundle: func() *Bundle { return l.bundle },
-		Signer: func() *Signer { return l.signer }, TrustDomain: "cluster.local", Aliases: []string{"old.local"}, Ledger: l.ledger})
+		TrustDomain: "cluster.local", Aliases: []string{"old.local"}, Ledger: l.ledger})
 	c := ServerConfig{
 		Signer: func() *Signer { return l.signer }, Bundle: func() *Bundle { return l.bundle }, Ledger: l.ledger, Audit: l.record, Log: log, Now: l.now,
 		Attestors: []Attestor{NewTokenAttestor(l.ledger), NewCertificateAttestor(l.peers, l.ledger)},
@@ -228,6 +228,15 @@ func (l *lab) revoke(kind RevocationKind, name string) {
 		Reason: "stolen"}); err != nil {
 		l.t.Error(err)
 	}
+}
+
+// revocations are those of the ledger at this moment.
+func (l *lab) revocations() *Revocations {
+	l.t.Helper()
+	if err := l.ledger.reconcile(l.t.Context()); err != nil {
+		l.t.Error(err)
+	}
+	return l.ledger.Revocations()
 }
 
 // certificate is one that an authority signs, whatever its rules, for a new key unless one is
@@ -398,3 +407,12 @@ func (s *faultyStore) fail(before func([]record.Write) error) {
 }
 
 var errDisk = errors.New("no space left on device")
+
+// Workload returns one by its "namespace/name". Errors: ErrNotFound.
+func (l *Ledger) Workload(ctx context.Context, name string) (Workload, error) {
+	w, version, err := l.workload(ctx, name)
+	if err == nil && version == "" {
+		err = fmt.Errorf("workload %.200q: %w", name, ErrNotFound)
+	}
+	return w, err
+}

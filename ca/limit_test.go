@@ -2,6 +2,7 @@ package ca
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -87,18 +88,20 @@ func TestTooManyCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Leaves[0].Revoked, w.Group = true, strings.Repeat("g", 510)
+	w.Group = strings.Repeat("g", 510)
 	for len(w.Leaves) < maxLeaves {
-		w.Leaves = append(w.Leaves, w.Leaves[0])
-	}
-	for len(w.Ended) < maxEnded {
-		w.Ended = append(w.Ended, Leaf{Serial: w.Leaves[0].Serial, SHA256: w.Leaves[0].SHA256,
-			NotAfter: w.Leaves[0].NotAfter, Revoked: true})
+		leaf := w.Leaves[0]
+		leaf.Serial = fmt.Sprintf("%032x", len(w.Leaves))
+		w.Leaves = append(w.Leaves, leaf)
 	}
 	if text, err := json.Marshal(w); err != nil || len(text) > record.MaxValue*7/8 {
 		t.Fatalf("a full record has %d bytes, and may be revoked only as long as it fits; error %v", len(text), err)
 	}
-	if err := l.ledger.writeWorkload(t.Context(), w, version); err != nil {
+	write, err := workloadWrite(w, version)
+	if err == nil {
+		err = l.store.Commit(t.Context(), write)
+	}
+	if err != nil {
 		t.Fatalf("a full record does not fit: %v", err)
 	}
 	_, _, err = l.ask(client{cert: c})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"sync"
@@ -34,19 +33,14 @@ type ManagerConfig struct {
 	Names []string
 	// Records is what replicas share: root certificates and the state of a rotation, never keys.
 	Records record.Store
-	// Replica is what people call this one of several replicas, which share Records. Empty: there
-	// is this one alone.
-	Replica string
+	// Address is where other replicas, which share Records, reach this one. Empty: there are none.
+	Address string
+	// Replicas are the other ones that are alive. Nil: none is known.
+	Replicas func() []Replica
 	// ReplicaToken is a file with a replica token: it proves to the replica that has the root's key
 	// that this one belongs to the mesh. It is read when this one has no intermediate yet. Empty:
 	// there is none.
 	ReplicaToken string
-	// ReplicaAlive says whether another replica serves, by what its ReplicaID is. Nil: it is told
-	// by its record alone.
-	ReplicaAlive func(id string) bool
-	// ReplicaTwin is what people call another replica that serves and has the same ReplicaID as
-	// this one; empty: there is none. Nil: nobody can tell.
-	ReplicaTwin func() string
 	// Audit is told of what is loaded and of each step of a rotation. Nil: nobody is.
 	Audit func(audit.Event)
 	// Log; nil logs nothing.
@@ -58,6 +52,20 @@ type ManagerConfig struct {
 	Facts func(context.Context) (Facts, error)
 }
 
+// authority is where a signer and the trusted roots come from: a root and an intermediate of its own,
+// or files that an operator plugged in.
+type authority interface {
+	// start finds them. It is called once, before the others.
+	start(ctx context.Context, now time.Time) error
+	// look renews it, takes files that were replaced, and leads a rotation on. With an error, what
+	// was current stays usable.
+	look(ctx context.Context, now time.Time) error
+	// current returns the signer and the roots in use.
+	current() (*Signer, *Bundle)
+	// show adds what is the authority's own to a status.
+	show(st *Status, f Facts, now time.Time)
+}
+
 // Manager has what signs now, what is trusted now, and the control plane's own certificate, and
 // keeps them up to date. Safe for concurrent use.
 type Manager struct {
@@ -65,13 +73,13 @@ type Manager struct {
 	names  serverNames   // set once
 	view   atomic.Pointer[view]
 
-	mu      sync.Mutex  // orders changes
-	own     *selfSigned // guarded by mu; nil: plugged in
-	plugged *plugIn     // guarded by mu; nil: self-signed
-	trouble string      // guarded by mu: why the last look failed; empty: it did not
+	mu        sync.Mutex  // orders changes
+	authority authority   // guarded by mu: own or plugged
+	own       *selfSigned // guarded by mu; nil: plugged in
+	plugged   *plugged    // guarded by mu; nil: self-signed
+	trouble   string      // guarded by mu: why the last look failed; empty: it did not
 
-	listening sync.Mutex
-	listeners map[chan struct{}]struct{} // guarded by listening
+	watchers record.Watchers // safe for concurrent use
 }
 
 // view is what is current at one moment. Immutable.
@@ -79,18 +87,6 @@ type view struct {
 	signer *Signer
 	bundle *Bundle
 	server *tls.Certificate
-	// former is what was presented before server; nil: nothing was.
-	former *tls.Certificate
-}
-
-// presented is the control plane's certificate at a time. While server is not valid yet, because
-// the clock was set back, it is the former one, if that is valid.
-func (v *view) presented(now time.Time) *tls.Certificate {
-	f := v.former
-	if now.Before(v.server.Leaf.NotBefore) && f != nil && !now.Before(f.Leaf.NotBefore) && now.Before(f.Leaf.NotAfter) {
-		return f
-	}
-	return v.server
 }
 
 // NewManager finds the authority again, or makes one in an empty folder. It returns when there is
@@ -121,6 +117,9 @@ func newManager(c ManagerConfig) (*Manager, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Replicas == nil {
+		c.Replicas = func() []Replica { return nil }
+	}
 	if c.Facts == nil {
 		c.Facts = func(context.Context) (Facts, error) { return Facts{}, nil }
 	}
@@ -128,16 +127,17 @@ func newManager(c ManagerConfig) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{config: c, names: names, listeners: map[chan struct{}]struct{}{}}
+	m := &Manager{config: c, names: names}
 	if c.Plugged != "" {
-		m.plugged = &plugIn{dir: c.Plugged, records: c.Records, trustDomain: c.TrustDomain, log: c.Log, audit: c.Audit}
+		m.plugged = &plugged{dir: c.Plugged, records: c.Records, trustDomain: c.TrustDomain, log: c.Log, audit: c.Audit}
+		m.authority = m.plugged
 	} else {
 		m.own = &selfSigned{dir: folder{path: c.Dir}, records: stateStore{c.Records}, trustDomain: c.TrustDomain,
-			kind: c.KeyKind, log: c.Log, audit: c.Audit}
-		if c.Replica != "" {
-			m.own.replica = &membership{name: c.Replica, tokenFile: c.ReplicaToken, alive: c.ReplicaAlive,
-				twin: c.ReplicaTwin}
+			kind: c.KeyKind, log: c.Log, audit: c.Audit, facts: c.Facts}
+		if c.Address != "" {
+			m.own.replicas = &replicaClient{tokenFile: c.ReplicaToken, others: c.Replicas}
 		}
+		m.authority = m.own
 	}
 	return m, nil
 }
@@ -146,19 +146,13 @@ func (m *Manager) start(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.config.Now()
-	var err error
-	if m.plugged != nil {
-		err = m.plugged.start(ctx, now)
-	} else {
-		err = m.own.start(ctx, now)
-	}
+	err := m.authority.start(ctx, now)
 	if err == nil {
 		err = m.publish(now)
 	}
 	if err != nil {
 		return fmt.Errorf("certificate authority: %w", err)
 	}
-	m.warnStranded(ctx, now)
 	return nil
 }
 
@@ -170,57 +164,23 @@ func (m *Manager) Bundle() *Bundle { return m.view.Load().bundle }
 
 // ServerCertificate is the control plane's own certificate, for tls.Config.GetCertificate.
 func (m *Manager) ServerCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return m.view.Load().presented(m.config.Now()), nil
-}
-
-// CreateReplicaToken makes a token that lets one more replica sign below the root that signs now:
-// the text, which stands nowhere else, and when it ends. Errors: ErrReplicaToken.
-func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by string) (text string, expires time.Time,
-	err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.plugged != nil {
-		return "", time.Time{}, fmt.Errorf("%w: the authority is plugged in: give the new replica a folder of four files below the same root (setting ca.plugged)", ErrReplicaToken)
-	}
-	return m.own.createReplicaToken(ctx, ttl, by, m.config.Now())
+	return m.view.Load().server, nil
 }
 
 // Changed tells, until ctx ends, after each change of Signer or Bundle. Several changes may be told
 // at once. The channel is never closed.
 func (m *Manager) Changed(ctx context.Context) <-chan struct{} {
-	c := make(chan struct{}, 1)
-	m.listening.Lock()
-	defer m.listening.Unlock()
-	m.listeners[c] = struct{}{}
-	context.AfterFunc(ctx, func() {
-		m.listening.Lock()
-		defer m.listening.Unlock()
-		delete(m.listeners, c)
-	})
-	return c
+	return m.watchers.Watch(ctx, table)
 }
 
 // tell tells of a change. It does not wait.
-func (m *Manager) tell() {
-	m.listening.Lock()
-	defer m.listening.Unlock()
-	for c := range m.listeners {
-		select {
-		case c <- struct{}{}:
-		default: // it has word already
-		}
-	}
-}
+func (m *Manager) tell() { m.watchers.Tell([]record.Write{{Key: record.Key{Table: table}}}) }
 
 // publish makes what the authority has now current, with a certificate of the control plane that
 // fits. The caller holds mu.
 func (m *Manager) publish(now time.Time) error {
 	v := &view{}
-	if m.plugged != nil {
-		v.signer, v.bundle = m.plugged.now.Signer, m.plugged.now.Bundle
-	} else {
-		v.signer, v.bundle = m.own.signer, m.own.bundle
-	}
+	v.signer, v.bundle = m.authority.current()
 	was := m.view.Load()
 	if was != nil && was.signer == v.signer && was.bundle == v.bundle {
 		leaf := was.server.Leaf
@@ -231,27 +191,22 @@ func (m *Manager) publish(now time.Time) error {
 			return nil
 		}
 	}
-	server, err := issueServer(v.signer, v.bundle, m.config.TrustDomain, m.names, m.config.KeyKind, now, rand.Reader)
+	if was != nil && !v.bundle.has(v.signer.root) {
+		// This replica cannot sign below any trusted root. Whom the records trust counts all the same.
+		if v.server = was.server; was.bundle != v.bundle {
+			m.view.Store(v)
+			m.tell()
+		}
+		return nil
+	}
+	var err error
+	v.server, err = issueServer(v.signer, v.bundle, m.config.TrustDomain, m.names, m.config.KeyKind, now, rand.Reader)
 	if err != nil {
 		return err
-	}
-	if v.server = server; was != nil {
-		v.former = was.presented(now)
 	}
 	m.view.Store(v)
 	if was == nil || was.signer != v.signer || was.bundle != v.bundle {
 		m.tell()
 	}
 	return nil
-}
-
-// earlyServer says that the control plane's own certificate was made while the clock was ahead;
-// empty: it was not.
-func earlyServer(leaf *x509.Certificate, now time.Time) string {
-	if !now.Before(leaf.NotBefore) {
-		return ""
-	}
-	return fmt.Sprintf("this machine's clock was set back: it says %s, and the control plane's certificate begins at %s; "+
-		"the former one is used until another is made: see that the clock is right (timedatectl, chrony)",
-		now.UTC().Format(time.RFC3339), leaf.NotBefore.UTC().Format(time.RFC3339))
 }

@@ -54,7 +54,8 @@ func EncodeKey(key crypto.Signer) ([]byte, error) {
 }
 
 // errEncrypted says that a key needs a password.
-var errEncrypted = errors.New("its private key is encrypted with a password, and there is nobody to ask for it: decrypt it with " +
+var errEncrypted = errors.New("its private key is encrypted with a password, and there is nobody to ask for it: " +
+	"decrypt it with " +
 	"\"(umask 077; openssl pkey -in FILE -out NEW)\", and put NEW into the place of FILE")
 
 // DecodeKey reads the first private key of a PEM text: PKCS #8, PKCS #1 or SEC 1. Errors never hold

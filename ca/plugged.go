@@ -1,19 +1,25 @@
 package ca
 
 import (
-	"crypto"
-	"crypto/rsa"
-	"crypto/sha256"
+	"bytes"
+	"context"
+	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -22,269 +28,244 @@ const (
 	pluggedCert  = "ca-cert.pem"
 	pluggedKey   = "ca-key.pem"
 	pluggedRoots = "root-cert.pem"
-	pluggedChain = "cert-chain.pem"
+	pluggedChain = "cert-chain.pem" // may be missing when a root signed ca-cert.pem
 )
 
 // maxPlugged bounds each file, in bytes: some hundred certificates.
 const maxPlugged = 256 << 10
 
-// soon is how long before the end of a plugged-in certificate it is warned of.
+// soon is how long before the end of a plugged-in certificate a problem reports it.
 const soon = 30 * 24 * time.Hour
 
-// Plugged is an authority that its operator made.
-type Plugged struct {
-	Signer *Signer
-	// Bundle is all of root-cert.pem.
-	Bundle *Bundle
-	// Warnings are what does not keep it from being used.
-	Warnings []string
+// plugged is an authority of four files that its operator replaces.
+type plugged struct {
+	dir         string
+	records     record.Store
+	trustDomain string
+	log         hclog.Logger
+	audit       func(audit.Event)
+
+	signer *Signer
+	bundle *Bundle
+	used   pluggedFiles // the content in use
+	seen   pluggedFiles // the content at the last look
+	// refused is why the content at the last look is not used; nil: it is, or it is new.
+	refused error
 }
 
-// readPlugged reads Istio's four files from a folder and checks that they are one authority that
-// can sign at the time now. cert-chain.pem may be missing when ca-cert.pem is signed by a root of
-// root-cert.pem.
-//
-// A key that every user of the machine can read, or that others than its owner can write, is
-// refused: it may be known, or swapped. Its group may read it: that is how a service is given a key
-// that it does not own. Errors name the file and the reason, and never hold anything of the key.
-func readPlugged(dir string, now time.Time) (*Plugged, error) {
-	files, err := readPluggedFiles(dir)
+// pluggedFiles are the contents of the files by name.
+type pluggedFiles map[string][]byte
+
+func (f pluggedFiles) equal(other pluggedFiles) bool { return maps.EqualFunc(f, other, bytes.Equal) }
+
+// current implements authority.
+func (p *plugged) current() (*Signer, *Bundle) { return p.signer, p.bundle }
+
+// start reads the files, and records that the mesh trusts a plugged-in root. Errors: the files
+// cannot be used.
+func (p *plugged) start(ctx context.Context, now time.Time) error {
+	files, err := readPlugged(p.dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return files.parse(now)
+	signer, bundle, err := files.parse(p.dir, p.trustDomain, now)
+	if err != nil {
+		return err
+	}
+	err = p.records.Commit(ctx, record.Write{Key: pluggedRecord(), Value: []byte(`{"v":1}`), Version: record.Any})
+	if err != nil {
+		return fmt.Errorf("record that the authority is plugged in: %w", err)
+	}
+	p.use(files, signer, bundle, now)
+	return nil
 }
 
-// pluggedFiles are the texts of the four files.
-type pluggedFiles struct {
-	dir                     string
-	cert, key, roots, chain []byte
-	keyMode                 fs.FileMode
+// pluggedRecord exists once a plugged-in authority was used: ashored then makes no root of its own.
+func pluggedRecord() record.Key { return record.Key{Table: table, Name: "plugged"} }
+
+// look implements authority. It takes files that replaced those in use, once they fit together.
+// Files that do not fit may be in the middle of a replacement: they are reported when the next look
+// finds them unchanged.
+func (p *plugged) look(_ context.Context, now time.Time) error {
+	files, err := readPlugged(p.dir)
+	settled := files.equal(p.seen)
+	p.seen = files
+	if !settled || files.equal(p.used) {
+		p.refused = nil
+	}
+	if err == nil && files.equal(p.used) {
+		return nil
+	}
+	var signer *Signer
+	var bundle *Bundle
+	if err == nil {
+		signer, bundle, err = files.parse(p.dir, p.trustDomain, now)
+	}
+	if err == nil && !p.bundle.has(signer.root) {
+		err = fmt.Errorf("it signs below the root %s, which no workload trusts yet: add that root to %s first, "+
+			"and wait until every workload trusts both. A restart of ashored uses it at once, and "+
+			"cuts off workloads that do not have the root",
+			signer.root, pluggedRoots)
+	}
+	switch {
+	case err == nil:
+		p.use(files, signer, bundle, now)
+		return nil
+	case !settled:
+		return nil
+	case p.refused == nil:
+		p.log.Error("the plugged-in files are refused; the set read before stays in use", "folder", p.dir, "error", err)
+		p.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.dir, Outcome: audit.Refused,
+			Reason: err.Error()})
+	}
+	p.refused = err
+	return nil
 }
 
-// readPluggedFiles reads the four files, as far as they are there.
-func readPluggedFiles(dir string) (*pluggedFiles, error) {
-	p := &pluggedFiles{dir: dir}
-	var errs []error
-	for _, f := range []struct {
-		name     string
-		into     *[]byte
-		optional bool
-	}{{pluggedCert, &p.cert, false}, {pluggedKey, &p.key, false}, {pluggedRoots, &p.roots, false}, {pluggedChain,
-		&p.chain, true}} {
-		data, info, err := readfile.Read(filepath.Join(dir, f.name), maxPlugged)
-		switch {
-		case f.optional && errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			errs = append(errs, err)
-		case f.name == pluggedKey:
-			p.keyMode = info.Mode()
-			fallthrough
-		default:
-			*f.into = data
-		}
+// use signs with a set from now on.
+func (p *plugged) use(files pluggedFiles, signer *Signer, bundle *Bundle, now time.Time) {
+	if p.bundle == nil || p.bundle.ID != bundle.ID { // equal ones keep their pointer
+		p.bundle = bundle
 	}
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", errors.Join(errs...), pluggedCert, pluggedKey,
-			pluggedRoots, pluggedChain)
+	p.signer, p.used = signer, files
+	roots := strconv.Itoa(len(bundle.Roots))
+	p.log.Info("plugged-in authority in use", "folder", p.dir, "certificate", title(signer.Cert), "root", signer.root,
+		"roots", roots, "ends", signer.Cert.NotAfter)
+	for _, w := range p.ending(now) {
+		p.log.Warn("plugged-in authority", "warning", w)
 	}
-	return p, nil
+	p.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.dir, Details: map[string]string{
+		"root": signer.root, "roots": roots, "serial": serialText(signer.Cert),
+		"notAfter": signer.Cert.NotAfter.UTC().Format(time.RFC3339),
+	}})
 }
 
-// sum tells one content of the files from another.
-func (p *pluggedFiles) sum() [sha256.Size]byte {
-	h := sha256.New()
-	for _, text := range [][]byte{p.cert, p.key, p.roots, p.chain} {
-		part := sha256.Sum256(text)
-		h.Write(part[:])
+// show implements authority.
+func (p *plugged) show(st *Status, _ Facts, now time.Time) {
+	st.Source, st.Folder = "plugged-in", p.dir
+	st.Problems = append(st.Problems, p.ending(now)...)
+	if p.refused != nil {
+		st.Problems = append(st.Problems,
+			"the files in the folder are refused; those that were read before stay in use: "+p.refused.Error())
 	}
-	fmt.Fprint(h, p.keyMode)
-	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// at is the path of a file, for errors.
-func (p *pluggedFiles) at(name string) string { return filepath.Join(p.dir, name) }
-
-// parse makes an authority of the texts.
-func (p *pluggedFiles) parse(now time.Time) (*Plugged, error) {
-	if err := checkKeyMode(p.at(pluggedKey), p.keyMode); err != nil {
-		return nil, err
-	}
-	key, err := DecodeKey(p.key)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.at(pluggedKey), err)
-	}
-	cert, err := p.authority(key, now)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.at(pluggedCert), err)
-	}
-	roots, warnings, err := p.trusted(now)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.at(pluggedRoots), err)
-	}
-	chain, err := p.between(now)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.at(pluggedChain), err)
-	}
-	path, err := p.path(cert, chain, roots, now)
-	if err != nil {
-		return nil, err
-	}
-	root := path[len(path)-1]
-	signer, err := NewSigner(cert, key, path[1:], root, now)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.at(pluggedCert), err)
-	}
-	return &Plugged{Signer: signer, Bundle: NewBundle(roots...), Warnings: warnings}, nil
-}
-
-// ending are the warnings of certificates on the path from what signs to the root that end soon.
-func (p *Plugged) ending(now time.Time) []string {
+// ending reports the certificates in use that end soon, or have ended.
+func (p *plugged) ending(now time.Time) []string {
 	var out []string
-	path := append(slices.Clone(p.Signer.Intermediates), p.Signer.Root)
-	for _, c := range path {
+	for _, c := range slices.Concat(p.signer.Intermediates, p.bundle.Roots) {
 		if c.NotAfter.Sub(now) < soon {
-			out = append(out, fmt.Sprintf("%s ends at %s: put a new set there before", title(c),
-				c.NotAfter.UTC().Format(time.RFC3339)))
+			out = append(out, fmt.Sprintf("%s in %s ends at %s: replace it before, or remove it after a change of the root",
+				title(c), p.dir, c.NotAfter.UTC().Format(time.RFC3339)))
 		}
 	}
 	return out
 }
 
-// authority is the certificate that signs.
-func (p *pluggedFiles) authority(key crypto.Signer, now time.Time) (*x509.Certificate, error) {
-	certs, err := DecodeCertificates(p.cert)
-	if err != nil {
-		return nil, err
+// readPlugged reads Istio's four files from a folder.
+//
+// A key that every user of the machine can read, or that others than its owner can write, is
+// refused: it may be known, or swapped. Its group may read it: that is how a service is given a key
+// that it does not own. Errors name the file and the reason, and never hold anything of the key.
+func readPlugged(dir string) (pluggedFiles, error) {
+	files := pluggedFiles{}
+	for _, name := range []string{pluggedCert, pluggedKey, pluggedRoots, pluggedChain} {
+		path := filepath.Join(dir, name)
+		text, info, err := readfile.Read(path, maxPlugged)
+		if name == pluggedChain && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil && name == pluggedKey {
+			err = checkKeyMode(path, info.Mode())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", err, pluggedCert, pluggedKey, pluggedRoots, pluggedChain)
+		}
+		files[name] = text
 	}
-	cert := certs[0]
+	return files, nil
+}
+
+// parse makes an authority of the files of a folder. It is checked by what it is for: a certificate
+// that it signs for a workload of the trust domain has to be one that peers accept.
+func (f pluggedFiles) parse(dir, trustDomain string, now time.Time) (*Signer, *Bundle, error) {
+	at := func(name string, err error) error { return fmt.Errorf("%s: %w", filepath.Join(dir, name), err) }
+	key, err := DecodeKey(f[pluggedKey])
+	if err != nil {
+		return nil, nil, at(pluggedKey, err)
+	}
+	certs, err := DecodeCertificates(f[pluggedCert])
 	switch {
+	case err != nil:
+		return nil, nil, at(pluggedCert, err)
 	case len(certs) > 1:
-		return nil, fmt.Errorf("it holds %d certificates, want one; those between it and the root belong into %s",
-			len(certs), pluggedChain)
-	case !sameKey(cert.PublicKey, key.Public()):
-		return nil, fmt.Errorf("the key in %s is not that of this certificate", pluggedKey)
+		return nil, nil, at(pluggedCert, fmt.Errorf("it holds %d certificates, want one; those between it and the "+
+			"root belong into %s",
+			len(certs), pluggedChain))
+	case !sameKey(certs[0].PublicKey, key.Public()):
+		return nil, nil, at(pluggedCert, fmt.Errorf("the key in %s is not that of this certificate", pluggedKey))
 	}
-	if err := checkAuthority(cert, now); err != nil {
-		return nil, err
-	}
-	return cert, nil
-}
-
-// trusted are the roots. One that has ended stays, with a warning: it may be the one that is being
-// replaced.
-func (p *pluggedFiles) trusted(now time.Time) (roots []*x509.Certificate, warnings []string, err error) {
-	roots, err = DecodeCertificates(p.roots)
+	roots, err := DecodeCertificates(f[pluggedRoots])
 	if err != nil {
-		return nil, nil, err
-	}
-	for i, r := range roots {
-		err := checkAuthority(r, now)
-		switch {
-		case err == nil:
-		case !now.Before(r.NotAfter) && checkAuthority(r, r.NotAfter.Add(-time.Second)) == nil:
-			warnings = append(warnings, fmt.Sprintf("%s: %v: take it out", p.at(pluggedRoots), err))
-		default:
-			return nil, nil, fmt.Errorf("certificate %d: %w", i+1, err)
-		}
-	}
-	return roots, warnings, nil
-}
-
-// between are the certificates of the chain file. It may hold the authority and the root too.
-func (p *pluggedFiles) between(now time.Time) ([]*x509.Certificate, error) {
-	if len(p.chain) == 0 {
-		return nil, nil
-	}
-	chain, err := DecodeCertificates(p.chain)
-	if err != nil {
-		return nil, err
-	}
-	for i, c := range chain {
-		if err := checkAuthority(c, now); err != nil {
-			return nil, fmt.Errorf("certificate %d: %w", i+1, err)
-		}
-	}
-	return chain, nil
-}
-
-// path is how the authority's certificate leads to a root, both included: the shortest one.
-func (p *pluggedFiles) path(cert *x509.Certificate, chain, roots []*x509.Certificate,
-	now time.Time) ([]*x509.Certificate, error) {
-	between, trusted := x509.NewCertPool(), x509.NewCertPool()
-	for _, c := range chain {
-		between.AddCert(c)
+		return nil, nil, at(pluggedRoots, err)
 	}
 	for _, r := range roots {
-		trusted.AddCert(r)
+		if err := checkAuthority(r); err != nil {
+			return nil, nil, at(pluggedRoots, err)
+		}
 	}
-	paths, err := cert.Verify(x509.VerifyOptions{Roots: trusted, Intermediates: between, CurrentTime: now,
+	var chain []*x509.Certificate
+	if len(f[pluggedChain]) > 0 {
+		if chain, err = DecodeCertificates(f[pluggedChain]); err != nil {
+			return nil, nil, at(pluggedChain, err)
+		}
+	}
+	bundle := NewBundle(roots...)
+	path, err := shortestPath(certs[0], chain, bundle, now)
+	if err != nil {
+		return nil, nil, at(pluggedCert, err)
+	}
+	signer, err := NewSigner(path[0], key, path[1:], path[len(path)-1], now)
+	if err == nil {
+		err = signer.trial(bundle, trustDomain, now)
+	}
+	if err != nil {
+		return nil, nil, at(pluggedCert, fmt.Errorf("%s: %w", title(certs[0]), err))
+	}
+	return signer, bundle, nil
+}
+
+// shortestPath is how a certificate leads to a root of the bundle, both included.
+func shortestPath(cert *x509.Certificate, chain []*x509.Certificate, b *Bundle,
+	now time.Time) ([]*x509.Certificate, error) {
+	paths, err := cert.Verify(x509.VerifyOptions{Roots: b.Pool(), Intermediates: pool(chain), CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s does not lead to any root of %s by the certificates in %s: %w",
-			p.at(pluggedCert), title(cert), pluggedRoots, pluggedChain, err)
+		return nil, fmt.Errorf("%s does not lead to any root of %s by the certificates in %s: %w", title(cert),
+			pluggedRoots, pluggedChain, err)
 	}
-	shortest := paths[0]
-	for _, path := range paths {
-		if len(path) < len(shortest) {
-			shortest = path
-		}
-	}
-	// Verify does not count the authority itself: to it, that is the leaf.
-	for below, c := range shortest {
-		if (c.MaxPathLen > 0 || c.MaxPathLenZero) && below > c.MaxPathLen {
-			return nil, fmt.Errorf("%s: %s allows %d authorities below it (path length), and there are %d: every peer would refuse what is signed",
-				p.at(pluggedCert), title(c), c.MaxPathLen, below)
-		}
-	}
-	return shortest, nil
+	return slices.MinFunc(paths, func(a, b []*x509.Certificate) int { return len(a) - len(b) }), nil
 }
 
 // trial signs for a workload of a trust domain and says why its peers would refuse that:
-// constraints of names and of usages stand anywhere on the path.
-func (p *Plugged) trial(trustDomain string, now time.Time, random io.Reader) error {
+// constraints of names, usages and path lengths stand anywhere on the path.
+func (s *Signer) trial(b *Bundle, trustDomain string, now time.Time) error {
 	id, err := spiffe.New(trustDomain, "ashore", "trial")
 	if err != nil {
 		return err
 	}
-	key, err := NewKey(ECDSAP256, random)
+	key, err := NewKey(ECDSAP256, rand.Reader)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrSigner, err)
+		return fmt.Errorf("%w: make a key: %w", ErrSigner, err)
 	}
-	leaf, err := Issue(p.Signer, Rules{}, Grant{ID: id, Request: &Request{Key: key.Public()}}, now, random)
+	leaf, err := Issue(s, Rules{}, Grant{ID: id, Request: &Request{Key: key.Public()}}, now, rand.Reader)
 	if err != nil {
 		return err
 	}
-	between := x509.NewCertPool()
-	for _, c := range p.Signer.Intermediates {
-		between.AddCert(c)
-	}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
-		opts := x509.VerifyOptions{Roots: p.Bundle.Pool(), Intermediates: between, CurrentTime: now,
-			KeyUsages: []x509.ExtKeyUsage{usage}}
-		if _, err := leaf.Verify(opts); err != nil {
-			return fmt.Errorf("a certificate that %s signs for %s is refused: %w", title(p.Signer.Cert), id, err)
+		if err := b.verify(append([]*x509.Certificate{leaf}, s.Intermediates...), usage, now); err != nil {
+			return fmt.Errorf("a certificate that it signs for %s is refused: %w", id, err)
 		}
-	}
-	return nil
-}
-
-// checkAuthority says what keeps a certificate from being that of an authority, whatever its key.
-func checkAuthority(c *x509.Certificate, now time.Time) error {
-	k, isRSA := c.PublicKey.(*rsa.PublicKey)
-	switch {
-	case !c.IsCA || !c.BasicConstraintsValid:
-		return fmt.Errorf("%s is not the certificate of a CA (basic constraints)", title(c))
-	case c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageCertSign == 0:
-		return fmt.Errorf("%s may not sign certificates (key usage)", title(c))
-	case isRSA && k.N.BitLen() < minRSA:
-		return fmt.Errorf("%s has an RSA key of %d bits, want at least %d", title(c), k.N.BitLen(), minRSA)
-	case now.Before(c.NotBefore):
-		return fmt.Errorf("%s begins at %s, and this machine's clock says %s", title(c),
-			c.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-	case !now.Before(c.NotAfter):
-		return fmt.Errorf("%s ended at %s, and this machine's clock says %s", title(c),
-			c.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -293,7 +274,8 @@ func checkAuthority(c *x509.Certificate, now time.Time) error {
 func checkKeyMode(path string, mode fs.FileMode) error {
 	switch {
 	case mode&0o004 != 0:
-		return fmt.Errorf("%s: every user of this machine can read the key (mode %04o): chmod 600 it, and make a new one if others may have read it", path, mode.Perm())
+		return fmt.Errorf("%s: every user of this machine can read the key (mode %04o): chmod 600 it, and make a new "+
+			"one if others may have read it", path, mode.Perm())
 	case mode&0o022 != 0:
 		return fmt.Errorf("%s: others than its owner can change the key (mode %04o): chmod 600 it", path, mode.Perm())
 	}
@@ -307,4 +289,28 @@ func title(c *x509.Certificate) string {
 		name = c.Subject.String()
 	}
 	return fmt.Sprintf("%.100q (serial %.40s)", name, serialText(c))
+}
+
+// untrusted are problems with workloads whose latest certificate leads to a root that is not trusted
+// any more.
+func (f Facts) untrusted(trusted []string, now time.Time) []string {
+	var names []string
+	for name, l := range f.latest() {
+		if l.NotAfter.Add(f.Grace).After(now) && !slices.Contains(trusted, l.RootID) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	const few = 5
+	some := strings.Join(names[:min(few, len(names))], ", ")
+	if len(names) > few {
+		some += ", …"
+	}
+	return []string{fmt.Sprintf("%d workloads have certificates below a root that is not trusted any more (%s). "+
+		"They renew as soon as they connect; one that does not trust the root that signs has to join again, or needs "+
+		"a plugged-in authority below the root that it trusts, with both roots in %s",
+		len(names), some, pluggedRoots)}
 }

@@ -1,303 +1,262 @@
 package ca
 
 import (
-	"bytes"
 	"context"
+	"crypto"
+	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/readfile"
+	"google.golang.org/grpc/codes"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// Files of a replica among others.
-const (
-	replicaFile = "replica-id"                // what the records call it
-	askedFile   = "asked-key.pem"             // the key that an intermediate is asked for
-	nextFile    = "next-intermediate-key.pem" // below the new root, while a rotation goes on
-)
+// replicaTokenPrefix begins every replica token, so that scanners for secrets can find it.
+const replicaTokenPrefix = "ashore-replica."
 
-// replicaRecords is where replicas stand in the table, by their ids.
-const replicaRecords = "replica/"
+// replicaProof is the Proof.How of another replica.
+const replicaProof = "replica"
 
-// membership is what an authority needs to be one of several replicas.
-type membership struct {
-	// name is what people call it, and tokenFile where a replica token may stand.
-	name, tokenFile string
-	// id is what the records call it.
-	id string
-	// record is its own, at version; empty: there is none.
-	record  replicaRecord
-	version string
-	// others are those that are there, by id, and versions those of their records.
-	others   map[string]replicaRecord
-	versions map[string]string
-	// unsaid is that this one is there, for sayHere to write; nil: the records know.
-	unsaid *record.Write
-	// said is what this one had its record say of late, and when.
-	said map[string]time.Time
-	// forgot is when this one has forgotten others, by id.
-	forgot map[string]time.Time
-	// alive says whether the replica of an id serves; nil: nobody can tell but by its record.
-	alive func(id string) bool
-	// twin is another one that serves and has the same id, empty: there is none; nil: nobody can
-	// tell.
-	twin func() string
-	// trouble is why something among them could not be done; empty: nothing.
-	trouble string
+// usedTokens is where used replica tokens are stored, by their IDs.
+const usedTokens = "replica-token/"
+
+// MaxReplicaTokenTTL is how long a replica token may live.
+const MaxReplicaTokenTTL = 24 * time.Hour
+
+// ErrReplicaToken is why no replica token is made: it is the caller's fault.
+var ErrReplicaToken = errors.New("cannot make a replica token")
+
+// Replica is another replica that is alive.
+type Replica struct {
+	// Name is for operators: "mesh-2 (10.0.0.2:15012)".
+	Name string
+	// Address is where other replicas reach it, "10.0.0.2:15012".
+	Address string
 }
 
-// replicaRecord is what the records have of a replica. Nothing in it is secret.
-type replicaRecord struct {
-	Format int    `json:"v"`
-	Name   string `json:"name"`
-	// Request is what it asks for; nil: nothing.
-	Request *replicaRequest `json:"request,omitempty"`
-	// Refused says why it does not get that, and RefusedAt when that was, by the clock of who
-	// refused it; empty: it was not refused.
-	Refused   string    `json:"refused,omitempty"`
-	RefusedAt time.Time `json:"refusedAt,omitzero"`
-	// Ahead says that it was refused because its clock is: it is judged anew when one of the two
-	// clocks is set.
-	Ahead bool `json:"ahead,omitempty"`
-	// Seen is when it was there last, by its own clock; zero: a version wrote it that does not
-	// tell.
-	Seen time.Time `json:"seen,omitzero"`
-	// Certificates are its intermediates, DER, the latest last.
-	Certificates [][]byte `json:"certificates,omitempty"`
-}
-
-// replicaRequest asks for an intermediate.
-type replicaRequest struct {
-	// Root is the one that it is to be below.
+// replicaToken lets its holder have one intermediate. The root's key signs it, so the replica that
+// has the key recognises its own tokens, and nobody who can write to the store can make one.
+type replicaToken struct {
+	ID string `json:"id"`
+	// Root is the ID of the root that signs: the holder accepts no other control plane.
 	Root string `json:"root"`
-	// CSR is the signing request, DER.
-	CSR []byte `json:"csr"`
-	// Token is the ID of the replica token that proves it, or By the intermediate whose key does,
-	// DER.
-	Token string `json:"token,omitempty"`
-	By    []byte `json:"by,omitempty"`
-	// Proof is a signature of proven.
-	Proof []byte    `json:"proof"`
-	At    time.Time `json:"at"`
+	// Address is where the replica with the root's key is reached.
+	Address string    `json:"address"`
+	Expires time.Time `json:"expires"`
 }
 
-// proven is what a request is proven by signing.
-func (q *replicaRequest) proven(domain, id string) []byte {
-	return fmt.Appendf(nil, "ashore replica\n%s\n%s\n%s\n%x", domain, id, q.Root, sha256.Sum256(q.CSR))
+// usedToken is the record of a replica token that was used.
+type usedToken struct {
+	Format int `json:"v"`
+	// Key is the hash of the key that it was used for: the same key may ask again, for an answer
+	// may be lost.
+	Key     string    `json:"key"`
+	Expires time.Time `json:"expires"`
 }
 
-// certificates are those that can be read.
-func (r replicaRecord) certificates() []*x509.Certificate {
-	var out []*x509.Certificate
-	for _, der := range r.Certificates {
-		if c, err := x509.ParseCertificate(der); err == nil {
-			out = append(out, c)
-		}
+// encode is the text of a token: its content and the signature of the root's key.
+func (t replicaToken) encode(key crypto.Signer) (string, error) {
+	body, err := json.Marshal(t)
+	if err != nil {
+		return "", err
 	}
-	return out
-}
-
-// with is the record with one more certificate, and without those that have ended.
-func (r replicaRecord) with(c *x509.Certificate, now time.Time) replicaRecord {
-	kept := [][]byte{}
-	for _, old := range r.certificates() {
-		if now.Before(old.NotAfter) && !old.Equal(c) {
-			kept = append(kept, old.Raw)
-		}
+	sum := sha256.Sum256(append([]byte(replicaTokenPrefix), body...))
+	sig, err := key.Sign(rand.Reader, sum[:], crypto.SHA256)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrSigner, err)
 	}
-	r.Format, r.Certificates = 1, append(kept[max(0, len(kept)-3):], c.Raw)
-	return r
+	e := base64.RawURLEncoding
+	return replicaTokenPrefix + e.EncodeToString(body) + "." + e.EncodeToString(sig), nil
 }
 
-// under says until when a replica has an intermediate below a root; zero: it has none.
-func (r replicaRecord) under(root *x509.Certificate, now time.Time) time.Time {
-	var until time.Time
-	for _, c := range r.certificates() {
-		if (&pair{cert: c}).under(root, now) {
-			until = later(until, c.NotAfter)
-		}
-	}
-	return until
-}
-
-// open finds out what the records call this replica; a new one gets an id.
-func (m *membership) open(dir folder) error {
-	text, _, err := readfile.Read(dir.at(replicaFile), 1<<10)
+// decodeReplicaToken reads a token. Its signature is not verified. Errors hold nothing of it.
+func decodeReplicaToken(text string) (t replicaToken, body, sig []byte, err error) {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(text), replicaTokenPrefix)
+	first, second, _ := strings.Cut(rest, ".")
+	e := base64.RawURLEncoding.Strict()
+	body, err = e.DecodeString(first)
 	if err == nil {
-		if m.id = strings.TrimSpace(string(text)); len(m.id) == 32 {
-			return nil
-		}
-		return fmt.Errorf("%s is damaged: remove it, and this replica gets another name", dir.at(replicaFile))
+		sig, err = e.DecodeString(second)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if !ok || err != nil || json.Unmarshal(body, &t) != nil || t.ID == "" || len(text) > 4<<10 {
+		return t, nil, nil, errors.New("it does not have the form of a replica token: a part is missing or mistyped")
 	}
-	id := make([]byte, 16)
+	return t, body, sig, nil
+}
+
+// verify returns what is wrong with the signature of a token.
+func (t replicaToken) verify(root *x509.Certificate, body, sig []byte) error {
+	algorithm := x509.SHA256WithRSA
+	if _, ok := root.PublicKey.(*ecdsa.PublicKey); ok {
+		algorithm = x509.ECDSAWithSHA256
+	}
+	return root.CheckSignature(algorithm, append([]byte(replicaTokenPrefix), body...), sig)
+}
+
+// CreateReplicaToken makes a token for one more replica. The text is nowhere but in the answer.
+// Errors: ErrReplicaToken.
+func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by string) (text string, expires time.Time,
+	err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.plugged != nil:
+		return "", expires, fmt.Errorf("%w: the authority is plugged in: give the new replica a folder of four files "+
+			"below the same root (setting ca.plugged)", ErrReplicaToken)
+	case m.config.Address == "":
+		return "", expires, fmt.Errorf("%w: this ashored keeps its state on this machine alone: replicas share a "+
+			"store (setting store, kind consul)", ErrReplicaToken)
+	}
+	pair, err := m.own.activeKey()
+	if err != nil {
+		return "", expires, fmt.Errorf("%w here: make it on the replica that has the root's key: %w", ErrReplicaToken, err)
+	}
+	id := make([]byte, tokenID)
 	if _, err := rand.Read(id); err != nil {
-		return err
+		return "", expires, err
 	}
-	m.id = hex.EncodeToString(id)
-	return dir.write(replicaFile, []byte(m.id+"\n"), 0o600)
+	t := replicaToken{ID: idEncoding().EncodeToString(id), Root: RootID(pair.cert), Address: m.config.Address,
+		Expires: m.config.Now().Add(ttl).UTC().Truncate(time.Second)}
+	if text, err = t.encode(pair.key); err != nil {
+		return "", expires, err
+	}
+	if err := m.own.sweepUsedTokens(ctx, m.config.Now()); err != nil {
+		return "", expires, err
+	}
+	m.config.Audit(audit.Event{Action: audit.ReplicaToken, Actor: by, Target: t.ID,
+		Details: map[string]string{"expires": t.Expires.Format(time.RFC3339)}})
+	return text, t.Expires, nil
 }
 
-// readReplicas reads who is there.
-func (s *selfSigned) readReplicas(ctx context.Context) error {
-	list, err := s.records.records.List(ctx, table)
+// refuseReplica is a refusal that another replica may know the reason of.
+func refuseReplica(code codes.Code, reason string, err error) *Refusal {
+	return &Refusal{Code: code, Public: err.Error(), Reason: "replica " + reason, Err: err, Final: true}
+}
+
+// attestReplica proves that a call comes from a replica: by its control plane's certificate, or by a
+// replica token. Errors: *Refusal.
+func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
+	who := ControlPlaneID(m.config.TrustDomain).String()
+	if !strings.HasPrefix(c.Bearer, replicaTokenPrefix) {
+		err := verifyControlPlane(c.Peer, m.Bundle(), m.config.TrustDomain, x509.ExtKeyUsageClientAuth, c.Now)
+		if err != nil {
+			return nil, refuseReplica(codes.Unauthenticated, "untrusted",
+				fmt.Errorf("the certificate of the replica is not accepted: %w; use a new replica token", err))
+		}
+		return &Proof{How: replicaProof, Caller: who, by: serialText(c.Peer[0]), from: c.From}, nil
+	}
+	t, body, sig, err := decodeReplicaToken(c.Bearer)
+	if err != nil {
+		return nil, refuseReplica(codes.Unauthenticated, "token malformed", err)
+	}
+	m.mu.Lock()
+	pair, err := m.activeKey()
+	m.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case t.verify(pair.cert, body, sig) != nil:
+		return nil, refuseReplica(codes.Unauthenticated, "token untrusted",
+			errors.New("the replica token is not signed by the root: it is mistyped, of another mesh, or older than a rotation"))
+	case !c.Now.Before(t.Expires):
+		return nil, refuseReplica(codes.Unauthenticated, "token expired",
+			fmt.Errorf("the replica token ended at %s", t.Expires.Format(time.RFC3339)))
+	}
+	return &Proof{How: replicaProof, Caller: "replica token " + t.ID, token: c.Bearer, from: c.From}, nil
+}
+
+// activeKey is the key of the root that signs. Errors: *Refusal. The caller holds mu.
+func (m *Manager) activeKey() (*pair, error) {
+	err := errors.New("the authority is plugged in")
+	if m.own != nil {
+		var p *pair
+		if p, err = m.own.activeKey(); err == nil {
+			return p, nil
+		}
+	}
+	return nil, refuseReplica(codes.FailedPrecondition, "no root key", fmt.Errorf("this replica does not have the "+
+		"root's key: %w", err))
+}
+
+// issueIntermediate signs an intermediate for another replica. A token is used up by it. Errors:
+// *Refusal, or why it cannot be told now.
+func (m *Manager) issueIntermediate(ctx context.Context, p *Proof, r *Request, now time.Time) (*x509.Certificate,
+	error) {
+	m.mu.Lock()
+	pair, err := m.activeKey()
+	m.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if p.token != "" {
+		if err := m.useToken(ctx, p, r, now); err != nil {
+			return nil, err
+		}
+	}
+	cert, err := pair.intermediate(m.config.TrustDomain, r.Key, now)
+	if err != nil {
+		return nil, err
+	}
+	m.config.Log.Info("issued an intermediate to another replica", "from", p.from, "root", RootID(pair.cert),
+		"serial", serialText(cert), "ends", cert.NotAfter)
+	m.config.Audit(audit.Event{Action: audit.ReplicaIssue, Actor: p.Caller, Target: p.from.String(),
+		Details: map[string]string{"root": RootID(pair.cert), "serial": serialText(cert),
+			"notAfter": cert.NotAfter.Format(time.RFC3339), "key": hex.EncodeToString(r.KeyHash[:])}})
+	return cert, nil
+}
+
+// useToken uses a replica token up, for one key. Errors: *Refusal.
+func (m *Manager) useToken(ctx context.Context, p *Proof, r *Request, now time.Time) error {
+	t, _, _, err := decodeReplicaToken(p.token)
 	if err != nil {
 		return err
 	}
-	m := s.replica
-	m.record, m.version, m.others, m.versions, m.unsaid = replicaRecord{}, "", map[string]replicaRecord{}, map[string]string{}, nil
-	for _, rec := range list {
-		id, ok := strings.CutPrefix(rec.Name, replicaRecords)
-		if !ok {
-			continue
-		}
-		var r replicaRecord
-		if err := json.Unmarshal(rec.Value, &r); err != nil || r.Format != 1 {
-			s.log.Warn("the record of a replica cannot be read: until that replica writes it anew, a rotation does not wait for it", "table", table, "record", rec.Name, "error", err)
-			r = replicaRecord{}
-		}
-		if id == m.id {
-			m.record, m.version = r, rec.Version
-		} else {
-			m.others[id], m.versions[id] = r, rec.Version
-		}
-	}
-	return nil
-}
-
-// writeReplica replaces a replica's record that was read at a version, with other writes. Errors:
-// record.ErrConflict.
-func (s *selfSigned) writeReplica(ctx context.Context, id string, r replicaRecord, version string,
-	more ...record.Write) error {
-	w, err := r.write(id, version)
+	key := record.Key{Table: table, Name: usedTokens + t.ID}
+	mine := usedToken{Format: 1, Key: hex.EncodeToString(r.KeyHash[:]), Expires: t.Expires}
+	value, err := json.Marshal(mine)
 	if err != nil {
 		return err
 	}
-	return s.records.records.Commit(ctx, append(more, w)...)
-}
-
-// write replaces the record of a replica that was read at a version.
-func (r replicaRecord) write(id, version string) (record.Write, error) {
-	value, err := json.Marshal(r)
-	return record.Write{Key: record.Key{Table: table, Name: replicaRecords + id}, Value: value, Version: version}, err
-}
-
-// enlist has the records know this replica and its intermediates, so that a rotation waits for it,
-// and now and then that it is there.
-func (s *selfSigned) enlist(ctx context.Context, now time.Time) error {
-	m := s.replica
-	mine := []*x509.Certificate{s.signer.Cert}
-	if p, err := s.dir.pair(nextFile); err == nil && p != nil && now.Before(p.cert.NotAfter) {
-		mine = append(mine, p.cert)
-	}
-	r, known := m.record, m.record.Name == m.name
-	for _, c := range mine {
-		if !slices.ContainsFunc(r.Certificates, func(der []byte) bool { return bytes.Equal(der, c.Raw) }) {
-			r, known = r.with(c, now), false
-		}
-	}
-	if known {
-		return m.stillHere(now)
-	}
-	what := m.hasAll(mine)
-	if err := m.contested(s.dir, what, now); err != nil {
+	err = m.config.Records.Commit(ctx, record.Write{Key: key, Value: value})
+	if !errors.Is(err, record.ErrConflict) {
 		return err
 	}
-	r.Name, r.Seen = m.name, now.UTC()
-	err := s.writeReplica(ctx, m.id, r, m.version)
-	if errors.Is(err, record.ErrConflict) {
-		return nil // it was answered at this moment: the next look sees
-	} else if err == nil {
-		m.note(what, now)
+	was, err := m.config.Records.Get(ctx, key)
+	var used usedToken
+	if err == nil {
+		err = decodeRecord(was.Value, &used)
+	}
+	if err == nil && used.Key != mine.Key {
+		err = refuseReplica(codes.PermissionDenied, "token used", errors.New("the replica token was used for another "+
+			"key: make a new one"))
 	}
 	return err
 }
 
-// foresee has this replica have an intermediate below the new root before that signs.
-func (s *selfSigned) foresee(ctx context.Context, now time.Time) error {
-	if s.state.Step != StepDistribute {
-		return nil
-	}
-	root, err := s.state.root(s.state.Next)
+// sweepUsedTokens deletes the records of replica tokens that have ended.
+func (s *selfSigned) sweepUsedTokens(ctx context.Context, now time.Time) error {
+	list, err := s.records.records.List(ctx, table)
 	if err != nil {
 		return err
 	}
-	if p, err := s.dir.pair(nextFile); err == nil && p != nil && p.under(root, now) {
-		return nil
-	}
-	if by, err := s.rootKey(root); err == nil {
-		_, err = s.makeIntermediate(by, nextFile, now)
-		return err
-	}
-	if _, err := s.asked(ctx, root, nextFile, now); err != nil && !errors.Is(err, errAsked) {
-		return err
-	}
-	return nil
-}
-
-// swap puts an intermediate below a root that was foreseen into the place of the one before.
-func (s *selfSigned) swap(root *x509.Certificate, now time.Time) error {
-	if s.replica == nil || s.inter != nil && s.inter.under(root, now) || !s.dir.has(nextFile) {
-		return nil
-	}
-	p, err := s.dir.pair(nextFile)
-	if err != nil || !p.under(root, now) {
-		return err
-	}
-	s.inter = p
-	return s.dir.rename(nextFile, intermediateFile)
-}
-
-// concert does a replica's part among others: it tells of itself, foresees a rotation and answers
-// those who ask. What fails is told of, and tried again with the next look; signing goes on.
-func (s *selfSigned) concert(ctx context.Context, now time.Time) {
-	if s.replica == nil {
-		return
-	}
-	text := ""
-	if err := errors.Join(s.foresee(ctx, now), s.enlist(ctx, now), s.answer(ctx, now)); err != nil && ctx.Err() == nil {
-		text = "this replica's part among the others is not done: " + err.Error()
-		if text != s.replica.trouble {
-			s.log.Error("this replica's part among the others is not done", "error", err)
-		}
-	}
-	s.replica.trouble = text
-}
-
-// lagging are the replicas that could not sign below the new root yet.
-func (s *selfSigned) lagging(now time.Time) []Waiting {
-	if s.replica == nil || s.state.Step != StepDistribute {
-		return nil
-	}
-	active, err := s.state.root(s.state.Active)
-	if err != nil {
-		return nil // told of elsewhere
-	}
-	next, err := s.state.root(s.state.Next)
-	if err != nil {
-		return nil
-	}
-	var w []Waiting
-	for _, r := range s.replica.others {
-		until := r.under(active, now)
-		if until.IsZero() || !r.under(next, now).IsZero() {
+	var errs []error
+	for _, r := range list {
+		var u usedToken
+		if !strings.HasPrefix(r.Name, usedTokens) ||
+			decodeRecord(r.Value, &u) == nil && now.Before(u.Expires.Add(time.Hour)) {
 			continue
 		}
-		w = append(w, Waiting{Kind: "control plane", Name: r.Name,
-			Reason: "this replica has no intermediate below the new root yet", Until: until.UTC()})
+		errs = append(errs, s.records.records.Commit(ctx, record.Write{Key: r.Key, Version: record.Any}))
 	}
-	slices.SortFunc(w, func(a, b Waiting) int { return strings.Compare(a.Name, b.Name) })
-	return w
+	return errors.Join(errs...)
 }

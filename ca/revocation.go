@@ -2,122 +2,110 @@ package ca
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// RevocationKind is what a revocation puts out.
+// RevocationKind is the kind of subject that a revocation names.
 type RevocationKind string
 
 // The kinds of revocations.
 const (
-	// RevokeIdentity puts out everybody with a SPIFFE ID, for as long as it stands.
+	// RevokeIdentity revokes every workload with a SPIFFE ID.
 	RevokeIdentity RevocationKind = "identity"
-	// RevokeWorkload puts out one "namespace/name": all its certificates, renewal, and joining
-	// under this name again. One that proves itself by a JWT which names no pod has a new name for
-	// each new key: revoke its identity instead.
+	// RevokeWorkload revokes one "namespace/name": its certificates, their renewal, and joining
+	// under this name. A workload that proves itself by a JWT without a pod has a new name for each
+	// new key: revoke its identity instead.
 	RevokeWorkload RevocationKind = "workload"
-	// RevokeSerial puts out one certificate. Its workload stays, also with another certificate for
-	// the same key.
+	// RevokeSerial revokes one certificate. Its workload may have others.
 	RevokeSerial RevocationKind = "serial"
 )
 
-// Revocation is one thing that is put out.
+// Revocation is the record of one subject that is, or was, revoked. A subject has one record. Each
+// change of it has the next epoch, and the record with the highest epoch counts.
 type Revocation struct {
 	// Format is 1.
 	Format int            `json:"v"`
 	Kind   RevocationKind `json:"kind"`
 	// Name is the SPIFFE ID, the "namespace/name", or the serial number in hexadecimal digits.
 	Name string `json:"name"`
-	// Reason and By are an operator's.
+	// Revoked is false when the subject was restored. The record stays, so that an older copy of it
+	// cannot come back.
+	Revoked bool   `json:"revoked"`
+	Epoch   uint64 `json:"epoch"`
+	// Reason, By and At are those of the latest change.
 	Reason string    `json:"reason,omitempty"`
 	By     string    `json:"by,omitempty"`
 	At     time.Time `json:"at"`
-	// Until is when it matters no longer, for a serial: when the certificate has ended. Zero: it
-	// stands until it is restored.
+	// Until is when the certificate with a serial number ends; zero for other kinds.
 	Until time.Time `json:"until,omitzero"`
-	// Certificates are those that it puts out: of a workload no more can come.
+	// Certificates are those that were known when the subject was revoked.
 	Certificates []RevokedLeaf `json:"certificates,omitempty"`
-	// Epoch is that of Revocations since it; zero in records of before there was one.
-	Epoch uint64 `json:"epoch,omitempty"`
+	// Sequence is higher than that of all revocations known when this one was made.
+	Sequence uint64 `json:"sequence"`
+	// Pending says that the store does not have this change yet. It is only set in the local file.
+	Pending bool `json:"pending,omitempty"`
 }
 
-// RevokedLeaf is a certificate that is put out.
+// RevokedLeaf is a revoked certificate.
 type RevokedLeaf struct {
 	// SHA256 is the hash of its DER in hexadecimal digits.
 	SHA256   string    `json:"sha256"`
 	NotAfter time.Time `json:"notAfter"`
 }
 
-// Revocations is everybody who is out, as of one moment. Immutable.
+// Revocations is everything that is revoked at one moment. Immutable.
 type Revocations struct {
-	// List is all there is, oldest first.
+	// List is ordered by time, oldest first.
 	List []Revocation
 	// Identities are SPIFFE IDs, sorted.
 	Identities []string
-	// Certificates are leaves by which requests may still come, over connections from before their
-	// end too: the SHA-256 of each in DER as hexadecimal digits, sorted.
+	// Certificates are those that may still be used on open connections: the SHA-256 of each in DER
+	// as hexadecimal digits, sorted.
 	Certificates []string
-	// Epoch grows with each revocation, and with nothing else.
+	// Epoch grows with each revocation. A restoration does not change it.
 	Epoch uint64
 
-	has map[thing]bool // what is in List
+	subjects    map[record.Key]bool // those in List
+	certificate map[string]bool     // Certificates, and those that ended longer ago
 }
 
-// thing is what a revocation puts out.
-type thing struct {
-	kind RevocationKind
-	name string
-}
+const revocationTable = "revocation"
 
-const (
-	revocationTable = "revocation"
-	// epochName is the record of the epoch; those of revocations have a '/' in their name.
-	epochName = "epoch"
-)
-
-// epochRecord counts revocations.
-type epochRecord struct {
-	Format int    `json:"v"`
-	Epoch  uint64 `json:"epoch"`
-}
-
-func (r *Revocation) format() int  { return r.Format }
-func (e *epochRecord) format() int { return e.Format }
-
-// revocationKey is where a revocation stands. An ID may be longer than the name of a record.
+// revocationKey is where the record of a subject is stored. A SPIFFE ID may be longer than the name
+// of a record.
 func revocationKey(kind RevocationKind, name string) record.Key {
 	sum := sha256.Sum256([]byte(name))
 	return record.Key{Table: revocationTable, Name: string(kind) + "/" + hex.EncodeToString(sum[:])}
 }
 
-// decodeRevocation reads a revocation's record.
+func (r *Revocation) key() record.Key { return revocationKey(r.Kind, r.Name) }
+
+// decodeRevocation reads a stored revocation.
 func decodeRevocation(value []byte) (Revocation, error) {
 	var r Revocation
 	if err := decodeRecord(value, &r); err != nil {
 		return Revocation{}, fmt.Errorf("revocation: %w", err)
 	}
+	r.Pending = false
 	return r, r.check()
 }
 
-// check says what is wrong with a revocation that was read.
+// check returns what is wrong with a revocation that was read.
 func (r *Revocation) check() error {
-	switch r.Kind {
-	case RevokeIdentity, RevokeWorkload, RevokeSerial:
-	default:
-		return fmt.Errorf("revocation: its record has the unknown kind %.40q", r.Kind)
+	if name, err := r.Kind.normalise(r.Name); err != nil || name != r.Name {
+		return fmt.Errorf("revocation of %.40q %.200q: its record names nothing that can be revoked", r.Kind, r.Name)
 	}
 	for _, c := range r.Certificates {
 		if !isHash(c.SHA256) {
@@ -125,6 +113,16 @@ func (r *Revocation) check() error {
 		}
 	}
 	return nil
+}
+
+// newer says whether a record of this replica counts more than that of the store. A pending change
+// does: it is written with the next epoch.
+func (r *Revocation) newer(stored Revocation) bool { return r.Pending || r.Epoch > stored.Epoch }
+
+// ended says that a revoked certificate can neither be shown nor renewed at a time. Revocations of
+// other kinds do not end.
+func (r *Revocation) ended(now time.Time, after time.Duration) bool {
+	return !r.Until.IsZero() && now.After(r.Until.Add(after))
 }
 
 // Fingerprint is the SHA-256 of a certificate's DER in hexadecimal digits, as Envoy's filters
@@ -138,7 +136,7 @@ func Fingerprint(c *x509.Certificate) string {
 // for each byte.
 func serialText(c *x509.Certificate) string { return hex.EncodeToString(c.SerialNumber.Bytes()) }
 
-// parseSerial takes a serial number as people copy it: with colons, zeros in front, or capitals.
+// parseSerial takes a serial number as people copy it: with colons, leading zeros or capitals.
 func parseSerial(text string) (string, error) {
 	n, ok := new(big.Int).SetString(strings.ReplaceAll(text, ":", ""), 16)
 	if !ok || n.Sign() <= 0 || len(text) > 80 {
@@ -147,7 +145,7 @@ func parseSerial(text string) (string, error) {
 	return hex.EncodeToString(n.Bytes()), nil
 }
 
-// normalise is the name by which something is revoked. Errors: it is not a name of its kind.
+// normalise returns the name of a subject in the form in which it is stored.
 func (k RevocationKind) normalise(name string) (string, error) {
 	switch k {
 	case RevokeIdentity:
@@ -164,152 +162,71 @@ func (k RevocationKind) normalise(name string) (string, error) {
 	return "", fmt.Errorf("%.40q cannot be revoked: want identity, workload or serial", string(k))
 }
 
-// Watch tells, until ctx ends and while Run runs, after revocations have changed, also by another
-// replica.
-func (l *Ledger) Watch(ctx context.Context) <-chan struct{} {
-	return l.watchers.Watch(ctx, revocationTable)
-}
-
-// Revocations reads everybody who is out. A record that cannot be read is an error, and the last
-// ones that could stay in force: nobody is let in because a disk is bad.
-func (l *Ledger) Revocations(ctx context.Context) (*Revocations, error) {
-	l.reading.Lock()
-	defer l.reading.Unlock()
-	set, err := l.readRevocations(ctx)
-	if err == nil && l.wentBack(set) {
-		set, err = l.readRevocations(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	l.kept = set.kept
-	l.revoked.Store(set)
-	return &set.Revocations, nil
-}
-
-// wentBack has what is in force stay so when the records are older than they were: whoever keeps
-// them was restored from a snapshot while we run. It says whether they are. The caller holds
-// reading.
-func (l *Ledger) wentBack(set *revokedSet) bool {
-	if set.kept >= l.kept {
-		return false
-	}
-	taken := 0
-	for _, x := range l.revoked.Load().List {
-		if x.Epoch <= set.kept || set.Has(x.Kind, x.Name) {
+// newRevocations collects the records that are in force. Certificates that ended before a time are
+// left out of Certificates.
+func newRevocations(known map[record.Key]Revocation, ended time.Time) *Revocations {
+	s := &Revocations{subjects: map[record.Key]bool{}, certificate: map[string]bool{}}
+	for key, x := range known {
+		s.Epoch = max(s.Epoch, x.Sequence)
+		if !x.Revoked {
 			continue
 		}
-		l.unkept.add(x)
-		taken++
-		l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name,
-			Reason:  because("the store was restored to before this revocation, which stays in force", x.Reason),
-			Details: map[string]string{"kind": string(x.Kind), "by": x.By, "at": x.At.UTC().Format(time.RFC3339)}})
-	}
-	if taken > 0 {
-		l.lost(loss{Kind: lossOlder, Copy: true, Taken: taken})
-	}
-	l.rouse()
-	return taken > 0
-}
-
-// readRevocations is everybody who is out: by the records, and by what these could not take.
-func (l *Ledger) readRevocations(ctx context.Context) (*revokedSet, error) {
-	more := l.unkept.list() // before the records are read: what they take meanwhile stands twice, not nowhere
-	records, err := l.records.List(ctx, revocationTable)
-	if err != nil {
-		return nil, fmt.Errorf("list revocations: %w", err)
-	}
-	return newRevokedSet(records, more, l.now().Add(-l.outlive))
-}
-
-// revokedSet is Revocations for questions about one certificate.
-type revokedSet struct {
-	Revocations
-	kept                  uint64          // the epoch of the records
-	identity, certificate map[string]bool // certificate: also ended ones
-}
-
-// newRevokedSet reads records; more are revocations beside them. Certificates that ended before a
-// time matter no more.
-func newRevokedSet(records []record.Record, more []Revocation, ended time.Time) (*revokedSet, error) {
-	s := &revokedSet{Revocations: Revocations{has: map[thing]bool{}}, identity: map[string]bool{},
-		certificate: map[string]bool{}}
-	for _, r := range records {
-		if r.Name == epochName {
-			var e epochRecord
-			if err := decodeRecord(r.Value, &e); err != nil {
-				return nil, fmt.Errorf("epoch of revocations: %w", err)
+		s.List = append(s.List, x)
+		s.subjects[key] = true
+		if x.Kind == RevokeIdentity {
+			s.Identities = append(s.Identities, x.Name)
+		}
+		for _, c := range x.Certificates {
+			s.certificate[c.SHA256] = true
+			if c.NotAfter.After(ended) {
+				s.Certificates = append(s.Certificates, c.SHA256)
 			}
-			s.Epoch, s.kept = e.Epoch, e.Epoch
-			continue
-		}
-		x, err := decodeRevocation(r.Value)
-		if err != nil {
-			return nil, err
-		}
-		s.add(x, ended)
-	}
-	for _, x := range more {
-		if !s.Has(x.Kind, x.Name) {
-			s.add(x, ended)
-			s.Epoch = max(s.Epoch, x.Epoch)
 		}
 	}
-	slices.SortFunc(s.List, func(a, b Revocation) int {
-		return cmp.Or(a.At.Compare(b.At),
-			cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(s.List, func(a, b Revocation) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) })
 	slices.Sort(s.Identities)
 	slices.Sort(s.Certificates)
 	s.Certificates = slices.Compact(s.Certificates)
-	return s, nil
+	return s
 }
 
-func (s *revokedSet) add(x Revocation, ended time.Time) {
-	s.List = append(s.List, x)
-	s.has[thing{x.Kind, x.Name}] = true
-	if x.Kind == RevokeIdentity {
-		s.identity[x.Name] = true
-		s.Identities = append(s.Identities, x.Name)
-	}
-	for _, c := range x.Certificates {
-		s.certificate[c.SHA256] = true
-		if c.NotAfter.After(ended) {
-			s.Certificates = append(s.Certificates, c.SHA256)
-		}
-	}
+// Has says whether a subject is revoked.
+func (r *Revocations) Has(kind RevocationKind, name string) bool {
+	return r.subjects[revocationKey(kind, name)]
 }
 
-// Has says that something is out, also when the records do not have it yet.
-func (r *Revocations) Has(kind RevocationKind, name string) bool { return r.has[thing{kind, name}] }
-
-// identities is Identities as a set.
-func (r *Revocations) identities() map[string]bool {
-	out := make(map[string]bool, len(r.Identities))
-	for _, id := range r.Identities {
-		out[id] = true
-	}
-	return out
+// revoked reports whether a certificate, or its workload, is revoked.
+func (r *Revocations) revoked(workload string, leaf Leaf) bool {
+	return r.certificate[leaf.SHA256] || r.Has(RevokeWorkload, workload)
 }
 
-// sweepRevocations forgets those of certificates that can neither be shown nor renewed with any
-// more, and that no connection stands on.
-func (l *Ledger) sweepRevocations(ctx context.Context, now time.Time) error {
-	records, err := l.records.List(ctx, revocationTable)
-	if err != nil {
-		return err
+// localRevocations is the file of a replica: everything that it knows of revocations.
+type localRevocations struct {
+	Format      int          `json:"v"`
+	Revocations []Revocation `json:"revocations"`
+}
+
+// decodeLocalRevocations reads the file of a replica.
+func decodeLocalRevocations(text []byte) (map[record.Key]Revocation, error) {
+	var f localRevocations
+	if err := decodeRecord(text, &f); err != nil {
+		return nil, err
 	}
+	known := map[record.Key]Revocation{}
 	var errs []error
-	for _, r := range records {
-		if r.Name == epochName {
-			continue
-		}
-		x, err := decodeRevocation(r.Value)
-		if err != nil || x.Until.IsZero() || now.Before(x.Until.Add(max(l.grace+lateClock, l.outlive))) {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, l.forget(ctx, record.Write{Key: r.Key, Version: r.Version}))
+	for _, x := range f.Revocations {
+		known[x.key()] = x
+		errs = append(errs, x.check())
 	}
-	return errors.Join(errs...)
+	return known, errors.Join(errs...)
+}
+
+// encodeLocal is the text of the file of a replica, in the order of the keys.
+func encodeLocal(known map[record.Key]Revocation) localRevocations {
+	f := localRevocations{Format: 1, Revocations: []Revocation{}}
+	byName := func(a, b record.Key) int { return cmp.Compare(a.Name, b.Name) }
+	for _, key := range slices.SortedFunc(maps.Keys(known), byName) {
+		f.Revocations = append(f.Revocations, known[key])
+	}
+	return f
 }

@@ -26,7 +26,7 @@ type RotateRequest struct {
 	Force Step
 }
 
-// begin makes a new root and records it. Nobody trusts it yet.
+// begin creates a new root and distributes it to all workloads. The old root still signs.
 func (s *selfSigned) begin(ctx context.Context, r RotateRequest, now time.Time) error {
 	if s.state.Step != None {
 		return fmt.Errorf("%w: a rotation goes on since %s; its next step is %s, which --force %s does at once",
@@ -46,7 +46,7 @@ func (s *selfSigned) begin(ctx context.Context, r RotateRequest, now time.Time) 
 	}
 	id := RootID(root.cert)
 	to := s.state
-	to.Step, to.Since, to.Next = StepPrepare, now.UTC(), id
+	to.Step, to.Since, to.Next = StepDistribute, now.UTC(), id
 	to.Roots = maps.Clone(s.state.Roots)
 	to.Roots[id] = root.cert.Raw
 	if now.Before(active.NotAfter) { // else nobody believes it any more
@@ -91,7 +91,6 @@ func (s *selfSigned) behind() bool {
 // waiting is what the next step waits for.
 func (s *selfSigned) waiting(f Facts, now time.Time) []Waiting {
 	_, w := next(s.state, f, now)
-	w = append(w, s.lagging(now)...)
 	if s.behind() {
 		w = append(w, Waiting{Kind: "control plane", Name: "this replica",
 			Reason: "does not sign with the new root yet"})

@@ -15,9 +15,7 @@ type Step string
 // between rotations.
 const (
 	None Step = ""
-	// StepPrepare makes a new root. Nobody trusts it yet.
-	StepPrepare Step = "prepare"
-	// StepDistribute has everybody trust the new root beside the one that signs.
+	// StepDistribute creates a new root and distributes it to all workloads. The old root still signs.
 	StepDistribute Step = "distribute"
 	// StepActivate signs with the new root. The old one is trusted still.
 	StepActivate Step = "activate"
@@ -35,13 +33,13 @@ type State struct {
 	Since time.Time `json:"since"`
 	// Active is the id of the root that signs.
 	Active string `json:"active"`
-	// Next is the root that is to sign: from prepare until activate.
+	// Next is the root that is to sign: from distribute until activate.
 	Next string `json:"next,omitempty"`
 	// Old is the root that signed before: from activate until retire.
 	Old string `json:"old,omitempty"`
 	// Roots are the certificates of all of them, DER by id.
 	Roots map[string][]byte `json:"roots"`
-	// Cross is the new root's key certified by the old root, DER, from prepare until retire: those
+	// Cross is the new root's key certified by the old root, DER, from distribute until retire: those
 	// who trust the old root alone verify by it what the new one signs.
 	Cross []byte `json:"cross,omitempty"`
 }
@@ -53,9 +51,6 @@ type Facts struct {
 	// Leaves are the certificates of workloads that are neither revoked nor ended longer ago than
 	// Grace.
 	Leaves []LeafFact
-	// Offered are, by workload, the bundles that came with their latest certificates, or that they
-	// acknowledged since: most probably what they have, but an answer may have been lost.
-	Offered map[string]string
 	// Tokens are the join tokens that may still be used.
 	Tokens []TokenFact
 	// Grace is how long after the end of its certificate a workload may renew with it.
@@ -100,14 +95,12 @@ const settling = 10 * time.Second
 // following is the step after the last one.
 func (s State) following() Step {
 	switch s.Step {
-	case StepPrepare:
-		return StepDistribute
 	case StepDistribute:
 		return StepActivate
 	case StepActivate:
 		return StepRetire
 	default:
-		return StepPrepare
+		return StepDistribute
 	}
 }
 
@@ -143,7 +136,7 @@ func (s State) waiting(f Facts, now time.Time) []Waiting {
 		w = append(f.proxies(bundleID(s.trusted())), f.dependent(s.Active, bundleID(s.trusted()), now)...)
 		w = append(w, f.tokens(s.Since, now)...)
 	}
-	if until := s.Since.Add(settling); (s.Step == StepDistribute || s.Step == StepActivate) && now.Before(until) {
+	if until := s.Since.Add(settling); s.Step != None && now.Before(until) {
 		w = append(w, Waiting{Kind: "control plane", Name: "requests",
 			Reason: "what was asked for before this step is answered", Until: until.UTC()})
 	}
@@ -196,19 +189,13 @@ func (f Facts) unaware(bundle string, now time.Time) []Waiting {
 // still valid, or they themselves to come back: a workload's last certificate serves to renew until
 // the grace after its end is over.
 func (f Facts) dependent(active, bundle string, now time.Time) []Waiting {
-	last := map[string]LeafFact{}
-	for _, l := range f.Leaves {
-		if l.NotAfter.After(last[l.Workload].NotAfter) {
-			last[l.Workload] = l
-		}
-	}
 	longest := waits{}
 	for _, l := range f.Leaves {
 		if l.RootID != active && l.NotAfter.After(now) {
 			longest.add(l.Workload, "its certificate is from the old root", l.NotAfter)
 		}
 	}
-	for name, l := range last {
+	for name, l := range f.latest() {
 		back := l.NotAfter.Add(f.Grace)
 		switch {
 		case !back.After(now):
@@ -219,6 +206,17 @@ func (f Facts) dependent(active, bundle string, now time.Time) []Waiting {
 		}
 	}
 	return longest.list()
+}
+
+// latest are the certificates that end last, by workload.
+func (f Facts) latest() map[string]LeafFact {
+	last := map[string]LeafFact{}
+	for _, l := range f.Leaves {
+		if l.NotAfter.After(last[l.Workload].NotAfter) {
+			last[l.Workload] = l
+		}
+	}
+	return last
 }
 
 // tokens are the join tokens made before the new root signed: they name the old one.
@@ -251,13 +249,10 @@ func (w waits) list() []Waiting {
 
 // check says what keeps a state that was read from being one.
 func (s State) check() error {
-	if s.Format != 1 {
-		return fmt.Errorf("it has format %d, this version reads 1: start the version that wrote it", s.Format)
-	}
 	need := []string{s.Active}
 	switch s.Step {
 	case None:
-	case StepPrepare, StepDistribute:
+	case StepDistribute:
 		need = append(need, s.Next)
 	case StepActivate:
 		need = append(need, s.Old)

@@ -10,7 +10,7 @@ import (
 
 // rotating is a state in which a rotation from root a to root b is at a step.
 func rotating(step Step) State {
-	s := State{Format: 1, Step: StepPrepare, Since: noon.Add(-time.Hour), Active: "a", Next: "b",
+	s := State{Format: 1, Step: StepDistribute, Since: noon.Add(-time.Hour), Active: "a", Next: "b",
 		Roots: map[string][]byte{"a": {1}, "b": {2}}, Cross: []byte{3}}
 	for s.Step != step {
 		s = s.done(s.Since)
@@ -31,7 +31,6 @@ func TestNext(t *testing.T) {
 		wait  []Waiting
 	}{
 		{"nothing goes on", None, Facts{Connected: []ProxyBundle{{"p", "old"}}}, None, nil},
-		{"a prepared root waits for nobody", StepPrepare, Facts{Connected: []ProxyBundle{{"p", "old"}}}, StepDistribute, nil},
 		{"nobody there", StepDistribute, Facts{}, StepActivate, nil},
 		{"a proxy has not acknowledged", StepDistribute, Facts{Connected: []ProxyBundle{{"p", "old"}, {"q", both}}}, StepDistribute,
 			[]Waiting{{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}}}},
@@ -68,7 +67,7 @@ func TestNext(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			from := rotating(StepPrepare)
+			from := rotating(StepDistribute)
 			if tc.step == None {
 				from = State{Format: 1, Active: "a", Roots: map[string][]byte{"a": {1}}}
 			} else {
@@ -95,9 +94,9 @@ func TestNext(t *testing.T) {
 // beside the other first.
 func TestRotationLaws(t *testing.T) {
 	t.Parallel()
-	s := rotating(StepPrepare)
+	s := rotating(StepDistribute)
 	var seen []string
-	for range 4 {
+	for range 3 {
 		trusted := s.trusted()
 		if trusted[0] != s.Active {
 			t.Errorf("%s signs, %v are trusted", s.Active, trusted)
@@ -105,7 +104,7 @@ func TestRotationLaws(t *testing.T) {
 		seen = append(seen, fmt.Sprintf("%s:%s:%v", s.Step, s.Active, trusted))
 		s, _ = next(s, Facts{}, s.Since.Add(settling))
 	}
-	want := []string{"prepare:a:[a]", "distribute:a:[a b]", "activate:b:[b a]", ":b:[b]"}
+	want := []string{"distribute:a:[a b]", "activate:b:[b a]", ":b:[b]"}
 	if d := cmp.Diff(want, seen); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -119,10 +118,9 @@ func TestStateCheck(t *testing.T) {
 	t.Parallel()
 	good := rotating(StepDistribute)
 	for want, change := range map[string]func(*State){
-		"it has format 2, this version reads 1: start the version that wrote it": func(s *State) { s.Format = 2 },
-		`it has the unknown step "x"`:                                            func(s *State) { s.Step = "x" },
-		"it lacks the certificate of root c":                                     func(s *State) { s.Next = "c" },
-		"it lacks the certificate of root other":                                 func(s *State) { s.Active = "other" },
+		`it has the unknown step "x"`:            func(s *State) { s.Step = "x" },
+		"it lacks the certificate of root c":     func(s *State) { s.Next = "c" },
+		"it lacks the certificate of root other": func(s *State) { s.Active = "other" },
 	} {
 		s := good
 		change(&s)

@@ -94,17 +94,6 @@ func TestRunRotates(t *testing.T) {
 	})
 }
 
-// A rotation among many workloads takes no more than a little of the machine.
-func TestPaceAfter(t *testing.T) {
-	t.Parallel()
-	for took, want := range map[time.Duration]time.Duration{0: rotatingPace, time.Millisecond: rotatingPace,
-		150 * time.Millisecond: 15 * time.Second, time.Second: time.Minute} {
-		if got := paceAfter(took); got != want {
-			t.Errorf("%s: %s, want %s", took, got, want)
-		}
-	}
-}
-
 // standing is a TLS connection to the control plane.
 type standing struct {
 	client *tls.Conn

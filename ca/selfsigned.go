@@ -2,11 +2,11 @@ package ca
 
 import (
 	"context"
+	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -41,6 +41,7 @@ type selfSigned struct {
 	kind        KeyKind
 	log         hclog.Logger
 	audit       func(audit.Event)
+	facts       func(context.Context) (Facts, error)
 
 	state   State
 	version string
@@ -50,12 +51,12 @@ type selfSigned struct {
 	bundle  *Bundle
 	// keyless is what to tell while the key of the root that signs is not here; else empty.
 	keyless string
-	// replica is what makes it one of several; nil: it is alone.
-	replica *membership
-	// plugged is what is recorded of plugged-in files that were used before; its Format is zero
-	// when there were none.
-	plugged pluggedHistory
+	// replicas is what it needs to be one of several; nil: it is alone.
+	replicas *replicaClient
 }
+
+// current implements authority.
+func (s *selfSigned) current() (*Signer, *Bundle) { return s.signer, s.bundle }
 
 // start finds the roots again, or makes the first one. It never makes a root when the records or
 // the files know of one that is not there: nobody would trust what it signs.
@@ -63,18 +64,10 @@ func (s *selfSigned) start(ctx context.Context, now time.Time) error {
 	if err := s.dir.open(); err != nil {
 		return err
 	}
-	if s.replica != nil {
-		if err := s.replica.open(s.dir); err != nil {
-			return err
-		}
-	}
 	if err := s.load(); err != nil {
 		return err
 	}
 	_, version, err := s.records.read(ctx)
-	if err == nil {
-		s.plugged, err = readHistory(ctx, s.records.records)
-	}
 	if err == nil && version == "" {
 		err = s.first(ctx, now)
 	}
@@ -91,7 +84,8 @@ func (s *selfSigned) load() error {
 		p, err := s.dir.pair(name)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%w; restore the file from a backup: without it nothing new can be signed once the intermediate ends", err)
+			return fmt.Errorf("%w; restore the file from a backup: without it nothing new can be signed once the "+
+				"intermediate ends", err)
 		case p != nil:
 			s.keys[RootID(p.cert)] = p
 		}
@@ -106,71 +100,67 @@ func (s *selfSigned) load() error {
 
 // first has the records know of the folder's root, or of a new one when nothing is there at all.
 func (s *selfSigned) first(ctx context.Context, now time.Time) error {
-	if err := s.unknownElsewhere(); err != nil {
-		return err
-	}
-	root, err := s.dir.pair(rootFile)
+	root, err := s.folderRoot(ctx)
 	if err != nil {
 		return err
 	}
 	fresh := root == nil
-	if fresh && s.replica != nil && s.replica.tokenFile != "" {
-		return s.tokenError(errors.New("it says that this mesh has a root, and the store knows of none: start the replica first whose token it is, and see that the setting store is the same there; " +
+	switch {
+	case !fresh:
+		s.log.Warn("the records know of no root; the one of the folder is taken", "root", RootID(root.cert),
+			"file", s.dir.at(rootFile))
+	case s.replicas != nil && s.replicas.tokenFile != "":
+		return s.replicas.tokenError(errors.New("it says that this mesh has a root, and the store knows of none: " +
+			"start the replica first whose token it is, and see that the setting store is the same there; " +
 			"without ca.replicaToken this one begins a mesh of its own"))
-	}
-	if fresh {
+	default:
 		if root, err = s.makeRoot(rootFile, now); err != nil {
 			return err
 		}
-	} else {
-		s.log.Warn("the records know of no root; the one of the folder is taken", "root", RootID(root.cert),
-			"file", s.dir.at(rootFile))
 	}
 	id := RootID(root.cert)
 	st := State{Format: 1, Since: now.UTC(), Active: id, Roots: map[string][]byte{id: root.cert.Raw}}
 	s.dir.about("commit", "first")
 	err = s.records.write(ctx, st, "")
-	if errors.Is(err, record.ErrConflict) && fresh && s.replica != nil { // that one counts, and this replica asks it
+	if errors.Is(err, record.ErrConflict) && fresh { // another replica was first: its root counts
 		delete(s.keys, id)
 		return s.dir.remove(rootFile)
 	}
-	if errors.Is(err, record.ErrConflict) {
-		return fmt.Errorf("another replica has made the mesh's root at this moment: put an intermediate that is signed by it into %s, or remove %s and use plugged-in files",
-			s.dir.at(intermediateFile), s.dir.at(rootFile))
-	}
 	if err == nil && fresh {
-		s.log.Info("made the mesh's root", "root", id, "ends", root.cert.NotAfter, "file", s.dir.at(rootFile))
-		s.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: "root",
-			Details: map[string]string{"root": id, "notAfter": root.cert.NotAfter.Format(time.RFC3339)}})
+		s.loaded("root", root.cert, root.cert)
 	}
 	return err
 }
 
-// unknownElsewhere says what tells of a root that neither the records nor root-key.pem have.
-func (s *selfSigned) unknownElsewhere() error {
+// folderRoot is the root of the folder; nil when there is none. Errors: something tells of a root
+// that is not there, or not the one in the folder.
+func (s *selfSigned) folderRoot(ctx context.Context) (*pair, error) {
 	const again = "or move the whole state folder aside to begin anew: every workload has to join again then"
+	wasPlugged, err := s.records.records.Get(ctx, pluggedRecord())
+	if err != nil {
+		return nil, err
+	}
+	if wasPlugged.Version != "" {
+		return nil, errors.New("the records say that this mesh trusts a plugged-in root, and a root of its own would " +
+			"strand every workload: name the folder of the four files again, " + again)
+	}
+	root, err := s.dir.pair(rootFile)
 	switch {
-	case s.plugged.Format != 0:
-		return errors.New("the records say that this mesh trusts a plugged-in root, and a root of its own would strand every workload: name the folder of the four files again, " + again)
-	case s.dir.has(rootFile):
-		return s.halfRotated()
+	case err != nil:
+		return nil, err
+	case root != nil && s.inter != nil && s.inter.cert.CheckSignatureFrom(root.cert) != nil:
+		return nil, fmt.Errorf("%s is not signed by the root in %s, and the records know of no root: restore the "+
+			"store and the folder from the same backup", s.dir.at(intermediateFile), s.dir.at(rootFile))
+	case root != nil:
+		return root, nil
 	}
 	for _, name := range []string{nextRootFile, intermediateFile, rootsFile} {
 		if s.dir.has(name) {
-			return fmt.Errorf("%s says that there was a root, and neither %s nor the records have it: restore both from a backup, %s", s.dir.at(name), s.dir.at(rootFile), again)
+			return nil, fmt.Errorf("%s says that there was a root, and neither %s nor the records have it: restore both "+
+				"from a backup, %s", s.dir.at(name), s.dir.at(rootFile), again)
 		}
 	}
-	return nil
-}
-
-// halfRotated says that the folder is that of a rotation of which the records know nothing, and
-// that its new root signed.
-func (s *selfSigned) halfRotated() error {
-	root, err := s.dir.pair(rootFile)
-	if err != nil || s.inter == nil || s.inter.cert.CheckSignatureFrom(root.cert) == nil {
-		return err
-	}
-	return fmt.Errorf("%s is not signed by the root in %s, and the records know of no root: restore the store and the folder from the same backup", s.dir.at(intermediateFile), s.dir.at(rootFile))
+	return nil, nil
 }
 
 // makeRoot makes a root and keeps it.
@@ -189,6 +179,22 @@ func (s *selfSigned) makeRoot(name string, now time.Time) (*pair, error) {
 	}
 	s.keys[RootID(p.cert)] = p
 	return p, nil
+}
+
+// look implements authority.
+func (s *selfSigned) look(ctx context.Context, now time.Time) error {
+	for {
+		if err := s.refresh(ctx, now); err != nil || s.state.Step == None {
+			return err
+		}
+		facts, err := s.facts(ctx)
+		if err != nil {
+			return err
+		}
+		if done, err := s.advance(ctx, facts, now); err != nil || !done {
+			return err
+		}
+	}
 }
 
 // refresh has signer and bundle be what the records say, and renews the intermediate.
@@ -211,19 +217,10 @@ func (s *selfSigned) refresh(ctx context.Context, now time.Time) error {
 			s.log.Warn("the copy of the roots for people is old", "error", err)
 		}
 	}
-	if s.replica != nil {
-		if err := s.readReplicas(ctx); err != nil {
-			return err
-		}
-	}
 	if err := s.tidy(); err != nil {
 		return err
 	}
-	if err := s.sign(ctx, now); err != nil {
-		return err
-	}
-	s.concert(ctx, now)
-	return nil
+	return s.sign(ctx, now)
 }
 
 // tidy has the folder hold one root after a rotation: its key takes the place of the old one's.
@@ -233,23 +230,23 @@ func (s *selfSigned) tidy() error {
 	}
 	p, err := s.dir.pair(nextRootFile)
 	if err != nil || RootID(p.cert) != s.state.Active {
-		return err // one that was prepared and never recorded is used by the next rotation
+		return err // one that was made and never recorded is used by the next rotation
 	}
 	return s.dir.rename(nextRootFile, rootFile)
 }
 
-// sign has the signer be this replica's intermediate below the active root.
+// sign has the signer be this replica's intermediate, below the active root where that is possible.
 func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
-	root, err := s.state.root(s.state.Active)
+	active, err := s.state.root(s.state.Active)
 	if err != nil {
 		return err
 	}
-	inter, err := s.intermediate(ctx, root, now)
+	inter, root, err := s.intermediate(ctx, active, now)
 	if err != nil {
 		return err
 	}
 	var chain []*x509.Certificate
-	if s.state.Step == StepActivate && len(s.state.Cross) > 0 {
+	if s.state.Step == StepActivate && root == active && len(s.state.Cross) > 0 {
 		cross, err := x509.ParseCertificate(s.state.Cross)
 		if err != nil {
 			return fmt.Errorf("the cross-signed root in the records: %w", err)
@@ -269,52 +266,52 @@ func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// intermediate is the one below a root: that at hand, or a new one once half of its life is over.
-func (s *selfSigned) intermediate(ctx context.Context, root *x509.Certificate, now time.Time) (*pair, error) {
-	if err := s.swap(root, now); err != nil {
-		return nil, err
-	}
-	usable := s.inter != nil && s.inter.under(root, now)
-	by, err := s.rootKey(root)
+// intermediate is this replica's, and the root above it: the active one, unless a new intermediate
+// cannot be had and the one at hand is below another root that is trusted. It is renewed at half of
+// its life.
+func (s *selfSigned) intermediate(ctx context.Context, active *x509.Certificate, now time.Time) (*pair,
+	*x509.Certificate, error) {
 	s.keyless = ""
-	if err != nil && s.replica != nil {
-		return s.elsewhere(ctx, root, usable, now)
-	}
-	if usable && err != nil {
-		s.keyless = s.unrenewed(err)
-	}
-	if usable && !due(s.inter.cert, earlier(now.Add(intermediateLife), root.NotAfter), now) {
-		return s.inter, nil
-	}
-	if err == nil {
-		var p *pair
-		if p, err = s.makeIntermediate(by, intermediateFile, now); err == nil {
-			s.inter = p
-			return p, nil
+	if s.inter != nil && s.inter.under(active, now) &&
+		!due(s.inter.cert, earlier(now.Add(intermediateLife), active.NotAfter), now) {
+		if _, err := s.rootKey(active); err != nil && s.replicas == nil {
+			s.keyless = s.unrenewed(err)
 		}
+		return s.inter, active, nil
 	}
-	if !usable {
-		return nil, err
+	p, err := s.newIntermediate(ctx, active, now)
+	if err == nil {
+		s.inter = p
+		return p, active, nil
+	}
+	above := s.above(now)
+	if above == nil {
+		return nil, nil, err
 	}
 	s.keyless = s.unrenewed(err)
-	return s.inter, nil
+	return s.inter, above, nil
 }
 
-// elsewhere is intermediate of a replica whose root's key is with another one, which is asked.
-func (s *selfSigned) elsewhere(ctx context.Context, root *x509.Certificate, usable bool, now time.Time) (*pair, error) {
-	if usable && !due(s.inter.cert, earlier(now.Add(intermediateLife), root.NotAfter), now) {
-		return s.inter, nil
-	}
-	p, err := s.asked(ctx, root, intermediateFile, now)
+// newIntermediate makes an intermediate below a root, or gets one from the replica that has the
+// root's key.
+func (s *selfSigned) newIntermediate(ctx context.Context, root *x509.Certificate, now time.Time) (*pair, error) {
+	by, err := s.rootKey(root)
 	switch {
 	case err == nil:
-		s.inter = p
-		return p, nil
-	case !usable:
+		return s.makeIntermediate(by, now)
+	case s.replicas != nil:
+		return s.fetch(ctx, root, now)
+	}
+	return nil, err
+}
+
+// activeKey is the key of the root that signs.
+func (s *selfSigned) activeKey() (*pair, error) {
+	root, err := s.state.root(s.state.Active)
+	if err != nil {
 		return nil, err
 	}
-	s.keyless = s.unrenewed(err)
-	return s.inter, nil
+	return s.rootKey(root)
 }
 
 // unrenewed tells what keeps the intermediate from being renewed.
@@ -341,43 +338,47 @@ func (s *selfSigned) rootKey(root *x509.Certificate) (*pair, error) {
 	if p := s.keys[id]; p != nil {
 		return p, nil
 	}
-	return nil, fmt.Errorf("the records say that root %s signs, and its key is not in %s (%s): restore that file from a backup of the same time as the store, "+
-		"or put an intermediate that is signed by this root, key and certificate, into %s", id, s.dir.path, rootFile, intermediateFile)
+	return nil, fmt.Errorf("the records say that root %s signs, and its key is not in %s (%s): restore that file "+
+		"from a backup of the same time as the store, "+
+		"or put an intermediate that is signed by this root, key and certificate, into %s",
+		id, s.dir.path, rootFile, intermediateFile)
 }
 
-// makeIntermediate makes an intermediate of this replica and keeps it in a file.
-func (s *selfSigned) makeIntermediate(root *pair, name string, now time.Time) (*pair, error) {
-	above, err := NewSigner(root.cert, root.key, nil, root.cert, now)
-	if err != nil {
-		return nil, fmt.Errorf("root %s: %w, and this machine's clock says %s: set the clock; if it is right and the root has ended, move the state folder aside and let every workload join again",
-			RootID(root.cert), err, now.UTC().Format(time.RFC3339))
-	}
+// makeIntermediate makes an intermediate of this replica and keeps it.
+func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) {
 	key, err := NewKey(s.kind, rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("%w: make a key: %w", ErrSigner, err)
 	}
-	cert, err := above.NewIntermediate(Authority{Name: "Ashore intermediate of " + s.trustDomain,
-		Validity: intermediateLife, Leaves: true}, key.Public(), now, rand.Reader)
+	cert, err := root.intermediate(s.trustDomain, key.Public(), now)
 	if err != nil {
 		return nil, err
 	}
 	p := &pair{key: key, cert: cert}
-	if err := s.dir.writePair(name, p); err != nil {
+	if err := s.dir.writePair(intermediateFile, p); err != nil {
 		return nil, err
 	}
-	s.log.Info("made an intermediate", "root", RootID(root.cert), "serial", serialText(cert), "ends", cert.NotAfter)
-	s.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: "intermediate", Details: map[string]string{
-		"root": RootID(root.cert), "serial": serialText(cert), "notAfter": cert.NotAfter.Format(time.RFC3339),
-	}})
+	s.loaded("intermediate", cert, root.cert)
 	return p, nil
 }
 
-// problems are what to tell of workloads that leaving a plugged-in authority left behind.
-func (s *selfSigned) problems(f Facts, now time.Time) []string {
-	if s.plugged.Format == 0 {
-		return nil
+// intermediate signs one below a root.
+func (p *pair) intermediate(trustDomain string, key crypto.PublicKey, now time.Time) (*x509.Certificate, error) {
+	above, err := NewSigner(p.cert, p.key, nil, p.cert, now)
+	if err != nil {
+		return nil, fmt.Errorf("root %s: %w, and this machine's clock says %s: set the clock; if it is right and the "+
+			"root has ended, move the state folder aside and let every workload join again",
+			RootID(p.cert), err, now.UTC().Format(time.RFC3339))
 	}
-	h := pluggedHistory{Signer: s.state.Active, Trusted: s.state.trusted(), Before: s.plugged.Trusted,
-		Bundles: append(slices.Clone(s.plugged.Bundles), s.plugged.Before)}
-	return h.problems(f, now, "leaving the plugged-in set")
+	return above.NewIntermediate(Authority{Name: "Ashore intermediate of " + trustDomain, Validity: intermediateLife,
+		Leaves: true}, key, now, rand.Reader)
+}
+
+// loaded logs and audits that a certificate of this replica is in use.
+func (s *selfSigned) loaded(what string, cert, root *x509.Certificate) {
+	s.log.Info("made or got an authority's certificate", "what", what, "root", RootID(root), "serial", serialText(cert),
+		"ends", cert.NotAfter)
+	s.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: what, Details: map[string]string{
+		"root": RootID(root), "serial": serialText(cert), "notAfter": cert.NotAfter.Format(time.RFC3339),
+	}})
 }

@@ -34,6 +34,8 @@ type ServerConfig struct {
 	// Attestors are asked in this order.
 	Attestors []Attestor
 	Ledger    *Ledger
+	// Replicas issues intermediates to other replicas. Nil: nobody does.
+	Replicas *Manager
 	// Audit gets every certificate that is issued or refused. Nil: nobody does.
 	Audit func(audit.Event)
 	// Log gets what an operator must mend. Nil: nobody does.
@@ -102,19 +104,62 @@ func (s *Server) Register(g *grpc.Server) {
 	// Without ClientStreams gRPC would not call the server's interceptors.
 	d.Streams = []grpc.StreamDesc{{StreamName: "CreateCertificate", Handler: s.serve, ClientStreams: true}}
 	g.RegisterService(&d, s)
+	if s.config.Replicas != nil {
+		g.RegisterService(&grpc.ServiceDesc{ServiceName: replicaService, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{
+			{StreamName: replicaMethod, Handler: s.serveReplica, ClientStreams: true}}}, s)
+	}
 }
 
-// serve is the method as gRPC calls it: as one of a stream, for of any other gRPC takes all of the
-// request into memory before anybody is asked who it is from.
+// serve is CreateCertificate as gRPC calls it: as one of a stream, for of any other gRPC takes all of
+// the request into memory before anybody is asked who it is from.
 func (s *Server) serve(_ any, stream grpc.ServerStream) error {
-	out, err := s.createCertificate(stream.Context(), func(into any) error {
-		return receive(stream, into,
-			s.bodyTimeout)
-	})
+	return s.stream(stream, s.attest, s.answer)
+}
+
+// replicaService is the service of replicas that need an intermediate.
+const replicaService = "ashore.ca.v1.Replicas"
+
+// serveReplica is CreateIntermediate as gRPC calls it.
+func (s *Server) serveReplica(_ any, stream grpc.ServerStream) error {
+	return s.stream(stream, s.config.Replicas.attestReplica, s.answerReplica)
+}
+
+func (s *Server) stream(stream grpc.ServerStream, attest attestFunc, answer answerFunc) error {
+	out, err := s.call(stream.Context(), attest, answer,
+		func(into any) error { return receive(stream, into, s.bodyTimeout) })
 	if err != nil {
 		return err
 	}
 	return stream.SendMsg(out)
+}
+
+// attestFunc proves who calls. answerFunc answers a proven caller's encoded request.
+type (
+	attestFunc func(context.Context, Call) (*Proof, error)
+	answerFunc func(ctx context.Context, c Call, p *Proof, raw []byte) (*securityv1.IstioCertificateResponse, error)
+)
+
+// attest proves who calls CreateCertificate.
+func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
+	return attest(ctx, s.config.Attestors, c)
+}
+
+// answerReplica issues an intermediate to another replica.
+func (s *Server) answerReplica(ctx context.Context, c Call, p *Proof, raw []byte) (*securityv1.IstioCertificateResponse,
+	error) {
+	r, err := parseMessage(raw)
+	if err != nil {
+		return nil, err
+	}
+	request, err := ParseRequest([]byte(r.GetCsr()))
+	if err != nil {
+		return nil, err
+	}
+	cert, err := s.config.Replicas.issueIntermediate(ctx, p, request, c.Now)
+	if err != nil {
+		return nil, err
+	}
+	return &securityv1.IstioCertificateResponse{CertChain: []string{string(EncodeCertificates(cert))}}, nil
 }
 
 // receive waits for a request for so long. What is left of it ends with the stream.
@@ -131,10 +176,9 @@ func receive(stream grpc.ServerStream, into any, wait time.Duration) error {
 	}
 }
 
-// createCertificate answers a call. decode receives the request; it is called for an authenticated
-// caller alone.
-func (s *Server) createCertificate(ctx context.Context, decode func(any) error) (*securityv1.IstioCertificateResponse,
-	error) {
+// call answers a call. decode receives the request; it is called for an authenticated caller alone.
+func (s *Server) call(ctx context.Context, attest attestFunc, answer answerFunc, decode func(any) error) (
+	*securityv1.IstioCertificateResponse, error) {
 	c := s.callOf(ctx)
 	begin := time.Now()
 	s.metrics.inFlight.Inc()
@@ -142,7 +186,7 @@ func (s *Server) createCertificate(ctx context.Context, decode func(any) error) 
 		s.metrics.inFlight.Dec()
 		s.metrics.latency.Observe(time.Since(begin).Seconds())
 	}()
-	p, err := s.admit(ctx, c)
+	p, err := s.admit(ctx, c, attest)
 	if err != nil {
 		return nil, s.refuse(c, nil, err)
 	}
@@ -156,7 +200,7 @@ func (s *Server) createCertificate(ctx context.Context, decode func(any) error) 
 	if err := decode(raw); err != nil {
 		return nil, s.refuse(c, p, refuseRequest(err))
 	}
-	out, err := s.answer(ctx, c, p, raw.ProtoReflect().GetUnknown())
+	out, err := answer(ctx, c, p, raw.ProtoReflect().GetUnknown())
 	if err != nil {
 		return nil, s.refuse(c, p, err)
 	}
@@ -210,7 +254,7 @@ func busy(public, reason string) *Refusal {
 }
 
 // admit waits for the turn of a call and authenticates its caller.
-func (s *Server) admit(ctx context.Context, c Call) (*Proof, error) {
+func (s *Server) admit(ctx context.Context, c Call, attest attestFunc) (*Proof, error) {
 	from := addressKey(c.From)
 	if s.refusedByAddress.Exhausted(from, c.Now) {
 		return nil, busy("too many calls from this address were refused; wait", "address refused too often")
@@ -223,7 +267,7 @@ func (s *Server) admit(ctx context.Context, c Call) (*Proof, error) {
 		return nil, err
 	}
 	defer release()
-	p, err := attest(ctx, s.config.Attestors, c)
+	p, err := attest(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -259,13 +303,9 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*sec
 	if err != nil {
 		return nil, refuseRequest(err)
 	}
-	workload, err := p.Bind(ctx, ask)
+	workload, err := p.Name(ask)
 	if err != nil {
 		return nil, err
-	}
-	if p.How == tokenAttestor {
-		s.tell(c, p, audit.Event{Action: audit.TokenUse, Target: workload,
-			Details: map[string]string{"token": p.Caller, "group": p.Group, "key": ask.Key.String()}})
 	}
 	signer, bundle := s.config.Signer(), s.config.Bundle()
 	if !bundle.has(signer.root) {
@@ -273,14 +313,14 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*sec
 			signer.root)
 	}
 	grant := Grant{
-		ID: p.ID, Workload: stableName(workload), Request: request, Validity: seconds(r.GetValidityDuration()),
+		ID: p.ID, Workload: workload, Request: request, Validity: seconds(r.GetValidityDuration()),
 	}
 	leaf, err := Issue(signer, s.config.Rules, grant, c.Now, rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	x := issued{workload: workload, proof: p, key: ask.Key, leaf: leaf, root: signer.root, bundle: bundle.ID,
-		now: c.Now}
+	x := issued{workload: workload, proof: p, key: ask.Key, replace: ask.Replace, leaf: leaf, root: signer.root,
+		bundle: bundle.ID, now: c.Now}
 	if err := s.config.Ledger.enter(ctx, &x); err != nil {
 		return nil, err
 	}
@@ -306,7 +346,8 @@ func (s *Server) read(r *securityv1.IstioCertificateRequest) (Ask, *Request, err
 	fields := r.GetMetadata().GetFields()
 	for _, key := range []string{"CertSigner", "ImpersonatedIdentity"} {
 		if fields[key].GetStringValue() != "" {
-			return Ask{}, nil, fmt.Errorf("%w: the metadata %s is not supported: a certificate is for who asks, signed by the mesh's own authority", ErrRequest, key)
+			return Ask{}, nil, fmt.Errorf("%w: the metadata %s is not supported: a certificate is for who asks, signed "+
+				"by the mesh's own authority", ErrRequest, key)
 		}
 	}
 	if _, err := s.config.Rules.validity(seconds(r.GetValidityDuration())); err != nil {

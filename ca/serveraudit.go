@@ -22,7 +22,8 @@ func (s *Server) refuse(c Call, p *Proof, err error) error {
 		return status.Error(r.Code, r.Public)
 	}
 	switch {
-	case r.Code == codes.Unauthenticated, r.Code == codes.PermissionDenied, r.Code == codes.FailedPrecondition, r.Reason == unknownKey:
+	case r.Code == codes.Unauthenticated, r.Code == codes.PermissionDenied, r.Code == codes.FailedPrecondition,
+		r.Reason == unknownKey:
 		s.metrics.unproven.Inc()
 		s.refusedByAddress.Allow(addressKey(c.From), c.Now)
 	}
@@ -112,6 +113,10 @@ func (s *Server) issued(c Call, x issued) {
 	if x.proof.by != "" {
 		details["by"] = x.proof.by
 	}
+	if x.proof.How == tokenAttestor {
+		s.tell(c, x.proof, audit.Event{Action: audit.TokenUse, Target: x.workload,
+			Details: map[string]string{"token": x.proof.Caller, "group": x.proof.Group, "key": x.key.String()}})
+	}
 	if x.proof.Leaf == nil {
 		join := audit.Event{Action: audit.WorkloadJoin, Target: x.workload,
 			Details: map[string]string{"how": x.proof.How, "group": x.proof.Group, "key": x.key.String()}}
@@ -131,7 +136,10 @@ func (s *Server) tell(c Call, p *Proof, e audit.Event) {
 		e.Details = map[string]string{}
 	}
 	if p != nil {
-		e.Actor = p.ID.String()
+		e.Actor = p.Caller
+		if p.How != replicaProof {
+			e.Actor = p.ID.String()
+		}
 		e.Details["from"] = c.From.String()
 		if e.Details["group"] == "" && p.Group != "" {
 			e.Details["group"] = p.Group

@@ -48,7 +48,7 @@ func (l *lab) enroll(name string) *tls.Certificate {
 	c := l.certificate(l.signer, "spiffe://cluster.local/ns/shop/sa/web", noon, noon.Add(20*time.Hour), nil)
 	id, err := spiffe.Of(c.Leaf)
 	if err == nil {
-		err = l.ledger.enter(l.t.Context(), &issued{workload: "shop/" + name, proof: &Proof{ID: id, How: tokenAttestor},
+		err = l.ledger.enter(l.t.Context(), &issued{workload: "shop/" + name, proof: &Proof{ID: id, How: jwtAttestor},
 			key: KeyHashOf(c.Leaf), leaf: c.Leaf, now: noon})
 	}
 	if err != nil {
@@ -69,7 +69,7 @@ func TestStrangersAreNotRead(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	var asked atomic.Bool
-	_, err := l.server.createCertificate(from(t, nil), decoder(nil, &asked))
+	_, err := l.server.call(from(t, nil), l.server.attest, l.server.answer, decoder(nil, &asked))
 	if err := wantRefused(err, codes.Unauthenticated, publicNobody); err != nil {
 		t.Error(err)
 	}
@@ -110,7 +110,7 @@ func FuzzCreateCertificate(f *testing.F) {
 			}
 		}
 		var asked atomic.Bool
-		answer, err := l.server.createCertificate(from(t, cert), decoder(wire, &asked))
+		answer, err := l.server.call(from(t, cert), l.server.attest, l.server.answer, decoder(wire, &asked))
 		if err != nil {
 			if _, ok := status.FromError(err); !ok {
 				t.Fatalf("not a status: %v", err)
@@ -190,7 +190,7 @@ func BenchmarkCreateCertificate(b *testing.B) {
 	})
 	parallel("handler", func(i int) error {
 		var asked atomic.Bool
-		_, err := l.server.createCertificate(calls[i], decoder(wires[i], &asked))
+		_, err := l.server.call(calls[i], l.server.attest, l.server.answer, decoder(wires[i], &asked))
 		return err
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -31,9 +30,6 @@ type Peer struct {
 type PeerConfig struct {
 	// Bundle is the roots that are trusted now.
 	Bundle func() *Bundle
-	// Signer is what signs now. Nil: nothing that is known. Its way to a root of the bundle was
-	// verified when it was made, and is not verified again for each certificate that it signed.
-	Signer func() *Signer
 	// TrustDomain is that of this mesh; Aliases are other names of it.
 	TrustDomain string
 	Aliases     []string
@@ -46,15 +42,6 @@ type PeerConfig struct {
 type PeerVerifier struct {
 	config  PeerConfig // set once
 	domains []string   // set once: all names of this mesh; nil when it has one
-	anchor  atomic.Pointer[anchors]
-}
-
-// anchors are a bundle and a signer as what verifiers take, made once.
-type anchors struct {
-	bundle *Bundle
-	signer *Signer
-	pool   *x509.CertPool
-	known  *x509.Certificate // the signer's, in pool; nil when its root is not trusted
 }
 
 // maxChain bounds a client's chain, and maxSize an element of it in bytes: verifying costs.
@@ -72,24 +59,6 @@ func NewPeerVerifier(c PeerConfig) *PeerVerifier {
 		v.domains = append([]string{c.TrustDomain}, c.Aliases...)
 	}
 	return v
-}
-
-// anchors are what chains are to end in now.
-func (v *PeerVerifier) anchors() *anchors {
-	a := &anchors{bundle: v.config.Bundle()}
-	if v.config.Signer != nil {
-		a.signer = v.config.Signer()
-	}
-	if last := v.anchor.Load(); last != nil && last.bundle == a.bundle && last.signer == a.signer {
-		return last
-	}
-	a.pool = a.bundle.Pool()
-	if a.signer != nil && a.bundle.has(a.signer.root) {
-		a.known = a.signer.Cert
-		a.pool.AddCert(a.known)
-	}
-	v.anchor.Store(a)
-	return a
 }
 
 // Verify tells who has a chain, leaf first, whose key was proven to be at hand. A certificate of a
@@ -158,7 +127,6 @@ func (v *PeerVerifier) leads(chain []*x509.Certificate, now time.Time) error {
 		return refuseCertificate("long chain", fmt.Errorf("the chain has %d certificates, at most %d are read",
 			len(chain), maxChain))
 	}
-	a, between := v.anchors(), x509.NewCertPool()
 	names := make(map[string]int, len(chain))
 	for i, c := range chain {
 		if len(c.Raw) > maxSize {
@@ -169,13 +137,8 @@ func (v *PeerVerifier) leads(chain []*x509.Certificate, now time.Time) error {
 			return refuseCertificate("long chain", fmt.Errorf("the chain has more than %d certificates of one name",
 				maxNamesakes))
 		}
-		if i > 0 && !c.Equal(a.known) {
-			between.AddCert(c)
-		}
 	}
-	opts := x509.VerifyOptions{Roots: a.pool, Intermediates: between, CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	_, err := chain[0].Verify(opts)
+	err := v.config.Bundle().verify(chain, x509.ExtKeyUsageClientAuth, now)
 	if err == nil {
 		return nil
 	}

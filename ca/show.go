@@ -33,7 +33,7 @@ type Status struct {
 	Server   CertificateStatus
 	Rotation RotationStatus
 	// Replicas are the others that sign below the same root.
-	Replicas []ReplicaStatus
+	Replicas []Replica
 	// Problems are what an operator should do something about.
 	Problems []string
 }
@@ -43,7 +43,7 @@ type RootStatus struct {
 	// ID is what join tokens call it.
 	ID   string
 	Name string
-	// Role is "signs", "trusted" or "prepared", which nobody trusts yet.
+	// Role is "signs" or "trusted".
 	Role     string
 	NotAfter time.Time
 }
@@ -97,16 +97,10 @@ func (m *Manager) show(ctx context.Context) (Status, error) {
 	for _, r := range v.bundle.Roots {
 		s.root(r, map[bool]string{true: "signs", false: "trusted"}[r.Equal(v.signer.Root)])
 	}
-	if m.plugged != nil {
-		m.plugged.show(&s, facts, now)
-	} else if err := m.own.show(&s, facts, now); err != nil {
-		return Status{}, err
-	}
+	m.authority.show(&s, facts, now)
+	s.Problems = append(s.Problems, facts.untrusted(v.bundle.ids, now)...)
 	if m.trouble != "" {
 		s.Problems = append(s.Problems, m.trouble)
-	}
-	if early := earlyServer(v.server.Leaf, now); early != "" {
-		s.Problems = append(s.Problems, early)
 	}
 	return s, nil
 }
@@ -118,13 +112,13 @@ func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (Status, error) {
 	defer m.mu.Unlock()
 	now := m.config.Now()
 	if err := m.step(ctx, r, now); err != nil {
-		wanted := cmp.Or(r.Force, StepPrepare)
+		wanted := cmp.Or(r.Force, StepDistribute)
 		m.config.Audit(audit.Event{Action: audit.CARotate, Actor: r.Actor, Outcome: audit.Failed,
 			Reason: strings.TrimPrefix(r.Reason+": "+err.Error(),
 				": "), Details: map[string]string{"step": string(wanted)}})
 		return Status{}, err
 	}
-	if err := m.lookOwn(ctx, now); err != nil {
+	if err := m.refresh(ctx, now); err != nil {
 		return Status{}, err
 	}
 	return m.show(ctx)
@@ -133,10 +127,12 @@ func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (Status, error) {
 // step does the one step that r asks for. The caller holds mu.
 func (m *Manager) step(ctx context.Context, r RotateRequest, now time.Time) error {
 	if m.plugged != nil {
-		return fmt.Errorf("%w: the authority is plugged in: put a set into %s whose %s holds the old root and the new one, wait until every workload has both, "+
-			"then one that signs below the new root, and take the old root out when \"ca show\" tells of nobody who depends on it", ErrRotate, m.plugged.dir, pluggedRoots)
+		return fmt.Errorf("%w: the authority is plugged in: put a set into %s whose %s holds the old root and the new "+
+			"one, wait until every workload has both, "+
+			"then one that signs below the new root, and take the old root out when \"ca show\" tells of nobody who "+
+			"depends on it", ErrRotate, m.plugged.dir, pluggedRoots)
 	}
-	if err := m.refreshOwn(ctx, now); err != nil {
+	if err := m.own.refresh(ctx, now); err != nil {
 		return err
 	}
 	facts, err := m.config.Facts(ctx)
@@ -158,26 +154,17 @@ func certificateStatus(c *x509.Certificate, s *Signer) CertificateStatus {
 		NotAfter: c.NotAfter}
 }
 
-// show adds what is a self-signed authority's own.
-func (s *selfSigned) show(st *Status, f Facts, now time.Time) error {
+// show implements authority.
+func (s *selfSigned) show(st *Status, f Facts, now time.Time) {
 	st.Source, st.Folder = SelfSigned, s.dir.path
 	st.Signer.Renew = half(s.signer.Cert)
-	if s.state.Step == StepPrepare {
-		next, err := s.state.root(s.state.Next)
-		if err != nil {
-			return err
-		}
-		st.root(next, "prepared")
-	}
 	if s.state.Step != None {
 		st.Rotation = RotationStatus{Step: s.state.Step, Since: s.state.Since, Following: s.state.following()}
 		st.Rotation.wait(s.waiting(f, now))
 	}
-	if s.replica != nil {
-		st.Replicas = s.replica.status(s.bundle.Roots, now)
-		st.Problems = append(st.Problems, s.replica.told(s.dir)...)
+	if s.replicas != nil {
+		st.Replicas = s.replicas.others()
 	}
-	st.Problems = append(st.Problems, s.problems(f, now)...)
 	if s.keyless != "" {
 		st.Problems = append(st.Problems, s.keyless)
 	}
@@ -185,7 +172,6 @@ func (s *selfSigned) show(st *Status, f Facts, now time.Time) error {
 		st.Problems = append(st.Problems, fmt.Sprintf("the root ends at %s: begin a rotation",
 			s.signer.Root.NotAfter.UTC().Format(time.RFC3339)))
 	}
-	return nil
 }
 
 // wait names those that are waited for.
@@ -198,15 +184,4 @@ func (r *RotationStatus) wait(w []Waiting) {
 		}
 		r.Until = later(r.Until, x.Until)
 	}
-}
-
-// show adds what is a plugged-in authority's own.
-func (p *plugIn) show(st *Status, f Facts, now time.Time) {
-	st.Source, st.Folder = "plugged-in", p.dir
-	st.Problems = append(append(st.Problems, p.now.ending(now)...), p.now.Warnings...)
-	if p.refusedFor != "" {
-		st.Problems = append(st.Problems,
-			"what stands in the folder is refused, the set read before stays in use: "+p.refusedFor)
-	}
-	st.Problems = append(st.Problems, p.problems(f, now)...)
 }

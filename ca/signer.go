@@ -42,22 +42,16 @@ func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certific
 			s.Intermediates = append(s.Intermediates, c)
 		}
 	}
+	if err := errors.Join(checkAuthority(cert), checkAuthority(root), checkKey(key.Public())); err != nil {
+		return nil, err
+	}
 	switch {
 	case !sameKey(cert.PublicKey, key.Public()):
 		return nil, errors.New("the key is not that of the authority's certificate")
-	case !cert.IsCA || !cert.BasicConstraintsValid:
-		return nil, errors.New("the authority's certificate is not one of a CA (basic constraints)")
-	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		return nil, errors.New("the authority's certificate may not sign certificates (key usage)")
-	case !root.IsCA:
-		return nil, errors.New("the root certificate is not one of a CA (basic constraints)")
 	case now.Before(cert.NotBefore):
 		return nil, fmt.Errorf("the authority's certificate begins at %s", cert.NotBefore.Format(time.RFC3339))
 	case !now.Before(cert.NotAfter):
 		return nil, fmt.Errorf("the authority's certificate ended at %s", cert.NotAfter.Format(time.RFC3339))
-	}
-	if err := checkKey(key.Public()); err != nil {
-		return nil, err
 	}
 	for _, c := range s.Intermediates {
 		s.texts = append(s.texts, string(EncodeCertificates(c)))
@@ -67,15 +61,21 @@ func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certific
 
 // leads says what keeps the chain from leading to the root.
 func (s *Signer) leads(now time.Time) error {
-	roots, between := x509.NewCertPool(), x509.NewCertPool()
-	roots.AddCert(s.Root)
-	for _, c := range s.Intermediates {
-		between.AddCert(c)
-	}
-	opts := x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	opts := x509.VerifyOptions{Roots: pool([]*x509.Certificate{s.Root}), Intermediates: pool(s.Intermediates),
+		CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
 	if _, err := s.Cert.Verify(opts); err != nil {
 		return fmt.Errorf("the authority's certificate does not lead to the root: %w", err)
+	}
+	return nil
+}
+
+// checkAuthority says what keeps a certificate from being that of an authority.
+func checkAuthority(c *x509.Certificate) error {
+	switch {
+	case !c.IsCA || !c.BasicConstraintsValid:
+		return fmt.Errorf("%s is not the certificate of a CA (basic constraints)", title(c))
+	case c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageCertSign == 0:
+		return fmt.Errorf("%s may not sign certificates (key usage)", title(c))
 	}
 	return nil
 }
@@ -153,13 +153,5 @@ func (a Authority) sign(parent *x509.Certificate, key crypto.PublicKey, by crypt
 	} else {
 		t.NotBefore, t.NotAfter = later(t.NotBefore, parent.NotBefore), earlier(t.NotAfter, parent.NotAfter)
 	}
-	der, err := x509.CreateCertificate(random, t, parent, key, by)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("%w: what was signed cannot be read: %w", ErrSigner, err)
-	}
-	return cert, nil
+	return createCertificate(t, parent, key, by, random)
 }

@@ -15,7 +15,6 @@ const table = "ca"
 // The records of the table.
 const (
 	rotationRecord = "rotation" // State
-	pluggedRecord  = "plugged"  // pluggedHistory
 )
 
 // stateStore keeps a State.
@@ -30,8 +29,7 @@ func (s stateStore) read(ctx context.Context) (State, string, error) {
 		return State{}, "", err
 	}
 	var st State
-	err = json.Unmarshal(r.Value, &st)
-	if err == nil {
+	if err = decodeRecord(r.Value, &st); err == nil {
 		err = st.check()
 	}
 	if err != nil {

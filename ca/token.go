@@ -118,26 +118,17 @@ func decodeToken(id string, value []byte) (Token, error) {
 	return t, nil
 }
 
-// versioned is a record that says of which format it is.
-type versioned interface{ format() int }
-
-func (t *Token) format() int { return t.Format }
-
 // decodeRecord reads a record of format 1.
-func decodeRecord(value []byte, into versioned) error {
-	err := json.Unmarshal(value, into)
-	format := into.format()
-	if err != nil { // it may be of a format that looks otherwise
-		var head struct {
-			Format int `json:"v"`
-		}
-		if json.Unmarshal(value, &head) != nil {
-			return fmt.Errorf("its record cannot be read: %w", err)
-		}
-		format = head.Format
+func decodeRecord(value []byte, into any) error {
+	var head struct {
+		Format int `json:"v"`
 	}
-	if format != 1 {
-		return fmt.Errorf("its record has format %d, this version reads 1: start the version that wrote it", format)
+	err := json.Unmarshal(value, &head)
+	if err == nil && head.Format != 1 {
+		return fmt.Errorf("its record has format %d, this version reads 1: start the version that wrote it", head.Format)
+	}
+	if err == nil {
+		err = json.Unmarshal(value, into)
 	}
 	if err != nil {
 		return fmt.Errorf("its record cannot be read: %w", err)

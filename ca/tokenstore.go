@@ -52,7 +52,7 @@ func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, 
 	if err != nil {
 		return "", t, err
 	}
-	if l.revokedNow(id.String(), "") != nil {
+	if l.Revocations().Has(RevokeIdentity, id.String()) {
 		return "", t, fmt.Errorf("group %s: %w: %s", r.Group, ErrRevokedGroup, id)
 	}
 	return l.createToken(ctx, r)
@@ -78,8 +78,8 @@ func (l *Ledger) createToken(ctx context.Context, r TokenRequest) (text string, 
 	return text, t, nil
 }
 
-// Tokens lists the tokens, those that ended within a day included, oldest first. A record that
-// cannot be read is an error beside the others.
+// Tokens lists the tokens, those that ended within a day included, oldest first. For a record
+// that cannot be read it returns an error, together with the other tokens.
 func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
 	records, err := l.records.List(ctx, tokenTable)
 	if err != nil {
@@ -93,15 +93,14 @@ func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
 			errs = append(errs, err)
 			continue
 		}
-		out = append(out, l.unkept.token(t))
+		out = append(out, t)
 	}
 	slices.SortStableFunc(out, func(a, b Token) int { return a.Created.Compare(b.Created) })
 	return out, errors.Join(errs...)
 }
 
 // RevokeToken takes a token back. One that was used is revoked too: its answer is not repeated; the
-// workload that it made stays. Errors: ErrUnkept when it is in force and does not outlive the
-// process; ErrNotFound.
+// workload that it made stays. Errors: ErrNotFound, or the store cannot be written.
 func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
 	ctx = context.WithoutCancel(ctx) // as in Revoke
 	at := l.now()
@@ -113,16 +112,9 @@ func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
 		return nil
 	case errors.Is(err, ErrNotFound):
 		return err // what was named may be a whole token, which the audit log is not to have
-	case !unwritable(ctx, err):
-		l.failed(event, err)
-		return err
 	}
-	l.unkept.addToken(Token{ID: id, Revoked: at, RevokedBy: by})
-	l.rouse()
-	err = l.unkeptError(fmt.Errorf("revoke join token %s: %w: %w", id, ErrUnkept, err), false)
-	event.Details["kept"], event.Details["error"] = "no", err.Error()
-	l.audit(event)
-	return err
+	l.failed(event, err)
+	return fmt.Errorf("revoke join token %s: %w", id, err)
 }
 
 func (l *Ledger) tryRevokeToken(ctx context.Context, id string, at time.Time, by string) error {
@@ -151,12 +143,36 @@ func (l *Ledger) token(ctx context.Context, id string) (t Token, version string,
 }
 
 func (l *Ledger) writeToken(ctx context.Context, t Token, version string) error {
-	value, err := json.Marshal(t)
+	write, err := tokenWrite(t, version)
 	if err != nil {
 		return err
 	}
-	return l.records.Commit(ctx, record.Write{Key: record.Key{Table: tokenTable, Name: t.ID}, Value: value,
-		Version: version})
+	return l.records.Commit(ctx, write)
+}
+
+// tokenWrite replaces a join token that was read at a version.
+func tokenWrite(t Token, version string) (record.Write, error) {
+	value, err := json.Marshal(t)
+	return record.Write{Key: record.Key{Table: tokenTable, Name: t.ID}, Value: value, Version: version}, err
+}
+
+// behind says why the store may lack what other replicas wrote; nil: it has everything.
+func (l *Ledger) behind() error {
+	if l.follower == nil {
+		return nil
+	}
+	return l.follower.Behind()
+}
+
+// unsure is r, which refuses what the store does not have. Where the store may lack what other
+// replicas wrote, the caller is asked to try again.
+func (l *Ledger) unsure(r *Refusal) *Refusal {
+	why := l.behind()
+	if why == nil {
+		return r
+	}
+	return &Refusal{Code: codes.Unavailable, Public: publicBehind, Reason: "out of touch", Final: r.Final,
+		Err: fmt.Errorf("%w, as far as this replica knows, which is out of touch with the store: %w", r.Err, why)}
 }
 
 // refuseToken is a refusal whose caller learns nothing.
@@ -171,20 +187,19 @@ func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (To
 	if err != nil {
 		return Token{}, "", refuseToken("token malformed", err)
 	}
-	behind := l.behind()
 	t, version, err := l.token(ctx, id)
 	if err != nil {
 		return Token{}, "", err
 	}
 	if version == "" {
-		return Token{}, "", l.unsure(behind, refuseToken("token unknown",
+		return Token{}, "", l.unsure(refuseToken("token unknown",
 			fmt.Errorf("there is no join token %s, or it ended long ago", id)))
 	}
 	if subtle.ConstantTimeCompare([]byte(hex.EncodeToString(hash[:])), []byte(t.Hash)) != 1 {
 		return Token{}, "", refuseToken("token tampered",
 			fmt.Errorf("join token %s has another secret: it is mistyped, or somebody guesses", id))
 	}
-	if t = l.unkept.token(t); !t.Revoked.IsZero() {
+	if !t.Revoked.IsZero() {
 		return Token{}, "", refuseToken("token revoked", fmt.Errorf("join token %s was revoked at %s", id,
 			t.Revoked.Format(time.RFC3339)))
 	}
@@ -193,50 +208,6 @@ func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (To
 			t.Expires.Format(time.RFC3339)))
 	}
 	return t, version, nil
-}
-
-// takeToken binds a token to a key and a workload, once: the same key and workload may take it
-// again until it ends, and are told when they took it first. Who may not join uses nothing up.
-// Errors: *Refusal.
-func (l *Ledger) takeToken(ctx context.Context, text string, c issued) (first time.Time, err error) {
-	err = l.retry(func() error {
-		t, version, err := l.checkToken(ctx, text, c.now)
-		if err != nil {
-			return err
-		}
-		first = t.Used
-		claimed, err := l.mayJoin(ctx, c, t.Key == "")
-		switch {
-		case err != nil:
-			return err
-		case t.Key == "":
-			return l.useToken(ctx, t, version, claimed, c)
-		case t.Key != c.key.String():
-			return refuseToken("token used",
-				fmt.Errorf("join token %s was used for %s from %s at %s, and now comes with another key", t.ID,
-					t.Workload, t.From, t.Used.Format(time.RFC3339)))
-		case t.Workload != c.workload:
-			return refuseToken("token used", fmt.Errorf("join token %s was used for %s, and now comes for %s", t.ID,
-				t.Workload, c.workload))
-		}
-		return nil
-	})
-	return first, err
-}
-
-// useToken writes down that a token is used, and who claims its name, both read at these versions.
-func (l *Ledger) useToken(ctx context.Context, t Token, version, claimed string, c issued) error {
-	t.Key, t.Workload, t.Used, t.From = c.key.String(), c.workload, c.now, c.proof.from.String()
-	value, err := json.Marshal(t)
-	if err != nil {
-		return err
-	}
-	claim, err := claimOf(c, claimed)
-	if err != nil {
-		return err
-	}
-	return l.records.Commit(ctx, record.Write{Key: record.Key{Table: tokenTable, Name: t.ID}, Value: value,
-		Version: version}, claim)
 }
 
 // retry does a change again when somebody else's was first.

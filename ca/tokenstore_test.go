@@ -168,9 +168,6 @@ func FuzzRecords(f *testing.F) {
 		if x, err := decodeToken("id", value); err == nil && x.State(noon) == "" {
 			t.Fatalf("%s: no state", value)
 		}
-		if set, err := newRevokedSet([]record.Record{{Key: record.Key{Table: revocationTable, Name: "x"},
-			Value: value}}, nil, noon); err == nil && len(set.List) != 1 {
-			t.Fatalf("%s: lost", value)
-		}
+		_, _ = decodeRevocation(value)
 	})
 }

@@ -4,48 +4,79 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// savedObject is an object as Codec writes it.
-type savedObject struct {
-	Source   string `json:"source"`
-	File     string `json:"file,omitempty"`
-	Line     int    `json:"line,omitempty"`
-	Revision string `json:"revision,omitempty"`
-	Text     string `json:"text"`
+// encodedObject is an object as Marshal writes it.
+type encodedObject struct {
+	Kind        Kind              `json:"kind"`
+	Namespace   string            `json:"namespace"`
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Created     time.Time         `json:"created,omitzero"`
+	Revision    string            `json:"revision,omitempty"`
+	Source      string            `json:"source,omitempty"`
+	File        string            `json:"file,omitempty"`
+	Line        int               `json:"line,omitempty"`
+	Spec        []byte            `json:"spec"` // in protobuf's binary format
 }
 
-// Codec writes objects for a feed.Writer. What it reads has passed Validate as ParseKept does, and
-// has its Origin and Revision.
+// Marshal encodes an object, with its Origin and Revision, for stores and caches. Equal objects give
+// equal bytes.
+func Marshal(o *Object) ([]byte, error) {
+	spec, err := proto.MarshalOptions{Deterministic: true}.Marshal(o.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", o.Key, err)
+	}
+	return json.Marshal(encodedObject{
+		Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+		Labels: o.Labels, Annotations: o.Annotations, Created: o.Created, Revision: o.Revision,
+		Source: o.Origin.Source, File: o.Origin.File, Line: o.Origin.Line,
+		Spec: spec,
+	})
+}
+
+// Unmarshal decodes what Marshal returned. The object is not validated, and has no Hash.
+func Unmarshal(b []byte) (*Object, error) {
+	var in encodedObject
+	if err := json.Unmarshal(b, &in); err != nil {
+		return nil, err
+	}
+	info, ok := Info(in.Kind)
+	if !ok {
+		return nil, fmt.Errorf("unknown kind %q", in.Kind)
+	}
+	o := &Object{
+		Key:    Key{Kind: in.Kind, Namespace: in.Namespace, Name: in.Name},
+		Labels: in.Labels, Annotations: in.Annotations, Created: in.Created, Revision: in.Revision,
+		Origin: Origin{Source: in.Source, File: in.File, Line: in.Line},
+		Spec:   info.NewSpec(),
+	}
+	if err := proto.Unmarshal(in.Spec, o.Spec); err != nil {
+		return nil, fmt.Errorf("read %s: %w", o.Key, err)
+	}
+	return o, nil
+}
+
+// Codec writes objects for a feed.Writer. What it reads has passed Accept.
 func Codec() feed.Codec[*Object] {
-	return feed.Codec[*Object]{Encode: encodeSaved, Decode: decodeSaved}
+	encode := func(o *Object) (json.RawMessage, error) { return Marshal(o) }
+	return feed.Codec[*Object]{Encode: encode, Decode: unmarshalAccepted}
 }
 
-func encodeSaved(o *Object) (json.RawMessage, error) {
-	text, err := Encode([]*Object{o})
+func unmarshalAccepted(b json.RawMessage) (*Object, error) {
+	o, err := Unmarshal(b)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(savedObject{o.Origin.Source, o.Origin.File, o.Origin.Line, o.Revision, string(text)})
-}
-
-func decodeSaved(b json.RawMessage) (*Object, error) {
-	var saved savedObject
-	if err := json.Unmarshal(b, &saved); err != nil {
-		return nil, err
+	if problems, ok := Accept(o); !ok {
+		return nil, errors.New(problems[slices.IndexFunc(problems, Problem.IsError)].String())
 	}
-	result := ParseKept("saved.yaml", []byte(saved.Text))
-	for _, p := range result.Problems {
-		if p.IsError() {
-			return nil, errors.New(p.String())
-		}
-	}
-	if len(result.Objects) != 1 {
-		return nil, fmt.Errorf("it has %d objects, not one", len(result.Objects))
-	}
-	o := result.Objects[0]
-	o.Origin, o.Revision = Origin{Source: saved.Source, File: saved.File, Line: saved.Line}, saved.Revision
 	return o, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/configtest"
@@ -27,11 +28,14 @@ func TestCodec(t *testing.T) {
 	if diff := cmp.Diff(o, got, protocmp.Transform()); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	bad := strings.Replace(string(b), "a.test", "a_.test*", 1)
-	if got, err := codec.Decode(json.RawMessage(bad)); err == nil || !strings.Contains(err.Error(), "spec.hosts[0]") {
+	o.Spec.(*networking.ServiceEntry).Hosts = []string{"a_.test*"}
+	if b, err = codec.Encode(o); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := codec.Decode(b); err == nil || !strings.Contains(err.Error(), "spec.hosts[0]") {
 		t.Errorf("an invalid object is read as %v, error %v", got, err)
 	}
-	for _, bad := range []string{"", "{}", `{"text":"a: ["}`} {
+	for _, bad := range []string{"", "{}", `{"kind":"Gateway","namespace":"a","name":"b","spec":"AQ=="}`} {
 		if got, err := codec.Decode(json.RawMessage(bad)); err == nil {
 			t.Errorf("%q is read as %v", bad, got)
 		}

@@ -107,7 +107,7 @@ func TestMeshDoc(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(MeshDoc()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(meshDoc()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +115,50 @@ func TestMeshDoc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(MeshDoc(), string(got)); diff != "" {
+	if diff := cmp.Diff(meshDoc(), string(got)); diff != "" {
 		t.Errorf("%s is out of date, run go test ./config -update (-want +got):\n%s", path, diff)
 	}
+}
+
+// meshDoc is the text of docs/meshconfig.md: what becomes of every field.
+func meshDoc() string {
+	var b strings.Builder
+	b.WriteString(`# MeshConfig
+
+Istio's MeshConfig stands in the section ` + "`mesh`" + ` of Ashore's settings file. Every field is listed here. A field that
+is not honoured gives a warning when it is set. One that would protect something and is not honoured yet is
+refused, so that nobody relies on it. Nothing of MeshNetworks (the section ` + "`meshNetworks`" + `) is honoured yet: it
+gives a warning.
+
+| Field | Honoured | What it does here |
+| --- | --- | --- |
+`)
+	for _, f := range meshFields() {
+		b.WriteString(f.row())
+	}
+	b.WriteString(`
+The fields of ` + "`defaultConfig`" + ` (ProxyConfig) are about the proxy's process, which the agent starts.
+
+| Field | Honoured | What it does here |
+| --- | --- | --- |
+`)
+	for _, f := range proxyFields() {
+		b.WriteString(f.row())
+	}
+	return b.String()
+}
+
+// row is the field's line in a table.
+func (f MeshField) row() string {
+	honoured := "no"
+	switch {
+	case f.Honoured:
+		honoured = "yes"
+	case f.parts:
+		honoured = "in part"
+	case f.Protects:
+		honoured = "no, refused"
+	}
+	text := strings.ReplaceAll(f.Text, "*", `\*`)
+	return "| `" + f.Path + "` | " + honoured + " | " + strings.ToUpper(text[:1]) + text[1:] + " |\n"
 }

@@ -35,13 +35,13 @@ type KindInfo struct {
 	// as whom.
 	Protects bool
 
-	newSpec  func() proto.Message
+	spec     proto.Message // nil, of the kind's type
 	validate func(*checker)
 	without  string // what a mesh lacks while the kind is not supported; completes "… is not supported yet: "
 }
 
 // NewSpec returns an empty specification.
-func (i *KindInfo) NewSpec() proto.Message { return i.newSpec() }
+func (i *KindInfo) NewSpec() proto.Message { return i.spec.ProtoReflect().New().Interface() }
 
 // APIVersion is what Encode writes, "networking.istio.io/v1".
 func (i *KindInfo) APIVersion() string { return i.Group + "/" + i.Versions[0] }
@@ -53,47 +53,47 @@ func Kinds() []KindInfo {
 	return []KindInfo{
 		{Kind: AuthorizationPolicy, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
 			Plural: "authorizationpolicies", Supported: true,
-			newSpec: func() proto.Message { return new(security.AuthorizationPolicy) }, validate: validateAuthorizationPolicy},
+			spec: (*security.AuthorizationPolicy)(nil), validate: validateAuthorizationPolicy},
 		{Kind: DestinationRule, Group: groupNetworking, Versions: networkingVersions, Plural: "destinationrules",
 			Supported: true,
-			newSpec:   func() proto.Message { return new(networking.DestinationRule) }, validate: validateDestinationRule},
+			spec:      (*networking.DestinationRule)(nil), validate: validateDestinationRule},
 		{Kind: EnvoyFilter, Group: groupNetworking, Versions: []string{"v1alpha3"}, Plural: "envoyfilters",
-			newSpec: func() proto.Message { return new(networking.EnvoyFilter) },
+			spec:    (*networking.EnvoyFilter)(nil),
 			without: "its patches would not reach any proxy"},
 		{Kind: Gateway, Group: groupNetworking, Versions: networkingVersions, Plural: "gateways", Supported: true,
-			newSpec: func() proto.Message { return new(networking.Gateway) }, validate: validateGateway},
+			spec: (*networking.Gateway)(nil), validate: validateGateway},
 		{Kind: PeerAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
 			Plural: "peerauthentications", Supported: true,
-			newSpec: func() proto.Message { return new(security.PeerAuthentication) }, validate: validatePeerAuthentication},
+			spec: (*security.PeerAuthentication)(nil), validate: validatePeerAuthentication},
 		{Kind: ProxyConfig, Group: groupNetworking, Versions: []string{"v1beta1"}, Plural: "proxyconfigs",
-			newSpec: func() proto.Message { return new(networkingbeta.ProxyConfig) },
+			spec:    (*networkingbeta.ProxyConfig)(nil),
 			without: "proxies would keep the settings that they were started with"},
 		{Kind: RequestAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
 			Plural: "requestauthentications", Supported: true,
-			newSpec: func() proto.Message { return new(security.RequestAuthentication) }, validate: validateRequestAuthentication},
+			spec: (*security.RequestAuthentication)(nil), validate: validateRequestAuthentication},
 		{Kind: ServiceEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "serviceentries",
 			Supported: true,
-			newSpec:   func() proto.Message { return new(networking.ServiceEntry) }, validate: validateServiceEntry},
+			spec:      (*networking.ServiceEntry)(nil), validate: validateServiceEntry},
 		{Kind: Sidecar, Group: groupNetworking, Versions: networkingVersions, Plural: "sidecars", Supported: true,
-			newSpec: func() proto.Message { return new(networking.Sidecar) }, validate: validateSidecar},
+			spec: (*networking.Sidecar)(nil), validate: validateSidecar},
 		{Kind: Telemetry, Group: groupTelemetry, Versions: []string{"v1", "v1alpha1"}, Plural: "telemetries",
-			newSpec: func() proto.Message { return new(telemetry.Telemetry) },
+			spec:    (*telemetry.Telemetry)(nil),
 			without: "it would change no log, metric or trace"},
 		{Kind: TrafficExtension, Group: groupExtensions, Versions: []string{"v1alpha1"}, Plural: "trafficextensions",
-			newSpec: func() proto.Message { return new(extensions.TrafficExtension) },
+			spec:    (*extensions.TrafficExtension)(nil),
 			without: "no proxy would run it"},
 		{Kind: VirtualService, Group: groupNetworking, Versions: networkingVersions, Plural: "virtualservices",
 			Supported: true,
-			newSpec:   func() proto.Message { return new(networking.VirtualService) }, validate: validateVirtualService},
+			spec:      (*networking.VirtualService)(nil), validate: validateVirtualService},
 		{Kind: WasmPlugin, Group: groupExtensions, Versions: []string{"v1alpha1"}, Plural: "wasmplugins",
-			newSpec: func() proto.Message { return new(extensions.WasmPlugin) },
+			spec:    (*extensions.WasmPlugin)(nil),
 			without: "no proxy would run it"},
 		{Kind: WorkloadEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadentries",
 			Supported: true,
-			newSpec:   func() proto.Message { return new(networking.WorkloadEntry) }, validate: validateWorkloadEntry},
+			spec:      (*networking.WorkloadEntry)(nil), validate: validateWorkloadEntry},
 		{Kind: WorkloadGroup, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadgroups",
 			Supported: true,
-			newSpec:   func() proto.Message { return new(networking.WorkloadGroup) }, validate: validateWorkloadGroup},
+			spec:      (*networking.WorkloadGroup)(nil), validate: validateWorkloadGroup},
 	}
 }
 

@@ -5,7 +5,7 @@ package config
 const (
 	// MaxFileSize is how large one file may be, in bytes.
 	MaxFileSize = 4 << 20
-	// MaxDepth is how deep values may nest within a document.
+	// MaxDepth is how deep values may nest within a document of JSON.
 	MaxDepth = 64
 	// MaxAliasNodes is how many values a file's YAML aliases may stand for, in sum.
 	MaxAliasNodes = 100_000

@@ -83,3 +83,32 @@ func isNull(n *yaml.Node) bool {
 	n = deref(n)
 	return n == nil || n.Kind == 0 || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
 }
+
+// FieldLines parses a file and returns a function that finds the line of a field. It takes the
+// first line of the object, as in its Origin, and the path of the field. For a field that is not
+// written it returns the line of the nearest one around it.
+func FieldLines(name string, data []byte) func(objectLine int, field string) int {
+	objects := map[int]lines{} // by first line
+	add := func(root *yaml.Node, offset int) {
+		l := lines{root: deref(root), offset: offset}
+		objects[l.line(l.root)] = l
+	}
+	p := &parser{file: name}
+	for _, doc := range p.documents(data) {
+		add(doc.root, doc.offset)
+		_, list := child(deref(doc.root), "items")
+		if list = deref(list); list == nil || list.Kind != yaml.SequenceNode {
+			continue
+		}
+		for _, item := range list.Content {
+			add(item, doc.offset)
+		}
+	}
+	return func(objectLine int, field string) int {
+		l, ok := objects[objectLine]
+		if !ok {
+			return objectLine
+		}
+		return l.of(field)
+	}
+}

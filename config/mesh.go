@@ -2,7 +2,7 @@ package config
 
 import (
 	"cmp"
-	"maps"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -37,7 +37,7 @@ func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 		d.take(c.problems)
 	}
 	fillMesh(m)
-	return m, d.beyond.among(d.problems)
+	return m, d.sortedProblems()
 }
 
 // DefaultMesh is the MeshConfig of a mesh without settings.
@@ -57,19 +57,21 @@ func ParseMeshNetworks(file string, node *yaml.Node) (*mesh.MeshNetworks, []Prob
 	d := parseSection(m, file, networksSection, node)
 	if d.errors == 0 {
 		c := checker{object: &Object{}}
-		checkNetworks(&c, m)
+		if len(m.Networks) > 0 {
+			c.warnf(networksSection, "not supported yet, endpoints are reached by their own addresses, whatever their network: remove it")
+		}
 		d.take(c.problems)
 	}
-	return m, d.beyond.among(d.problems)
+	return m, d.sortedProblems()
 }
 
 // parseSection reads node into m.
 func parseSection(m proto.Message, file, section string, node *yaml.Node) *decoder {
 	p := &parser{file: file, maxVisits: MaxFileSize + MaxAliasNodes}
 	d := &decoder{parser: p, lines: lines{root: node}}
-	d.at(section)
+	d.push(section)
 	if !isNull(node) {
-		d.message(m.ProtoReflect(), node)
+		d.message(m.ProtoReflect(), deref(node))
 	}
 	return d
 }
@@ -250,52 +252,11 @@ func (c *checker) accessLog(m *mesh.MeshConfig) {
 	if m.AccessLogFormat == "" {
 		return
 	}
-	if m.AccessLogEncoding == mesh.MeshConfig_JSON {
-		c.jsonFormat(format, m.AccessLogFormat)
+	if m.AccessLogEncoding == mesh.MeshConfig_JSON && json.Unmarshal([]byte(m.AccessLogFormat), &map[string]any{}) != nil {
+		c.errorf(format, "with accessLogEncoding JSON the format must be a JSON object of names and formats")
 		return
 	}
 	c.why(format, checkFormat(m.AccessLogFormat))
-}
-
-// jsonFormat checks the format of a JSON log: an object whose texts are formats.
-func (c *checker) jsonFormat(path, format string) {
-	n, err := newJSONReader([]byte(format)).value(0)
-	if err != nil || n.Kind != yaml.MappingNode {
-		c.errorf(path, "with accessLogEncoding JSON the format must be a JSON object of names and formats")
-		return
-	}
-	var check func(n *yaml.Node)
-	check = func(n *yaml.Node) {
-		if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
-			c.why(path, checkFormat(n.Value))
-		}
-		for i, child := range n.Content {
-			if n.Kind == yaml.SequenceNode || i%2 == 1 {
-				check(child)
-			}
-		}
-	}
-	check(n)
-}
-
-// checkNetworks checks MeshNetworks. None of it is honoured yet.
-func checkNetworks(c *checker, m *mesh.MeshNetworks) {
-	for _, name := range slices.Sorted(maps.Keys(m.Networks)) {
-		path, n := entry(networksSection+".networks", name), m.Networks[name]
-		for i, e := range n.Endpoints {
-			if cidr := e.GetFromCidr(); cidr != "" {
-				c.why(at(path+".endpoints", i)+".fromCidr", checkSubnet(cidr))
-			} else if e.GetFromRegistry() == "" {
-				c.errorf(at(path+".endpoints", i), "set fromCidr or fromRegistry")
-			}
-		}
-		for i, g := range n.Gateways {
-			c.port(at(path+".gateways", i)+".port", g.Port)
-		}
-	}
-	if len(m.Networks) > 0 {
-		c.warnf(networksSection, "not supported yet, endpoints are reached by their own addresses, whatever their network: remove it")
-	}
 }
 
 // checkHonoured reports the fields of m that are set and not honoured. path is below the section.

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"strings"
-
-	"google.golang.org/protobuf/reflect/protoreflect"
-)
+import "google.golang.org/protobuf/reflect/protoreflect"
 
 // MeshField says what becomes of one field of MeshConfig.
 type MeshField struct {
@@ -187,47 +183,4 @@ func isZero(m protoreflect.Message) bool {
 		return false
 	})
 	return zero
-}
-
-// MeshDoc is the text of docs/meshconfig.md: what becomes of every field.
-func MeshDoc() string {
-	var b strings.Builder
-	b.WriteString(`# MeshConfig
-
-Istio's MeshConfig stands in the section ` + "`mesh`" + ` of Ashore's settings file. Every field is listed here. A field that
-is not honoured gives a warning when it is set. One that would protect something and is not honoured yet is
-refused, so that nobody relies on it. Nothing of MeshNetworks (the section ` + "`meshNetworks`" + `) is honoured yet: it
-gives a warning.
-
-| Field | Honoured | What it does here |
-| --- | --- | --- |
-`)
-	for _, f := range meshFields() {
-		b.WriteString(f.row())
-	}
-	b.WriteString(`
-The fields of ` + "`defaultConfig`" + ` (ProxyConfig) are about the proxy's process, which the agent starts.
-
-| Field | Honoured | What it does here |
-| --- | --- | --- |
-`)
-	for _, f := range proxyFields() {
-		b.WriteString(f.row())
-	}
-	return b.String()
-}
-
-// row is the field's line in a table.
-func (f MeshField) row() string {
-	honoured := "no"
-	switch {
-	case f.Honoured:
-		honoured = "yes"
-	case f.parts:
-		honoured = "in part"
-	case f.Protects:
-		honoured = "no, refused"
-	}
-	text := strings.ReplaceAll(f.Text, "*", `\*`)
-	return "| `" + f.Path + "` | " + honoured + " | " + strings.ToUpper(text[:1]) + text[1:] + " |\n"
 }

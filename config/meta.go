@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func (d *decoder) head() (h head, ok bool) {
 		d.errorf(root, "want an object with apiVersion, kind, metadata and spec, not %s", shapeOf(root))
 		return h, false
 	}
-	kind := d.kindOf(root)
+	kind := valueOf(root, "kind")
 	if isNull(kind) || kind.Kind != yaml.ScalarNode {
 		d.errorf(root, "the kind is missing: write apiVersion and kind, such as networking.istio.io/v1 and VirtualService")
 		return h, false
@@ -40,45 +41,39 @@ func (d *decoder) head() (h head, ok bool) {
 		return h, false
 	}
 	var apiVersion *yaml.Node
-	doubled := d.doubled
 	d.fields(root, func(key, value *yaml.Node) {
 		switch key.Value {
 		case "apiVersion":
-			apiVersion = deref(value)
-		case "kind":
+			apiVersion = value
 		case "metadata":
-			h.metadata = deref(value)
+			h.metadata = value
 		case "spec":
-			h.spec = deref(value)
+			h.spec = value
 		case "items":
-			h.items = deref(value)
-		case "status": // written by others about the object, never read
+			h.items = value
+		case "kind", "status": // the status is written by others about the object, and never read
 		default:
 			d.unknown(key, []string{"apiVersion", "kind", "metadata", "spec", "status", "items"})
 		}
 	})
-	if d.doubled != doubled {
-		d.unread = true // there may be another object in it, of which nothing is known
-	}
 	if h.kind == listKind {
 		return h, true
 	}
 	if h.items != nil {
-		d.at("items").errorf(h.items, "unknown field: only a List has items")
-		d.pop()
+		d.fieldErrorf("items", h.items, "unknown field: only a List has items")
 	}
-	return h, d.version(&h, root, apiVersion)
+	d.version(h, root, apiVersion)
+	return h, true
 }
 
-// kindOf is the value of the field kind; nil when there is none. It reports nothing.
-func (d *decoder) kindOf(root *yaml.Node) (kind *yaml.Node) {
-	silent := &decoder{parser: &parser{maxVisits: d.maxVisits}, lines: d.lines}
-	silent.fields(root, func(key, value *yaml.Node) {
-		if key.Value == "kind" {
-			kind = deref(value)
+// valueOf is the value of a field that is written with exactly this name; nil when there is none.
+func valueOf(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return deref(n.Content[i+1])
 		}
-	})
-	return kind
+	}
+	return nil
 }
 
 // kind finds out which kind is meant.
@@ -102,32 +97,25 @@ func (d *decoder) kind(h *head, n *yaml.Node) bool {
 	if isLabel(n.Value, true, 63) {
 		name = " " + quote(n.Value)
 	}
-	d.at("kind").errorf(n, "unknown kind%s%s", name, hint)
-	d.pop()
+	d.fieldErrorf("kind", n, "unknown kind%s%s", name, hint)
 	return false
 }
 
-// version reports an apiVersion that the kind never had. The kind is known all the same.
-func (d *decoder) version(h *head, root, n *yaml.Node) bool {
+// version reports an apiVersion that the kind never had.
+func (d *decoder) version(h head, root, n *yaml.Node) {
 	if isNull(n) || n.Kind != yaml.ScalarNode {
-		d.at("apiVersion").errorf(root, "the apiVersion is missing: write %s", h.info.APIVersion())
-		d.pop()
-		return true
+		d.fieldErrorf("apiVersion", root, "the apiVersion is missing: write %s", h.info.APIVersion())
+		return
 	}
 	group, version, _ := strings.Cut(n.Value, "/")
-	if group == h.info.Group {
-		for _, v := range h.info.Versions {
-			if v == version {
-				return true
-			}
-		}
+	if group != h.info.Group || !slices.Contains(h.info.Versions, version) {
+		d.fieldErrorf("apiVersion", n, "%s is not a version of %s: write %s", quote(n.Value), h.kind,
+			h.info.APIVersion())
 	}
-	d.at("apiVersion").errorf(n, "%s is not a version of %s: write %s", quote(n.Value), h.kind, h.info.APIVersion())
-	d.pop()
-	return true
 }
 
-// object reads metadata and spec. It is not ok when the key cannot be known.
+// object reads metadata and spec. It is not ok when the key cannot be known. The spec of a kind that
+// is not supported is left empty: the object is refused in any case.
 func (d *decoder) object(h head) (*Object, bool) {
 	o := &Object{Origin: Origin{File: d.file, Line: d.lines.line(deref(d.lines.root))}}
 	o.Kind = h.kind
@@ -137,12 +125,14 @@ func (d *decoder) object(h head) (*Object, bool) {
 	d.about = o.Key.String()
 	o.Spec = h.info.NewSpec()
 	if isNull(h.spec) {
-		d.at("spec").errorf(d.lines.root, "the spec is missing or empty")
-		d.pop()
+		d.fieldErrorf("spec", d.lines.root, "the spec is missing or empty")
 		return o, true
 	}
-	d.at("spec")
-	d.guarded = !d.kept
+	if !h.info.Supported {
+		return o, true
+	}
+	d.push("spec")
+	d.guarded = true
 	d.message(o.Spec.ProtoReflect(), h.spec)
 	d.pop()
 	if p := proto.Size(o.Spec); p > MaxFileSize {
@@ -152,9 +142,9 @@ func (d *decoder) object(h head) (*Object, bool) {
 }
 
 // metadata reads the metadata. It is not ok when there is no proper name or namespace.
-func (d *decoder) metadata(o *Object, h head) bool {
+func (d *decoder) metadata(o *Object, h head) (ok bool) {
 	n := h.metadata
-	d.at("metadata")
+	d.push("metadata")
 	defer d.pop()
 	if isNull(n) || n.Kind != yaml.MappingNode {
 		d.errorf(d.lines.root, "the metadata is missing: write at least metadata.name")
@@ -164,40 +154,37 @@ func (d *decoder) metadata(o *Object, h head) bool {
 	d.about = d.aboutOf(o.Kind, n)
 	named, ok := false, true
 	d.fields(n, func(key, value *yaml.Node) {
-		d.at(key.Value)
+		d.push(key.Value)
 		defer d.pop()
-		value = deref(value)
 		switch key.Value {
 		case "name":
 			named = true
-			o.Name, ok = d.objectName(value, ok)
+			o.Name = d.nameOf(value, checkObjectName, &ok)
 		case "namespace":
-			switch empty := isNull(value) || value.Kind == yaml.ScalarNode && value.Value == ""; {
-			case empty && h.info.Protects && !d.kept:
-				d.errorf(key, "there is nothing in it, as if it were left out, and then it is %q: write the namespace, or remove the field if that is meant", DefaultNamespace)
+			switch empty := isEmpty(value); {
+			case empty && h.info.Protects:
+				d.errorf(key, "the namespace is empty, which means %q: write it, or remove the field", DefaultNamespace)
 				ok = false
 			case !empty:
-				o.Namespace, ok = d.namespace(value, ok)
+				o.Namespace = d.nameOf(value, checkDNSLabel, &ok)
 			}
 		case "labels":
-			o.Labels = d.stringMap(value, checkLabel)
+			o.Labels = d.stringMap(value)
 		case "annotations":
-			o.Annotations = d.stringMap(value, checkAnnotation)
+			o.Annotations = d.stringMap(value)
 		case "creationTimestamp":
 			o.Created = d.timestamp(value)
 		case "uid", "resourceVersion", "generation", "managedFields", "selfLink", "ownerReferences", "finalizers",
 			"generateName", "deletionTimestamp", "deletionGracePeriodSeconds", "clusterName":
 			// Kubernetes' own bookkeeping, in what kubectl prints; without effect here.
 		default:
-			d.pop()
-			d.unknown(key, []string{"name", "namespace", "labels", "annotations", "creationTimestamp"})
-			d.at(key.Value)
+			d.errorf(key, "unknown field %s%s", quote(key.Value),
+				didYouMean(key.Value, []string{"name", "namespace", "labels", "annotations", "creationTimestamp"}))
 			ok = false // it may have been the name or the namespace
 		}
 	})
 	if !named {
-		d.at("name").errorf(n, "the name is missing: every object needs one")
-		d.pop()
+		d.fieldErrorf("name", n, "the name is missing: every object needs one")
 	}
 	return named && ok
 }
@@ -205,47 +192,29 @@ func (d *decoder) metadata(o *Object, h head) bool {
 // aboutOf is the key in words as far as it can be read, for problems that come before the key is
 // known.
 func (d *decoder) aboutOf(kind Kind, metadata *yaml.Node) string {
-	k := Key{Kind: kind, Namespace: DefaultNamespace}
-	for i := 0; i+1 < len(metadata.Content); i += 2 {
-		value := deref(metadata.Content[i+1])
-		switch {
-		case isNull(value) || value.Kind != yaml.ScalarNode:
-		case metadata.Content[i].Value == "name":
-			k.Name = shorten(value.Value)
-		case metadata.Content[i].Value == "namespace":
-			k.Namespace = shorten(value.Value)
-		}
-	}
-	if k.Name == "" {
+	name, namespace := valueOf(metadata, "name"), valueOf(metadata, "namespace")
+	if isEmpty(name) || name.Kind != yaml.ScalarNode {
 		return ""
+	}
+	k := Key{Kind: kind, Namespace: DefaultNamespace, Name: shorten(name.Value)}
+	if !isEmpty(namespace) && namespace.Kind == yaml.ScalarNode {
+		k.Namespace = shorten(namespace.Value)
 	}
 	return k.String()
 }
 
-// objectName reads metadata.name.
-func (d *decoder) objectName(n *yaml.Node, ok bool) (string, bool) {
+// nameOf reads a name or namespace, and sets ok to false when it is none.
+func (d *decoder) nameOf(n *yaml.Node, check func(string) string, ok *bool) string {
 	name, isText := d.text(n)
-	if !isText {
-		return "", false
+	why := ""
+	if isText {
+		why = check(name)
 	}
-	if why := checkObjectName(name); why != "" {
+	if why != "" {
 		d.errorf(n, "%s", why)
-		return "", false
 	}
-	return name, ok
-}
-
-// namespace reads metadata.namespace.
-func (d *decoder) namespace(n *yaml.Node, ok bool) (string, bool) {
-	name, isText := d.text(n)
-	if !isText {
-		return "", false
-	}
-	if why := checkDNSLabel(name); why != "" {
-		d.errorf(n, "%s", why)
-		return "", false
-	}
-	return name, ok
+	*ok = *ok && isText && why == ""
+	return name
 }
 
 // timestamp reads a creation time; null is none.
@@ -261,8 +230,8 @@ func (d *decoder) timestamp(n *yaml.Node) time.Time {
 	return t.UTC()
 }
 
-// stringMap reads labels or annotations; check says what is wrong with an entry.
-func (d *decoder) stringMap(n *yaml.Node, check func(key, value string) string) map[string]string {
+// stringMap reads labels or annotations; nil when there are none.
+func (d *decoder) stringMap(n *yaml.Node) map[string]string {
 	if isNull(n) {
 		return nil
 	}
@@ -270,22 +239,18 @@ func (d *decoder) stringMap(n *yaml.Node, check func(key, value string) string) 
 		d.errorf(n, "want names and values, not %s", describe(n))
 		return nil
 	}
-	m := make(map[string]string, len(n.Content)/2)
+	var m map[string]string
 	d.fields(n, func(key, value *yaml.Node) {
-		d.key(key.Value)
+		d.push("[" + key.Value + "]")
 		defer d.pop()
-		text, ok := d.text(deref(value))
+		text, ok := d.text(value)
 		if !ok {
 			return
 		}
-		if why := check(key.Value, text); why != "" {
-			d.errorf(key, "%s", why)
-			return
+		if m == nil {
+			m = make(map[string]string, len(n.Content)/2)
 		}
 		m[key.Value] = text
 	})
-	if len(m) == 0 {
-		return nil
-	}
 	return m
 }

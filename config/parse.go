@@ -17,7 +17,8 @@ import (
 type Result struct {
 	// Objects are those without an error, in the order of the file. Each has passed Validate.
 	Objects []*Object
-	// Problems are all that is wrong with the file, in the order of their lines.
+	// Problems are what is wrong with the file, in the order of their lines. An object is validated
+	// when all of it could be read.
 	Problems []Problem
 	// Broken are the keys of documents that were refused, each once: their last good versions
 	// should stay. Objects may have an object of the same key, from an earlier document.
@@ -35,17 +36,8 @@ type Result struct {
 // part. A document with an error is refused and the others are read all the same. Of two documents
 // with one key the second is refused. name stands in the problems and in the objects' Origin;
 // nothing is read but data.
-func Parse(name string, data []byte) Result { return parse(name, data, false) }
-
-// ParseKept is Parse for content that was accepted before, perhaps by an earlier release: a field
-// that protects and has nothing in it reads as if it were left out, and the number of an enum's
-// value as that value, as they did then. It must not take effect where it did not before. The
-// limits on how much text there is do not hold: what was accepted as a message is a multiple of its
-// size as text.
-func ParseKept(name string, data []byte) Result { return parse(name, data, true) }
-
-func parse(name string, data []byte, kept bool) Result {
-	p := &parser{file: name, kept: kept, kinds: Kinds(), defined: map[Key]int{}, maxVisits: len(data) + MaxAliasNodes}
+func Parse(name string, data []byte) Result {
+	p := &parser{file: name, kinds: Kinds(), defined: map[Key]int{}, maxVisits: len(data) + MaxAliasNodes}
 	for _, doc := range p.documents(data) {
 		p.document(doc, false)
 	}
@@ -55,7 +47,6 @@ func parse(name string, data []byte, kept bool) Result {
 // parser is the state of reading one file.
 type parser struct {
 	file  string
-	kept  bool // see ParseKept
 	kinds []KindInfo
 
 	objects   []*Object   // without an error
@@ -64,18 +55,15 @@ type parser struct {
 	unread    bool
 	malformed bool
 	problems  []Problem
-	beyond    beyond
 	errors    int // reported, also beyond MaxProblems
+	omitted   int // problems for which MaxProblems leaves no room
 	visits    int // values looked at; more than the file has when aliases repeat them
 	maxVisits int
 }
 
-// over says that there is more of something than a limit on text allows.
-func (p *parser) over(n, limit int) bool { return n > limit && !p.kept }
-
 // documents splits data and reads the syntax of each part.
 func (p *parser) documents(data []byte) []lines {
-	if p.over(len(data), MaxFileSize) {
+	if len(data) > MaxFileSize {
 		p.refuse(0, fmt.Sprintf("the file has %d bytes, more than %d: split it into several files", len(data),
 			MaxFileSize))
 		return nil
@@ -127,7 +115,6 @@ func (p *parser) list(d *decoder, head head) {
 
 // object reads one object and keeps it when there are no more errors than before.
 func (p *parser) object(d *decoder, head head, before int) {
-	foreign := p.errors != before // of another version, as far as is known: its fields may mean something else
 	o, ok := d.object(head)
 	if !ok {
 		p.unread = true
@@ -140,12 +127,13 @@ func (p *parser) object(d *decoder, head head, before int) {
 		return
 	}
 	p.defined[o.Key] = o.Origin.Line
-	lowerHosts(o)
-	var checked []Problem
-	if !foreign && d.checkable() {
-		checked = d.refused.own(validate(o, head.info))
+	if p.errors == before { // what was read only in part would have errors that are none
+		lowerHosts(o)
+		for _, problem := range validate(o, head.info) {
+			problem.Line = d.lines.of(problem.Field)
+			p.report(problem)
+		}
 	}
-	d.reportChecked(checked)
 	if p.errors != before {
 		p.broken = append(p.broken, o.Key)
 		return
@@ -158,11 +146,9 @@ func (p *parser) object(d *decoder, head head, before int) {
 // result puts everything in order.
 func (p *parser) result() Result {
 	slices.SortFunc(p.broken, Key.Compare)
-	problems := p.beyond.among(p.problems)
-	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return Result{
 		Objects:   p.objects,
-		Problems:  problems,
+		Problems:  p.sortedProblems(),
 		Broken:    slices.Compact(p.broken),
 		Unread:    p.unread,
 		Malformed: p.malformed,
@@ -175,18 +161,36 @@ func (p *parser) refuse(line int, text string) {
 	p.report(Problem{Severity: feed.Error, File: p.file, Line: line, Text: text})
 }
 
-// report adds a problem of the file.
+// report adds a problem of the file. With MaxProblems of them an error replaces a warning.
 func (p *parser) report(problem Problem) {
 	problem.File = p.file
 	if problem.Severity == feed.Error {
 		p.errors++
 	}
-	switch {
-	case len(p.problems) < MaxProblems:
+	if len(p.problems) < MaxProblems {
 		p.problems = append(p.problems, problem)
-	case p.beyond.lacks(problem):
-		p.beyond = append(p.beyond, problem)
+		return
 	}
+	p.omitted++
+	warning := slices.IndexFunc(p.problems, func(q Problem) bool { return q.Severity != feed.Error })
+	if problem.Severity == feed.Error && warning >= 0 {
+		p.problems[warning] = problem
+	}
+}
+
+// sortedProblems are in the order of their lines, with one more when some were omitted.
+func (p *parser) sortedProblems() []Problem {
+	slices.SortStableFunc(p.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	if p.omitted == 0 {
+		return p.problems
+	}
+	more := Problem{Severity: feed.Warning, File: p.file, Line: p.problems[MaxProblems-1].Line,
+		Text: fmt.Sprintf("there are more than %d problems in this file: correct the first ones to see the others",
+			MaxProblems)}
+	if p.errors > 0 {
+		more.Severity = feed.Error
+	}
+	return append(p.problems, more)
 }
 
 // invalidUTF8 returns the line of the first byte that is not part of UTF-8 text.

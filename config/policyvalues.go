@@ -26,65 +26,20 @@ func checkPolicyPrincipal(v string) string {
 	return checkPolicyName(v)
 }
 
-// doubtPrincipal says why a value is most likely meant for an identity of a mesh and is that of
-// nobody. Certificates of others have URIs of other forms: of these nothing is said, unless they
-// look like a namespace and a service account.
+// doubtPrincipal says why a value is most likely meant for a workload of the mesh, and matches none.
+// Certificates of others have URIs of any other form.
 func doubtPrincipal(v string) string {
-	if v == "" || checkPolicyPrincipal(v) != "" || canBeWorkload(v) {
+	if v == "" || strings.Contains(v, "*") || checkPolicyPrincipal(v) != "" {
 		return ""
 	}
-	parts := strings.Split(strings.Trim(v, "*"), "/")
-	if len(parts) > 1 && parts[0] != "" && parts[len(parts)-1] != "" && !slices.Contains(parts, "ns") &&
-		!slices.Contains(parts, "sa") {
-		if checkPolicyAccount(v) != "" {
-			return ""
-		}
-		id := "/ns/" + parts[0] + "/sa/" + parts[1]
-		return quote(v) + " is no workload's identity: write it in serviceAccounts, or as the principal cluster.local" + id +
-			", with the mesh's trust domain, or *" + id + " for any"
+	parts := strings.Split(v, "/")
+	workload := len(parts) == 5 && parts[1] == "ns" && parts[3] == "sa" && !slices.Contains(parts, "")
+	account := len(parts) <= 2 && checkPolicyAccount(v) == "" // "web", "shop/web"
+	meant := account || slices.Contains(parts, "ns") || slices.Contains(parts, "sa")
+	if workload || !meant {
+		return ""
 	}
-	hint := ""
-	switch {
-	case len(parts) == 1:
-		hint = "the trust domain and the namespace are missing; "
-	case strings.HasPrefix(v, "/"):
-		hint = "it begins with a slash; "
-	case strings.HasSuffix(v, "/"):
-		hint = "it ends with a slash; "
-	case strings.HasPrefix(v, "ns/"):
-		hint = "the trust domain is missing; "
-	case !slices.Contains(parts, "sa"):
-		hint = "\"sa\" is missing before the service account; "
-	case !slices.Contains(parts, "ns"):
-		hint = "\"ns\" is missing before the namespace; "
-	}
-	return quote(v) + " is no workload's identity and matches nobody: " + hint + "write cluster.local/ns/shop/sa/web, with the mesh's trust domain, or */ns/shop/sa/web for any"
-}
-
-// canBeWorkload says that the identity of some workload, DOMAIN/ns/NAMESPACE/sa/ACCOUNT, is what v
-// says, in which a star may stand at the beginning or at the end.
-func canBeWorkload(v string) bool {
-	form := []string{"", "ns", "", "sa", ""} // empty: any text but none
-	text, before := strings.CutPrefix(v, "*")
-	text, after := strings.CutSuffix(text, "*")
-	parts := strings.Split(text, "/")
-	if len(parts) > len(form) || !before && !after && len(parts) < len(form) {
-		return false
-	}
-	if before {
-		form = form[len(form)-len(parts):]
-	}
-	for i, part := range parts {
-		cutBefore, cutAfter := before && i == 0, after && i == len(parts)-1
-		switch want := form[i]; {
-		case want == "" && part == "" && !cutBefore && !cutAfter,
-			want != "" && cutBefore && !strings.HasSuffix(want, part),
-			want != "" && cutAfter && !strings.HasPrefix(want, part),
-			want != "" && !cutBefore && !cutAfter && want != part:
-			return false
-		}
-	}
-	return true
+	return quote(v) + " is no workload's identity: write cluster.local/ns/shop/sa/web, with the mesh's trust domain, or */ns/shop/sa/web for any; or use serviceAccounts"
 }
 
 // checkPolicyNamespace is the rule for namespaces, in which stars may stand everywhere.
@@ -151,8 +106,7 @@ func checkPolicyMethod(v string) string {
 }
 
 // MaxPolicyPath is how many bytes a path of a policy may have. Where it refuses, proxies compile it
-// together with all ways of writing it, and a program that is too large for them would cost all
-// rules; see maxProgram.
+// together with all ways of writing it, and a program that is too large would cost all rules.
 const MaxPolicyPath = 1024
 
 // MaxPolicyTemplate is how many bytes a path template may have, in which an operator counts without
@@ -178,17 +132,14 @@ func checkPolicyPath(v string) string {
 
 // doubtPath warns of stars that are ordinary characters, as they are in Istio.
 func doubtPath(v string) string {
-	literal, how := v, "that are "
-	if text, ok := strings.CutPrefix(v, "*"); ok {
-		literal, how = text, "that end with "
-	} else if text, ok := strings.CutSuffix(v, "*"); ok {
-		literal, how = text, "that begin with "
+	literal := strings.TrimPrefix(v, "*")
+	if literal == v {
+		literal = strings.TrimSuffix(v, "*")
 	}
 	if !strings.Contains(literal, "*") || strings.ContainsAny(v, "{}") {
 		return ""
 	}
-	return quote(v) + " matches only paths " + how + quote(literal) + ", star included, and not " + quote(strings.ReplaceAll(literal, "*", "a")) +
-		": one star, at the beginning or at the end, stands for anything; write only that, or {*} and {**} for segments"
+	return quote(v) + " has a star that stands for itself: only one star, at the beginning or at the end, stands for anything; write that, or {*} and {**} for segments"
 }
 
 // checkPolicyTemplate is the rule for paths with {*} for one segment or {**} for any number of

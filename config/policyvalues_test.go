@@ -1,57 +1,38 @@
 package config
 
-import (
-	"strings"
-	"testing"
-)
+import "testing"
 
-// What was most likely meant for an identity and is nobody's is told of; what may be somebody's is
-// not.
+// A value that was most likely meant for a workload and matches none is reported.
 func TestDoubtPrincipal(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ value, want string }{
-		{"cluster.local/ns/shop/sa/web", ""},
-		{"web", "the trust domain and the namespace are missing"},
-		{"ns/shop/sa/web", "the trust domain is missing"},
-		{"/cluster.local/ns/shop/sa/web", "begins with a slash"},
-		{"/ns/shop/sa/web", "begins with a slash"},
-		{"cluster.local/ns/shop/sa/web/", "ends with a slash"},
-		{"cluster.local/ns/shop/web", `"sa" is missing`},
-		{"cluster.local/sa/web", `"ns" is missing`},
-		{"cluster.local/ns/shop/sa/", "ends with a slash"},
-		{"cluster.local/ns/shop/sa/web/extra", "matches nobody"},
-		{"cluster.local/sa/web/ns/shop", "matches nobody"},
-		{"*/sa/web/", "ends with a slash"},
-		{"*/ns/shop/web", `"sa" is missing`},
-		{"cluster.local/ns/shop/web*", `"sa" is missing`},
-		{"*", ""}, {"*/sa/web", ""}, {"*/web", ""}, {"*web", ""}, {"*ns/shop/sa/web", ""}, {"*s/shop/sa/web", ""}, {"*/ns/shop/sa/web", ""}, {"*local/ns/shop/sa/web", ""},
-		{"cluster.local/*", ""}, {"cluster.local/ns/*", ""}, {"cluster.local/n*", ""}, {"cluster.local/ns/shop/*", ""}, {"cluster.local/ns/shop/s*", ""}, {"cluster.local/ns/sh*", ""},
-		{"cluster.local/ns/shop/sa/*", ""}, {"cluster.local/ns/shop/sa/we*", ""}, {"cluster*", ""},
-		{"shop/web", "write it in serviceAccounts, or as the principal cluster.local/ns/shop/sa/web"},
-		{"partner.example/client", ""}, {"shop/path/client", ""}, {"*shop/web", ""}, {"partner.example/path/client", ""},
+	for value, doubtful := range map[string]bool{
+		"cluster.local/ns/shop/sa/web":  false,
+		"*":                             false,
+		"*/ns/shop/sa/web":              false,
+		"cluster.local/ns/shop/*":       false,
+		"partner.example/client":        false,
+		"partner.example/path/client":   false,
+		"web":                           true,
+		"shop/web":                      true,
+		"ns/shop/sa/web":                true,
+		"cluster.local/ns/shop/web":     true,
+		"cluster.local/ns/shop/sa/web/": true,
 	} {
-		if got := doubtPrincipal(tc.value); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
-			t.Errorf("%s: got %q, want %q", tc.value, got, tc.want)
+		if got := doubtPrincipal(value); (got != "") != doubtful {
+			t.Errorf("%s: got %q, want it reported: %v", value, got, doubtful)
 		}
 	}
 }
 
-// A star that is an ordinary character is told of; one that stands for anything is not.
+// A star that is an ordinary character is reported; one that stands for anything is not.
 func TestDoubtPath(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ value, want string }{
-		{"/dex/**", `matches only paths that begin with "/dex/*", star included, and not "/dex/a"`},
-		{"/a*b", `matches only paths that are "/a*b", star included, and not "/aab"`},
-		{"/*/b*", `that begin with "/*/b"`},
-		{"*/b*", `that end with "/b*"`},
-		{"**", `that end with "*"`},
-		{"*", ""}, {"/dex/*", ""}, {"*/dex", ""}, {"/dex", ""}, {"/dex/{**}", ""}, {"/{*}/dex", ""},
+	for value, doubtful := range map[string]bool{
+		"/dex/**": true, "/a*b": true, "/*/b*": true, "*/b*": true, "**": true,
+		"*": false, "/dex/*": false, "*/dex": false, "/dex": false, "/dex/{**}": false, "/{*}/dex": false,
 	} {
-		if why := checkPolicyPath(tc.value); why != "" {
-			t.Errorf("%s: refused: %s", tc.value, why)
-		}
-		if got := doubtPath(tc.value); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
-			t.Errorf("%s: got %q, want %q", tc.value, got, tc.want)
+		if got := doubtPath(value); (got != "") != doubtful {
+			t.Errorf("%s: got %q, want it reported: %v", value, got, doubtful)
 		}
 	}
 }

@@ -15,7 +15,7 @@ func TestExtensionProviders(t *testing.T) {
 		`[{name: a, envoyExtAuthzHttp: {service: shop/authz.example, port: 80, timeout: 1s, pathPrefix: /check, failOpen: true, statusOnError: "503", includeRequestHeadersInCheck: [x-a, x-*, "*-id"], includeAdditionalHeadersInCheck: {x-b: c}, includeRequestBodyInCheck: {maxRequestBytes: 1}}}]`: "",
 		`[{name: a, envoyExtAuthzGrpc: {service: authz.example, port: 80}}, {name: b, envoyExtAuthzGrpc: {service: authz.example, port: 80}}]`:                                                                                                                                                         "",
 		`[{envoyExtAuthzGrpc: {service: authz.example, port: 80}}]`:                                                                        "extensionProviders[0].name: the name is missing",
-		`[{name: a, envoyExtAuthzGrpc: {service: authz.example, port: 80}}, {name: a, envoyExtAuthzGrpc: {service: b.example, port: 80}}]`: `[1].name: "a" stands twice`,
+		`[{name: a, envoyExtAuthzGrpc: {service: authz.example, port: 80}}, {name: a, envoyExtAuthzGrpc: {service: b.example, port: 80}}]`: `[1].name: "a" occurs twice`,
 		`[{name: a}]`: "it says nothing of how to ask",
 		`[{name: a, zipkin: {service: b.example, port: 80}}]`:                                                         "only envoyExtAuthzHttp and envoyExtAuthzGrpc are",
 		`[{name: a, envoyExtAuthzGrpc: {port: 80}}]`:                                                                  "the service is missing",

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	mesh "istio.io/api/mesh/v1alpha1"
 )
 
@@ -18,15 +20,12 @@ import (
 type random struct{ *rand.Rand }
 
 func (r random) message(m protoreflect.Message, depth int) {
-	switch m.Descriptor().FullName() {
-	case nameDuration:
+	switch m.Interface().(type) {
+	case *durationpb.Duration:
 		m.Set(m.Descriptor().Fields().ByName("seconds"), protoreflect.ValueOfInt64(r.Int64N(1000)))
 		m.Set(m.Descriptor().Fields().ByName("nanos"), protoreflect.ValueOfInt32(r.Int32N(1_000_000_000)))
 		return
-	case nameTimestamp:
-		m.Set(m.Descriptor().Fields().ByName("seconds"), protoreflect.ValueOfInt64(1+r.Int64N(2_000_000_000)))
-		return
-	case nameValue:
+	case *structpb.Value:
 		m.Set(m.Descriptor().Fields().ByName("string_value"), r.scalar(m.Descriptor().Fields().ByName("string_value")))
 		return
 	}
@@ -107,7 +106,9 @@ func TestReadsWhatProtobufWrites(t *testing.T) {
 	t.Parallel()
 	messages := []proto.Message{&mesh.MeshConfig{}, &mesh.MeshNetworks{}}
 	for _, info := range Kinds() {
-		messages = append(messages, info.NewSpec())
+		if info.Supported {
+			messages = append(messages, info.NewSpec())
+		}
 	}
 	for _, m := range messages {
 		t.Run(string(m.ProtoReflect().Descriptor().Name()), func(t *testing.T) {

@@ -29,10 +29,8 @@ func (d *decoder) scalar(fd protoreflect.FieldDescriptor, n *yaml.Node) (v proto
 		return d.enum(fd.Enum(), n)
 	case protoreflect.BytesKind:
 		return d.bytes(n)
-	case protoreflect.FloatKind, protoreflect.DoubleKind:
-		return d.float(fd.Kind(), n)
 	default:
-		return d.integer(fd.Kind(), n)
+		return d.number(fd.Kind(), n)
 	}
 }
 
@@ -64,8 +62,8 @@ func (d *decoder) boolean(n *yaml.Node) (value, ok bool) {
 	return false, false
 }
 
-// enum reads the name of an enum's value. Its number is refused, unless it was accepted before:
-// nobody sees that mode: 0 asks for nothing.
+// enum reads the name of an enum's value. Its number is refused: nobody sees that mode: 0 asks for
+// nothing.
 func (d *decoder) enum(e protoreflect.EnumDescriptor, n *yaml.Node) (v protoreflect.Value, ok bool) {
 	if n.Kind == yaml.ScalarNode {
 		if value := e.Values().ByName(protoreflect.Name(n.Value)); value != nil {
@@ -76,24 +74,15 @@ func (d *decoder) enum(e protoreflect.EnumDescriptor, n *yaml.Node) (v protorefl
 	for i := range names {
 		names[i] = string(e.Values().Get(i).Name())
 	}
-	if value := byNumber(e, n); value != nil {
-		if !d.kept {
+	if i, err := strconv.ParseInt(n.Value, 10, 32); err == nil {
+		if value := e.Values().ByNumber(protoreflect.EnumNumber(i)); value != nil {
 			d.errorf(n, "want a name, not %s, which is %s: write one of %s", describe(n), value.Name(),
 				strings.Join(names, ", "))
+			return v, false
 		}
-		return protoreflect.ValueOfEnum(value.Number()), d.kept
 	}
 	d.errorf(n, "want one of %s, not %s%s", strings.Join(names, ", "), describe(n), didYouMean(n.Value, names))
 	return v, false
-}
-
-// byNumber is the value of an enum whose number is written; nil when there is none.
-func byNumber(e protoreflect.EnumDescriptor, n *yaml.Node) protoreflect.EnumValueDescriptor {
-	i, err := strconv.ParseInt(n.Value, 10, 32)
-	if n.Kind != yaml.ScalarNode || err != nil {
-		return nil
-	}
-	return e.Values().ByNumber(protoreflect.EnumNumber(i))
 }
 
 func (d *decoder) bytes(n *yaml.Node) (v protoreflect.Value, ok bool) {
@@ -101,11 +90,9 @@ func (d *decoder) bytes(n *yaml.Node) (v protoreflect.Value, ok bool) {
 	if !ok {
 		return v, false
 	}
-	encoding := base64.StdEncoding
-	if strings.ContainsAny(text, "-_") {
-		encoding = base64.URLEncoding
-	}
-	b, err := encoding.WithPadding(base64.NoPadding).DecodeString(strings.TrimRight(text, "="))
+	// as protojson: of both alphabets, with padding or without
+	text = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(text, "="))
+	b, err := base64.RawStdEncoding.DecodeString(text)
 	if err != nil {
 		d.errorf(n, "not base64: %s", err)
 		return v, false
@@ -113,97 +100,44 @@ func (d *decoder) bytes(n *yaml.Node) (v protoreflect.Value, ok bool) {
 	return protoreflect.ValueOfBytes(b), true
 }
 
-// number returns the digits of a number, which may stand in quotes.
-func (d *decoder) number(n *yaml.Node, want string) (string, bool) {
-	if n.Kind == yaml.ScalarNode {
-		switch n.ShortTag() {
-		case "!!int", "!!float":
-			return strings.ReplaceAll(n.Value, "_", ""), true
-		case "!!str":
-			if _, err := strconv.ParseFloat(n.Value, 64); err == nil {
-				return n.Value, true
-			}
-		}
-	}
-	d.errorf(n, "want %s, not %s", want, describe(n))
-	return "", false
-}
-
-func (d *decoder) float(kind protoreflect.Kind, n *yaml.Node) (v protoreflect.Value, ok bool) {
-	text, ok := d.number(n, "a number")
-	if !ok {
-		return v, false
-	}
-	bits := 64
-	if kind == protoreflect.FloatKind {
-		bits = 32
-	}
-	f, err := strconv.ParseFloat(text, bits)
-	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		d.errorf(n, "want a finite number, not %s", describe(n))
-		return v, false
-	}
-	if bits == 32 {
-		return protoreflect.ValueOfFloat32(float32(f)), true
-	}
-	return protoreflect.ValueOfFloat64(f), true
-}
-
-// integer reads a whole number of the range that kind has.
-func (d *decoder) integer(kind protoreflect.Kind, n *yaml.Node) (v protoreflect.Value, ok bool) {
-	text, ok := d.number(n, "a whole number")
-	if !ok {
-		return v, false
-	}
+// number reads a number, which may be in quotes.
+func (d *decoder) number(kind protoreflect.Kind, n *yaml.Node) (v protoreflect.Value, ok bool) {
+	text := strings.ReplaceAll(n.Value, "_", "")
+	want := "a number"
 	var err error
 	switch kind {
-	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+	case protoreflect.Int32Kind:
 		var i int64
 		i, err = strconv.ParseInt(text, 0, 32)
-		v = protoreflect.ValueOfInt32(int32(i))
-	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+		v, want = protoreflect.ValueOfInt32(int32(i)), "a whole number within -2147483648 to 2147483647"
+	case protoreflect.Uint32Kind:
 		var u uint64
 		u, err = strconv.ParseUint(text, 0, 32)
-		v = protoreflect.ValueOfUint32(uint32(u))
-	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		var u uint64
-		u, err = strconv.ParseUint(text, 0, 64)
-		v = protoreflect.ValueOfUint64(u)
-	default:
+		v, want = protoreflect.ValueOfUint32(uint32(u)), "a whole number within 0 to 4294967295"
+	case protoreflect.Int64Kind:
 		var i int64
 		i, err = strconv.ParseInt(text, 0, 64)
-		v = protoreflect.ValueOfInt64(i)
+		v, want = protoreflect.ValueOfInt64(i), "a whole number of 64 bits"
+	case protoreflect.Uint64Kind:
+		var u uint64
+		u, err = strconv.ParseUint(text, 0, 64)
+		v, want = protoreflect.ValueOfUint64(u), "a whole number of 64 bits, not negative"
+	default:
+		var f float64
+		f, err = strconv.ParseFloat(text, 64)
+		if math.IsNaN(f) || math.IsInf(f, 0) {
+			err = strconv.ErrRange
+		}
+		v = protoreflect.ValueOfFloat64(f)
+		if kind == protoreflect.FloatKind {
+			v = protoreflect.ValueOfFloat32(float32(f))
+		}
 	}
-	if err != nil {
-		d.errorf(n, "want a whole number within %s, not %s", rangeOf(kind), describe(n))
+	if n.Kind != yaml.ScalarNode || err != nil {
+		d.errorf(n, "want %s, not %s", want, describe(n))
 		return v, false
 	}
 	return v, true
-}
-
-func rangeOf(kind protoreflect.Kind) string {
-	switch kind {
-	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
-		return "-2147483648 to 2147483647"
-	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
-		return "0 to 4294967295"
-	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		return "0 to 18446744073709551615"
-	default:
-		return "-9223372036854775808 to 9223372036854775807"
-	}
-}
-
-// mapKey reads the key of a map. Any spelling is text: names such as 8080 or true need no quotes.
-func (d *decoder) mapKey(fd protoreflect.FieldDescriptor, n *yaml.Node) (k protoreflect.MapKey, ok bool) {
-	if fd.Kind() == protoreflect.StringKind {
-		return protoreflect.ValueOfString(n.Value).MapKey(), true
-	}
-	v, ok := d.scalar(fd, n)
-	if !ok {
-		return k, false
-	}
-	return v.MapKey(), true
 }
 
 // shapeOf says what stands at n, without its text.

@@ -17,7 +17,7 @@ import (
 func (p *parser) readYAML(data []byte) []lines {
 	var docs []lines
 	parts := splitYAML(data)
-	if p.over(len(parts), MaxDocuments) {
+	if len(parts) > MaxDocuments {
 		p.refuse(parts[MaxDocuments].offset+1,
 			fmt.Sprintf("the file has %d documents, more than %d: split it into several files", len(parts),
 				MaxDocuments))

@@ -114,7 +114,7 @@ func (c *checker) unique(path string, names []string) {
 	seen := make(map[string]bool, len(names))
 	for i, n := range names {
 		if seen[n] {
-			c.errorf(at(path, i), "%s stands twice: remove one of them", quote(n))
+			c.errorf(at(path, i), "%s occurs twice: remove one of them", quote(n))
 		}
 		seen[n] = true
 	}

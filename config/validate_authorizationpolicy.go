@@ -14,10 +14,7 @@ const dryRunAnnotation = "istio.io/dry-run"
 // meant is refused: left out, it would make the policy weaker.
 func validateAuthorizationPolicy(c *checker) {
 	p := spec[*security.AuthorizationPolicy](c)
-	c.labels("spec.selector.matchLabels", p.GetSelector().GetMatchLabels())
-	if p.Selector != nil && len(p.Selector.MatchLabels) == 0 {
-		c.warnf("spec.selector", "this selects every workload of the namespace, as if it were not there: remove it, or write matchLabels")
-	}
+	c.selector(p.Selector)
 	const targets = "there are no waypoints, and no Gateways of Kubernetes: choose workloads and gateways by spec.selector.matchLabels"
 	if p.TargetRef != nil {
 		c.unsupported("spec.targetRef", "choosing workloads by reference", targets)
@@ -33,14 +30,8 @@ func validateAuthorizationPolicy(c *checker) {
 
 // policyAction checks what the policy does with what it matches.
 func (c *checker) policyAction(p *security.AuthorizationPolicy) {
-	switch p.Action {
-	case security.AuthorizationPolicy_ALLOW:
-	case security.AuthorizationPolicy_DENY, security.AuthorizationPolicy_AUDIT, security.AuthorizationPolicy_CUSTOM:
-		if len(p.Rules) == 0 {
-			c.errorf("spec.rules", "without rules it matches nothing: write rules: [{}] for everything, or remove the policy")
-		}
-	default:
-		c.errorf("spec.action", "the action %d is unknown: write ALLOW, DENY, AUDIT or CUSTOM", p.Action)
+	if p.Action != security.AuthorizationPolicy_ALLOW && len(p.Rules) == 0 {
+		c.errorf("spec.rules", "without rules it matches nothing: write rules: [{}] for everything, or remove the policy")
 	}
 	custom := p.Action == security.AuthorizationPolicy_CUSTOM
 	switch {
@@ -64,10 +55,6 @@ func (c *checker) policyAction(p *security.AuthorizationPolicy) {
 
 // policyRule checks one rule.
 func (c *checker) policyRule(path string, r *security.Rule) {
-	if r == nil {
-		c.errorf(path, "the rule is missing: write {} for one that matches everything")
-		return
-	}
 	for i, f := range r.From {
 		c.policySource(at(path+".from", i)+".source", f.GetSource())
 	}

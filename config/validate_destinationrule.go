@@ -1,8 +1,6 @@
 package config
 
 import (
-	"strings"
-
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 )
@@ -89,8 +87,6 @@ func (c *checker) loadBalancer(path string, l *networking.LoadBalancerSettings) 
 
 // consistentHash checks how requests stick to endpoints.
 func (c *checker) consistentHash(path string, h *networking.LoadBalancerSettings_ConsistentHashLB) {
-	// Envoy's bounds of the two tables
-	const maxRing, maxTable = 8 << 20, 5_000_011
 	switch k := h.HashKey.(type) {
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:
 		c.why(path+".httpHeaderName", checkHeaderName(k.HttpHeaderName))
@@ -108,18 +104,8 @@ func (c *checker) consistentHash(path string, h *networking.LoadBalancerSettings
 	default:
 		c.errorf(path, "there is nothing to hash: write httpHeaderName, httpCookie, httpQueryParameterName or useSourceIp")
 	}
-	if h.GetRingHash().GetMinimumRingSize() > maxRing {
-		c.errorf(path+".ringHash.minimumRingSize", "the ring has at most %d entries", maxRing)
-	}
-	if size := h.MinimumRingSize; size != 0 { //nolint:staticcheck // still read
+	if h.MinimumRingSize != 0 { //nolint:staticcheck // still read
 		c.deprecated(path+".minimumRingSize", "ringHash: {minimumRingSize: …}", h.HashAlgorithm != nil)
-		if size > maxRing {
-			c.errorf(path+".minimumRingSize", "the ring has at most %d entries", maxRing)
-		}
-	}
-	if size := h.GetMaglev().GetTableSize(); size > maxTable || size != 0 && !isPrime(size) {
-		c.errorf(path+".maglev.tableSize",
-			"the size of the table must be a prime number up to %d, such as 65537, not %d", maxTable, size)
 	}
 }
 
@@ -132,28 +118,12 @@ func (c *checker) cookie(path string, k *networking.LoadBalancerSettings_Consist
 	if k.Ttl != nil && k.Ttl.AsDuration() != 0 {
 		c.seconds(path+".ttl", k.Ttl)
 	}
-	names := make(map[string]int, len(k.Attributes))
 	for i, a := range k.Attributes {
-		if j, twice := names[strings.ToLower(a.Name)]; twice {
-			c.errorf(at(path+".attributes", i)+".name", "%s is a duplicate of item %d: remove one of the two",
-				quote(a.Name), j)
-		}
-		names[strings.ToLower(a.Name)] = i
 		if !isHeaderToken(a.Name) {
 			c.errorf(at(path+".attributes", i)+".name", "%s is not the name of an attribute", quote(a.Name))
 		}
 		c.why(at(path+".attributes", i)+".value", checkHeaderText(a.Value))
-		c.headerSize(at(path+".attributes", i), a.Name, a.Value)
 	}
-}
-
-func isPrime(n uint64) bool {
-	for d := uint64(2); d*d <= n; d++ {
-		if n%d == 0 {
-			return false
-		}
-	}
-	return n > 1
 }
 
 // warmup checks how new endpoints are given more traffic little by little.

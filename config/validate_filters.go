@@ -170,7 +170,6 @@ func (c *checker) changedHeaders(path string, h *networking.Headers_HeaderOperat
 			seen[strings.ToLower(name)] = name
 			c.why(p, check(name))
 			c.why(p, checkHeaderText(value))
-			c.headerSize(p, name, value)
 			if !isAuthority(name) {
 				c.why(p, checkFormat(value))
 			}
@@ -179,44 +178,6 @@ func (c *checker) changedHeaders(path string, h *networking.Headers_HeaderOperat
 	for i, name := range h.Remove {
 		c.why(at(path+".remove", i), checkChangedHeader(name))
 	}
-}
-
-// headerSize checks the length of a header that proxies add.
-// Source: Envoy, core.v3.HeaderValue. It refuses all routes of a port with one that is longer.
-func (c *checker) headerSize(path, name, value string) {
-	const limit = 16384
-	if len(name) > limit {
-		c.errorf(path, "the name of the header has %d bytes, more than %d", len(name), limit)
-	}
-	if len(value) > limit {
-		c.errorf(path, "the value of the header has %d bytes, more than %d", len(value), limit)
-	}
-}
-
-// headerCounts checks how many headers one route adds, in each direction. Those of a single
-// destination are added to the route's own. Source: Envoy, route.v3.Route and
-// WeightedCluster.ClusterWeight. It refuses all routes of a port with one that has more.
-func (c *checker) headerCounts(path string, r *networking.HTTPRoute) {
-	const limit = 1000
-	check := func(path string, request, response int) {
-		if request > limit {
-			c.errorf(path+".request", "%d headers are added to requests, more than %d", request, limit)
-		}
-		if response > limit {
-			c.errorf(path+".response", "%d headers are added to responses, more than %d", response, limit)
-		}
-	}
-	added := func(h *networking.Headers_HeaderOperations) int { return len(h.GetSet()) + len(h.GetAdd()) }
-	request, response := added(r.Headers.GetRequest()), added(r.Headers.GetResponse())
-	for i, d := range r.Route {
-		req, resp := added(d.Headers.GetRequest()), added(d.Headers.GetResponse())
-		if len(r.Route) == 1 {
-			request, response = request+req, response+resp
-			continue
-		}
-		check(at(path+".route", i)+".headers", req, resp)
-	}
-	check(path+".headers", request, response)
 }
 
 // isAuthority says that a header is the host of a request. Setting it rewrites the host.

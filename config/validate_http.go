@@ -2,7 +2,6 @@ package config
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -24,7 +23,6 @@ func (c *checker) httpRoute(path string, r *networking.HTTPRoute) {
 	}
 	c.weights(path+".route", weights)
 	c.headers(path+".headers", r.Headers, r.Rewrite.GetAuthority())
-	c.headerCounts(path, r)
 	c.redirect(path+".redirect", r.Redirect)
 	c.directResponse(path+".directResponse", r.DirectResponse)
 	c.rewrite(path+".rewrite", r)
@@ -79,10 +77,6 @@ func set(fields ...given) []string {
 	return names
 }
 
-// maxQueryParam is how long the name of a query parameter may be, in bytes.
-// Source: Envoy, route.v3.QueryParameterMatcher.
-const maxQueryParam = 1024
-
 // httpMatch checks one set of conditions.
 func (c *checker) httpMatch(path string, m *networking.HTTPMatchRequest) {
 	c.stringMatch(path+".uri", m.Uri)
@@ -92,14 +86,10 @@ func (c *checker) httpMatch(path string, m *networking.HTTPMatchRequest) {
 	c.stringMatch(path+".authority", m.Authority)
 	c.headerMatches(path+".headers", m.Headers)
 	c.headerMatches(path+".withoutHeaders", m.WithoutHeaders)
-	c.withoutHeaders(path+".withoutHeaders", m.WithoutHeaders)
 	for _, name := range slices.Sorted(maps.Keys(m.QueryParams)) {
 		p := entry(path+".queryParams", name)
 		if name == "" {
 			c.errorf(p, "the name of the parameter is missing")
-		}
-		if len(name) > maxQueryParam {
-			c.errorf(p, "the name of the parameter has %d bytes, more than %d", len(name), maxQueryParam)
 		}
 		c.optionalMatch(p, m.QueryParams[name])
 	}
@@ -180,30 +170,6 @@ func (c *checker) headerMatches(path string, headers map[string]*networking.Stri
 	}
 }
 
-// withoutHeaders refuses values that are empty, or may be. A header that is missing fulfils such a
-// condition, and to Envoy it is no different from an empty one.
-func (c *checker) withoutHeaders(path string, headers map[string]*networking.StringMatch) {
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		switch m := headers[name].GetMatchType().(type) {
-		case *networking.StringMatch_Exact:
-			if m.Exact == "" {
-				c.errorf(entry(path, name)+".exact",
-					"an empty header cannot be told from a missing one here: write {} for requests without the header")
-			}
-		case *networking.StringMatch_Regex:
-			whole, err := regexp.Compile("^(?:" + m.Regex + ")$")
-			if err == nil && m.Regex != anyText && whole.MatchString("") {
-				c.errorf(entry(path, name)+".regex",
-					"the expression matches an empty header, which cannot be told from a missing one here: "+
-						"write one that needs a character, such as .+, or {} for requests without the header")
-			}
-		}
-	}
-}
-
-// anyText is the regular expression for every text, which for a header means that it is there.
-const anyText = ".*"
-
 // redirect checks an answer that sends the client elsewhere.
 func (c *checker) redirect(path string, r *networking.HTTPRedirect) {
 	if r == nil {
@@ -246,7 +212,7 @@ func (c *checker) authority(path, authority string) {
 
 // directResponse checks an answer that the proxy gives itself.
 func (c *checker) directResponse(path string, r *networking.HTTPDirectResponse) {
-	const limit, much = 1 << 20, 100 << 10
+	const limit = 1 << 20
 	if r == nil {
 		return
 	}
@@ -259,11 +225,8 @@ func (c *checker) directResponse(path string, r *networking.HTTPDirectResponse) 
 	if r.Body.Specifier == nil {
 		c.errorf(path+".body", "write string or bytes")
 	}
-	switch size := len(r.Body.GetString_()) + len(r.Body.GetBytes()); {
-	case size > limit:
+	if size := len(r.Body.GetString_()) + len(r.Body.GetBytes()); size > limit {
 		c.errorf(path+".body", "the body has %d bytes, more than %d", size, limit)
-	case size > much:
-		c.warnf(path+".body", "the body has %d bytes, and every proxy keeps it in memory", size)
 	}
 }
 
@@ -287,33 +250,11 @@ func (c *checker) rewrite(path string, r *networking.HTTPRoute) {
 		c.authority(path+".authority", w.Authority)
 	}
 	if g := w.UriRegexRewrite; g != nil {
-		c.regexRewrite(path+".uriRegexRewrite", g)
-	}
-}
-
-// regexRewrite checks that the new text refers to groups that the expression has.
-func (c *checker) regexRewrite(path string, g *networking.RegexRewrite) {
-	re := c.regex(path+".match", g.Match)
-	if g.Rewrite == "" {
-		c.errorf(path+".rewrite", "the new text is missing")
-	}
-	c.why(path+".rewrite", checkHeaderText(g.Rewrite))
-	for i := 0; i+1 < len(g.Rewrite); i++ {
-		if g.Rewrite[i] != '\\' {
-			continue
+		c.regex(path+".uriRegexRewrite.match", g.Match)
+		if g.Rewrite == "" {
+			c.errorf(path+".uriRegexRewrite.rewrite", "the new text is missing")
 		}
-		i++
-		group := int(g.Rewrite[i] - '0')
-		switch {
-		case g.Rewrite[i] == '\\':
-		case group < 0 || group > 9:
-			c.errorf(path+".rewrite", "after \\ stands the number of a group, or another \\")
-		case re != nil && group > re.NumSubexp():
-			c.errorf(path+".rewrite", "there is no group %d: the expression has %d", group, re.NumSubexp())
-		}
-	}
-	if strings.HasSuffix(strings.ReplaceAll(g.Rewrite, `\\`, ""), `\`) {
-		c.errorf(path+".rewrite", "the last \\ has nothing after it")
+		c.why(path+".uriRegexRewrite.rewrite", checkHeaderText(g.Rewrite))
 	}
 }
 

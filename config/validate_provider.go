@@ -20,7 +20,7 @@ func (c *checker) extensionProviders(path string, providers []*mesh.MeshConfig_E
 		case name == "":
 			c.errorf(path+".name", "the name is missing: policies name their provider")
 		case seen[name]:
-			c.errorf(path+".name", "%s stands twice: give each provider a name of its own", quote(name))
+			c.errorf(path+".name", "%s occurs twice: give each provider a name of its own", quote(name))
 		default:
 			seen[name] = true
 		}

@@ -13,10 +13,7 @@ import (
 // validateRequestAuthentication checks which tokens requests may bear.
 func validateRequestAuthentication(c *checker) {
 	s := spec[*security.RequestAuthentication](c)
-	if s.Selector != nil && len(s.Selector.MatchLabels) == 0 {
-		c.warnf("spec.selector", "this selects every workload of the namespace, as if it were not there: remove it, or write matchLabels")
-	}
-	c.labels("spec.selector.matchLabels", s.GetSelector().GetMatchLabels())
+	c.selector(s.Selector)
 	if s.TargetRef != nil { //nolint:staticcheck // refused, so that it is not ignored
 		c.unsupported("spec.targetRef", "a target", "select the workloads, or the gateway's, by spec.selector")
 	}

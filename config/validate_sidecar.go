@@ -34,7 +34,6 @@ func validateSidecar(c *checker) {
 		}
 	}
 	c.egressListeners(s.Egress)
-	c.bothWays(s)
 	c.sidecarOutbound("spec.outboundTrafficPolicy", s.OutboundTrafficPolicy)
 }
 
@@ -153,18 +152,6 @@ func (c *checker) egressListeners(listeners []*networking.IstioEgressListener) {
 			c.errorf(path, "spec.egress[%d] has the same bind and port: put their hosts together", j)
 		}
 		seen[a] = i
-	}
-}
-
-// bothWays refuses one address for both directions.
-func (c *checker) bothWays(s *networking.Sidecar) {
-	for i, out := range s.Egress {
-		j := slices.IndexFunc(s.Ingress, func(in *networking.IstioIngressListener) bool {
-			return in.Bind != "" && in.Bind == out.Bind && in.Port.GetNumber() == out.Port.GetNumber()
-		})
-		if j >= 0 {
-			c.errorf(at("spec.egress", i), "spec.ingress[%d] has the same bind and port: choose another", j)
-		}
 	}
 }
 

@@ -22,9 +22,13 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 	}
 	switch t.Mode {
 	case networking.ClientTLSSettings_DISABLE:
-		c.unusedTLS(path, t, "the mode DISABLE")
+		for _, f := range append(ownTLS(t), set(given{"sni", t.Sni != ""}, given{"subjectAltNames", len(t.SubjectAltNames) > 0})...) {
+			c.errorf(path+"."+f, "the mode DISABLE makes this without effect: remove it, or choose SIMPLE or MUTUAL")
+		}
 	case networking.ClientTLSSettings_ISTIO_MUTUAL:
-		c.meshTLS(path, t)
+		for _, f := range ownTLS(t) {
+			c.errorf(path+"."+f, "ISTIO_MUTUAL takes certificates and authorities of the mesh: remove it, or choose MUTUAL")
+		}
 	case networking.ClientTLSSettings_SIMPLE:
 		if t.ClientCertificate != "" || t.PrivateKey != "" {
 			c.errorf(path+".mode", "a client certificate is only shown with MUTUAL: change the mode, or remove clientCertificate and privateKey")
@@ -49,25 +53,12 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 	}
 }
 
-// meshTLS checks the mesh's own mutual TLS, whose certificates and roots nobody else chooses.
-func (c *checker) meshTLS(path string, t *networking.ClientTLSSettings) {
-	for _, f := range set(given{"clientCertificate", t.ClientCertificate != ""},
-		given{"privateKey", t.PrivateKey != ""},
-		given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""}, given{"insecureSkipVerify",
-			t.InsecureSkipVerify.GetValue()}) {
-		c.errorf(path+"."+f, "ISTIO_MUTUAL takes certificates and authorities of the mesh: remove it, or choose MUTUAL")
-	}
-}
-
-// unusedTLS refuses settings that would not take effect.
-func (c *checker) unusedTLS(path string, t *networking.ClientTLSSettings, why string) {
-	for _, f := range set(given{"clientCertificate", t.ClientCertificate != ""},
-		given{"privateKey", t.PrivateKey != ""},
-		given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""}, given{"sni", t.Sni != ""},
-		given{"subjectAltNames", len(t.SubjectAltNames) > 0}, given{"insecureSkipVerify",
-			t.InsecureSkipVerify.GetValue()}) {
-		c.errorf(path+"."+f, "%s makes this without effect: remove it, or choose SIMPLE or MUTUAL", why)
-	}
+// ownTLS are the settings of certificates and authorities that are set, which neither DISABLE nor
+// ISTIO_MUTUAL takes.
+func ownTLS(t *networking.ClientTLSSettings) []string {
+	return set(given{"clientCertificate", t.ClientCertificate != ""}, given{"privateKey", t.PrivateKey != ""},
+		given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""},
+		given{"insecureSkipVerify", t.InsecureSkipVerify.GetValue()})
 }
 
 // keyPair checks the files of a certificate and its key, which are both needed.

@@ -5,9 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
 )
 
@@ -123,26 +121,10 @@ func retryConditions() []string {
 	}
 }
 
-// keepalive checks TCP keepalive, which the kernel counts in seconds. Source: Linux, tcp(7) and
-// include/net/tcp.h: MAX_TCP_KEEPIDLE, MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT; beyond them a proxy
-// could not connect at all.
+// keepalive checks TCP keepalive, which the kernel counts in seconds.
 func (c *checker) keepalive(path string, k *networking.ConnectionPoolSettings_TCPSettings_TcpKeepalive) {
-	const maxTime, maxProbes = 32767 * time.Second, 127
-	if k == nil {
-		return
-	}
-	for _, d := range []struct {
-		field string
-		value *durationpb.Duration
-	}{{".time", k.Time}, {".interval", k.Interval}} {
-		c.seconds(path+d.field, d.value)
-		if d.value.AsDuration() > maxTime {
-			c.errorf(path+d.field, "the time is at most %d seconds, not %s", maxTime/time.Second, d.value.AsDuration())
-		}
-	}
-	if k.Probes > maxProbes {
-		c.errorf(path+".probes", "there are at most %d probes, not %d", maxProbes, k.Probes)
-	}
+	c.seconds(path+".time", k.GetTime())
+	c.seconds(path+".interval", k.GetInterval())
 }
 
 // locality checks how endpoints are preferred by where they are.
@@ -169,9 +151,6 @@ func (c *checker) locality(path string, l *networking.LocalityLoadBalancerSettin
 		}
 	}
 	c.unique(path+".failoverPriority", l.FailoverPriority)
-	if n := len(l.FailoverPriority); n > maxFailoverLabels {
-		c.errorf(path+".failoverPriority", "there are at most %d labels, not %d", maxFailoverLabels, n)
-	}
 	for i, label := range l.FailoverPriority {
 		key, value, _ := strings.Cut(label, "=")
 		c.why(at(path+".failoverPriority", i), checkLabel(key, value))
@@ -191,11 +170,6 @@ func topologyLabels() []string {
 // maxShares is how many rules there may be for localities, and how many localities a rule may share
 // traffic between (each gets at least one percent).
 const maxShares = 100
-
-// maxFailoverLabels is how many labels may order endpoints. Each makes a step in Envoy's
-// priorities, with failover rules as many as there are distances between localities (5), and the
-// last of these is 128. Source: Envoy, endpoint.v3.LocalityLbEndpoints.priority.
-const maxFailoverLabels = 24
 
 // distribute checks one rule of shares; before are the rules in front of it.
 func (c *checker) distribute(path string, before []*networking.LocalityLoadBalancerSetting_Distribute,

@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -42,16 +43,8 @@ func validateWorkloadGroup(c *checker) {
 
 // isUnitName says that a text may name a systemd unit. Source: systemd.unit(5).
 func isUnitName(name string) bool {
-	stem, kind, found := strings.Cut(name, ".")
-	if at := strings.LastIndexByte(name, '.'); found {
-		stem, kind = name[:at], name[at+1:]
-	}
-	other := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
-			!strings.ContainsRune(`:-_.\@`, r)
-	}
-	kinds := []string{"service", "socket", "target", "mount", "path", "timer", "scope", "slice", "device", "swap"}
-	return stem != "" && len(name) < 256 && !strings.ContainsFunc(name, other) && slices.Contains(kinds, kind)
+	unit := regexp.MustCompile(`^[a-zA-Z0-9:_.\\@-]+\.(service|socket|target|mount|path|timer|scope|slice|device|swap)$`)
+	return len(name) < 256 && unit.MatchString(name)
 }
 
 // probe checks how a workload is asked whether it is ready.

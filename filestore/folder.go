@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
@@ -22,6 +24,8 @@ type folder struct {
 
 	files   map[string]known  // by path within the folder
 	folders map[string]string // folders with a problem, by path, and the problem's text
+	latest  *listing          // updated by restat; nil before the first scan
+	scanned time.Time         // when the latest scan ended
 	took    time.Duration     // by the latest scan
 	full    bool              // the Full batch was sent
 	down    string            // why the folder could not be read, as it was sent; empty: it could
@@ -50,16 +54,53 @@ func newFolder(s *Source, w *watcher, send func(feed.Batch[*config.Object]) bool
 	return &folder{src: s, watch: w, send: send, files: map[string]known{}, folders: map[string]string{}}
 }
 
-// read scans the folder, reads the files that changed, and sends what is new. since is when the
-// change was noticed.
-func (f *folder) read(since time.Time) {
+// untilScan returns the time until the next periodic scan is due.
+func (f *folder) untilScan() time.Duration {
+	return time.Until(f.scanned.Add(max(rescanInterval, rescanPause*f.took)))
+}
+
+// scan lists the folder and watches what it found.
+func (f *folder) scan() {
 	began := time.Now()
-	l := f.src.scan()
-	f.took = time.Since(began)
-	if f.watch.replace(f.src.cfg.Dir, l) { // changes before a new watch began were not reported
-		l = f.src.scan()
-		f.watch.replace(f.src.cfg.Dir, l)
+	f.latest = f.src.scan()
+	f.scanned = time.Now()
+	f.took = f.scanned.Sub(began)
+	if f.watch.replace(f.src.cfg.Dir, f.latest) { // changes before a new watch began were not reported
+		f.latest = f.src.scan()
+		f.watch.replace(f.src.cfg.Dir, f.latest)
 	}
+}
+
+// restat updates the latest listing after a change of these paths. It returns false if a scan is
+// needed, because more may have changed than the content of regular files that are listed.
+func (f *folder) restat(changed map[string]bool) bool {
+	if changed == nil || !f.full || f.down != "" || f.untilScan() <= 0 || f.latest.symlinks {
+		return false
+	}
+	for path := range changed {
+		rel, err := filepath.Rel(f.src.cfg.Dir, path)
+		if err == nil && rel != "." && hidden(filepath.Base(rel)) {
+			continue // such as a temporary file that was renamed
+		}
+		if _, listed := f.latest.files[rel]; err != nil || !listed {
+			return false
+		}
+		info, err := os.Lstat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			return false
+		}
+		f.latest.files[rel] = stampOf(info)
+	}
+	return true
+}
+
+// read finds and reads the files that changed, and sends what is new. since is when the change was
+// noticed, and changed lists the paths that changed; nil means that all may have.
+func (f *folder) read(since time.Time, changed map[string]bool) {
+	if !f.restat(changed) {
+		f.scan()
+	}
+	l := f.latest
 	if err := l.failed["."]; err != nil {
 		f.sendDown(err)
 		return
@@ -159,7 +200,8 @@ func (f *folder) readFiles(l *listing) (updates []feed.Update[*config.Object], o
 func (s *Source) read(name string, was known, had bool) reading {
 	r := reading{name: name, update: feed.Update[*config.Object]{Group: name}}
 	data, stamp, err := s.content(name)
-	if errors.Is(err, errBusy) && had { // a later scan reads it
+	// A later scan reads a file that is being written, and removes one that is gone.
+	if errors.Is(err, errBusy) && had || vanished(filepath.Join(s.cfg.Dir, name), err) {
 		r.known, r.unchanged = known{digest: was.digest, err: was.err}, true
 		return r
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,6 +32,8 @@ type listing struct {
 	repeats map[string]config.Problem // symlinks to folders that are listed under another path
 	targets []string                  // of symlinks to files
 
+	symlinks bool // there are some
+
 	follow   bool              // symlinks that lead out of the folder are followed
 	limit    int               // of entries
 	entries  int               // so far
@@ -54,11 +57,24 @@ func scan(root string, follow bool, limit int) *listing {
 		}
 		l.dir(root, next)
 	}
+	maps.DeleteFunc(l.failed, func(rel string, err error) bool {
+		return rel != "." && vanished(filepath.Join(root, rel), err)
+	})
 	if l.overLimit() {
 		l.failed["."] = refusedError(fmt.Sprintf("it has more than %d files and folders, "+
 			"including those that are not configuration: move out what does not belong there", limit))
 	}
 	return l
+}
+
+// vanished reports whether err is that a path is gone, which was there when its folder was listed. A
+// symlink that leads nowhere is not gone.
+func vanished(path string, err error) bool {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	_, err = os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // dir lists one folder.
@@ -117,6 +133,7 @@ func (l *listing) entry(root, rel string, e fs.DirEntry) {
 		return
 	}
 	link := e.Type()&fs.ModeSymlink != 0
+	l.symlinks = l.symlinks || link
 	if !link && !isConfig(rel) {
 		return
 	}

@@ -89,11 +89,14 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 			return false
 		}
 	})
-	var first time.Time // when the first change was noticed that is not read yet
+	var (
+		first   time.Time       // when the first change was noticed that is not read yet
+		changed map[string]bool // paths that changed since; nil: all may have changed
+	)
 	for {
-		f.read(first)
-		first = time.Time{}
-		next := time.NewTimer(max(rescanInterval, rescanPause*f.took))
+		f.read(first, changed)
+		first, changed = time.Time{}, nil
+		next := time.NewTimer(f.untilScan())
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
@@ -103,7 +106,14 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 				if !w.concerns(e) {
 					continue
 				}
+				if first.IsZero() {
+					changed = map[string]bool{}
+				}
+				if changed != nil {
+					changed[e.Name] = true
+				}
 			case err := <-w.errors():
+				changed = nil
 				s.cfg.Log.Debug("a notification was lost", "folder", s.cfg.Dir, "error", err)
 			case <-next.C:
 				waiting = false

@@ -363,6 +363,21 @@ func TestFolderBelowAway(t *testing.T) {
 	r.want(a, b)
 }
 
+// A file that is deleted after the folder was listed is no problem.
+func TestDeletedBeforeItIsRead(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.2")})
+	link(t, "nowhere", filepath.Join(dir, "c.yaml"))
+	s, err := New(Config{Dir: dir})
+	must(t, err)
+	f, l := newFolder(s, nil, nil), s.scan()
+	must(t, os.Remove(filepath.Join(dir, "b.yaml")))
+	updates, _ := f.readFiles(l)
+	if len(updates) != 2 || updates[0].Group != "a.yaml" || updates[1].Group != "c.yaml" || !updates[1].Unreadable {
+		t.Errorf("got %+v, want a.yaml and c.yaml, a link that leads nowhere", updates)
+	}
+}
+
 // Mounts are found although the kernel does not report them.
 func TestMount(t *testing.T) {
 	t.Parallel()
@@ -427,4 +442,72 @@ func TestDepth(t *testing.T) {
 	r := start(t, Config{Dir: dir})
 	r.want("a.yaml: a=10.0.0.1", deep+"b.yaml: b=10.0.0.1",
 		deep+"d: unreadable; "+deep+"d: the folder is not read: it is nested in more than 32 folders")
+}
+
+// A change of a listed file is read without a scan of the folder; any other change, and one that may
+// be more, is followed by a scan.
+func TestReadWithoutScan(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	put := func(name, host string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		text := "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: " + strings.TrimSuffix(name, ".yaml") +
+			", namespace: shop}\nspec: {hosts: [" + host + "], http: [{route: [{destination: {host: x}}]}]}\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		old := time.Now().Add(-time.Hour) // a file that changed a moment ago is read again
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	s, err := New(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWatcher()
+	defer w.close()
+	var groups []string
+	f := newFolder(s, w, func(b feed.Batch[*config.Object]) bool {
+		for _, u := range b.Updates {
+			groups = append(groups, u.Group)
+		}
+		return true
+	})
+	read := func(want string, changed ...string) {
+		t.Helper()
+		paths := map[string]bool{}
+		for _, path := range changed {
+			paths[path] = true
+		}
+		groups = nil
+		f.read(time.Time{}, paths)
+		if got := strings.Join(groups, " "); got != want {
+			t.Errorf("it read %q, want %q", got, want)
+		}
+	}
+	a, hiddenFile := put("a.yaml", "one"), filepath.Join(dir, ".a.yaml.tmp")
+	read("a.yaml", a)
+	put("a.yaml", "other")
+	b := put("b.yaml", "one")
+	read("a.yaml", a, hiddenFile)
+	read("b.yaml", b)
+	put("a.yaml", "third")
+	if err := os.Remove(b); err != nil {
+		t.Fatal(err)
+	}
+	read("a.yaml", a)
+	read("b.yaml", b)
+	put("b.yaml", "one")
+	if err := os.Symlink("b.yaml", filepath.Join(dir, "c.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	read("b.yaml c.yaml", b)
+	put("d.yaml", "one")
+	read("d.yaml", filepath.Join(dir, "..data")) // symlinks may lead through it
+	f.scanned = time.Time{}
+	put("e.yaml", "one")
+	read("e.yaml", a)
 }

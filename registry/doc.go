@@ -5,6 +5,5 @@
 // pointer of the service, and everything that depends on it, unchanged. JoinConfig.Join joins the
 // services that several sources supply for a host.
 //
-// A Runtime stores the registered workloads and their health. Memory is the Runtime of a single
-// machine. Package registry/shared has the one for replicas that share a store.
+// A Runtime stores the registered workloads and their health. Package registry/shared implements it.
 package registry

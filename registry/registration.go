@@ -63,11 +63,11 @@ type Registration struct {
 	DisconnectedAt time.Time `json:"disconnectedAt,omitzero"`
 	// Replica is the name of the control plane that the proxy is, or was last, connected to.
 	Replica string `json:"replica,omitempty"`
-	// Session is the globally unique ID of the xDS stream that registered the workload. It is not
-	// persisted.
+	// Session is the globally unique ID of the xDS stream that registered the workload. Empty if its
+	// proxy disconnected, or has not reconnected since the only replica restarted.
 	Session string `json:"-"`
-	// LeaseExpiry is when the registration ends unless the proxy reconnects. Zero while the proxy
-	// is connected.
+	// LeaseExpiry is when a registration from before a restart of the only replica ends, unless the
+	// proxy reconnects. Zero for all others.
 	LeaseExpiry time.Time `json:"-"`
 }
 

@@ -15,9 +15,8 @@ var ErrTooLarge = errors.New("too large")
 // MaxRegistration is the greatest size of a registration without its health, in bytes of JSON.
 const MaxRegistration = 48 << 10
 
-// Runtime stores the registered workloads and their health. Memory is the Runtime of a single
-// machine. Package shared has the one for several replicas. registry/runtimetest tests both. Safe
-// for concurrent use.
+// Runtime stores the registered workloads and their health. Package shared implements it. Safe for
+// concurrent use.
 //
 // A registration lasts while its proxy is connected to any replica, and then for the length of its
 // lease, so that the proxy can reconnect to the same or to another replica.

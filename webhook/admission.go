@@ -8,14 +8,12 @@ import (
 	"strings"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // Why a review was answered with no, for metrics: Istio's words where it has some.
 const (
 	whyInvalid = "invalid_resource"
 	whyKind    = "unknown_type" // one of Istio's groups that Ashore does not know
-	whyMixed   = "kind_mismatch"
 )
 
 // maxUID bounds what is repeated in an answer, in bytes: API servers send 36.
@@ -75,7 +73,6 @@ type verdict struct {
 
 // judge says what is wrong with what a request would write. Errors: a refusal.
 func judge(q *request) (verdict, error) {
-	others := !ours(q.Kind.Group)
 	switch {
 	case q.Operation == opDelete || q.Operation == opConnect:
 		return verdict{}, nil // nothing is written
@@ -83,9 +80,7 @@ func judge(q *request) (verdict, error) {
 		return verdict{}, nil // neither status nor scale is configuration
 	case len(q.Object) == 0 || string(q.Object) == "null":
 		return verdict{}, refusef(http.StatusBadRequest, "request.object is missing, and %s needs one", q.Operation)
-	case others && !q.announces(readHead(q.Object)):
-		return verdict{checked: true, why: whyMixed, problems: []config.Problem{q.mixed()}}, nil
-	case others:
+	case !ours(q.Kind.Group):
 		return verdict{note: fmt.Sprintf("%.200s is none of Ashore's kinds and was not checked: leave it out of the rules of the webhook", q.Kind.Kind)}, nil
 	}
 	return examine(q), nil
@@ -96,85 +91,29 @@ func ours(group string) bool {
 	return slices.ContainsFunc(config.Kinds(), func(k config.KindInfo) bool { return k.Group == group })
 }
 
-// examine takes an object through the gate.
+// examine validates the object of a request.
 func examine(q *request) verdict {
-	r := config.Parse("request.object.json", q.Object)
-	v := verdict{checked: true, problems: r.Problems}
+	v := verdict{checked: true, problems: config.Parse("request.object.json", q.Object).Problems}
 	for i := range v.problems {
-		v.problems[i].File, v.problems[i].Line = "", 0 // who asks has written it elsewhere
+		v.problems[i].File, v.problems[i].Line = "", 0 // API servers send neither
 	}
-	kind := config.Kind(q.Kind.Kind)
-	_, known := config.Info(kind)
-	keys := r.Broken
-	for _, o := range r.Objects {
-		keys = append(keys, o.Key)
+	var object struct {
+		Metadata struct {
+			DeletionTimestamp string `json:"deletionTimestamp"`
+		} `json:"metadata"`
 	}
-	head := readHead(q.Object)
-	wrong := slices.ContainsFunc(v.problems, config.Problem.IsError)
+	_ = json.Unmarshal(q.Object, &object) // what is wrong with it is among the problems
+	_, known := config.Info(config.Kind(q.Kind.Kind))
 	switch {
-	case wrong && q.Operation == opUpdate && head.Metadata.DeletionTimestamp != "" && q.announces(head):
+	case !slices.ContainsFunc(v.problems, config.Problem.IsError):
+	case q.Operation == opUpdate && object.Metadata.DeletionTimestamp != "":
 		// A step of a deletion that waits for finalizers: refused, the object would stay for ever.
-	case wrong && known:
+	case known:
 		v.why = whyInvalid
-	case wrong:
+	default:
 		v.why = whyKind
-	case !q.announces(head) || len(keys) != 1 || keys[0].Kind != kind:
-		v.why = whyMixed
-		v.problems = append(v.problems, q.mixed())
 	}
 	return v
-}
-
-// announces says that the kind of the request is that of the object with that head.
-func (q *request) announces(h head) bool {
-	return h.Kind == q.Kind.Kind && h.group() == q.Kind.Group
-}
-
-// mixed is the problem of an object that is not the one which its request announces.
-func (q *request) mixed() config.Problem {
-	is, h := "has no kind", readHead(q.Object)
-	if h.Kind != "" {
-		is = "is " + called(h.Kind, h.group())
-	}
-	return config.Problem{Severity: feed.Error, Field: "kind",
-		Text: fmt.Sprintf("the object %s: it is not the one that request.kind announces, which is %s", is,
-			called(q.Kind.Kind, q.Kind.Group))}
-}
-
-// called is a kind of a group in words, cut to what is worth repeating.
-func called(kind, group string) string {
-	if group == "" {
-		return fmt.Sprintf("%.200s of the core group", kind)
-	}
-	return fmt.Sprintf("%.200s of %.200s", kind, group)
-}
-
-// head is what of an object counts beside what the gate reads.
-type head struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Metadata   struct {
-		DeletionTimestamp string `json:"deletionTimestamp"`
-	} `json:"metadata"`
-}
-
-// group is that of the kind; empty: the core group, whose API version is "v1" alone.
-func (h head) group() string {
-	group, _, found := strings.Cut(h.APIVersion, "/")
-	if !found {
-		return ""
-	}
-	return group
-}
-
-// readHead reads a head; one that cannot be read is empty, and the gate tells what is wrong with
-// it.
-func readHead(object []byte) head {
-	var h head
-	if json.Unmarshal(object, &h) != nil {
-		return head{}
-	}
-	return h
 }
 
 // response is the verdict as Kubernetes wants it.

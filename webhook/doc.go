@@ -5,7 +5,6 @@
 // pipelines, and answers as "ashorectl validate" does. Both are functions of what they are sent:
 // nothing of the mesh is read, told or changed, so nobody has to prove who he is.
 //
-// Because anybody may ask, everything is bounded, and by address first: connections, requests at
-// once and a second, bytes held in memory, bytes read at once by the parser, and the time for each
-// step. What is small, as nearly every object is, does not wait for what is large.
+// Because anybody may ask, everything is bounded: connections and the rate of requests by address,
+// requests at once, the size of a body, bytes that are parsed at once, and the time for each step.
 package webhook

@@ -55,15 +55,11 @@ func FuzzReview(f *testing.F) {
 		if !r.Allowed || q.Operation != opCreate || q.SubResource != "" {
 			return
 		}
-		if h := readHead(q.Object); h.Kind != q.Kind.Kind || h.group() != q.Kind.Group {
-			t.Errorf("%s is let in, announced as %+v", q.Object, q.Kind)
-		}
 		if !ours(q.Kind.Group) {
 			return
 		}
 		gate := config.Parse("a.json", q.Object)
-		if len(gate.Objects) != 1 || slices.ContainsFunc(gate.Problems, config.Problem.IsError) ||
-			gate.Objects[0].Kind != config.Kind(q.Kind.Kind) {
+		if slices.ContainsFunc(gate.Problems, config.Problem.IsError) {
 			t.Errorf("it is let in, and the gate says %v", gate.Problems)
 		}
 	})

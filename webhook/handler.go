@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/connlimit"
 )
@@ -20,10 +21,6 @@ const (
 	otherPath    = "other" // of all other paths, in metrics
 
 	jsonType = "application/json"
-	// maxIgnored is how much of a body that is too large is read and thrown away, so that its
-	// sender gets to read why.
-	maxIgnored = 32 << 20
-
 	// retryAfter is when who was turned away should try again, in seconds.
 	retryAfter = "1"
 )
@@ -99,7 +96,7 @@ func check(r *http.Request, path string) error {
 				"POST an AdmissionReview of %s here, as an API server does; text of configuration goes to %s", reviewVersion, validatePath)
 		}
 		return refusef(http.StatusMethodNotAllowed,
-			"POST configuration as YAML or JSON here: curl --cacert ca.pem --data-binary @web.yaml 'https://%s%s?%s=web.yaml'", hostOf(r), validatePath, fileParameter)
+			"POST configuration as YAML or JSON here: curl --cacert ca.pem --data-binary @web.yaml 'https://HOST:PORT%s?%s=web.yaml'", validatePath, fileParameter)
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return refusef(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", e)
@@ -116,54 +113,27 @@ func check(r *http.Request, path string) error {
 	return nil
 }
 
-// hostOf is by which name the server was called, if that is one.
-func hostOf(r *http.Request) string {
-	if strings.ContainsFunc(r.Host, func(c rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]", c)
-	}) || r.Host == "" {
-		return "HOST"
-	}
-	return r.Host
-}
-
-// serve takes a request through the gate, reads it and has it answered.
+// serve admits a request, reads it and answers it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request,
 	serve func(*http.Request, []byte) (answer, error)) (answer, error) {
-	v, err := s.gate.enter(connlimit.Source(r.RemoteAddr), time.Now())
+	from := connlimit.Source(r.RemoteAddr).String()
+	leave, err := s.gate.enter(from, time.Now())
 	if err != nil {
 		return answer{}, err
 	}
-	defer v.leave()
-	data, err := s.body(w, r, v)
+	defer leave()
+	s.metrics.inFlight.Inc()
+	defer s.metrics.inFlight.Dec()
+	data, err := s.gate.read(w, r, from)
 	if err != nil {
 		return answer{}, err
 	}
-	done, err := s.gate.turn(r.Context(), len(data))
+	done, err := s.gate.parse(r.Context(), len(data))
 	if err != nil {
 		return answer{}, err
 	}
 	defer done()
 	return serve(r, data)
-}
-
-// body reads the body of a request, in its time. Errors: a refusal.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, v *visit) ([]byte, error) {
-	c := http.NewResponseController(w)
-	limit := func(at time.Time) {
-		_ = c.SetReadDeadline(at) // where it cannot be set, the time of the whole request is
-	}
-	limit(time.Now().Add(s.config.Timeout))
-	data, err := v.read(r.Body, r.ContentLength)
-	var no *refusal
-	switch {
-	case err == nil:
-		limit(time.Time{}) // else it would end the wait that follows
-	case r.ProtoMajor >= 2 && errors.As(err, &no) && no.code == http.StatusRequestEntityTooLarge:
-		// An answer before the end of the request has the stream reset, and some clients drop what
-		// they have not passed on then. https://www.rfc-editor.org/rfc/rfc9113#section-8.1
-		_, _ = io.CopyN(io.Discard, r.Body, maxIgnored) // whether the rest comes or not: the refusal is the answer
-	}
-	return data, err
 }
 
 // refuse is the answer that tells an error.
@@ -176,20 +146,16 @@ func (s *Server) refuse(r *http.Request, err error) answer {
 	return textAnswer(no.code, no.text+"\n")
 }
 
-// note logs a refusal: as a warning what an operator could see to, unless its like was often.
+// note logs a refusal, as a warning if an operator could do something about it.
 func (s *Server) note(r *http.Request, no *refusal) {
-	from, log := connlimit.Source(r.RemoteAddr), s.config.Log.Debug
-	facts := []any{"from", from, "path", fmt.Sprintf("%.100q", r.URL.Path), "status", no.code, "error", no.text}
+	level := hclog.Debug
 	switch no.code {
 	case http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError:
-		if r.Context().Err() != nil {
-			break // who asked has gone
+		if r.Context().Err() == nil { // the client still waits
+			level = hclog.Warn
 		}
-		may, silent := s.told.Allow(from.String(), time.Now())
-		if !may {
-			return
-		}
-		log, facts = s.config.Log.Warn, append(facts, "not logged before", silent)
 	}
-	log("request to validate refused", facts...)
+	from := connlimit.Source(r.RemoteAddr).String()
+	s.log.Log(level, from, "request to validate refused", "from", from, "path", fmt.Sprintf("%.100q", r.URL.Path),
+		"status", no.code, "error", no.text)
 }

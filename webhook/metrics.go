@@ -18,10 +18,11 @@ type metrics struct {
 	passed, failed, broken *prometheus.CounterVec
 	requests               *prometheus.CounterVec
 	seconds                *prometheus.HistogramVec
+	inFlight               prometheus.Gauge
 	more                   []prometheus.Collector
 }
 
-func newMetrics(g *gate, c *connlimit.Listener) *metrics {
+func newMetrics(c *connlimit.Listener) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -34,11 +35,10 @@ func newMetrics(g *gate, c *connlimit.Listener) *metrics {
 			"status"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ashore_webhook_seconds",
 			Help: "How long a request to validate takes, its way in included.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8)}, []string{"path"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ashore_webhook_in_flight",
+			Help: "Requests to validate that are being answered or wait."}),
 	}
 	m.more = []prometheus.Collector{
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_webhook_in_flight",
-			Help: "Requests to validate that are worked on or wait."},
-			func() float64 { return float64(g.inside()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_webhook_connections",
 			Help: "Connections for requests to validate."},
 			func() float64 { open, _ := c.Numbers(); return float64(open) }),
@@ -52,7 +52,7 @@ func newMetrics(g *gate, c *connlimit.Listener) *metrics {
 // register has all of them collected. Errors: one is registered already.
 func (m *metrics) register(r prometheus.Registerer) error {
 	var errs []error
-	for _, c := range append([]prometheus.Collector{m.passed, m.failed, m.broken, m.requests, m.seconds}, m.more...) {
+	for _, c := range append([]prometheus.Collector{m.passed, m.failed, m.broken, m.requests, m.seconds, m.inFlight}, m.more...) {
 		errs = append(errs, r.Register(c))
 	}
 	return errors.Join(errs...)

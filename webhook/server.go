@@ -22,7 +22,7 @@ const (
 	defaultMaxBytes    = 1 << 20
 	defaultTimeout     = 10 * time.Second
 	defaultRate        = 500
-	defaultRequests    = 1024
+	defaultRequests    = 256
 	defaultConnections = 512
 
 	// headerTime is how long TLS and the head of a request may take.
@@ -40,18 +40,17 @@ type Config struct {
 	// Certificate is what it shows, asked for at every handshake, so that one that is renewed is
 	// shown at once.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// MaxBytes is how large the body of a request may be. Reading a text that is made for it costs
-	// some 200 times its size in memory; of bodies above 64 KiB no more than MaxBytes are read by
-	// the parser at once. Zero: 1 MiB.
+	// MaxBytes is how large the body of a request may be, and how many bytes are parsed at once. A
+	// text made for it can cost some 200 times its size in memory. Zero: 1 MiB.
 	MaxBytes int64
-	// Timeout is how long the body of a request may take to come, and how long it may then wait for
-	// its turn. Zero: 10s, as long as API servers wait.
+	// Timeout is how long the body of a request may take to arrive, and how long it may then wait
+	// for the parser. Zero: 10s, as long as API servers wait.
 	Timeout time.Duration
 	// Rate is how many requests a second one address may make (of IPv6: the 64 bits of a network),
 	// ten seconds' worth of them at once. One counts once more for every 16 KiB of its body. Zero:
 	// 500.
 	Rate int
-	// Requests is how many there may be at once, half of them from one address. Zero: 1024.
+	// Requests is how many there may be at once; each may hold MaxBytes of memory. Zero: 256.
 	Requests int
 	// Connections is how many there may be at once, half of them from one address. More are
 	// refused. Zero means 512.
@@ -68,7 +67,7 @@ type Server struct {
 	gate    *gate
 	conns   *connlimit.Listener
 	metrics *metrics
-	told    ratelimit.Limiter // who is logged, by address
+	log     *ratelimit.Logger // of refusals
 }
 
 // New makes a server. Errors: a part of the configuration is missing or makes no sense; a metric is
@@ -86,8 +85,9 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
 	}
-	s := &Server{config: c, gate: newGate(c), conns: connlimit.New(c.Listener, c.Connections, (c.Connections+1)/2)}
-	s.metrics = newMetrics(s.gate, s.conns)
+	s := &Server{config: c, gate: newGate(c), log: ratelimit.NewLogger(c.Log),
+		conns: connlimit.New(c.Listener, c.Connections, (c.Connections+1)/2)}
+	s.metrics = newMetrics(s.conns)
 	if c.Registerer != nil {
 		if err := s.metrics.register(c.Registerer); err != nil {
 			return nil, err

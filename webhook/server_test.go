@@ -100,19 +100,18 @@ func TestRefusals(t *testing.T) {
 		code                     int
 		want                     string
 	}{
-		"GET of reviews":    {method: "GET", path: reviewPath, code: 405, want: "POST an AdmissionReview"},
-		"GET of text":       {method: "GET", path: validatePath, host: "mesh.example:15017", code: 405, want: "@web.yaml 'https://mesh.example:15017/v1/validate?file=web.yaml'"},
-		"a name of no host": {method: "GET", path: validatePath, host: "a'b", code: 405, want: "'https://HOST/v1/validate?file=web.yaml'"},
-		"PUT":               {method: "PUT", path: validatePath, code: 405, want: "POST configuration"},
-		"OPTIONS":           {method: "OPTIONS", path: validatePath, code: 405, want: "POST configuration"},
-		"root":              {method: "POST", path: "/", code: 404, want: "POST an AdmissionReview to /validate"},
-		"metrics":           {method: "GET", path: "/metrics", code: 404, want: "there is nothing here"},
-		"nearly":            {method: "POST", path: validatePath + "/", code: 404, want: "there is nothing here"},
-		"packed":            {method: "POST", path: validatePath, header: []string{"Content-Encoding", "gzip"}, code: 415, want: `encoded as "gzip"`},
-		"not packed":        {method: "POST", path: validatePath, header: []string{"Content-Encoding", "identity"}, code: 422, want: "it is empty"},
-		"a form":            {method: "POST", path: validatePath, kind: "multipart/form-data; boundary=x", code: 415, want: "--data-binary @FILE"},
-		"a review as text":  {method: "POST", path: reviewPath, kind: "text/plain", code: 415, want: `Content-Type is "text/plain", want application/json`},
-		"a review untyped":  {method: "POST", path: reviewPath, code: 415, want: `Content-Type is ""`},
+		"GET of reviews":   {method: "GET", path: reviewPath, code: 405, want: "POST an AdmissionReview"},
+		"GET of text":      {method: "GET", path: validatePath, host: "mesh.example:15017", code: 405, want: "@web.yaml 'https://HOST:PORT/v1/validate?file=web.yaml'"},
+		"PUT":              {method: "PUT", path: validatePath, code: 405, want: "POST configuration"},
+		"OPTIONS":          {method: "OPTIONS", path: validatePath, code: 405, want: "POST configuration"},
+		"root":             {method: "POST", path: "/", code: 404, want: "POST an AdmissionReview to /validate"},
+		"metrics":          {method: "GET", path: "/metrics", code: 404, want: "there is nothing here"},
+		"nearly":           {method: "POST", path: validatePath + "/", code: 404, want: "there is nothing here"},
+		"packed":           {method: "POST", path: validatePath, header: []string{"Content-Encoding", "gzip"}, code: 415, want: `encoded as "gzip"`},
+		"not packed":       {method: "POST", path: validatePath, header: []string{"Content-Encoding", "identity"}, code: 422, want: "it is empty"},
+		"a form":           {method: "POST", path: validatePath, kind: "multipart/form-data; boundary=x", code: 415, want: "--data-binary @FILE"},
+		"a review as text": {method: "POST", path: reviewPath, kind: "text/plain", code: 415, want: `Content-Type is "text/plain", want application/json`},
+		"a review untyped": {method: "POST", path: reviewPath, code: 415, want: `Content-Type is ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -80,22 +80,10 @@ func fileName(r *http.Request) (string, error) {
 	return name, nil
 }
 
-// wantsText says that of text and JSON the first is wanted, by the headers Accept: the one that
-// stands first, and JSON when neither does.
+// wantsText says that the client asks for text before JSON, which is the default.
 func wantsText(accept []string) bool {
-	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
-		kind, parameters, err := mime.ParseMediaType(part)
-		if err != nil || strings.TrimRight(parameters["q"], "0.") == "" && parameters["q"] != "" {
-			continue // q=0 is none that is wanted
-		}
-		switch kind {
-		case "text/plain", "text/*":
-			return true
-		case jsonType, "application/*", "*/*":
-			return false
-		}
-	}
-	return false
+	before, _, found := strings.Cut(strings.Join(accept, ","), "text/plain")
+	return found && !strings.Contains(before, jsonType)
 }
 
 // textLines is one line a problem, as compilers write them, so that editors and pipelines find the

@@ -48,7 +48,6 @@ func TestText(t *testing.T) {
 			want: []string{"b.yaml:14: error: ServiceEntry default/x spec.hostz: unknown field"}},
 		"a warning":         {target: "?file=b.yaml", body: warnedText, header: []string{"Accept", "text/plain"}, code: 200, want: []string{"b.yaml:7: warning: DestinationRule default/db spec."}},
 		"JSON wanted first": {body: badText, header: []string{"Accept", "application/json, text/plain"}, code: 422, want: []string{`"line": 14`}},
-		"text not wanted":   {body: badText, header: []string{"Accept", "text/plain;q=0.0"}, code: 422, want: []string{`"line": 14`}},
 		"nothing that is":   {body: badText, header: []string{"Accept", "image/png, ;;"}, code: 422, want: []string{`"line": 14`}},
 		// As with files, one that is empty may have been meant to be something.
 		"empty": {body: "", code: 422, want: []string{"it is empty"}},

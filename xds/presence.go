@@ -2,10 +2,7 @@ package xds
 
 import (
 	"net/netip"
-	"strings"
 	"time"
-
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // Presence is where a workload is.
@@ -52,40 +49,4 @@ func (s *Server) connected(certificate func(fingerprint string) bool) (p Presenc
 		p, ok = Presence{st.proxy.IPs.Items()[0], st.since, true}, true
 	}
 	return p, ok
-}
-
-// Connected are the certificates, by their fingerprints, of the workloads whose proxies are
-// connected: to this server, or by their registrations to one that shares its Runtime.
-func (s *Server) Connected() map[string]bool {
-	out := map[string]bool{}
-	if s.cfg.Runtime != nil {
-		for _, r := range s.cfg.Runtime.Registrations().All() {
-			if r.Certificate != "" && r.DisconnectedAt.IsZero() && r.LeaseExpiry.IsZero() {
-				out[r.Certificate] = true
-			}
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for st := range s.streams {
-		if st.who.fingerprint != "" {
-			out[st.who.fingerprint] = true
-		}
-	}
-	return out
-}
-
-// Elsewhere is how many proxies match that are connected to another server which shares the
-// Runtime, as far as they are registered.
-func (s *Server) Elsewhere(match func(*registry.Registration) bool) int {
-	if s.cfg.Runtime == nil {
-		return 0
-	}
-	n := 0
-	for _, r := range s.cfg.Runtime.Registrations().All() {
-		if r.Session != "" && r.DisconnectedAt.IsZero() && !strings.HasPrefix(r.Session, s.name+".") && match(r) {
-			n++
-		}
-	}
-	return n
 }

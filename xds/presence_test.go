@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/ca"
-	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds"
 )
 
@@ -80,38 +79,6 @@ func TestExpel(t *testing.T) {
 	eventually(t, func() string {
 		if n := len(p.server.Proxies()); n != 1 {
 			return fmt.Sprintf("%d proxies are left, want 1", n)
-		}
-		return ""
-	})
-}
-
-// Who is connected to another server that shares the registrations is known by these, and nobody is
-// counted twice.
-func TestElsewhere(t *testing.T) {
-	t.Parallel()
-	a, rt := newAuthority(t), newRuntime(t)
-	share := func(c *xds.Config) { c.Runtime = rt }
-	home, other := newSecurePlane(t, a, share), newSecurePlane(t, a, share)
-	home.publishObjects(groups())
-	other.publishObjects(groups())
-	web := a.web()
-	is := func(leaf string) func(*registry.Registration) bool {
-		return func(r *registry.Registration) bool { return r.Certificate == leaf }
-	}
-	l := call(t, home, web)
-	if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
-		t.Fatal(err)
-	}
-	if here, there := home.server.Elsewhere(is(ca.Fingerprint(web.Leaf))), other.server.Elsewhere(is(ca.Fingerprint(web.Leaf))); here != 0 || there != 1 {
-		t.Errorf("its own server finds %d elsewhere, the other one %d; want 0 and 1", here, there)
-	}
-	if n := other.server.Elsewhere(is("another")); n != 0 {
-		t.Errorf("%d are somebody else", n)
-	}
-	l.hang()
-	eventually(t, func() string {
-		if n := other.server.Elsewhere(is(ca.Fingerprint(web.Leaf))); n != 0 {
-			return fmt.Sprintf("%d are there although it has gone", n)
 		}
 		return ""
 	})

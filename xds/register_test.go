@@ -23,11 +23,13 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
 )
@@ -36,9 +38,10 @@ import (
 const healthType = "type.googleapis.com/istio.v1.HealthInformation"
 
 // newRuntime makes a Runtime that runs until the test ends.
-func newRuntime(t *testing.T) *registry.Memory {
+func newRuntime(t *testing.T) *shared.Runtime {
 	t.Helper()
-	m, err := registry.NewMemory(registry.MemoryConfig{Log: testlog.New(t), Grace: time.Hour})
+	m, err := shared.New(t.Context(),
+		shared.Config{Records: record.NewMemory(), Alone: true, Log: testlog.New(t), Grace: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +194,7 @@ func manyLabels() map[string]any {
 
 // registering is an authority, what holds registrations, and a control plane of both that knows the
 // groups.
-func registering(t *testing.T) (*authority, *registry.Memory, *plane) {
+func registering(t *testing.T) (*authority, *shared.Runtime, *plane) {
 	t.Helper()
 	a, rt := newAuthority(t), newRuntime(t)
 	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })

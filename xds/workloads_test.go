@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,11 +18,12 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/gen"
 )
@@ -75,10 +74,10 @@ type world struct {
 	stop func()
 }
 
-// newWorld runs one over what file kept of registrations.
-func newWorld(t *testing.T, addr, file string) *world {
+// newWorld runs one over the registrations in a store.
+func newWorld(t *testing.T, addr string, store record.Store) *world {
 	t.Helper()
-	rt, err := registry.NewMemory(registry.MemoryConfig{File: file, Log: testlog.New(t), Grace: time.Hour})
+	rt, err := shared.New(t.Context(), shared.Config{Records: store, Alone: true, Log: testlog.New(t), Grace: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +185,7 @@ func (x *watcher) sees(want ...string) {
 // resource.
 func TestRegisteredWorkloadIsAnEndpoint(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, testport.Address(t), "")
+	w := newWorld(t, testport.Address(t), record.NewMemory())
 	eventually(t, func() string { return w.ready() })
 	first := w.joins(t, "web", "10.0.0.1")
 	x := w.watches(t)
@@ -226,8 +225,8 @@ func (w *world) ready() string {
 // otherwise in between.
 func TestKilledControlPlane(t *testing.T) {
 	t.Parallel()
-	addr, file := testport.Address(t), filepath.Join(t.TempDir(), "runtime.json")
-	w := newWorld(t, addr, file)
+	addr, store := testport.Address(t), record.NewMemory()
+	w := newWorld(t, addr, store)
 	eventually(t, func() string { return w.ready() })
 	w.joins(t, "web", "10.0.0.1")
 	w.joins(t, "web", "10.0.0.2").reports("503")
@@ -235,19 +234,15 @@ func TestKilledControlPlane(t *testing.T) {
 	for len(x.have[webCluster]) != 1 {
 		x.sees("10.0.0.1:8080")
 	}
-	var left []byte // what is on the disk at that moment
 	eventually(t, func() string {
-		var err error
-		if left, err = os.ReadFile(file); err != nil || !strings.Contains(string(left), "503") {
-			return fmt.Sprintf("kept: %s, %v", left, err)
+		list, err := store.List(t.Context(), "registration")
+		if err != nil || !slices.ContainsFunc(list, func(r record.Record) bool { return strings.Contains(string(r.Value), "503") }) {
+			return fmt.Sprintf("saved: %s, %v", list, err)
 		}
 		return ""
 	})
 	w.stop()
-	if err := os.WriteFile(file, left, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w = newWorld(t, addr, file)
+	w = newWorld(t, addr, store)
 	eventually(t, func() string { return w.ready() })
 	x = w.watches(t) // before any workload has come back
 	x.sees("10.0.0.1:8080")

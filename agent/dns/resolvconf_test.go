@@ -20,14 +20,20 @@ func TestResolvConf(t *testing.T) {
 		want                 []string
 		trouble              string
 	}{
-		{what: "servers", main: "nameserver 10.0.0.2\nnameserver fe80::1%eth0\n", want: []string{"10.0.0.2:53", "[fe80::1%eth0]:53"}},
-		{what: "systemd-resolved", main: "nameserver 127.0.0.53\noptions edns0\n", resolved: "nameserver 10.0.0.3\n", want: []string{"10.0.0.3:53"}},
-		{what: "systemd-resolved and another", main: "nameserver 127.0.0.53\nnameserver 10.0.0.2\n", resolved: "nameserver 10.0.0.3\n",
-			want: []string{"127.0.0.53:53", "10.0.0.2:53"}},
-		{what: "systemd-resolved without its file", main: "nameserver 127.0.0.53\n", trouble: "names systemd-resolved, whose servers cannot be read"},
-		{what: "another local resolver", main: "nameserver 127.0.0.1\n", resolved: "nameserver 10.0.0.3\n", want: []string{"127.0.0.1:53"}},
+		{what: "servers", main: "nameserver 10.0.0.2\nnameserver fe80::1%eth0\n", want: []string{"10.0.0.2:53",
+			"[fe80::1%eth0]:53"}},
+		{what: "systemd-resolved", main: "nameserver 127.0.0.53\noptions edns0\n", resolved: "nameserver 10.0.0.3\n",
+			want: []string{"10.0.0.3:53"}},
+		{what: "systemd-resolved and another", main: "nameserver 127.0.0.53\nnameserver 10.0.0.2\n",
+			resolved: "nameserver 10.0.0.3\n",
+			want:     []string{"127.0.0.53:53", "10.0.0.2:53"}},
+		{what: "systemd-resolved without its file", main: "nameserver 127.0.0.53\n",
+			trouble: "names systemd-resolved, whose servers cannot be read"},
+		{what: "another local resolver", main: "nameserver 127.0.0.1\n", resolved: "nameserver 10.0.0.3\n",
+			want: []string{"127.0.0.1:53"}},
 		{what: "this agent", main: "nameserver 127.0.0.5\nnameserver 10.0.0.2\n", want: []string{"10.0.0.2:53"}},
-		{what: "this agent alone", main: "nameserver 127.0.0.5\n", trouble: "names no DNS server beside this machine's own; set dns.servers"},
+		{what: "this agent alone", main: "nameserver 127.0.0.5\n", trouble: "names no DNS server beside this machine's " +
+			"own; set dns.servers"},
 		{what: "the settings", main: "nameserver 127.0.0.1\n", set: []string{"10.0.0.4:53"}, want: []string{"10.0.0.4:53"}},
 	} {
 		t.Run(tt.what, func(t *testing.T) {

@@ -177,7 +177,8 @@ func TestAnswers(t *testing.T) {
 	}{
 		{"IPv4", "backend.shop.svc.cluster.local.", dns.TypeA, "NOERROR, backend.shop.svc.cluster.local. A 240.240.0.1/30"},
 		{"the other family", "backend.shop.svc.cluster.local.", dns.TypeAAAA, "NOERROR"},
-		{"letters as asked", "BackEnd.shop.svc.cluster.LOCAL.", dns.TypeA, "NOERROR, BackEnd.shop.svc.cluster.LOCAL. A 240.240.0.1/30"},
+		{"letters as asked", "BackEnd.shop.svc.cluster.LOCAL.", dns.TypeA, "NOERROR, BackEnd.shop.svc.cluster.LOCAL. A " +
+			"240.240.0.1/30"},
 		{"both families, IPv4", "both.test.", dns.TypeA, "NOERROR, both.test. A 10.0.0.1/30"},
 		{"both families, IPv6", "both.test.", dns.TypeAAAA, "NOERROR, both.test. AAAA fd00::1/30"},
 		{"wildcard", "a.b.wild.test.", dns.TypeA, "NOERROR, a.b.wild.test. A 10.0.0.9/30"},

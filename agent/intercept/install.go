@@ -17,7 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/machine"
 	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
@@ -56,14 +55,11 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the rules may have cut off the terminal
 	defer stop()
 	c = c.withDefaults()
-	if err := preflight(ctx, c); err != nil {
-		return fmt.Errorf("no rules were installed: %w", err)
+	err := preflight(c, true)
+	if err == nil {
+		c.ControlPlane, err = resolve(ctx, checks.ControlPlane)
 	}
-	if err := envoyListens(); err != nil {
-		return fmt.Errorf("no rules were installed: %w", err)
-	}
-	var err error
-	if c.ControlPlane, err = resolve(ctx, checks.ControlPlane); err != nil {
+	if err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
 	// A control plane on this machine. Its number is recorded, as Boot has to succeed without it.
@@ -130,7 +126,7 @@ func (m Machine) Boot(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if err == nil {
-		err = preflight(ctx, r.Config)
+		err = preflight(r.Config, false)
 	}
 	if err == nil {
 		err = apply(ctx, r.Config)
@@ -184,19 +180,6 @@ func apply(ctx context.Context, c Config) error {
 		return err
 	}
 	_, err = nft(ctx, text, "-f", "-")
-	return err
-}
-
-// envoyListens says whether somebody listens on Envoy's ports; preflight says whether that is
-// Envoy.
-func envoyListens() error {
-	all, err := machine.Listeners(false)
-	for _, port := range []uint16{outboundPort, inboundPort} {
-		if err == nil && !slices.ContainsFunc(all, func(l machine.Listener) bool { return l.Address.Port() == port }) {
-			err = fmt.Errorf("nothing listens on port %d: start the agent first (systemctl start ashore-agent), "+
-				"with workload.interception set to tproxy", port)
-		}
-	}
 	return err
 }
 

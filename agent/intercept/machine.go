@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -69,8 +68,9 @@ func setAddress6(ctx context.Context, add bool) error {
 	return err
 }
 
-// preflight refuses a machine on which the rules would do harm. The error says what to do.
-func preflight(ctx context.Context, c Config) error {
+// preflight refuses a machine on which the rules would do harm. The error says what to do. running
+// says that Envoy has to listen.
+func preflight(c Config, running bool) error {
 	uid, err := userID(c.User)
 	if err != nil {
 		return err
@@ -88,8 +88,10 @@ func preflight(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	listening := map[uint16]bool{}
 	for _, l := range all {
 		port := l.Address.Port()
+		listening[port] = true
 		if l.PID == 0 || port != outboundPort && port != inboundPort {
 			continue
 		}
@@ -108,13 +110,11 @@ func preflight(ctx context.Context, c Config) error {
 				"add AmbientCapabilities=CAP_NET_RAW to its unit", l.Owner, port)
 		}
 	}
-	ruleset, err := nft(ctx, "", "list", "ruleset")
-	if err != nil {
-		return err
-	}
-	if chain := otherRedirect(ruleset); chain != "" {
-		return fmt.Errorf("the nat output chain %q redirects TCP connections already: remove those rules "+
-			"(another service mesh, perhaps; \"nft list ruleset\" shows them)", chain)
+	for _, port := range []uint16{outboundPort, inboundPort} {
+		if running && !listening[port] {
+			return fmt.Errorf("nothing listens on port %d: start the agent first (systemctl start ashore-agent), "+
+				"with workload.interception set to tproxy", port)
+		}
 	}
 	return nil
 }
@@ -167,45 +167,4 @@ func credentialsOf(pid int) (c credentials, err error) {
 		}
 	}
 	return c, err
-}
-
-// otherRedirect finds a chain of type nat at the output hook, other than ours, from which rules
-// lead to a redirect of TCP. It reads nft's text, which also shows what iptables-nft wrote, while
-// JSON does not with older releases.
-func otherRedirect(ruleset string) string {
-	redirects, jumps := map[string]bool{}, map[string][]string{}
-	var roots []string
-	var table, chain string
-	for line := range strings.Lines(ruleset) {
-		line, _, _ = strings.Cut(line, " comment ")
-		f := strings.Fields(line)
-		switch {
-		case len(f) == 0:
-		case f[0] == "table" && len(f) > 2:
-			table = f[1] + " " + f[2] + " "
-		case f[0] == "chain" && len(f) > 1:
-			chain = table + f[1]
-		case strings.HasPrefix(line, "\t\ttype nat hook output") && table != "inet ashore ":
-			roots = append(roots, chain)
-		default:
-			if i := slices.IndexFunc(f, func(w string) bool { return w == "jump" || w == "goto" }); i >= 0 &&
-				i+1 < len(f) {
-				jumps[chain] = append(jumps[chain], table+f[i+1])
-			}
-			redirect := func(w string) bool { return w == "redirect" || w == `"REDIRECT"` || w == "xt_REDIRECT" }
-			if slices.ContainsFunc(f, redirect) && (strings.Contains(line, "tcp") || !strings.Contains(line, "udp")) {
-				redirects[chain] = true
-			}
-		}
-	}
-	for _, root := range roots {
-		for reached := []string{root}; len(reached) > 0; reached = reached[1:] {
-			if redirects[reached[0]] {
-				return reached[0]
-			}
-			reached = append(reached, jumps[reached[0]]...)
-			jumps[reached[0]] = nil
-		}
-	}
-	return ""
 }

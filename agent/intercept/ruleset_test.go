@@ -1,7 +1,6 @@
 package intercept
 
 import (
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -30,7 +29,8 @@ func TestRender(t *testing.T) {
 			ControlPlane: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.5:15012"),
 				netip.MustParseAddrPort("[fd00::5]:443")},
 		},
-		"ipv4-only": {Settings: Settings{IncludeOutboundIPRanges: []string{"10.0.0.0/8"}, IncludeInboundPorts: []string{"*"}}, User: "1", Group: "1"},
+		"ipv4-only": {Settings: Settings{IncludeOutboundIPRanges: []string{"10.0.0.0/8"},
+			IncludeInboundPorts: []string{"*"}}, User: "1", Group: "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,53 +74,14 @@ func TestValidate(t *testing.T) {
 			[]string{"excludeOutboundPorts", "excludeOutboundPorts", "includeInboundPorts", "excludeInboundPorts",
 				"excludeInboundPorts"},
 		},
-		"users": {Settings{ExcludeUsers: []string{"", "a b", `a"`}}, []string{"excludeUsers", "excludeUsers", "excludeUsers"}},
-		"url":   {Settings{CheckURL: "example.com"}, []string{"checkURL"}},
+		"users": {Settings{ExcludeUsers: []string{"", "a b", `a"`}}, []string{"excludeUsers", "excludeUsers",
+			"excludeUsers"}},
+		"url": {Settings{CheckURL: "example.com"}, []string{"checkURL"}},
 	} {
 		var got []string
 		tc.settings.Validate(func(field, _ string, _ ...any) { got = append(got, field) })
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s: wrong are %q, want %q", name, got, tc.want)
-		}
-	}
-}
-
-// Rules of another mesh are recognised, and those of Docker are not mistaken for them.
-func TestOtherRedirect(t *testing.T) {
-	t.Parallel()
-	docker, err := os.ReadFile("testdata/docker.nft")
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := Config{Settings: Default(), DNSPort: 15053}.Render()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const istio = `table ip nat {
-	chain ISTIO_REDIRECT {
-		meta l4proto tcp counter packets 0 bytes 0 %s
-	}
-	chain ISTIO_OUTPUT {
-		oifname "lo" ip saddr 127.0.0.6 counter packets 0 bytes 0 return
-		counter packets 0 bytes 0 goto ISTIO_REDIRECT
-	}
-	chain OUTPUT {
-		type nat hook %s priority dstnat; policy accept;
-		meta l4proto tcp counter packets 0 bytes 0 jump ISTIO_OUTPUT
-	}
-}
-`
-	for name, tc := range map[string]struct{ ruleset, want string }{
-		"nothing":             {"", ""},
-		"ours and Docker's":   {own + string(docker), ""},
-		"Istio's":             {string(docker) + fmt.Sprintf(istio, "redirect to :15001", "output"), "ip nat ISTIO_REDIRECT"},
-		"Istio's, old nft":    {fmt.Sprintf(istio, `xt target "REDIRECT"`, "output"), "ip nat ISTIO_REDIRECT"},
-		"at another hook":     {fmt.Sprintf(istio, "redirect to :15001", "prerouting"), ""},
-		"of UDP":              {strings.ReplaceAll(fmt.Sprintf(istio, "udp dport 53 redirect to :5353", "output"), "tcp counter packets 0 bytes 0 udp", "udp"), ""},
-		"only in the comment": {fmt.Sprintf(istio, `accept comment "no redirect"`, "output"), ""},
-	} {
-		if got := otherRedirect(tc.ruleset); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 }

@@ -87,11 +87,12 @@ func TestCacheFileRefused(t *testing.T) {
 		now   time.Time
 		want  string
 	}{
-		"of another":        {good, "you", now, `it is of "me", this workload is "you"`},
-		"too old":           {good, "me", now.Add(2 * time.Hour), "it is too old"},
-		"from the future":   {good, "me", now.Add(-time.Hour), "set the clock"},
-		"empty":             {nil, "me", now, "cut short"},
-		"another format":    {append([]byte("ashore-agent cache 9\n"), good[len(fileMagic):]...), "me", now, "not a cache of this version"},
+		"of another":      {good, "you", now, `it is of "me", this workload is "you"`},
+		"too old":         {good, "me", now.Add(2 * time.Hour), "it is too old"},
+		"from the future": {good, "me", now.Add(-time.Hour), "set the clock"},
+		"empty":           {nil, "me", now, "cut short"},
+		"another format": {append([]byte("ashore-agent cache 9\n"), good[len(fileMagic):]...), "me", now,
+			"not a cache of this version"},
 		"with more":         {append(bytes.Clone(good), 0), "me", now, "damaged"},
 		"cut in the middle": {good[:len(good)/2], "me", now, "damaged"},
 	}

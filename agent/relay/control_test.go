@@ -299,9 +299,10 @@ func TestRefused(t *testing.T) {
 		called bool
 		want   string
 	}{
-		"certificate": {status.Error(codes.Unauthenticated, "who?"), true, "Unauthenticated: who?; see \"ashore-agent status\""},
-		"identity":    {status.Error(codes.PermissionDenied, "no"), false, "PermissionDenied: no"},
-		"not ready":   {status.Error(codes.Unavailable, "wait"), false, "Unavailable: wait"},
+		"certificate": {status.Error(codes.Unauthenticated, "who?"), true, "Unauthenticated: who?; see \"ashore-agent " +
+			"status\""},
+		"identity":  {status.Error(codes.PermissionDenied, "no"), false, "PermissionDenied: no"},
+		"not ready": {status.Error(codes.Unavailable, "wait"), false, "Unavailable: wait"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

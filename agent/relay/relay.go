@@ -115,9 +115,6 @@ type health struct {
 // New makes a relay and reads the cache file. A file that cannot be used is no error: Status says
 // why.
 func New(c Config) (*Relay, error) {
-	if c.Node.GetId() == "" || len(c.Addresses) == 0 || c.Dial == nil || c.SetRoots == nil || c.Log == nil {
-		return nil, errors.New("relay: Node, Addresses, Dial, SetRoots and Log are required")
-	}
 	c.MaxAge = cmp.Or(c.MaxAge, defaultMaxAge)
 	c.pruneGap, c.retryRejected = cmp.Or(c.pruneGap, pruneGap), cmp.Or(c.retryRejected, retryRejected)
 	if c.Now == nil {
@@ -162,7 +159,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return task.Run(ctx, parts...)
 }
 
-// ReportHealth tells the control plane whether the workload is healthy: nil when it is, else why
+// ReportHealth reports to the control plane whether the workload is healthy: nil when it is, else why
 // not. ports are the states of the workload's ports, "8080=closed". The report is repeated on each
 // new connection.
 func (r *Relay) ReportHealth(err error, ports ...string) {

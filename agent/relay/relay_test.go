@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -322,24 +321,5 @@ func TestCacheError(t *testing.T) {
 	}
 	if !r.save() || r.Status().CacheError != "" {
 		t.Errorf("status %+v", r.Status())
-	}
-}
-
-func TestNewRequires(t *testing.T) {
-	t.Parallel()
-	if _, err := New(Config{}); err == nil {
-		t.Error("an empty Config is accepted")
-	}
-	c := testConfig(t, "127.0.0.1:1")
-	c.CacheFile = filepath.Join(t.TempDir(), "cache")
-	if err := os.WriteFile(c.CacheFile, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, err := New(c)
-	if err := errors.Join(err); err != nil {
-		t.Fatal(err)
-	}
-	if s := r.Status(); !strings.Contains(s.CacheRefused, "cut short") {
-		t.Errorf("status %+v", s)
 	}
 }

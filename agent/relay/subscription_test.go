@@ -238,14 +238,18 @@ func TestFromCache(t *testing.T) {
 		ask  ads.Ask
 		want string // names, and those that do not exist; "silent" for no response
 	}{
-		"everything":                 {ads.Ask{TypeURL: resource.ClusterType}, "[a b] []"},
-		"of a running Envoy":         {ads.Ask{TypeURL: resource.ClusterType, Claims: map[string]string{"a": "old", "b": "old"}}, "silent"},
-		"what a running Envoy lacks": {ads.Ask{TypeURL: resource.ClusterType, Claims: map[string]string{"a": "old"}}, "[b] []"},
-		"by name":                    {ads.Ask{TypeURL: resource.EndpointType, Subscribe: []string{"a", "gone", "unknown"}}, "[a] [gone]"},
-		"an unknown name":            {ads.Ask{TypeURL: resource.EndpointType, Subscribe: []string{"unknown"}}, "silent"},
-		"a type that is not cached":  {ads.Ask{TypeURL: resource.RouteType}, "silent"},
-		"a type without resources":   {ads.Ask{TypeURL: resource.ListenerType}, "[] []"},
-		"the same, of a running one": {ads.Ask{TypeURL: resource.ListenerType, Claims: map[string]string{"l": "1"}}, "silent"},
+		"everything": {ads.Ask{TypeURL: resource.ClusterType}, "[a b] []"},
+		"of a running Envoy": {ads.Ask{TypeURL: resource.ClusterType, Claims: map[string]string{"a": "old",
+			"b": "old"}}, "silent"},
+		"what a running Envoy lacks": {ads.Ask{TypeURL: resource.ClusterType, Claims: map[string]string{"a": "old"}},
+			"[b] []"},
+		"by name": {ads.Ask{TypeURL: resource.EndpointType, Subscribe: []string{"a", "gone",
+			"unknown"}}, "[a] [gone]"},
+		"an unknown name":           {ads.Ask{TypeURL: resource.EndpointType, Subscribe: []string{"unknown"}}, "silent"},
+		"a type that is not cached": {ads.Ask{TypeURL: resource.RouteType}, "silent"},
+		"a type without resources":  {ads.Ask{TypeURL: resource.ListenerType}, "[] []"},
+		"the same, of a running one": {ads.Ask{TypeURL: resource.ListenerType, Claims: map[string]string{"l": "1"}},
+			"silent"},
 	} {
 		c := filled(t)
 		c.put(&ads.Reply{TypeURL: resource.ListenerType}, true, everything)

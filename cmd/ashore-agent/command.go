@@ -21,7 +21,7 @@ const long = `ashore-agent makes a workload a member of the mesh and runs the En
 "join" gets an identity with a one-time token; the agent renews it from then on. "run" writes Envoy's bootstrap, starts
 Envoy and starts it again when it ends. Envoy takes its configuration, its key and its certificates from the agent.
 At SIGTERM or Ctrl-C the workload leaves the endpoints and connections are drained before Envoy ends; a second signal
-ends at once. "status" tells what is well and what is not, "leave" undoes "join".
+ends at once. "status" shows what is well and what is not, "leave" undoes "join".
 
 Settings come from a file (--config) and from flags; a flag wins. Without privileges several workloads run on
 one machine when each has an address of its own: 127.0.0.2, 127.0.0.3, …`
@@ -42,37 +42,53 @@ const runExample = `  # the workload of this machine that has joined
   # settings from a file
   ashore-agent run --config /etc/ashore/agent.yaml`
 
-// command is the program's command line; logging is called with its log.
-func command(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
-	root := &cobra.Command{
-		Use:           "ashore-agent",
-		Short:         "Make a workload a member of the mesh and run its Envoy",
-		Long:          long,
-		Version:       build.Read().String(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          unknownCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+// program is one run of this program.
+type program struct {
+	logging        func(hclog.Logger) // called with the log
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	host           *host // nil: units of this machine cannot run a workload
+}
+
+// command is the program's command line.
+func (p *program) command() *cobra.Command {
+	root := group("ashore-agent", "Make a workload a member of the mesh and run its Envoy", long,
+		p.joinCommand(), p.runCommand(), p.statusCommand(), p.leaveCommand(), p.interceptCommand(), p.versionCommand())
+	root.Version = build.Read().String()
+	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	h := thisHost()
-	root.AddCommand(joinCommand(logging, h, stdin, stdout, stderr), runCommand(logging, stdout, stderr),
-		statusCommand(h, stdout), leaveCommand(h, stdin, stdout),
-		interceptCommand(stdout), versionCommand(stdout))
 	completion.Refine(root, noArguments, func(_ *cobra.Command, err error) error { return usage(err) })
 	return root
 }
 
-func unknownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
+// group is a command that has others.
+func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return usage(fmt.Errorf("unknown command %q; see %s --help", args[0], cmd.CommandPath()))
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	return usage(fmt.Errorf("unknown command %q; see %s --help", args[0], cmd.CommandPath()))
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// command is one that takes flags only. example may be empty.
+func command(use, short, long, example string, run func(ctx context.Context) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Long: long, Example: example,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context()) },
+	}
 }
 
 func noArguments(cmd *cobra.Command, args []string) error {
@@ -82,61 +98,53 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return usage(fmt.Errorf("unexpected argument %q; %s takes flags only, see --help", args[0], cmd.CommandPath()))
 }
 
-func runCommand(logging func(hclog.Logger), stdout, stderr io.Writer) *cobra.Command {
+func (p *program) runCommand() *cobra.Command {
 	f := &flags{}
-	cmd := &cobra.Command{
-		Use:     "run",
-		Short:   "Run Envoy until a signal comes",
-		Example: runExample,
-		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.joined(); err != nil {
-				return err
-			}
-			return runAgent(cmd.Context(), logging, f, stdout, stderr)
-		},
-	}
-	f.add(cmd.Flags())
+	cmd := command("run", "Run Envoy until a signal comes", "", runExample, func(ctx context.Context) error {
+		if err := f.joined(); err != nil {
+			return err
+		}
+		return p.runAgent(ctx, f)
+	})
+	f.add(cmd.Flags(), "xds")
 	return cmd
 }
 
 // runAgent runs until ctx ends.
-func runAgent(ctx context.Context, logging func(hclog.Logger), f *flags, stdout, stderr io.Writer) error {
+func (p *program) runAgent(ctx context.Context, f *flags) error {
 	s, err := f.settings()
 	if err != nil {
 		return err
 	}
-	log := logger(s.Log, stderr)
-	logging(log)
+	log := p.logger(s.Log)
+	p.logging(log)
 	systemd := sdnotify.Notifier{Log: log}
-	a, err := agent.New(agent.Config{Settings: s, Log: log, Stdout: stdout, Sockets: activation.Files(true),
+	a, err := agent.New(agent.Config{Settings: s, Log: log, Stdout: p.stdout, Sockets: activation.Files(true),
 		Notify: systemd.Tell, Watchdog: systemd.Watchdog()})
 	if err == nil {
 		err = a.Run(ctx)
 	}
-	if err != nil {
-		err = f.explain(err)
-	}
+	err = f.explain(err)
 	if s.Log.Format == "json" {
 		err = ending.Log(log, err)
 	}
 	return err
 }
 
-func versionCommand(stdout io.Writer) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print which build this is",
-		Args:  noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(stdout, "ashore-agent %s\n", build.Read())
-			return err
-		},
-	}
+func (p *program) versionCommand() *cobra.Command {
+	return command("version", "Print which build this is", "", "", func(context.Context) error {
+		return p.say("ashore-agent %s", build.Read())
+	})
 }
 
-// logger writes to w. The settings have been checked.
-func logger(l agent.Log, w io.Writer) hclog.Logger {
+// say prints a line.
+func (p *program) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(p.stdout, format+"\n", args...)
+	return err
+}
+
+// logger writes to standard error. The settings have been checked.
+func (p *program) logger(l agent.Log) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Level: hclog.LevelFromString(l.Level), JSONFormat: l.Format == "json",
-		Output: w})
+		Output: p.stderr})
 }

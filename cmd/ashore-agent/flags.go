@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -18,76 +20,76 @@ import (
 // flags are the settings that a command line names. They win over those of files.
 type flags struct {
 	config string
-	state  string   // where a workload joined whose settings come first; empty: not known
-	host   bool     // the settings are for a workload that units of this machine run
-	set    []string // of --set
+	state  string // where a workload joined whose settings come first; empty: not known
+	host   bool   // the settings are for a workload that units of this machine run
+
+	dev    bool
 	labels map[string]string
-	given  *pflag.FlagSet
-	sets   map[string]bool    // the settings that the command line names
+	given  map[string]any     // the settings of the command line: "workload.name"
+	flag   map[string]string  // the flags of those that have one of their own
 	places *strictyaml.Places // of the settings that are from a file; nil without one
 }
 
-// flagSettings are the settings that have a flag of their own, by the flag.
-func flagSettings() map[string]string {
-	return map[string]string{"dev": "dev", "xds": "xds.addresses", "control-plane": "xds.addresses",
-		"name":      "workload.name",
-		"namespace": "workload.namespace", "address": "workload.addresses", "labels": "workload.labels", "type": "workload.type",
-		"interception": "workload.interception", "state": "state", "envoy": "envoy.path"}
-}
-
-// add defines the flags.
-func (f *flags) add(fs *pflag.FlagSet) {
-	f.given = fs
+// add defines the flags; xds is the one for the addresses of control planes.
+func (f *flags) add(fs *pflag.FlagSet, xds string) {
+	f.given, f.flag = map[string]any{}, map[string]string{}
 	fs.SortFlags = false
-	defaults := agent.Default()
-	fs.StringVar(&f.config, "config", "", "settings `file`; flags win over it")
-	fs.StringArrayVar(&f.set, "set", nil,
-		"a `setting=value` of docs/agent.md, such as envoy.concurrency=2; may be repeated")
-	fs.Bool("dev", false, "plaintext to the control plane, without an identity, for trials on one machine")
-	if fs.Lookup("control-plane") == nil {
-		fs.StringSlice("xds", nil, "`host:port` of the control plane; several replicas with commas")
+	text := func(name, setting, usage string) {
+		f.flag[setting] = name
+		fs.Func(name, usage, func(value string) error { f.given[setting] = value; return nil })
 	}
-	fs.String("name", "", "`name` of the workload, unique in its namespace (default: the host name)")
-	fs.String("namespace", defaults.Workload.Namespace, "`namespace` of the workload")
-	fs.StringSlice("address", nil, "the workload's own IP `address`; the first is where Envoy opens its ports")
+	list := func(name, setting, usage string) {
+		f.flag[setting] = name
+		fs.Func(name, usage, func(value string) error {
+			before, _ := f.given[setting].([]string)
+			f.given[setting] = append(before, strings.Split(value, ",")...)
+			return nil
+		})
+	}
+	list(xds, "xds.addresses", "`host:port` of the control plane; several replicas with commas")
+	fs.StringVar(&f.config, "config", "", "settings `file`; flags win over it")
+	fs.Func("set", "a `setting=value` of docs/agent.md, such as envoy.concurrency=2; may be repeated",
+		func(text string) error {
+			name, value, ok := strings.Cut(text, "=")
+			var v any
+			if err := yaml.Unmarshal([]byte(value), &v); err != nil || !ok {
+				return errors.New("want SETTING=VALUE, such as envoy.concurrency=2")
+			}
+			f.given[name] = v
+			return nil
+		})
+	fs.BoolVar(&f.dev, "dev", false, "plaintext to the control plane, without an identity, for trials on one machine")
+	text("name", "workload.name", "`name` of the workload, unique in its namespace (default: the host name)")
+	text("namespace", "workload.namespace", "`namespace` of the workload (default \"default\")")
+	list("address", "workload.addresses", "the workload's own IP `address`; the first is where Envoy opens its ports")
+	f.flag["workload.labels"] = "labels"
 	fs.StringToStringVar(&f.labels, "labels", nil, "the workload's `labels`, app=web,version=v1")
-	fs.String("type", defaults.Workload.Type, "sidecar or router (a gateway)")
-	fs.String("interception", defaults.Workload.Interception,
-		"how traffic reaches Envoy: none (applications connect to it), tproxy (by the rules of \"ashore-agent intercept\") or redirect (by rules of your own)")
-	fs.String("state", "", "`folder` for the identity, the bootstrap and the sockets (default below /var/lib/ashore-agent; below ~/.local/state/ashore-agent for users other than root, with --dev below the user's cache folder)")
-	fs.String("envoy", "", "the Envoy `program` (default: envoy in PATH, else that of the package ashore-envoy)")
+	text("type", "workload.type", "`type` of the workload: sidecar or router (a gateway)")
+	text("interception", "workload.interception", "`how` traffic reaches Envoy: none (applications connect to it), "+
+		"tproxy (by the rules of \"ashore-agent intercept\") or redirect (by rules of your own)")
+	text("state", "state", "`folder` for the identity, the bootstrap and the sockets (default below "+
+		"/var/lib/ashore-agent; below ~/.local/state/ashore-agent for users other than root, with --dev below the "+
+		"user's cache folder)")
+	text("envoy", "envoy.path", "the Envoy `program` (default: envoy in PATH, else that of the package ashore-envoy)")
 }
 
-// document is the given flags as a settings file.
+// text is a setting of the command line; empty: it is not given.
+func (f *flags) text(setting string) string {
+	value, _ := f.given[setting].(string)
+	return value
+}
+
+// document is the given settings as a settings file.
 func (f *flags) document() ([]byte, error) {
-	doc := map[string]any{}
-	f.sets = map[string]bool{}
-	for _, text := range f.set {
-		name, value, ok := strings.Cut(text, "=")
-		var v any
-		if err := yaml.Unmarshal([]byte(value), &v); err != nil || !ok {
-			return nil, usage(fmt.Errorf("--set %q: want SETTING=VALUE, such as envoy.concurrency=2", text))
-		}
-		put(doc, name, v)
-		f.sets[name] = true
+	if f.dev {
+		f.given["dev"] = true
 	}
-	for flag, setting := range flagSettings() {
-		given := f.given.Lookup(flag)
-		if given == nil || !given.Changed {
-			continue
-		}
-		f.sets[setting] = true
-		list, isList := given.Value.(pflag.SliceValue)
-		switch {
-		case isList:
-			put(doc, setting, list.GetSlice())
-		case flag == "labels":
-			put(doc, setting, f.labels)
-		case flag == "dev":
-			put(doc, setting, given.Value.String() == "true")
-		default:
-			put(doc, setting, given.Value.String())
-		}
+	if len(f.labels) > 0 {
+		f.given["workload.labels"] = f.labels
+	}
+	doc := map[string]any{}
+	for _, path := range slices.Sorted(maps.Keys(f.given)) {
+		put(doc, path, f.given[path])
 	}
 	return yaml.Marshal(doc)
 }
@@ -124,23 +126,20 @@ func (f *flags) read() (s, base agent.Settings, err error) {
 	if f.host {
 		s.Workload.Interception = "tproxy"
 	}
-	if err := f.readOwn(&s); err != nil {
-		return s, base, err
+	if f.state != "" {
+		_, err := readSettings(agent.OwnSettings(f.state), &s)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it did not join
+			return s, base, err
+		}
+		s.State = f.state
 	}
 	if file := f.file(); file != "" {
-		data, err := strictyaml.ReadFile(file)
+		if f.places, err = readSettings(file, &s); err == nil && f.config == "" {
+			_, err = readSettings(file, &base)
+		}
 		if err != nil {
-			return s, base, usage(fmt.Errorf("%w (--config)", err))
+			return s, base, err
 		}
-		if f.places, err = strictyaml.Decode(file, data, &s); err != nil {
-			return s, base, usage(err)
-		}
-		if f.config == "" {
-			_, _ = strictyaml.Decode(file, data, &base) // s was decoded from the same text
-		}
-	}
-	if f.given == nil {
-		return s, base, nil
 	}
 	data, err := f.document()
 	if err != nil {
@@ -155,6 +154,22 @@ func (f *flags) read() (s, base agent.Settings, err error) {
 	return s, base, usage(err)
 }
 
+// readSettings lays the settings of a file over s. It returns where they are in it.
+func readSettings(file string, s *agent.Settings) (*strictyaml.Places, error) {
+	data, err := strictyaml.ReadFile(file)
+	if err != nil {
+		return nil, usage(err)
+	}
+	places, err := strictyaml.Decode(file, data, s)
+	return places, usage(err)
+}
+
+// keptSettings are those of a workload that has joined.
+func keptSettings(state string) (agent.Settings, error) {
+	s, _, err := (&flags{state: state}).read()
+	return s, err
+}
+
 // file is the settings file; empty: there is none.
 func (f *flags) file() string {
 	if f.config != "" || !f.host && filepath.Dir(f.state) != agent.PackagedState {
@@ -166,42 +181,15 @@ func (f *flags) file() string {
 	return agent.OperatorSettings
 }
 
-// readOwn lays the settings that the workload joined with over s, and names its state folder.
-func (f *flags) readOwn(s *agent.Settings) error {
-	if f.state == "" {
-		return nil
-	}
-	file := agent.OwnSettings(f.state)
-	data, err := strictyaml.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it did not join
-	}
-	if err != nil {
-		return usage(err)
-	}
-	if _, err := strictyaml.Decode(file, data, s); err != nil {
-		return usage(err)
-	}
-	s.State = f.state
-	return nil
-}
-
 // joined finds the workload that has joined, unless the command line describes another one.
 func (f *flags) joined() error {
-	value := func(name string) string {
-		if flag := f.given.Lookup(name); flag.Changed {
-			return flag.Value.String()
-		}
-		return ""
-	}
-	if f.state = value("state"); f.state != "" {
+	f.state = f.text("state")
+	if f.state != "" || f.config != "" || f.dev || f.given["xds.addresses"] != nil {
 		return nil
 	}
-	if value("dev") != "" || f.config != "" || value("xds") != "" {
-		return nil
-	}
-	state, err := agent.FindJoined(value("name"), value("namespace"))
-	if errors.Is(err, agent.ErrNoIdentity) && (value("name") != "" || value("address") != "") {
+	name := f.text("workload.name")
+	state, err := agent.FindJoined(name, f.text("workload.namespace"))
+	if errors.Is(err, agent.ErrNoIdentity) && (name != "" || f.given["workload.addresses"] != nil) {
 		return nil // the settings that are missing are named
 	}
 	f.state = state
@@ -217,25 +205,19 @@ func (f *flags) explain(err error) error {
 	var out []error
 	for _, e := range unjoin(err) {
 		if u, ok := errors.AsType[*agent.UsageError](e); ok {
-			if flag := f.flagOf(u.Setting); flag != "" {
-				e = fmt.Errorf("--%s: %w", flag, u)
-			} else if place := f.places.Of(u.Setting); place != "" && !f.sets[u.Setting] {
+			place := f.places.Of(u.Setting)
+			if flag := f.flag[u.Setting]; f.given[u.Setting] != nil && flag != "" {
+				place = "--" + flag
+			} else if f.given[u.Setting] != nil {
+				place = ""
+			}
+			if place != "" {
 				e = fmt.Errorf("%s: %w", place, u)
 			}
 		}
 		out = append(out, e)
 	}
 	return usage(errors.Join(out...))
-}
-
-// flagOf returns the flag that a setting was given by, or "".
-func (f *flags) flagOf(setting string) string {
-	for flag, s := range flagSettings() {
-		if s == setting && f.given != nil && f.given.Changed(flag) {
-			return flag
-		}
-	}
-	return ""
 }
 
 // unjoin are the errors that errors.Join put together.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/agent/intercept"
 	"github.com/ashore-mesh/ashore/internal/machine"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
@@ -105,10 +104,7 @@ func (r fakeRules) Delete(context.Context) error {
 func (f *fakeHost) start(ctx context.Context, args ...string) (stdout, stderr string, steps []string, err error) {
 	var out, errs bytes.Buffer
 	var stdin bytes.Buffer
-	cmd := command(func(hclog.Logger) {}, &stdin, &out, &errs)
-	cmd.RemoveCommand(cmd.Commands()...)
-	cmd.AddCommand(joinCommand(func(hclog.Logger) {}, f.host, &stdin, &out, &errs), statusCommand(f.host, &out),
-		leaveCommand(f.host, &stdin, &out))
+	cmd := (&program{func(hclog.Logger) {}, &stdin, &out, &errs, f.host}).command()
 	cmd.SetArgs(args)
 	f.steps = nil
 	err = cmd.ExecuteContext(ctx)
@@ -134,7 +130,7 @@ func TestHost(t *testing.T) {
 		"web-1.shop has joined the mesh, at 127.0.15.61. Its status:\nidentity       ok ") {
 		t.Fatalf("%v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
-	if s, err := agent.KeptSettings(filepath.Join(f.folder, "web-1.shop")); err != nil ||
+	if s, err := keptSettings(filepath.Join(f.folder, "web-1.shop")); err != nil ||
 		s.Workload.Interception != "tproxy" {
 		t.Errorf("interception %q, %v", s.Workload.Interception, err)
 	}
@@ -156,12 +152,14 @@ func TestHost(t *testing.T) {
 	main := filepath.Join(f.folder, "web-1.shop")
 	stdout, _, _, err = f.start(t.Context(), "status", "--state", main)
 	if err == nil || !strings.Contains(stdout,
-		"units          ok    ashore-agent.service is active (running), enabled; ashore-intercept.service is active (running), enabled\n") {
+		"units          ok    ashore-agent.service is active (running), enabled; ashore-intercept.service is active "+
+			"(running), enabled\n") {
 		t.Errorf("status: %v, %s", err, stdout)
 	}
 	f.rules, f.on[mainUnit] = false, false
 	stdout, _, _, _ = f.start(t.Context(), "status", "--state", main)
-	for _, want := range []string{"units          bad   the rules that bring traffic to Envoy are not installed; ashore-agent.service is inactive (dead), disabled",
+	for _, want := range []string{"units          bad   the rules that bring traffic to Envoy are not installed; " +
+		"ashore-agent.service is inactive (dead), disabled",
 		"fix:  ashore-agent intercept install; systemctl enable --now ashore-agent.service"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("status without rules and agent: want %q in\n%s", want, stdout)
@@ -171,7 +169,8 @@ func TestHost(t *testing.T) {
 	f.on[mainUnit] = true
 	stdout, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", main)
 	want = []string{"remove rules", "disable --quiet --now ashore-agent.service",
-		"stop ashore-agent.socket ashore-agent.service", "stop " + mainEnvoys, "reset-failed " + mainEnvoys, "delete rules", "disable --quiet --now ashore-intercept.service"}
+		"stop ashore-agent.socket ashore-agent.service", "stop " + mainEnvoys, "reset-failed " + mainEnvoys,
+		"delete rules", "disable --quiet --now ashore-intercept.service"}
 	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps, want) {
 		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
@@ -195,7 +194,7 @@ func TestHostFurther(t *testing.T) {
 	if err != nil || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent@web-2.shop.service"}) {
 		t.Errorf("a second workload: %v, steps %q, %q", err, steps, stderr)
 	}
-	if s, err := agent.KeptSettings(state); err != nil || s.Ports.DNS != 0 {
+	if s, err := keptSettings(state); err != nil || s.Ports.DNS != 0 {
 		t.Errorf("the second workload answers DNS at %d, %v", s.Ports.DNS, err)
 	}
 	_, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", state)
@@ -218,7 +217,8 @@ func TestHostUndo(t *testing.T) {
 		"the agent does not start":   {"enable --quiet --now ashore-agent.service", nil},
 		"the workload is not ready":  {"ready", nil},
 		"the rules fail their check": {"install rules", nil},
-		"the unit of the rules":      {"enable --quiet --now ashore-intercept.service", []string{"delete rules", "disable --quiet --now ashore-intercept.service"}},
+		"the unit of the rules": {"enable --quiet --now ashore-intercept.service", []string{"delete rules",
+			"disable --quiet --now ashore-intercept.service"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -231,7 +231,8 @@ func TestHostUndo(t *testing.T) {
 				t.Errorf("%v, %q", err, stdout)
 			}
 			if want := append(tc.undo, "disable --quiet --now ashore-agent.service",
-				"stop ashore-agent.socket ashore-agent.service", "stop "+mainEnvoys, "reset-failed "+mainEnvoys); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
+				"stop ashore-agent.socket ashore-agent.service", "stop "+mainEnvoys,
+				"reset-failed "+mainEnvoys); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
 				t.Errorf("steps %q, want %q at the end", steps, want)
 			}
 			delete(f.fails, tc.fails)
@@ -255,7 +256,8 @@ func TestHostInterrupted(t *testing.T) {
 	_, _, steps, err := f.start(ctx, f.joinArgs(next(), "127.0.15.67")...)
 	if err == nil || !strings.Contains(err.Error(),
 		"interrupted") || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent.service",
-		"disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop " + mainEnvoys, "reset-failed " + mainEnvoys}) {
+		"disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service",
+		"stop " + mainEnvoys, "reset-failed " + mainEnvoys}) {
 		t.Errorf("%v, steps %q", err, steps)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,58 +24,61 @@ type hostJoin struct {
 	ruled    bool         // the rules were installed
 }
 
-// join checks the machine, joins with the rights of the agent's user, starts the unit and installs
-// the rules. When a step fails, the steps before it are undone, except for the identity: the same
-// command continues with it.
-func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader, stdout, stderr io.Writer) error {
-	c, err := j.config(f, stdin)
-	if err != nil {
-		return err
-	}
-	w := &hostJoin{host: h, settings: c.Settings, group: c.Group}
+// joinHost checks the machine, joins with the rights of the agent's user, starts the unit and
+// installs the rules. When a step fails, the steps before it are undone, except for the identity:
+// the same command continues with it.
+func (p *program) joinHost(ctx context.Context, c agent.JoinConfig) error {
+	w := &hostJoin{host: p.host, settings: c.Settings, group: c.Group}
 	if err := w.chooseUnit(); err != nil {
 		return err
 	}
-	units, err := h.systemd.Show(ctx, w.unit)
+	units, err := w.systemd.Show(ctx, w.unit)
 	if err != nil || len(units) != 1 {
 		return errors.Join(fmt.Errorf("systemd does not know %s: install the package ashore-agent", w.unit), err)
 	}
 	w.before = units[0]
 	if w.before.Active != "active" { // else its own Envoy has the ports
 		if err := w.check(ctx); err != nil {
-			return f.explain(err)
+			return err
 		}
 	}
-	c.Settings, c.Log = w.settings, logger(w.settings.Log, stderr)
+	c.Settings = w.settings
 	var result *agent.JoinResult
-	err = h.as(func() (err error) { result, err = agent.Join(ctx, c); return err })
+	err = w.as(func() (err error) { result, err = agent.Join(ctx, c); return err })
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted before the workload had joined; the machine works as before")
 	case err != nil:
-		return f.explain(err)
+		return err
 	}
 	err = w.start(ctx)
 	if ctx.Err() != nil {
 		err = errors.New("the join was interrupted")
 	}
 	if err != nil {
-		return errors.Join(err, w.back(ctx))
+		return errors.Join(err, w.undo(ctx))
 	}
 	how := "has joined the mesh"
 	if result.Already && !w.started && !w.ruled {
 		how = "has joined before and runs; nothing was changed, and the token was not used. For other settings edit " +
 			agent.OwnSettings(w.settings.State) + " and restart the agent"
 	}
-	return w.summary(ctx, stdout, how)
+	r, err := agent.Status(ctx, w.settings.State)
+	if err != nil {
+		return err
+	}
+	err = p.say("%s %s, at %s. Its status:", filepath.Base(w.settings.State), how,
+		strings.Join(w.settings.Workload.Addresses, ", "))
+	return errors.Join(err, r.Write(p.stdout))
 }
 
 // chooseUnit finds the unit of the workload. The first workload of a machine has mainUnit.
 func (w *hostJoin) chooseUnit() error {
 	s := &w.settings
 	if id, joined, err := agent.JoinedAs(s.State); err == nil && joined.Group != w.group {
-		return fmt.Errorf("%s is a member of %s on this machine already, as %s, and the command is for %s: for a second workload "+
-			"add --name NAME --address ADDRESS --interception none; to move this one, run \"ashore-agent leave\" first",
+		return fmt.Errorf("%s is a member of %s on this machine already, as %s, and the command is for %s: "+
+			"for a second workload add --name NAME --address ADDRESS --interception none; "+
+			"to move this one, run \"ashore-agent leave\" first",
 			filepath.Base(s.State), joined.Group, id.ID, w.group)
 	}
 	main := w.main()
@@ -91,16 +93,18 @@ func (w *hostJoin) chooseUnit() error {
 	}
 	w.unit = "ashore-agent@" + filepath.Base(s.State) + ".service"
 	if s.Workload.Interception != "none" || len(s.Workload.Addresses) == 0 {
-		return usage(fmt.Errorf("%s is this machine's workload already: a further one needs an address of its own, and has no interception: "+
-			"add --name NAME --address ADDRESS --interception none", filepath.Base(main)))
+		return usage(fmt.Errorf("%s is this machine's workload already: a further one needs an address of its own, "+
+			"and has no interception: add --name NAME --address ADDRESS --interception none", filepath.Base(main)))
 	}
-	first, err := agent.KeptSettings(main)
+	first, err := keptSettings(main)
 	if err != nil {
 		return err
 	}
 	if first.Workload.Interception == "tproxy" {
-		return fmt.Errorf("all traffic of this machine goes through the Envoy of %s: a machine with several identities has no interception: "+
-			"run \"ashore-agent leave\", and join both with --interception none; for a second service of the same identity write another ServiceEntry", filepath.Base(main))
+		return fmt.Errorf("all traffic of this machine goes through the Envoy of %s: "+
+			"a machine with several identities has no interception: run \"ashore-agent leave\", and join both with "+
+			"--interception none; for a second service of the same identity write another ServiceEntry",
+			filepath.Base(main))
 	}
 	w.settings.Ports.DNS = 0
 	return nil
@@ -116,7 +120,8 @@ func (w *hostJoin) check(ctx context.Context) error {
 	}
 	if s.Workload.Interception == "tproxy" {
 		if _, err := exec.LookPath(w.nft); err != nil {
-			errs = append(errs, errors.New("interception needs the program nft, which is not there: install the package nftables, or join with --interception none"))
+			errs = append(errs, errors.New("interception needs the program nft, which is not there: "+
+				"install the package nftables, or join with --interception none"))
 		}
 	}
 	if len(s.Workload.Addresses) == 0 {
@@ -134,7 +139,7 @@ func (w *hostJoin) check(ctx context.Context) error {
 
 // start starts what does not run yet.
 func (w *hostJoin) start(ctx context.Context) error {
-	s, err := agent.KeptSettings(w.settings.State)
+	s, err := keptSettings(w.settings.State)
 	if err != nil {
 		return err
 	}
@@ -160,19 +165,6 @@ func (w *hostJoin) start(ctx context.Context) error {
 	if err != nil || len(units) == 1 && units[0].Active == "active" && units[0].File == "enabled" {
 		return err
 	}
-	if err := w.install(ctx); err != nil {
-		return err
-	}
-	w.ruled = true
-	if err := w.systemd.Run(ctx, "enable", "--quiet", "--now", interceptUnit); err != nil {
-		return fmt.Errorf("install the rules at boot: %w", err)
-	}
-	return nil
-}
-
-// install installs the rules, or leaves none.
-func (w *hostJoin) install(ctx context.Context) error {
-	s := w.settings
 	if err := s.Complete(); err != nil {
 		return err
 	}
@@ -180,7 +172,14 @@ func (w *hostJoin) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return w.rules.Install(ctx, c, checks)
+	if err := w.rules.Install(ctx, c, checks); err != nil { // it leaves none
+		return err
+	}
+	w.ruled = true
+	if err := w.systemd.Run(ctx, "enable", "--quiet", "--now", interceptUnit); err != nil {
+		return fmt.Errorf("install the rules at boot: %w", err)
+	}
+	return nil
 }
 
 // link has mainUnit run this workload.
@@ -195,8 +194,11 @@ func (w *hostJoin) link() error {
 	return os.Symlink(filepath.Base(w.settings.State), link)
 }
 
-// back undoes what was done.
-func (w *hostJoin) back(ctx context.Context) error {
+// undo takes back what was started and installed.
+func (w *hostJoin) undo(ctx context.Context) error {
+	if !w.started && !w.ruled {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	var err error
@@ -209,21 +211,8 @@ func (w *hostJoin) back(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("and not everything could be undone, run \"ashore-agent leave\": %w", err)
 	}
-	if !w.started && !w.ruled {
-		return nil
-	}
-	return fmt.Errorf("%s is stopped and no rules are installed: the machine works as before. The identity is kept: paste the same command again when the cause is removed", w.unit)
-}
-
-// summary prints the status.
-func (w *hostJoin) summary(ctx context.Context, out io.Writer, how string) error {
-	r, err := agent.Status(ctx, w.settings.State)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(out, "%s %s, at %s. Its status:\n",
-		filepath.Base(w.settings.State), how, strings.Join(w.settings.Workload.Addresses, ", "))
-	return errors.Join(err, r.Write(out))
+	return fmt.Errorf("%s is stopped and no rules are installed: the machine works as before. "+
+		"The identity is kept: paste the same command again when the cause is removed", w.unit)
 }
 
 // removeRules removes the rules, also from the next boot.

@@ -21,57 +21,35 @@ The rules follow the settings "interception" of the one workload of this machine
 works with them and removes them again if it does not. Confirmed rules are installed at every boot until "remove" or
 "ashore-agent leave".`
 
-func interceptCommand(stdout io.Writer) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "intercept",
-		Short: "Install, remove and check the rules that bring traffic to Envoy",
-		Long:  interceptLong,
-		Args:  unknownCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(interceptInstall(stdout), interceptRemove(stdout), interceptStatus(stdout), interceptCheck(stdout))
-	return cmd
+func (p *program) interceptCommand() *cobra.Command {
+	return group("intercept", "Install, remove and check the rules that bring traffic to Envoy", interceptLong,
+		p.interceptInstall(), p.interceptRemove(), p.interceptStatus(), p.interceptCheck())
 }
 
-// interceptFlags find the settings.
-type interceptFlags struct {
-	place
-	config string
-}
-
-func (f *interceptFlags) add(cmd *cobra.Command) {
-	f.place.add(cmd)
-	cmd.Flags().StringVar(&f.config, "config", "", "settings `file`; it wins over those of the workload")
-}
-
-// read returns what the rules depend on.
-func (f *interceptFlags) read() (intercept.Config, intercept.Checks, error) {
-	state, err := f.folder()
-	if err != nil && f.config == "" {
-		return intercept.Config{}, intercept.Checks{}, err
-	}
-	all := &flags{config: f.config, state: state}
-	s, err := all.settings()
+// interceptConfig returns what the rules of a workload depend on.
+func interceptConfig(at place) (c intercept.Config, checks intercept.Checks, err error) {
+	state, err := at.folder()
 	if err != nil {
-		return intercept.Config{}, intercept.Checks{}, err
+		return c, checks, err
 	}
-	c, checks, err := agent.InterceptConfig(&s)
-	return c, checks, all.explain(err)
+	f := &flags{state: state}
+	s, err := f.settings()
+	if err != nil {
+		return c, checks, err
+	}
+	c, checks, err = agent.InterceptConfig(&s)
+	return c, checks, f.explain(err)
 }
 
-func interceptInstall(stdout io.Writer) *cobra.Command {
-	var f interceptFlags
+func (p *program) interceptInstall() *cobra.Command {
+	var at place
 	var boot, show bool
-	cmd := &cobra.Command{
-		Use:     "install",
-		Short:   "Install the rules, or remove them again when the machine does not work with them",
-		Example: "  ashore-agent intercept install\n  ashore-agent intercept install --print",
-		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := command("install", "Install the rules, or remove them again when the machine does not work with them", "",
+		"  ashore-agent intercept install\n  ashore-agent intercept install --print", func(ctx context.Context) error {
 			if boot {
-				return installAtBoot(cmd.Context(), stdout)
+				return p.installAtBoot(ctx)
 			}
-			c, checks, err := f.read()
+			c, checks, err := interceptConfig(at)
 			if err != nil {
 				return err
 			}
@@ -80,91 +58,72 @@ func interceptInstall(stdout io.Writer) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = io.WriteString(stdout, text)
+				_, err = io.WriteString(p.stdout, text)
 				return err
 			}
-			if err := (intercept.Machine{}).Install(cmd.Context(), c, checks); err != nil {
+			if err := (intercept.Machine{}).Install(ctx, c, checks); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(stdout, "traffic goes through Envoy: all checks succeeded")
-			return err
-		},
-	}
-	f.add(cmd)
+			return p.say("traffic goes through Envoy: all checks succeeded")
+		})
+	at.add(cmd)
 	cmd.Flags().BoolVar(&boot, "boot", false,
 		"install the confirmed rules without checks; do nothing if there are none")
 	cmd.Flags().BoolVar(&show, "print", false, "print the rules instead")
 	return cmd
 }
 
-func installAtBoot(ctx context.Context, stdout io.Writer) error {
+func (p *program) installAtBoot(ctx context.Context) error {
 	installed, err := intercept.Machine{}.Boot(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case !installed:
+		return p.say("no rules were confirmed on this machine; nothing was done")
 	}
-	text := "the confirmed rules are installed"
-	if !installed {
-		text = "no rules were confirmed on this machine; nothing was done"
-	}
-	_, err = fmt.Fprintln(stdout, text)
-	return err
+	return p.say("the confirmed rules are installed")
 }
 
-func interceptRemove(stdout io.Writer) *cobra.Command {
+func (p *program) interceptRemove() *cobra.Command {
 	var cut bool
-	cmd := &cobra.Command{
-		Use:     "remove",
-		Short:   "Remove the rules; connections that go through Envoy stay",
-		Example: "  ashore-agent intercept remove",
-		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := command("remove", "Remove the rules; connections that go through Envoy stay", "",
+		"  ashore-agent intercept remove", func(ctx context.Context) error {
 			remove, text := intercept.Machine.Remove, "new connections no longer go through Envoy"
 			if cut {
 				remove, text = intercept.Machine.Delete, "no connection goes through Envoy any more"
 			}
-			if err := remove(intercept.Machine{}, cmd.Context()); err != nil {
+			if err := remove(intercept.Machine{}, ctx); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(stdout, text)
-			return err
-		},
-	}
+			return p.say("%s", text)
+		})
 	cmd.Flags().BoolVar(&cut, "cut", false, "cut connections that go through Envoy, and leave nothing of the table")
 	return cmd
 }
 
-func interceptStatus(stdout io.Writer) *cobra.Command {
-	return &cobra.Command{
-		Use:     "status",
-		Short:   "Show what is installed, and what is excluded",
-		Example: "  ashore-agent intercept status",
-		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := intercept.Machine{}.Status(cmd.Context())
+func (p *program) interceptStatus() *cobra.Command {
+	return command("status", "Show what is installed, and what is excluded", "", "  ashore-agent intercept status",
+		func(ctx context.Context) error {
+			s, err := intercept.Machine{}.Status(ctx)
 			if err != nil {
 				return err
 			}
-			return yaml.NewEncoder(stdout).Encode(s)
-		},
-	}
+			return yaml.NewEncoder(p.stdout).Encode(s)
+		})
 }
 
-func interceptCheck(stdout io.Writer) *cobra.Command {
-	var f interceptFlags
-	cmd := &cobra.Command{
-		Use:     "check",
-		Short:   "Check that this machine works with the rules",
-		Long:    "check does once what install does before it confirms the rules. Exit code 1: a check failed.",
-		Example: "  ashore-agent intercept check",
-		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, checks, err := f.read()
+func (p *program) interceptCheck() *cobra.Command {
+	var at place
+	cmd := command("check", "Check that this machine works with the rules",
+		"check does once what install does before it confirms the rules. Exit code 1: a check failed.",
+		"  ashore-agent intercept check", func(ctx context.Context) error {
+			c, checks, err := interceptConfig(at)
 			if err != nil {
 				return err
 			}
-			out := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+			out := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 			var failed error
-			for _, r := range checks.Run(cmd.Context(), c) {
+			for _, r := range checks.Run(ctx, c) {
 				text := "ok"
 				if r.Err != nil {
 					text, failed = r.Err.Error(), errNotWell
@@ -172,8 +131,7 @@ func interceptCheck(stdout io.Writer) *cobra.Command {
 				fmt.Fprintf(out, "%s\t%s\n", r.Name, text)
 			}
 			return errors.Join(failed, out.Flush())
-		},
-	}
-	f.add(cmd)
+		})
+	at.add(cmd)
 	return cmd
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/agent"
@@ -23,7 +22,7 @@ The command comes from "ashorectl join-token create". Pasting it again changes n
 machine was checked. The name of a machine that is alive is refused: give this one another name (--name), or let it
 take that one's place (--replace).`
 
-const joinExample = `  # the command that "ashorectl join-token create --group shop/web" prints; the token is on standard input
+const joinExample = `  # as "ashorectl join-token create --group shop/web" prints it, with the token on standard input
   ashore-agent join --control-plane ashore.example.com:15012 --ca-hash sha256:… --group shop/web <<'EOF'
   ashore-join.…
   EOF
@@ -44,89 +43,49 @@ type joinFlags struct {
 	replace, noRun bool
 }
 
-func joinCommand(logging func(hclog.Logger), h *host, stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
+func (p *program) joinCommand() *cobra.Command {
 	f, j := &flags{}, &joinFlags{}
-	cmd := &cobra.Command{
-		Use:     "join",
-		Short:   "Make this workload a member of the mesh, and run its Envoy",
-		Long:    joinLong,
-		Example: joinExample,
-		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if j.hosted(h, f) {
-				f.host = true
-				return h.join(cmd.Context(), f, j, stdin, stdout, stderr)
-			}
-			result, err := j.join(cmd.Context(), f, stdin, stderr)
+	cmd := command("join", "Make this workload a member of the mesh, and run its Envoy", joinLong, joinExample,
+		func(ctx context.Context) error {
+			state := f.text("state")
+			f.host = p.host != nil && !j.noRun && !f.dev && (state == "" || p.host.runs(state))
+			c, err := j.config(f, p)
 			if err != nil {
 				return err
 			}
-			if err := tellJoined(stdout, result); err != nil || result.Running != 0 || j.noRun {
-				return err
+			if f.host {
+				return f.explain(p.joinHost(ctx, c))
 			}
-			f.state = result.Settings.State
-			return runAgent(cmd.Context(), logging, f, stdout, stderr)
-		},
-	}
+			return p.join(ctx, f, j, c)
+		})
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringSlice("control-plane", nil, "`host:port` of the control plane's TLS port; several replicas with commas")
 	fs.StringVar(&j.hash, "ca-hash", "", "`sha256:…` of the control plane's root certificate")
 	fs.StringVar(&j.group, "group", "", "the WorkloadGroup, `namespace/name`")
 	fs.StringVar(&j.tokenFile, "token-file", "-", "`file` with the one-time token; - is standard input")
 	fs.BoolVar(&j.replace, "replace", false,
 		"take the place of a machine of this name that is alive: this one was installed anew, for instance")
 	fs.BoolVar(&j.noRun, "no-run", false, "join only: change no units and no rules, and start nothing")
-	f.add(fs)
+	f.add(fs, "control-plane")
 	return cmd
 }
 
-// hosted says whether units of the machine are to run the workload.
-func (j *joinFlags) hosted(h *host, f *flags) bool {
-	state := f.given.Lookup("state")
-	return h != nil && !j.noRun && !f.given.Changed("dev") && (!state.Changed || h.runs(state.Value.String()))
-}
-
 // config reads the settings and the token, and checks them.
-func (j *joinFlags) config(f *flags, stdin io.Reader) (agent.JoinConfig, error) {
+func (j *joinFlags) config(f *flags, p *program) (c agent.JoinConfig, err error) {
 	s, base, err := f.read()
 	if err != nil {
-		return agent.JoinConfig{}, err
+		return c, err
 	}
 	if f.host && s.Workload.Type == "router" && s.Workload.Interception == "tproxy" {
 		s.Workload.Interception = "none" // a gateway has no application
 	}
-	token, err := j.readToken(stdin)
+	token, err := j.readToken(p.stdin)
 	if err != nil {
-		return agent.JoinConfig{}, err
+		return c, err
 	}
-	c := agent.JoinConfig{Settings: s, Base: &base, Group: j.group, Hash: j.hash, Token: token, Replace: j.replace}
+	c = agent.JoinConfig{Settings: s, Base: &base, Group: j.group, Hash: j.hash, Token: token, Replace: j.replace,
+		Log: p.logger(s.Log)}
 	return c, f.explain(c.Prepare())
-}
-
-// join reads the settings and joins.
-func (j *joinFlags) join(ctx context.Context, f *flags, stdin io.Reader, stderr io.Writer) (*agent.JoinResult, error) {
-	c, err := j.config(f, stdin)
-	if err != nil {
-		return nil, err
-	}
-	c.Log = logger(c.Settings.Log, stderr)
-	c.Check = j.check(c.Log)
-	result, err := agent.Join(ctx, c)
-	return result, f.explain(err)
-}
-
-// check looks whether the workload can run here. A service manager may do so when Envoy has come.
-func (j *joinFlags) check(log hclog.Logger) func(context.Context, *agent.Settings) error {
-	return func(ctx context.Context, s *agent.Settings) error {
-		err := agent.CheckAddress(ctx, s)
-		_, missing := agent.FindEnvoy(s.Envoy.Path)
-		if missing != nil && j.noRun {
-			log.Warn("the agent cannot run before Envoy is there", "error", missing)
-			missing = nil
-		}
-		return errors.Join(err, missing)
-	}
 }
 
 // readToken reads the token from where the flags say.
@@ -142,17 +101,35 @@ func (j *joinFlags) readToken(stdin io.Reader) (token string, err error) {
 	return agent.ReadToken(file)
 }
 
-// tellJoined says how the workload stands.
-func tellJoined(w io.Writer, r *agent.JoinResult) error {
-	id := r.Identity
+// join joins and, unless there is nothing to run, goes on as "run".
+func (p *program) join(ctx context.Context, f *flags, j *joinFlags, c agent.JoinConfig) error {
+	c.Check = func(ctx context.Context, s *agent.Settings) error {
+		_, missing := s.Envoy.Program(ctx)
+		if missing != nil && j.noRun { // a service manager may run it once Envoy is installed
+			c.Log.Warn("the agent cannot run without Envoy", "error", missing)
+			missing = nil
+		}
+		return errors.Join(agent.CheckAddress(ctx, s), missing)
+	}
+	r, err := agent.Join(ctx, c)
+	if err != nil {
+		return f.explain(err)
+	}
 	how := "joined"
 	if r.Already {
 		how = "has joined before (the token was not used)"
 	}
-	_, err := fmt.Fprintf(w, "%s: %s\n  certificate %s, until %s\n  kept in %s\n", id.ID, how, id.Serial(),
+	id := r.Identity
+	err = p.say("%s: %s\n  certificate %s, until %s\n  kept in %s", id.ID, how, id.Serial(),
 		id.Leaf().NotAfter.Format("2006-01-02 15:04:05 MST"), r.Settings.State)
-	if r.Running != 0 && err == nil {
-		_, err = fmt.Fprintf(w, "running, pid %d\n", r.Running)
+	switch {
+	case err != nil:
+		return err
+	case r.Running != 0:
+		return p.say("running, pid %d", r.Running)
+	case j.noRun:
+		return nil
 	}
-	return err
+	f.state = r.Settings.State
+	return p.runAgent(ctx, f)
 }

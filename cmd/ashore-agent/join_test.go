@@ -190,7 +190,7 @@ func TestJoinOnly(t *testing.T) {
 				args = append(args, "--token-file", l.file)
 			}
 			var out, errs bytes.Buffer
-			if code := run(context.Background(), func(hclog.Logger) {}, args, &stdin, &out, &errs); code != 0 {
+			if code := (&program{func(hclog.Logger) {}, &stdin, &out, &errs, nil}).run(context.Background(), args); code != 0 {
 				t.Fatalf("exit code %d, %q", code, errs.String())
 			}
 			w := settingsOf(t, "--state", state).Workload
@@ -205,7 +205,7 @@ func TestJoinOnly(t *testing.T) {
 			}
 			if code, _, stderr := start(t, "run", "--state", state, "--name", "else", "--envoy",
 				testenvoy.Path(t)); code != 2 ||
-				!strings.Contains(stderr, `workload.name: "else" is not what the workload joined by, "web-`+from+`"`) {
+				!strings.Contains(stderr, ` joined by, "web-`+from+`"`) {
 				t.Errorf("run by another name: exit code %d, %q", code, stderr)
 			}
 			if code, _, stderr := start(t, "leave", "--yes", "--state", state); code != 0 {
@@ -230,7 +230,7 @@ func TestJoinLooksFirst(t *testing.T) {
 		t.Errorf("an address of another machine: exit code %d, %q", code, stderr)
 	}
 	if code, _, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none)...); code != 2 ||
-		!strings.Contains(stderr, "envoy.path: there is no program "+none) {
+		!strings.Contains(stderr, "envoy.path: envoy is missing: there is no "+none) {
 		t.Errorf("without Envoy: exit code %d, %q", code, stderr)
 	}
 	// Another key would be refused, had one of them used the token.
@@ -239,7 +239,7 @@ func TestJoinLooksFirst(t *testing.T) {
 	}
 	code, stdout, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none, "--no-run")...)
 	if code != 0 || !strings.Contains(stdout, ": joined\n") || !strings.Contains(stderr, "[WARN]") ||
-		!strings.Contains(stderr, "there is no program "+none) {
+		!strings.Contains(stderr, "there is no "+none) {
 		t.Errorf("for a service manager, without Envoy: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	if code, _, stderr := start(t, append(line, "--address", "10.99.99.99", "--no-run")...); code != 2 ||
@@ -270,10 +270,13 @@ func TestJoinErrors(t *testing.T) {
 		{"join", 2, "--token-file: the token is empty; paste the whole command"},
 		{"join", 2, "--ca-hash: \"\" is not the hash"},
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token, 2, "--control-plane: not set; give host:port"},
-		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a", 2, `xds.addresses: "a" is not host:port`},
+		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a", 2,
+			`xds.addresses: "a" is not host:port`},
 		{"join --token-file " + state + "/none", 2, "none: no such file or directory (--token-file)"},
-		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a:1 --set log.level=loud", 2, `log.level: "loud" is not known`},
-		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane 127.0.15.53:1 --envoy " + testenvoy.Path(t) + " --state " + state, 1, "control plane 127.0.15.53:1: nothing listens there"},
+		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a:1 --set " +
+			"log.level=loud", 2, `log.level: "loud" is not known`},
+		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane 127.0.15.53:1 --envoy " +
+			"" + testenvoy.Path(t) + " --state " + state, 1, "control plane 127.0.15.53:1: nothing listens there"},
 		{"status -o yaml --state " + state, 2, `--output "yaml" is not known; want text or json`},
 		{"leave --yes --state " + state, 1, state + ": this workload has not joined the mesh"},
 		{"status now", 2, `unexpected argument "now"`},

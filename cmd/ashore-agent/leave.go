@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -33,51 +35,39 @@ func (p *place) folder() (string, error) {
 	return agent.FindJoined(p.name, p.namespace)
 }
 
-// folders are the named state folder, or those of all workloads that have joined.
-func (p *place) folders() ([]string, error) {
-	if p.state == "" {
-		if all, err := agent.AllJoined(p.name, p.namespace); err != nil || len(all) > 1 {
-			return all, err
-		}
-	}
-	state, err := p.folder()
-	return []string{state}, err
-}
-
-const leaveLong = `leave makes the workload leave the mesh: its agent leaves the endpoints, drains and ends, and its key and certificate
-are removed from this machine. On a machine whose units run the workload it removes the interception rules, stops and
+const leaveLong = `leave makes the workload leave the mesh: its agent leaves the endpoints, drains and ends, and its key and
+certificate are removed from this machine. On a machine whose units run the workload it removes the interception rules, stops and
 disables the units, and leaves nothing behind. The certificate stays valid until it ends; for a machine that is not
 trusted any more use "ashorectl workload revoke" on the control plane.`
 
-func leaveCommand(h *host, stdin io.Reader, stdout io.Writer) *cobra.Command {
-	var p place
+const leaveExample = `  ashore-agent leave
+  ashore-agent leave --yes --state /var/lib/ashore-agent/web-1.shop`
+
+func (p *program) leaveCommand() *cobra.Command {
+	var at place
 	var yes bool
 	var wait time.Duration
-	cmd := &cobra.Command{
-		Use:     "leave",
-		Short:   "Leave the mesh: end the agent and remove the identity",
-		Long:    leaveLong,
-		Example: "  ashore-agent leave\n  ashore-agent leave --yes --state /var/lib/ashore-agent/web-1.shop",
-		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			state, err := p.folder()
-			if h != nil && p == (place{}) && errors.Is(err, agent.ErrNoIdentity) {
-				return h.leaveNothing(cmd.Context(), stdout)
+	cmd := command("leave", "Leave the mesh: end the agent and remove the identity", leaveLong, leaveExample,
+		func(ctx context.Context) error {
+			state, err := at.folder()
+			if p.host != nil && at == (place{}) && errors.Is(err, agent.ErrNoIdentity) {
+				if err := p.host.leaveNothing(ctx); err != nil {
+					return err
+				}
+				return p.say("no workload of this machine has joined; no rules are installed")
 			}
 			if err != nil {
 				return err
 			}
-			return leave(cmd.Context(), h, stdin, stdout, state, yes, wait)
-		},
-	}
-	p.add(cmd)
+			return p.leave(ctx, state, yes, wait)
+		})
+	at.add(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().DurationVar(&wait, "wait", 2*time.Minute, "how long the agent may take to drain and end")
 	return cmd
 }
 
-func leave(ctx context.Context, h *host, stdin io.Reader, stdout io.Writer, state string, yes bool,
-	wait time.Duration) error {
+func (p *program) leave(ctx context.Context, state string, yes bool, wait time.Duration) error {
 	who := state
 	id, _, err := agent.JoinedAs(state)
 	switch {
@@ -87,33 +77,65 @@ func leave(ctx context.Context, h *host, stdin io.Reader, stdout io.Writer, stat
 		return fmt.Errorf("%s: %w", state, err)
 	}
 	if !yes {
-		sure, err := ask(stdin, stdout,
-			fmt.Sprintf("%s leaves the mesh: its agent ends and its key is removed. Go on? [y/N] ", who))
-		if err != nil || !sure {
-			return errors.Join(err, errors.New("nothing was done; --yes goes on without asking"))
+		if err := p.confirm(who + " leaves the mesh: its agent ends and its key is removed. Go on? [y/N] "); err != nil {
+			return err
 		}
 	}
-	if h.runs(state) {
-		err = h.leave(ctx, state, wait)
+	if p.host.runs(state) {
+		err = p.host.leave(ctx, state, wait)
 	} else {
 		err = agent.Leave(ctx, state, wait)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%s has left the mesh\n", who)
+	return p.say("%s has left the mesh", who)
+}
+
+// confirm asks a person; anything but yes is an error.
+func (p *program) confirm(question string) error {
+	if _, err := io.WriteString(p.stdout, question); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(io.LimitReader(p.stdin, 100)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+		return errors.New("nothing was done; --yes goes on without asking")
+	}
+	return nil
+}
+
+// leave takes a workload out of the mesh and leaves nothing of it on the machine. It can be
+// repeated.
+func (h *host) leave(ctx context.Context, state string, wait time.Duration) error {
+	main := h.main() == state
+	if main { // connections that go through Envoy stay until it ends
+		if err := h.rules.Remove(ctx); err != nil {
+			return fmt.Errorf("remove the interception rules: %w", err)
+		}
+	}
+	if _, _, err := agent.JoinedAs(state); !errors.Is(err, agent.ErrNoIdentity) {
+		if err := h.as(func() error { return agent.Leave(ctx, state, wait) }); err != nil {
+			return fmt.Errorf("end the agent and remove the identity: %w", err)
+		}
+	}
+	if err := h.stop(ctx, state); err != nil {
+		return err
+	}
+	err := os.RemoveAll(state)
+	if main {
+		err = errors.Join(err, h.removeRules(ctx), os.Remove(filepath.Join(h.folder, agent.MainLink)))
+	}
 	return err
 }
 
-// ask asks a person.
-func ask(stdin io.Reader, stdout io.Writer, question string) (bool, error) {
-	if _, err := io.WriteString(stdout, question); err != nil {
-		return false, err
+// leaveNothing is leave on a machine where no workload has joined: an earlier leave or join may
+// have been interrupted.
+func (h *host) leaveNothing(ctx context.Context) error {
+	if main := h.main(); main != "" {
+		return h.leave(ctx, main, 0)
 	}
-	line, err := bufio.NewReader(io.LimitReader(stdin, 100)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, fmt.Errorf("read the answer: %w", err)
-	}
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes", nil
+	return h.removeRules(ctx)
 }

@@ -1,19 +1,16 @@
 // Command ashore-agent makes a workload a member of the mesh and runs the Envoy beside it: it gets
 // an identity and renews it, writes Envoy's bootstrap, starts Envoy, starts it again when it ends,
-// tells how all of it is, and drains it at the end.
+// shows how all of it is, and drains it at the end.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/ending"
 	"github.com/ashore-mesh/ashore/internal/liblog"
@@ -28,17 +25,16 @@ func main() {
 	// Most of the heap is the configuration that is held, which seldom changes: collecting often
 	// costs little, and saves as much again as is held.
 	debug.SetGCPercent(20)
-	os.Exit(run(ctx, libs.Follow, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	p := &program{logging: libs.Follow, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, host: thisHost()}
+	os.Exit(p.run(ctx, os.Args[1:]))
 }
 
 // errUsage marks errors of the command line and the settings: exit code 2.
 var errUsage = errors.New("usage")
 
-// run is the program; logging is called with its log. Exit codes: 0 done, 1 failed, 2 wrong
-// arguments or settings.
-func run(ctx context.Context, logging func(hclog.Logger), args []string, stdin io.Reader, stdout,
-	stderr io.Writer) int {
-	cmd := command(logging, stdin, stdout, stderr)
+// run runs a command line. Exit codes: 0 done, 1 failed, 2 wrong arguments or settings.
+func (p *program) run(ctx context.Context, args []string) int {
+	cmd := p.command()
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	switch {
@@ -47,7 +43,7 @@ func run(ctx context.Context, logging func(hclog.Logger), args []string, stdin i
 	case errors.Is(err, errNotWell):
 		return 1 // what was printed says it
 	case !ending.Told(err):
-		fmt.Fprintf(stderr, "ashore-agent: %v\n", err)
+		fmt.Fprintf(p.stderr, "ashore-agent: %v\n", err)
 	}
 	if errors.Is(err, errUsage) {
 		return 2

@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func start(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(context.Background(), func(hclog.Logger) {}, args, strings.NewReader(""), &out, &errs)
+	p := &program{func(hclog.Logger) {}, strings.NewReader(""), &out, &errs, nil}
+	code = p.run(context.Background(), args)
 	return code, out.String(), errs.String()
 }
 
@@ -43,12 +44,14 @@ func TestErrors(t *testing.T) {
 	}
 	wrong := filepath.Join(dir, "wrong.yaml")
 	if err := os.WriteFile(wrong,
-		[]byte("dev: true\nworkload:\n  addresses: [127.0.0.2]\nports:\n  status: 0\nlog: {level: loud}\nenvoy:\n  maxConnections: 0\nfoo: 1\n"), 0o600); err != nil {
+		[]byte("dev: true\nworkload:\n  addresses: [127.0.0.2]\nports:\n  status: 0\nlog: {level: loud}\nenvoy:\n  "+
+			"concurrency: -1\nfoo: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ranges := filepath.Join(dir, "range.yaml")
 	if err := os.WriteFile(ranges,
-		[]byte("dev: true\nworkload:\n  addresses: [127.0.0.2]\nports:\n  status: 0\nlog: {level: loud}\nenvoy:\n  maxConnections: 0\n"), 0o600); err != nil {
+		[]byte("dev: true\nworkload:\n  addresses: [127.0.0.2]\nports:\n  status: 0\nlog: {level: loud}\nenvoy:\n  "+
+			"concurrency: -1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -59,26 +62,33 @@ func TestErrors(t *testing.T) {
 		{"run --config " + wrong, 2, wrong + ":9: foo: unknown setting; known here: dev, dns, drain, "},
 		{"run --config " + ranges, 2, ranges + ":5: ports.status: 0 is out of range"},
 		{"run --config " + ranges, 2, ranges + `:6: log.level: "loud" is not known`},
-		{"run --config " + ranges, 2, ranges + ":8: envoy.maxConnections: 0 is out of range"},
+		{"run --config " + ranges, 2, ranges + ":8: envoy.concurrency: -1 is out of range"},
 		{"run --config " + ranges, 2, ranges + ": xds.addresses: not set"},
 		{"run --set log.level=quiet --config " + ranges, 2, "\nlog.level: \"quiet\" is not known"},
 		{"run --labels a", 2, `invalid argument "a" for "--labels" flag: a must be formatted as key=value`},
-		{"run --dev --set envoy.concurency=1", 2, `command line: envoy.concurency: unknown setting; did you mean "concurrency"?`},
+		{"run --dev --set envoy.concurency=1", 2, `command line: envoy.concurency: unknown setting; did you mean ` +
+			`"concurrency"?`},
 		{"run --dev --set envoy.concurrency=x", 2, `command line: envoy.concurrency: want a whole number, got "x"`},
-		{"run --dev --set envoy.concurrency", 2, `--set "envoy.concurrency": want SETTING=VALUE, such as envoy.concurrency=2`},
-		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --set envoy.concurrency=-1", 2, "envoy.concurrency: -1 is out of range"},
+		{"run --dev --set envoy.concurrency", 2, `invalid argument "envoy.concurrency" for "--set" flag: want ` +
+			`SETTING=VALUE, such as envoy.concurrency=2`},
+		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --set envoy.concurrency=-1", 2,
+			"envoy.concurrency: -1 is out of range"},
 		{"completion foo", 2, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
 		{"completion bash foo", 2, `unexpected argument "foo"`},
 		{"strat", 2, `unknown command "strat"`},
 		{"run --nope", 2, "unknown flag: --nope; see ashore-agent run --help"},
 		{"run now", 2, `unexpected argument "now"`},
 		{"run --dev --xds 127.0.0.1:1", 2, "workload.addresses: not set"},
-		{"run --address 127.0.0.2", 2, "xds.addresses: not set; give host:port of the control plane, such as 127.0.0.1:15010"},
+		{"run --address 127.0.0.2", 2, "xds.addresses: not set; give host:port of the control plane, such as " +
+			"127.0.0.1:15010"},
 		{"run --config " + dir + "/none.yaml", 2, "none.yaml: no such file"},
 		{"run --config " + large, 2, "large.yaml has more than 1048576 bytes"},
 		{"run --config " + file, 2, file + `:3: workload.adresses: unknown setting; did you mean "addresses"?`},
-		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --envoy " + dir + "/none", 2, "envoy.path: there is no program " + dir + "/none (no such file or directory): name Envoy's program"},
-		{"run --dev --xds localhost --address 127.0.0.2", 2, `xds.addresses: "localhost" is not host:port; want one such as ashore.example.com:15012, with --dev 127.0.0.1:15010`},
+		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --envoy " + dir + "/none", 2,
+			"envoy.path: envoy is missing: there is no " + dir + "/none; install the package ashore-envoy, or name Envoy's " +
+				"program"},
+		{"run --dev --xds localhost --address 127.0.0.2", 2, `xds.addresses: "localhost" is not host:port; want one such ` +
+			`as ashore.example.com:15012, with --dev 127.0.0.1:15010`},
 	} {
 		if code, _, stderr := start(t, strings.Fields(tc.args)...); code != tc.code ||
 			!strings.Contains(stderr, tc.want) {
@@ -120,8 +130,7 @@ envoy: {drainTime: 7s}
 		t.Fatal(err)
 	}
 	s := settingsOf(t, "--config", file, "--name", "flag", "--labels", "app=flag", "--labels", "version=v2")
-	if w := s.Workload; w.Name != "flag" || w.Namespace != "file" || w.Addresses[0] != "127.0.0.9" ||
-		w.Domain != "cluster.local" {
+	if w := s.Workload; w.Name != "flag" || w.Namespace != "file" || w.Addresses[0] != "127.0.0.9" {
 		t.Errorf("workload %+v", w)
 	}
 	if l := s.Workload.Labels; len(l) != 2 || l["app"] != "flag" || s.Envoy.DrainTime != 7*time.Second {
@@ -133,7 +142,7 @@ envoy: {drainTime: 7s}
 func settingsOf(t *testing.T, args ...string) agent.Settings {
 	t.Helper()
 	f, fs := &flags{}, pflag.NewFlagSet("run", pflag.ContinueOnError)
-	f.add(fs)
+	f.add(fs, "xds")
 	if err := errors.Join(fs.Parse(args), f.joined()); err != nil {
 		t.Fatal(err)
 	}

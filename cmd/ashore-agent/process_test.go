@@ -30,8 +30,8 @@ type running struct {
 	bootstrap string       // the file that its Envoy has among its arguments
 }
 
-// program builds the agent and starts it with a real Envoy, at a control plane that is not there.
-func program(t *testing.T, address string, flags ...string) *running {
+// startProgram builds the agent and starts it with a real Envoy, at a control plane that is not there.
+func startProgram(t *testing.T, address string, flags ...string) *running {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ashore-agent")
@@ -145,7 +145,7 @@ func TestSignals(t *testing.T) {
 		0}, {[]syscall.Signal{syscall.SIGKILL}, -1}} {
 		t.Run(fmt.Sprint(tc.signals), func(t *testing.T) {
 			t.Parallel()
-			p := program(t, fmt.Sprintf("127.0.42.%d", 2+i))
+			p := startProgram(t, fmt.Sprintf("127.0.42.%d", 2+i))
 			if err := p.envoyRuns(); err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,7 @@ func TestSignals(t *testing.T) {
 // The second Ctrl-C does not wait for the drain that the first one began.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
-	p := program(t, "127.0.42.5", "--set", "drain.leave=1h")
+	p := startProgram(t, "127.0.42.5", "--set", "drain.leave=1h")
 	p.signal(t, syscall.SIGINT)
 	eventually(t, "the drain has begun", func() error {
 		resp, err := http.Get("http://127.0.42.5:15020/healthz/ready")

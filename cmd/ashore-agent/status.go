@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 
@@ -19,91 +18,98 @@ import (
 // errNotWell is that a status shows something to do: exit code 1, and nothing more to say.
 var errNotWell = errors.New("")
 
-func statusCommand(h *host, stdout io.Writer) *cobra.Command {
-	var p place
+const statusLong = `status shows the state of the workloads of this machine: identity, agent, Envoy, units.
+Exit code 0: all is well; 1: something is to be done.`
+
+const statusExample = `  ashore-agent status
+  ashore-agent status --state /var/lib/ashore-agent/web-1.shop -o json
+
+  # of an agent that runs with --dev
+  ashore-agent status --state ~/.cache/ashore-agent/web-1.shop`
+
+func (p *program) statusCommand() *cobra.Command {
+	var at place
 	var output string
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show what is well and what is not, and what to do",
-		Long:  "status shows how the workloads of this machine are: identity, agent, Envoy, units. Exit code 0: all is well; 1: something is to be done.",
-		Example: "  ashore-agent status\n  ashore-agent status --state /var/lib/ashore-agent/web-1.shop -o json" +
-			"\n\n  # of an agent that runs with --dev\n  ashore-agent status --state ~/.cache/ashore-agent/web-1.shop",
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := command("status", "Show what is well and what is not, and what to do", statusLong, statusExample,
+		func(ctx context.Context) error {
 			if output != "text" && output != "json" {
 				return usage(fmt.Errorf("--output %q is not known; want text or json", output))
 			}
-			states, err := p.folders()
+			states, err := at.folders()
 			if err != nil {
 				return err
 			}
-			return printStatus(cmd.Context(), h, stdout, states, output)
-		},
-	}
-	p.add(cmd)
+			return p.status(ctx, states, output)
+		})
+	at.add(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "`text` or json")
 	return cmd
 }
 
-// printStatus prints the reports of state folders; JSON of several is a list.
-func printStatus(ctx context.Context, h *host, w io.Writer, states []string, output string) error {
+// folders are the named state folder, or those of all workloads that have joined.
+func (p *place) folders() ([]string, error) {
+	if p.state == "" {
+		if all, err := agent.AllJoined(p.name, p.namespace); err != nil || len(all) > 1 {
+			return all, err
+		}
+	}
+	state, err := p.folder()
+	return []string{state}, err
+}
+
+// status prints the reports of state folders; JSON of several is a list.
+func (p *program) status(ctx context.Context, states []string, output string) error {
 	var reports []*agent.Report
-	well := true
+	var unwell error
 	for _, state := range states {
 		r, err := agent.Status(ctx, state)
 		if err != nil {
 			return err
 		}
-		if err := reportHost(ctx, h, r, state); err != nil {
+		if err := p.reportMachine(ctx, r, state); err != nil {
 			return err
 		}
-		reports, well = append(reports, r), well && r.Well
-	}
-	if err := writeReports(w, states, reports, output); err != nil {
-		return err
-	}
-	if !well {
-		return errNotWell
-	}
-	return nil
-}
-
-func writeReports(w io.Writer, states []string, reports []*agent.Report, output string) error {
-	if output == "json" {
-		if len(reports) == 1 {
-			return reports[0].WriteJSON(w)
+		if reports = append(reports, r); !r.Well {
+			unwell = errNotWell
 		}
-		e := json.NewEncoder(w)
+	}
+	if output == "json" {
+		var doc any = reports
+		if len(reports) == 1 {
+			doc = reports[0]
+		}
+		e := json.NewEncoder(p.stdout)
 		e.SetIndent("", "  ")
-		return e.Encode(reports)
+		return errors.Join(e.Encode(doc), unwell)
 	}
 	for i, r := range reports {
 		if len(reports) > 1 {
-			if _, err := fmt.Fprintf(w, "%s:\n", filepath.Base(states[i])); err != nil {
+			if err := p.say("%s:", filepath.Base(states[i])); err != nil {
 				return err
 			}
 		}
-		if err := r.Write(w); err != nil {
+		if err := r.Write(p.stdout); err != nil {
 			return err
 		}
 	}
-	return nil
+	return unwell
 }
 
-// reportHost adds what the agent of a state folder cannot know: whether it runs the installed
+// reportMachine adds what the agent of a state folder cannot know: whether it runs the installed
 // program, and its units.
-func reportHost(ctx context.Context, h *host, r *agent.Report, state string) error {
+func (p *program) reportMachine(ctx context.Context, r *agent.Report, state string) error {
 	if installed := build.Read().String(); r.Version != "" && r.Version != installed {
-		r.Add("version", false, "restart the agent: systemctl restart ashore-agent",
+		r.Add("version", "restart the agent: systemctl restart ashore-agent",
 			"the agent runs "+r.Version+", installed is "+installed)
 	}
+	h := p.host
 	if h == nil && filepath.Dir(state) == agent.PackagedState && machine.HasSystemd() {
 		h = &host{folder: agent.PackagedState, systemd: machine.Systemctl("systemctl")} // the agent's user may look
 	}
 	if !h.runs(state) {
 		return nil
 	}
-	s, err := agent.KeptSettings(state)
+	s, err := keptSettings(state)
 	if err != nil {
 		return err
 	}
@@ -125,8 +131,8 @@ func (h *host) reportUnits(ctx context.Context, r *agent.Report, state string, i
 		if rules, err := h.rules.Status(ctx); err != nil {
 			return err
 		} else if !rules.Installed {
-			texts, todos = append(texts, "the rules that bring traffic to Envoy are not installed"), append(todos,
-				"ashore-agent intercept install")
+			texts = append(texts, "the rules that bring traffic to Envoy are not installed")
+			todos = append(todos, "ashore-agent intercept install")
 		}
 	}
 	for _, u := range units {
@@ -136,6 +142,6 @@ func (h *host) reportUnits(ctx context.Context, r *agent.Report, state string, i
 				u.Name, u.Name))
 		}
 	}
-	r.Add("units", len(todos) == 0, strings.Join(todos, "; "), strings.Join(texts, "; "))
+	r.Add("units", strings.Join(todos, "; "), strings.Join(texts, "; "))
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
@@ -22,7 +23,8 @@ func (t *tool) analyzeCommand() *cobra.Command {
 		Use:   "analyze -f FILE|FOLDER|-",
 		Short: "Check how the objects of configuration files fit together, without a running ashored",
 		Long: `analyze validates configuration files and then looks for references that lead nowhere and for objects that have no
-effect. What a registry could supply, such as the host of a Consul service, is information and not an error.
+effect. What a registry could supply, such as the host of a Consul service, is information and not an error, and a
+warning if its name is similar to a known one.
 "ashorectl problems" shows the same for a running ashored.
 
 It exits with 1 when there is an error, and with 2 when a file or folder does not exist.`,
@@ -50,7 +52,9 @@ It exits with 1 when there is an error, and with 2 when a file or folder does no
 			for _, p := range duplicates {
 				findings = append(findings, analyze.Invalid(p))
 			}
-			findings = append(findings, analyze.Offline(analyze.Run(cmd.Context(), push.Build(nil, in)))...)
+			between := analyze.Offline(analyze.Run(cmd.Context(), push.Build(nil, in)))
+			setFieldLines(between)
+			findings = append(findings, between...)
 			fine := fmt.Sprintf("%s in %s: nothing found", count(len(objects), "object"), count(len(files), "file"))
 			return t.reportFindings(cmd.OutOrStdout(), findings, fine)
 		},
@@ -87,6 +91,20 @@ func offlineInputs(objects []*config.Object) (push.Inputs, []config.Problem) {
 		}
 	}
 	return in, problems
+}
+
+// setFieldLines replaces the line of each object by that of the field, where the file can be read
+// again.
+func setFieldLines(list []analyze.Finding) {
+	files := map[string]func(objectLine int, field string) int{}
+	for i := range list {
+		f := &list[i]
+		if files[f.File] == nil {
+			data, _ := filestore.Content(f.File) // nothing if it is standard input or gone
+			files[f.File] = config.FieldLines(f.File, data)
+		}
+		f.Line = files[f.File](f.Line, f.Field)
+	}
 }
 
 // reportFindings writes findings, errors first; fine is what to say when there are none. Errors:

@@ -17,6 +17,17 @@ metadata: {name: db, namespace: shop}
 spec: {hosts: [db], http: [{route: [{destination: {host: HOST, subset: v1}}]}]}
 `
 
+const toMisspelled = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: db, namespace: shop}
+spec:
+  hosts: [db]
+  http:
+  - match: [{uri: {prefix: /a}}]
+    route: [{destination: {host: db}}]
+  - route: [{destination: {host: dv}}]
+`
+
 // analyze exits with 1 for errors alone: what a registry could supply is information.
 func TestAnalyze(t *testing.T) {
 	t.Parallel()
@@ -28,12 +39,17 @@ func TestAnalyze(t *testing.T) {
 		"nothing": {map[string]string{"a.yaml": good}, 0, []string{"1 object in 1 file: nothing found"}},
 		"an unknown subset": {
 			map[string]string{"a.yaml": good, "b.yaml": strings.Replace(toSubset, "HOST", "db", 1)}, 1,
-			[]string{"ERROR [IST0101] ", "b.yaml:1", "spec.http[0].route[0].destination.subset",
+			[]string{"ERROR [IST0101] ", "b.yaml:4", "spec.http[0].route[0].destination.subset",
 				"To do: write a DestinationRule with subset v1", "1 error, 0 warnings, 0 notes"},
+		},
+		"the line of the field": {
+			map[string]string{"a.yaml": good, "b.yaml": "# a comment\n---\n" + toMisspelled}, 0,
+			[]string{"WARNING [IST0101] ", "b.yaml:11\n", "spec.http[1].route[0].destination.host", "(did you mean db.shop.svc.cluster.local?)",
+				"fail, unless a registry", "0 errors, 1 warning, 0 notes"},
 		},
 		"the host of a registry": {
 			map[string]string{"b.yaml": strings.Replace(toSubset, "HOST", "db.service.consul", 1)}, 0,
-			[]string{"INFO [IST0101]", "no service has host db.service.consul", "0 errors, 0 warnings, 1 note"},
+			[]string{"INFO [IST0101]", "no service has host db.service.consul", "fail, unless a registry", "0 errors, 0 warnings, 1 note"},
 		},
 		"an invalid object": {map[string]string{"a.yaml": strings.Replace(good, "hosts:", "hostz:", 1)}, 1, []string{"ERROR [IST0106]", "a.yaml:5"}},
 		"one object twice":  {map[string]string{"a.yaml": good, "b.yaml": good}, 1, []string{"ERROR [IST0106]", "b.yaml:1", "is defined in ", "a.yaml:1 too"}},

@@ -19,7 +19,7 @@ func (t *tool) caCommand() *cobra.Command {
 		`The certificate authority signs the certificates by which workloads know one another. Its root is what
 everybody trusts; this control plane signs with an intermediate below it.`,
 		"  ashorectl ca show\n  ashorectl ca rotate --reason 'yearly'",
-		t.showCACommand(), t.rotateCACommand(), t.replicaTokenCommand(), t.forgetReplicaCommand())
+		t.showCACommand(), t.rotateCACommand(), t.replicaTokenCommand())
 }
 
 func (t *tool) showCACommand() *cobra.Command {
@@ -30,8 +30,7 @@ func (t *tool) showCACommand() *cobra.Command {
 		Long: `show tells which root certificates the mesh trusts, what this control plane signs with, until when they are
 valid, and during a rotation of the root which step was done and what the next one waits for.
 
-It lists the other replicas too: "serving" is alive, "asking" waits for its first intermediate, "refused" gets none, "gone" was
-not heard of since SEEN. "ashorectl ca forget-replica" takes one that will not come back off the list.
+It lists the other replicas that are alive too.
 
 With --pem it prints the root certificates that are trusted, and nothing else: for who verifies the control plane, such as
 a pipeline or an API server that has configuration validated.`,
@@ -62,13 +61,13 @@ func (t *tool) rotateCACommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Change the root, step by step, without a failed request",
-		Long: `rotate begins a change of the root certificate. Its steps are prepare (a new root is made), distribute
-(everybody is told to trust it too), activate (it signs) and retire (the old one is trusted no more). ashored goes on by
-itself, each time when nothing depends any more on the step before: no connected proxy, no certificate that is still
-valid. That takes as long as certificates live and machines are away; "ashorectl ca show" tells what is waited for.
+		Long: `rotate begins a change of the root certificate. Its steps are distribute (all workloads get the new
+root), activate (the new root signs) and retire (the old root is not trusted any more). ashored takes each step when no
+proxy and no valid certificate depends on the one before. That takes as long as certificates live and machines are away;
+"ashorectl ca show" lists what it waits for.
 
-With --force STEP the step that comes next is done at once: what it waits for is cut off, and a machine that was away has
-to join anew. It needs the role admin.`,
+With --force STEP the next step is taken at once. What it waits for is cut off, and a machine that was away has
+to join again. It needs the role admin.`,
 		Example: "  ashorectl ca rotate --reason 'yearly'\n  ashorectl ca show\n  ashorectl ca rotate --force activate --reason 'the old key was copied'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -128,7 +127,7 @@ name until it was used or has ended: pass it on as the root's key. It needs the 
 }
 
 // forcible are the steps that can be done at once.
-func forcible() []string { return []string{"distribute", "activate", "retire"} }
+func forcible() []string { return []string{"activate", "retire"} }
 
 func (t *tool) authority(w io.Writer, a admin.Authority) error {
 	return t.output.write(w, a, func(w io.Writer) error { return authorityText(w, a, time.Now()) })
@@ -146,7 +145,7 @@ func authorityText(w io.Writer, a admin.Authority, now time.Time) error {
 	if err := columns(w, []string{"WHAT", "STATE", "ENDS", "RENEWED", "SUBJECT", "ROOT"}, rows); err != nil {
 		return err
 	}
-	if err := replicasTable(w, a.Replicas, now); err != nil {
+	if err := replicasTable(w, a.Replicas); err != nil {
 		return err
 	}
 	for _, p := range a.Problems {
@@ -157,8 +156,8 @@ func authorityText(w io.Writer, a admin.Authority, now time.Time) error {
 	return rotationText(w, a.Rotation, now)
 }
 
-// replicasTable shows the other replicas; nothing where there are none.
-func replicasTable(w io.Writer, list []admin.Replica, now time.Time) error {
+// replicasTable shows the other replicas that are alive; nothing where there are none.
+func replicasTable(w io.Writer, list []admin.Replica) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -167,14 +166,9 @@ func replicasTable(w io.Writer, list []admin.Replica, now time.Time) error {
 	}
 	var rows [][]string
 	for _, r := range list {
-		seen := ago(now, r.Seen)
-		if r.State == admin.ReplicaServing && !r.Seen.IsZero() {
-			seen = "now"
-		}
-		rows = append(rows, []string{orDash(r.Name), orDash(r.State), seen, ends(r.Signer.NotAfter, now),
-			orDash(r.Signer.Root), r.ID, orDash(r.Reason)})
+		rows = append(rows, []string{orDash(r.Name), orDash(r.Address)})
 	}
-	return columns(w, []string{"REPLICA", "STATE", "SEEN", "SIGNER ENDS", "ROOT", "ID", "WHY"}, rows)
+	return columns(w, []string{"REPLICA", "ADDRESS"}, rows)
 }
 
 func certificateRow(what string, c admin.Certificate, now time.Time) []string {

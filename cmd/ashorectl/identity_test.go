@@ -51,12 +51,9 @@ func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
 		Server: admin.Certificate{Root: "sha256:01", Subject: "spiffe://cluster.local/ashore/control-plane",
 			NotAfter: end},
 		Replicas: []admin.Replica{
-			{ID: "a1", Name: "two (10.0.0.2:15012)", State: "serving", Seen: now.Add(-time.Minute), Signer: admin.Certificate{Root: "sha256:01", NotAfter: end}},
-			{ID: "b2", Name: "three (10.0.0.3:15012)", State: "refused", Seen: now.Add(-72*time.Hour - time.Minute), Reason: "its replica token \x1b"},
-			{ID: "c3", State: "damaged"},
-			{ID: "d4", Name: "old", State: "serving"},
+			{Name: "two (10.0.0.2:15012)", Address: "10.0.0.2:15012"},
 		},
-		Rotation: admin.Rotation{Step: "prepare", Since: now.Add(-time.Minute), Next: "distribute", Count: 12}}
+		Rotation: admin.Rotation{Step: "distribute", Since: now.Add(-time.Minute), Next: "activate", Count: 12}}
 	for i := range 10 {
 		a.Rotation.Waiting = append(a.Rotation.Waiting, admin.Waiting{Kind: "proxy", Name: fmt.Sprintf("p%02d", i),
 			Reason: "has not said that it has it"})
@@ -67,15 +64,6 @@ func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
 func (f *fake) CreateReplicaToken(_ context.Context, r admin.ReplicaTokenRequest, _ string) (admin.ReplicaToken,
 	error) {
 	return admin.ReplicaToken{Token: "ashore-replica.abc." + r.TTL, Expires: time.Now().Add(time.Hour)}, nil
-}
-
-func (f *fake) ForgetReplica(ctx context.Context, r admin.ForgetReplicaRequest, _ string) (admin.Replica, error) {
-	a, err := f.ShowAuthority(ctx)
-	if r.Replica == "two" {
-		return admin.Replica{}, admin.NewError(admin.ErrConflict, "it is alive and serves")
-	}
-	a.Replicas[1].Signer = a.Signer
-	return a.Replicas[1], err
 }
 
 func (f *fake) RotateAuthority(ctx context.Context, r admin.RotateRequest, _ string) (admin.Authority, error) {
@@ -170,19 +158,15 @@ root    trusted  ended 1h ago  -        -                                       
 signer  -        in 100d       in 100d  -                                            sha256:01
 server  -        in 100d       -        spiffe://cluster.local/ashore/control-plane  sha256:01
 
-REPLICA                 STATE    SEEN  SIGNER ENDS  ROOT       ID  WHY
-two (10.0.0.2:15012)    serving  now   in 100d      sha256:01  a1  -
-three (10.0.0.3:15012)  refused  3d    -            -          b2  its replica token ?
--                       damaged  -     -            -          c3  -
-old                     serving  -     -            -          d4  -
+REPLICA               ADDRESS
+two (10.0.0.2:15012)  10.0.0.2:15012
 
 PROBLEM odd
 
-Rotation: prepare was done 1m ago, next is distribute
+Rotation: distribute was done 1m ago, next is activate
 It waits for 12, until they have done their part:
 WHAT   NAME  AT THE LATEST  WHY
 ` + waiting + "and 2 others\n", ""},
-		{"ca forget-replica three", "replica three (10.0.0.3:15012) is forgotten (refused, ID b2)\nIts intermediate stays valid for 100d: where its machine fell into wrong hands, take its access to the store away and rotate the root.\n", ""},
 		{"workload list", `NAME        IDENTITY                               GROUP     JOINED  CERTIFICATE  SERIAL  PROXIES
 shop/api-1  spiffe://cluster.local/ns/shop/sa/api  -         1h      REVOKED      -       -
 shop/web-1  spiffe://cluster.local/ns/shop/sa/web  shop/web  1h      ends in 23h  0b      web-1.shop
@@ -241,7 +225,6 @@ Mutual TLS is STRICT.
 		"ca replica-token --ttl 15m":               "ashore-replica.abc.15m",
 		"join-token create --group a/b -o json":    `"token": "ashore-join.abc.secret"`,
 		"__complete join-token revoke ":            "abc\n:4",
-		"__complete ca forget-replica ":            "b2\nc3\n:4",
 		"__complete workload restore ":             "serial:0c",
 		"__complete workload revoke ":              "shop/web-1",
 		"__complete authz explain a ":              "web-1.shop",

@@ -210,7 +210,7 @@ func TestMistakes(t *testing.T) {
 		want string
 	}{
 		{"frobnicate", 2, `unknown command "frobnicate"`},
-		{"ca frobnicate", 2, `ashorectl ca has no command "frobnicate": want forget-replica, replica-token, rotate, show`},
+		{"ca frobnicate", 2, `ashorectl ca has no command "frobnicate": want replica-token, rotate, show`},
 		{"join-token create", 2, "--group is missing: name a WorkloadGroup"},
 		{"join-token create --group a/b c", 2, `unexpected argument "c": write flags of "ashore-agent join" after "--"`},
 		{"join-token create --group a/b --ttl 0s", 2, "want 1m to 168h, such as 15m or 24h"},
@@ -222,7 +222,7 @@ func TestMistakes(t *testing.T) {
 		{"join-token create --group none/none", 1, "there is no WorkloadGroup none/none"},
 		{"join-token revoke", 2, "ID is missing"},
 		{"join-token revoke gone", 1, "no token gone"},
-		{"ca rotate --force prepare", 2, `--force "prepare" is not a step: want distribute, activate, retire`},
+		{"ca rotate --force prepare", 2, `--force "prepare" is not a step: want activate, retire`},
 		{"workload revoke", 2, "WHAT is missing"},
 		{"workload revoke web-1", 2, `"web-1" names nothing to revoke: want NAMESPACE/NAME, spiffe://… or serial:HEX`},
 		{"workload revoke serial:xyz", 2, "is not the serial number of a certificate"},

@@ -84,12 +84,25 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"},
 		cobra.ShellCompDirectiveNoFileComp)))
-	root.AddCommand(t.statusCommand(), t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(),
-		t.validateCommand(), t.analyzeCommand(), t.versionCommand(),
-		t.applyCommand(), t.deleteCommand(), t.historyCommand(), t.rollbackCommand(),
-		t.joinTokenCommand(), t.caCommand(), t.workloadCommand(), t.vipCommand(), t.auditCommand(), t.authzCommand())
+	addGroup(root, "inspect", "Inspect:", t.statusCommand(), t.sourcesCommand(), t.problemsCommand(),
+		t.getCommand(), t.dumpCommand(), t.authzCommand(), t.auditCommand())
+	addGroup(root, "configure", "Configure:", t.validateCommand(), t.analyzeCommand(), t.applyCommand(),
+		t.deleteCommand(), t.historyCommand(), t.rollbackCommand(), t.vipCommand())
+	addGroup(root, "identity", "Identity:", t.joinTokenCommand(), t.workloadCommand(), t.caCommand())
+	addGroup(root, "help", "Help:", t.versionCommand())
+	root.SetHelpCommandGroupID("help")
+	root.SetCompletionCommandGroupID("help")
 	completion.Refine(root, atMost(0), usage)
 	return root
+}
+
+// addGroup adds commands that the help text lists together under title.
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, c := range commands {
+		c.GroupID = id
+		root.AddCommand(c)
+	}
 }
 
 // blamed makes an error of usage of the answer that a question makes no sense.

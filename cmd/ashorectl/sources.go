@@ -92,19 +92,7 @@ func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Tim
 		rows); err != nil {
 		return err
 	}
-	if err := sources(w, all, now); err != nil {
-		return err
-	}
-	for _, s := range all {
-		if s.Error != "" || s.LastError == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "%s: up for %s; before that: %s\n", sourceTitle(s), ago(now, s.LastErrorEnd),
-			s.LastError); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sources(w, all, now)
 }
 
 // sourceTitle is the name in the settings, or else the source's own.

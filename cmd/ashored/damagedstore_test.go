@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/internal/settings"
 )
 
 // A damaged file in the state folder says what is lost with it: next to nothing where the mesh's
@@ -16,8 +17,8 @@ import (
 func TestDamagedStoreFile(t *testing.T) {
 	t.Parallel()
 	for kind, tc := range map[string]struct{ says, not string }{
-		storeBolt:   {"objects written to the store and their history", "Consul"},
-		storeConsul: {"the ledger of workloads, join tokens and revocations are in Consul", "Lost with it"},
+		settings.StoreBolt:   {"objects written to the store and their history", "Consul"},
+		settings.StoreConsul: {"this replica's copy of the store in Consul", "Lost with it"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

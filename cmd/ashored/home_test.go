@@ -139,30 +139,3 @@ func TestStoreDiskFull(t *testing.T) {
 		t.Errorf("the end; it said\n%s", s.log)
 	}
 }
-
-// Who is not connected hears of a revocation later: whoever revokes is told.
-func TestRevokeTellsWhoIsAway(t *testing.T) {
-	t.Parallel()
-	s := newSecureSite(t)
-	s.start(t)
-	client, ctx := admin.NewClient(s.socket), t.Context()
-	web, _ := s.joined(t)
-	other := admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/other", Force: true}
-	heard, err := client.Revoke(ctx, other)
-	if notes := strings.Join(heard.Notes, "\n"); err != nil ||
-		!strings.Contains(notes, "1 workload with a valid certificate is not connected") ||
-		!strings.Contains(notes, "shop/web-1") ||
-		strings.Contains(notes, "store was lost") {
-		t.Errorf("who is away: %q, %v", heard.Notes, err)
-	}
-	if err := web.stream(t, webNode)(); err != nil {
-		t.Fatal(err)
-	}
-	if heard, err = client.Restore(ctx, other); err != nil || len(heard.Notes) != 1 {
-		t.Errorf("with everybody there: %q, %v", heard.Notes, err)
-	}
-	if heard, err = client.Revoke(ctx, admin.RevokeRequest{Workload: "shop/web-1"}); err != nil ||
-		strings.Contains(strings.Join(heard.Notes, "\n"), "valid certificate") {
-		t.Errorf("who is revoked is told of as one that hears of it: %q, %v", heard.Notes, err)
-	}
-}

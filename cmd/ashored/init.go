@@ -7,14 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/internal/server"
+	"github.com/ashore-mesh/ashore/internal/settings"
 )
 
 // initializedError says that the state folder belongs to a control plane already.
@@ -51,16 +50,14 @@ Exit codes: 0 created; 1 it could not be created; 2 wrong usage or settings; 3 t
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&config, "config", defaultConfig, "settings file")
+	cmd.Flags().StringVar(&config, "config", settings.DefaultFile, "settings file")
 	return cmd
 }
 
-// initialize creates the store and the root certificate, and returns what it created. A root that
-// is shared or plugged in is left to the first start. Errors: *initializedError when the state
-// folder has either.
-func initialize(ctx context.Context, s settings, log hclog.Logger) (created string, err error) {
-	folder := filepath.Join(s.State, "ca")
-	for _, path := range []string{filepath.Join(s.State, bolt.FileName), folder} {
+// initialize creates the store and the root certificate, and returns what it created. Errors:
+// *initializedError if the state folder has either.
+func initialize(ctx context.Context, s settings.Config, log hclog.Logger) (created string, err error) {
+	for _, path := range []string{filepath.Join(s.State, bolt.FileName), server.AuthorityFolder(s)} {
 		switch _, err := os.Lstat(path); {
 		case err == nil:
 			return "", &initializedError{path}
@@ -68,24 +65,5 @@ func initialize(ctx context.Context, s settings, log hclog.Logger) (created stri
 			return "", fmt.Errorf("state folder (setting state): %w", err)
 		}
 	}
-	p := &program{}
-	defer func() { err = errors.Join(err, p.end()) }()
-	d := doors{registry: prometheus.NewRegistry()}
-	if err := p.openState(s, &d, log); err != nil {
-		return "", err
-	}
-	store := "created the store in " + s.State
-	if !s.secure() || s.Store.shared() || s.CA.Plugged != "" {
-		return store, nil
-	}
-	authority, err := ca.NewManager(ctx, ca.ManagerConfig{
-		Dir: folder, TrustDomain: s.mesh.Config.GetTrustDomain(), KeyKind: s.CA.keyKind(),
-		Names: s.serverNames(s.XDS.Advertise), Records: d.home.Records(), Audit: d.audit.Record, Log: log,
-	})
-	if err != nil {
-		return "", authorityError(err)
-	}
-	root := authority.Bundle().Roots[0]
-	until := root.NotAfter.Format(time.DateOnly)
-	return fmt.Sprintf("%s, and the root certificate %s, valid until %s", store, ca.RootID(root), until), nil
+	return server.Init(ctx, s, log)
 }

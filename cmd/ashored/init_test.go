@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/internal/settings"
 )
 
 // packaged is a file of the settings that the package installs, with a state folder and a group of
@@ -66,27 +66,24 @@ func TestInit(t *testing.T) {
 // startedRoot is the root of the authority as ashored finds it again.
 func startedRoot(t *testing.T, file string) string {
 	t.Helper()
-	s, err := readSettings(file, defaults())
+	s, err := settings.Read(file, settings.Default())
 	if err == nil {
-		err = s.check(file)
+		err = s.Check(file)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Log.Level = "warn"
-	log := newLogger(s.Log, t.Output())
-	p := &program{}
+	home, err := bolt.New(bolt.Config{Dir: s.State})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer func() {
-		if err := p.end(); err != nil {
+		if err := home.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	d := doors{registry: prometheus.NewRegistry()}
-	if err := p.openState(s, &d, log); err != nil {
-		t.Fatal(err)
-	}
 	manager, err := ca.NewManager(t.Context(), ca.ManagerConfig{
-		Dir: filepath.Join(s.State, "ca"), TrustDomain: "cluster.local", Records: d.home.Records(), Log: log,
+		Dir: filepath.Join(s.State, "ca"), TrustDomain: "cluster.local", Records: home.Records(),
 	})
 	if err != nil {
 		t.Fatal(err)

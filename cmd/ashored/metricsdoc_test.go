@@ -34,7 +34,7 @@ func TestMetricsDoc(t *testing.T) {
 			t.Errorf("docs/metrics.md does not have %s", name)
 		}
 	}
-	code := sources(t, "../../ca", "../../xds", "../../internal/audit", "../../webhook", ".")
+	code := sources(t, "../../ca", "../../xds", "../../internal/audit", "../../webhook", "../../internal/server")
 	for _, name := range documented {
 		if !strings.Contains(text, "# TYPE "+name+" ") && !strings.Contains(code, `"`+name+`"`) {
 			t.Errorf("docs/metrics.md has %s, which there is not", name)
@@ -54,6 +54,9 @@ func joinedMetrics(t *testing.T) string {
 	if err := s.newMember(t, made).ask(t, made.Token, "web-1"); err == nil {
 		t.Fatal("a used token was taken")
 	}
+	s.until(t, "the token counts as used", func() bool {
+		return strings.Contains(s.metricsText(t), `ashore_join_tokens{state="used"} 1`)
+	})
 	return s.metricsText(t)
 }
 

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 // A hangup has the settings read anew: sources come, go and change places, a file that is wrong is
@@ -71,7 +68,7 @@ func TestReload(t *testing.T) {
 	settings("sources:\n" + one + two)
 	hangUp()
 	has("with another source", map[string]string{"web": "web.yaml", "db": "db.yaml"})
-	settings("sources:\n" + two + one + "log: {level: debug}\n")
+	settings("sources:\n" + two + one + "domain: other.example\n")
 	hangUp()
 	has("in another order", map[string]string{"web": "db.yaml", "db": "db.yaml"})
 	problem := func(text string) func() bool {
@@ -86,12 +83,12 @@ func TestReload(t *testing.T) {
 		}
 	}
 	s.until(t, "telling what waits",
-		problem("log is another in the settings file: it takes effect when ashored is started again"))
+		problem("domain has changed in the settings file: restart ashored to apply it"))
 
 	settings("sources:\n" + one + "- {kind: files, foldr: /x}\n")
 	hangUp()
 	s.until(t, "refusing a wrong file",
-		problem(config+`:3: sources[1].foldr: unknown setting; did you mean "folder"?; the settings from before stay in use`))
+		problem(config+`:3: sources[1].foldr: unknown setting; did you mean "folder"?; the former settings stay in use`))
 	settings("sources:\n" + one + "- {name: x, kind: files, folder: /there/is/none}\n")
 	hangUp()
 	s.until(t, "refusing a folder that there is not",
@@ -122,26 +119,5 @@ func TestReload(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(s.dir, "state", "audit.jsonl"))
 	if n := strings.Count(string(raw), `"action":"`+audit.SettingsReload+`"`); err != nil || n != 6 {
 		t.Errorf("%d reloads are audited, %v; want 6", n, err)
-	}
-}
-
-// Who asks while ashored starts is heard when it has started.
-func TestReloadAskedEarly(t *testing.T) {
-	t.Parallel()
-	asked, read := make(chan os.Signal, 1), make(chan bool, 1)
-	asked <- syscall.SIGHUP
-	r := &reloader{anew: anew{func() (settings, error) { read <- true; return settings{}, errors.New("not now") },
-		asked}, record: func(audit.Event) {}, log: testlog.New(t)}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- r.run(ctx) }()
-	<-read
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if p := r.problems(); len(p) != 1 || !strings.Contains(p[0].Text,
-		"not now; the settings from before stay in use") {
-		t.Errorf("problems %v", p)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/completion"
 	"github.com/ashore-mesh/ashore/internal/ending"
+	"github.com/ashore-mesh/ashore/internal/settings"
 )
 
 // flags are the command line: it finds the settings file and switches development.
@@ -63,7 +64,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 			}
 			log := newLogger(s.Log, cmd.ErrOrStderr())
 			logging(log)
-			err = serve(cmd.Context(), s, anew{func() (settings, error) { return f.settings(cmd) }, hup}, log)
+			err = serve(cmd.Context(), s, func() (settings.Config, error) { return f.settings(cmd) }, hup, log)
 			if s.Log.Format == "json" {
 				err = ending.Log(log, err)
 			}
@@ -72,14 +73,14 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	fs := cmd.Flags()
-	fs.StringVar(&f.config, "config", defaultConfig, "settings file")
+	fs.StringVar(&f.config, "config", settings.DefaultFile, "settings file")
 	fs.BoolVar(&f.dev, "dev", false, "development: plaintext xDS on loopback, no settings file needed")
 	fs.StringVar(&f.files, "files", "", "with --dev: folder of configuration to serve (required)")
-	fs.StringVar(&f.state, "state", devState, "with --dev: folder to keep state in")
-	fs.StringVar(&f.xds, "xds-address", devXDS, "with --dev: address of plaintext xDS")
+	fs.StringVar(&f.state, "state", settings.DevState, "with --dev: folder to keep state in")
+	fs.StringVar(&f.xds, "xds-address", settings.DevXDS, "with --dev: address of plaintext xDS")
 	fs.StringVar(&f.secure, "xds-tls-address", "",
 		"with --dev: address of xDS and the certificate authority with TLS (default: none)")
-	fs.StringVar(&f.metrics, "metrics-address", defaultMetrics, "with --dev: address of metrics, health and readiness")
+	fs.StringVar(&f.metrics, "metrics-address", settings.DefaultMetrics, "with --dev: address of metrics, health and readiness")
 	fs.StringVar(&f.webhook, "webhook-address", "",
 		"with --dev: address of validation over HTTPS, which needs --xds-tls-address (default: none)")
 	fs.StringVar(&f.socket, "admin-socket", "", "with --dev: admin socket (default: admin.sock in the state folder)")
@@ -98,39 +99,39 @@ func noArgs(args []string) error {
 }
 
 // settings are those of the file, with what development changes. Errors are of usage.
-func (f *flags) settings(cmd *cobra.Command) (settings, error) {
+func (f *flags) settings(cmd *cobra.Command) (settings.Config, error) {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	if !f.dev {
 		for name, setting := range devFlags() {
 			if given(name) {
-				return settings{}, usage(fmt.Errorf("--%s is for --dev: otherwise write %q in the settings file %s",
+				return settings.Config{}, usage(fmt.Errorf("--%s is for --dev: otherwise write %q in the settings file %s",
 					name, setting, f.config))
 			}
 		}
-		s, err := readSettings(f.config, defaults())
+		s, err := settings.Read(f.config, settings.Default())
 		if err == nil {
-			err = s.check(f.config)
+			err = s.Check(f.config)
 		}
 		return s, usage(err)
 	}
-	s, from := devDefaults(), "--dev"
+	s, from := settings.Dev(), "--dev"
 	if given("config") {
 		var err error
-		if s, err = readSettings(f.config, s); err != nil {
+		if s, err = settings.Read(f.config, s); err != nil {
 			return s, usage(err)
 		}
 		from = f.config
 	}
 	f.develop(&s, given)
-	if len(s.sources) == 0 {
+	if len(s.SourceList) == 0 {
 		return s, usage(fmt.Errorf("--dev needs --files DIR, the folder of configuration to serve"))
 	}
-	return s, usage(s.check(from))
+	return s, usage(s.Check(from))
 }
 
 // develop lays the flags of development over s.
-func (f *flags) develop(s *settings, given func(string) bool) {
-	s.flags = map[string]string{}
+func (f *flags) develop(s *settings.Config, given func(string) bool) {
+	s.Flags = map[string]string{}
 	for name, set := range map[string]struct{ to, value *string }{
 		"state": {&s.State, &f.state}, "xds-address": {&s.XDS.PlaintextAddress,
 			&f.xds}, "xds-tls-address": {&s.XDS.Address, &f.secure},
@@ -139,12 +140,12 @@ func (f *flags) develop(s *settings, given func(string) bool) {
 	} {
 		if given(name) {
 			*set.to = *set.value
-			s.flags[devFlags()[name]] = "--" + name
+			s.Flags[devFlags()[name]] = "--" + name
 		}
 	}
 	if given("files") {
-		s.sources = defaultSources(f.files)
-		s.flags["sources"] = "--files"
+		s.SourceList = settings.DefaultSources(f.files)
+		s.Flags["sources"] = "--files"
 	}
 	if s.Admin.Socket == "" {
 		s.Admin.Socket = filepath.Join(s.State, "admin.sock")

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,7 +27,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/server"
 	"github.com/ashore-mesh/ashore/internal/testchild"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/internal/testport"
@@ -35,7 +38,7 @@ import (
 // TestMain lets this binary stand for ashored: as the child that checks a store, and as the program
 // that a test kills.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == checkStoreName || os.Args[1] == "--dev") {
+	if len(os.Args) > 1 && (os.Args[1] == server.CheckStoreCommand || os.Args[1] == "--dev") {
 		main()
 		return
 	}
@@ -434,4 +437,44 @@ func TestMistakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The whole program records what operators write.
+func TestWrittenServed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.start(t)
+	s.put(t, "api.yaml", fmt.Sprintf(entryFile, "api"))
+	s.until(t, "recorded", func() bool {
+		text, err := os.ReadFile(filepath.Join(s.dir, "state", "audit.jsonl"))
+		return err == nil && slices.ContainsFunc(strings.Split(string(text), "\n"), func(line string) bool {
+			return strings.Contains(line, audit.ConfigWrite) && strings.Contains(line, "ServiceEntry shop/api") &&
+				strings.Contains(line, "api.yaml:1")
+		})
+	})
+}
+
+// serviceFile is a file with one ServiceEntry.
+func serviceFile(name string) admin.Piece {
+	return admin.Piece{File: name + ".yaml", Data: fmt.Appendf(nil, entryFile, name)}
+}
+
+func piecesOf(list []admin.Piece) admin.Pieces {
+	return func(yield func(admin.Piece, error) bool) {
+		for _, p := range list {
+			if !yield(p, nil) {
+				return
+			}
+		}
+	}
+}
+
+// write creates a file for the test and returns its path.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,15 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hashicorp/go-hclog"
-
-	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/config/storage"
-	"github.com/ashore-mesh/ashore/filestore/bolt"
-	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
@@ -118,7 +109,7 @@ func TestSharedStore(t *testing.T) {
 	for s, want := range map[*site]string{a: "ashore_store_entries_written_total [1-9]",
 		b: "ashore_store_entries_written_total [0-9]"} {
 		text := s.metricsText(t)
-		for _, want := range []string{want, "ashore_store_in_touch 1", "ashore_store_sequence [1-9]",
+		for _, want := range []string{want, "ashore_store_in_touch 1", `ashore_store_sequence\{log="config"\} [1-9]`,
 			"ashore_store_races_total [0-9]", "ashore_store_unknown_writes_total 0"} {
 			if !regexp.MustCompile("(?m)^" + want).MatchString(text) {
 				t.Errorf("no metric %s", want)
@@ -153,173 +144,85 @@ func TestSharedStore(t *testing.T) {
 	a.until(t, "told by the other", func() bool { return a.uses(t, "db") })
 }
 
-// An ashored that stood alone becomes the first of several: its objects and records are there for
-// all. What another one brings later is not taken.
-func TestMoveHome(t *testing.T) {
+// While the Consul is down that has the store, and is a source too, each source says so once, and
+// what the store had stays active: also after a restart.
+func TestConsulDown(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
-	key := record.Key{Table: "t", Name: "x"}
-	bring := func(name string) *bolt.Store {
-		home := openBolt(t).(*bolt.Store)
-		b := onStore(func(testing.TB) meshStore { return home })(t)
-		b.must(serviceFile(name))
-		if err := home.Records().Commit(t.Context(), record.Write{Key: key, Value: []byte(name)}); err != nil {
-			t.Fatal(err)
-		}
-		return home
-	}
-	first, second := bring("first"), bring("second")
-	shared := openConsul(t, agent).(*consul.Store)
-	for _, home := range []*bolt.Store{first, second} {
-		if left, err := moveHome(t.Context(), home, shared, hclog.NewNullLogger()); err != nil || len(left.list) > 0 {
-			t.Fatal(left, err)
-		}
-	}
-	list, err := shared.List(t.Context(), "", "")
-	if err != nil || len(list) != 1 || list[0].Name != "first" {
-		t.Errorf("objects: %v, %v", list, err)
-	}
-	old, err := first.List(t.Context(), "", "")
-	if err != nil || !old[0].Created.Equal(list[0].Created) {
-		t.Errorf("created at %v, and was at %v", list[0].Created, old[0].Created)
-	}
-	if r, err := shared.Records().Get(t.Context(), key); err != nil || string(r.Value) != "first" {
-		t.Errorf("record: %q, %v", r.Value, err)
-	}
-	// what is at home is of the past by now: it begins no other store, until it was in use again
-	wantBegun := func(want int) {
-		t.Helper()
-		anew := openConsul(t, agent).(*consul.Store)
-		if _, err := moveHome(t.Context(), first, anew, hclog.NewNullLogger()); err != nil {
-			t.Fatal(err)
-		}
-		if list, err := anew.List(t.Context(), "", ""); err != nil || len(list) != want {
-			t.Errorf("another store begins with %v, %v, want %d", list, err, want)
-		}
-	}
-	wantBegun(0)
-	if err := stayHome(t.Context(), first); err != nil {
+	s := sharing(t, agent)
+	file := filepath.Join(s.dir, "ashored.yaml")
+	more := fmt.Appendf(nil, "store: {kind: consul, address: 'http://%[1]s'}\nsources: [{kind: store}, {name: dc, kind: consul, address: 'http://%[1]s'}]\n", agent.Address)
+	if err := os.WriteFile(file, more, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantBegun(1)
-}
-
-// damagedHome is a store in the state folder with an object that cannot be read.
-type damagedHome struct{ *bolt.Store }
-
-var odd = config.Key{Kind: "Teapot", Namespace: "shop", Name: "earl"}
-
-func (damagedHome) Unusable(context.Context) ([]storage.Unusable, error) {
-	return []storage.Unusable{{Key: odd, Why: "the kind is unknown"}}, nil
-}
-
-// What cannot be moved is told by name, in the log and among the problems; so it is where the store
-// is listed.
-func TestMoveHomeLeftBehind(t *testing.T) {
-	t.Parallel()
-	home := damagedHome{openBolt(t).(*bolt.Store)}
-	b := onStore(func(testing.TB) meshStore { return home })(t)
-	b.must(serviceFile("fine"))
-	var log bytes.Buffer
-	shared := openConsul(t, testconsul.Start(t, nil)).(*consul.Store)
-	told := func(from homeStore) []feed.Problem {
-		t.Helper()
-		left, err := moveHome(t.Context(), from, shared, hclog.New(&hclog.LoggerOptions{Output: &log}))
+	end := s.start(t)
+	if err := s.apply(t, "web"); err != nil {
+		t.Fatal(err)
+	}
+	// down counts the problems that say that a source is down.
+	down := func() map[string]int {
+		list, err := admin.NewClient(s.socket).Problems(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return left.problems()
-	}
-	// the last one is as of a release that can read it, and lacks it all the same
-	for start, from := range []homeStore{home, home, home.Store} {
-		left := told(from)
-		if len(left) != 1 || left[0].Object != odd.String() || left[0].Severity != feed.Error ||
-			!strings.Contains(left[0].Text, "the kind is unknown") {
-			t.Errorf("at start %d: got %+v", start, left)
+		out := map[string]int{}
+		for _, p := range list {
+			if kind, _, _ := strings.Cut(p.Source, ":"); strings.HasSuffix(p.Text, "; its items stay active") {
+				out[kind]++
+			}
 		}
+		return out
 	}
-	if !strings.Contains(log.String(), odd.String()) {
-		t.Errorf("the log says %s", &log)
+	s.until(t, "all is well", func() bool { return s.uses(t, "web") && len(down()) == 0 })
+	agent.Kill()
+	both := func() bool { return maps.Equal(down(), map[string]int{"store": 1, "consul": 1}) }
+	s.until(t, "both say that they are down", both)
+	if end() != 0 {
+		t.Fatalf("the end; it logged\n%s", s.log)
 	}
-	for _, q := range [][3]string{{"", "", ""}, {"", "shop", ""}, {"", "shop", "earl"}} {
-		list, err := b.Stored(t.Context(), q[0], q[1], q[2])
-		if err != nil || len(list) == 0 || list[len(list)-1].Metadata.Name != "earl" ||
-			list[len(list)-1].Unusable != "the kind is unknown" {
-			t.Errorf("%q: got %+v, %v", q, list, err)
-		}
-	}
-	if list, err := b.Stored(t.Context(), "serviceentry", "", ""); err != nil || len(list) != 1 ||
-		list[0].Unusable != "" {
-		t.Errorf("of another kind: got %+v, %v", list, err)
-	}
+	s.start(t)
+	s.until(t, "what was active before is used", func() bool { return s.uses(t, "web") && both() })
 }
 
-// What others than ashored may get hold of is told.
-func TestExposed(t *testing.T) {
+// Deleting an object of the store removes it, and names the file that has an invalid version of it.
+func TestDeleteWhatAFileHasWrong(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "token")
-	for _, tc := range []struct {
-		address string
-		mode    os.FileMode
-		want    string
-	}{
-		{"http://127.0.0.1:8500", 0o640, "[]"}, {"https://consul.example", 0o600, "[]"},
-		{"http://consul.example", 0o600, "[store.address]"}, {"unix:///run/consul.sock", 0o604, "[store.tokenFile]"},
-	} {
-		if err := errors.Join(os.WriteFile(file, []byte("x"), tc.mode), os.Chmod(file, tc.mode)); err != nil {
-			t.Fatal(err)
-		}
-		got := []string{}
-		for _, p := range exposed(consul.Options{Address: tc.address, TokenFile: file}) {
-			got = append(got, p.Field)
-		}
-		if fmt.Sprint(got) != tc.want {
-			t.Errorf("%s, %04o: got %v, want %s", tc.address, tc.mode, got, tc.want)
-		}
-	}
-	if got := exposed(consul.Options{Address: "http://127.0.0.1:8500"}); len(got) != 0 {
-		t.Errorf("without a token: %v", got)
-	}
-}
-
-// So it is of sources.
-func TestSourceExposed(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "token")
-	if err := errors.Join(os.WriteFile(file, []byte("x"), 0o644), os.Chmod(file, 0o644)); err != nil {
+	s := newSite(t)
+	s.start(t)
+	if err := s.apply(t, "db"); err != nil {
 		t.Fatal(err)
 	}
-	source := func(i int, address, token string) sourceSettings {
-		o := &consulSource{}
-		o.Address, o.TokenFile = address, token
-		return sourceSettings{Name: "dc", Kind: "consul", at: fmt.Sprintf("sources[%d]", i), options: o}
+	s.until(t, "it is in use", func() bool { return s.uses(t, "db") })
+	s.put(t, "db.yaml", strings.Replace(string(serviceFile("db").Data), "number: 80", "number: 80000", 1))
+	s.until(t, "the error is reported", func() bool { return s.problem(t, "db.yaml:") })
+	done, err := admin.NewClient(s.socket).Delete(t.Context(),
+		piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "se", Namespace: "shop", Name: "db"}}}), admin.StoreOptions{})
+	if err != nil || len(done.Changes) != 1 || !strings.Contains(done.Changes[0].Note, "db.yaml:") ||
+		!strings.Contains(done.Changes[0].Note, "it takes effect when that is fixed") {
+		t.Errorf("got %+v, %v", done, err)
 	}
-	m := &sourceMaker{settings: map[string]sourceSettings{
-		"consul:a": source(0, "", ""), "consul:b": source(1, "http://10.0.0.1:8500", file), "consul:c": source(2, "https://10.0.0.1:8501", file),
-		"consul:d": source(3, "http://10.0.0.1:8500", ""), "file:/x": {options: &filesSource{}},
-	}}
-	var got []string
-	for _, p := range m.exposed() {
-		if p.Severity != feed.Warning || strings.Contains(p.Text,
-			"reads the token") != (p.Field == "sources[1].address") {
-			t.Errorf("problem %+v", p)
-		}
-		got = append(got, p.Source+" "+p.Field)
-	}
-	if want := "[consul:b sources[1].address consul:b sources[1].tokenFile consul:c sources[2].tokenFile consul:d sources[3].address]"; fmt.Sprint(got) != want {
-		t.Errorf("got %v, want %s", got, want)
-	}
+	s.until(t, "it is removed", func() bool { return !s.uses(t, "db") })
 }
 
-// What stands in the line to join is typed into a shell on another machine: what others wrote into
-// the store is in it only if it is an address.
-func TestPlanes(t *testing.T) {
+// A folder that lost all its files keeps them until an operator accepts the removals.
+func TestAcceptRemovalsOfFolder(t *testing.T) {
 	t.Parallel()
-	o := operators{identity: &identity{reach: reach{addresses: []string{"one.example:15012"}}, others: func() []string {
-		return []string{"one.example:15012", "10.0.0.2:15012", "[2001:db8::1]:15012", "x; reboot #:15012",
-			"$(reboot):15012", "two.example:`reboot`", "two.example:99999", "a,b:1", ""}
-	}}}
-	if got, want := strings.Join(o.planes(), ","), "one.example:15012,10.0.0.2:15012,[2001:db8::1]:15012"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	s := newSite(t)
+	s.start(t)
+	client := admin.NewClient(s.socket)
+	if err := os.Remove(filepath.Join(s.dir, "files", "web.yaml")); err != nil {
+		t.Fatal(err)
 	}
+	s.until(t, "the service is retained", func() bool { return s.problem(t, "removed from web.yaml") })
+	if !s.uses(t, "web") {
+		t.Error("the service is not active any more")
+	}
+	got, err := client.AcceptRemovals(t.Context(), "files")
+	if err != nil || got.Removed != 1 {
+		t.Errorf("got %+v, %v; want one item removed", got, err)
+	}
+	s.until(t, "the service is removed", func() bool {
+		return !s.uses(t, "web") &&
+			!s.problem(t, "removed from web.yaml")
+	})
 }

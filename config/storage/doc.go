@@ -1,3 +1,3 @@
-// Package storage is what all implementations of config.Store have in common: what they refuse, and
-// in which words.
+// Package storage is what all implementations of config.Store have in common: what they refuse, in
+// which words, and how they encode objects and their history.
 package storage

@@ -48,7 +48,7 @@ func TestTrimHistory(t *testing.T) {
 					var changes []config.Change
 					for _, name := range strings.Fields(step.names) {
 						o := configtest.Object(name, "a.test")
-						o.Annotations["x"] = strings.Repeat("x", 1<<10)
+						o.Annotations["x"] = strings.Repeat("x", 950)
 						changes = append(changes, config.Change{Key: o.Key, Object: o})
 					}
 					if _, err := s.Apply(t.Context(), changes, "test"); err != nil {

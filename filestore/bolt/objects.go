@@ -19,11 +19,11 @@ func (s *Store) load(tx *bbolt.Tx) error {
 	objects := tx.Bucket(bucketObjects)
 	s.revision = objects.Sequence()
 	return objects.ForEach(func(k, v []byte) error {
-		key, err := parseObjectKey(k)
+		key, err := storage.ParseObjectKey(string(k))
 		if err != nil {
 			return err
 		}
-		o, err := decodeObject(s.Name(), key, v)
+		o, err := storage.DecodeObject(s.Name(), key, v)
 		if err != nil {
 			s.unusable[key] = fmt.Sprintf("the stored object cannot be read (%v): write it again or delete it", err)
 			return nil
@@ -32,6 +32,8 @@ func (s *Store) load(tx *bbolt.Tx) error {
 		return nil
 	})
 }
+
+func objectKey(k config.Key) []byte { return []byte(storage.ObjectKey(k)) }
 
 // Get implements config.Store.
 func (s *Store) Get(ctx context.Context, key config.Key) (*config.Object, error) {
@@ -179,14 +181,14 @@ func (w *writer) writeObject(objects *bbolt.Bucket, c config.Change) (*config.Ob
 	} else if o.Created.IsZero() {
 		o.Created = w.now
 	}
-	value, err := encodeObject(&o, w.revision)
+	value, err := storage.EncodeObject(&o, w.revision)
 	if err != nil {
 		return nil, err
 	}
 	if err := objects.Put(objectKey(c.Key), value); err != nil {
 		return nil, fmt.Errorf("write %s: %w", c.Key, err)
 	}
-	return decodeObject(w.store.Name(), c.Key, value) // a copy, which the caller cannot change
+	return storage.DecodeObject(w.store.Name(), c.Key, value) // a copy, which the caller cannot change
 }
 
 // publish makes a revision visible to readers and feeds.

@@ -25,8 +25,8 @@ const schema = "5"
 // The buckets.
 var (
 	bucketMeta    = []byte("meta")
-	bucketObjects = []byte("objects") // objectKey: objectRecord; the sequence is the latest revision
-	bucketHistory = []byte("history") // historyKey: writeRecord; the sequence is the size in bytes
+	bucketObjects = []byte("objects") // objectKey: an encoded object; the sequence is the latest revision
+	bucketHistory = []byte("history") // historyKey: storage.PastWrite; the sequence is the size in bytes
 	bucketGroups  = []byte("groups")  // set, NUL, name: content
 	bucketRecords = []byte("records") // recordKey: version, value; the sequence is the latest version
 

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -18,6 +19,8 @@ import (
 // Records returns the file as a record.Store. Commits that wait at the same time share a
 // transaction.
 func (s *Store) Records() record.Store { return s.recs }
+
+var _ record.Changer = (*records)(nil)
 
 // records is a Store as a record.Store.
 type records struct {
@@ -62,6 +65,30 @@ func (r *records) list(ctx context.Context, prefix []byte) ([]record.Record, err
 		return nil, err
 	}
 	return out, nil
+}
+
+// Changes implements record.Changer. A mark is the version of each record of the table, by name.
+func (r *records) Changes(ctx context.Context, table string, since record.Mark) ([]record.Record, record.Mark, error) {
+	list, err := r.List(ctx, table)
+	if err != nil {
+		return nil, nil, err
+	}
+	before, _ := since.(map[string]string)
+	now := make(map[string]string, len(list))
+	var out []record.Record
+	for _, rec := range list {
+		now[rec.Name] = rec.Version
+		if before[rec.Name] != rec.Version {
+			out = append(out, rec)
+		}
+	}
+	for name := range before {
+		if now[name] == "" {
+			out = append(out, record.Record{Key: record.Key{Table: table, Name: name}})
+		}
+	}
+	slices.SortFunc(out, func(a, b record.Record) int { return cmp.Compare(a.Name, b.Name) })
+	return out, now, nil
 }
 
 // Get implements record.Store.

@@ -20,8 +20,8 @@ const FileName = "ashore.db"
 var (
 	// ErrInUse means that another process uses the state folder.
 	ErrInUse = errors.New("in use by another process")
-	// ErrDamaged means that the file cannot be read; nothing was written to it.
-	ErrDamaged = errors.New("damaged")
+	// ErrDamaged means that the file cannot be read, or is not a store; nothing was written to it.
+	ErrDamaged = errors.New("damaged, or not a store of Ashore")
 	// ErrSchema means that the file has another layout; nothing was written to it.
 	ErrSchema = errors.New("written by another release")
 	// ErrClosed means that the store was closed.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/configtest"
+	"github.com/ashore-mesh/ashore/config/storage"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -212,7 +213,7 @@ func TestInvalidObjects(t *testing.T) {
 
 // Decoding never panics, and an object that decodes can be encoded and decoded again.
 func FuzzObject(f *testing.F) {
-	value, err := encodeObject(configtest.Object("a", "a.test"), 1)
+	value, err := storage.EncodeObject(configtest.Object("a", "a.test"), 1)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -220,19 +221,19 @@ func FuzzObject(f *testing.F) {
 	f.Add([]byte("\x00\x00"), []byte(`{"spec":"////"}`))
 	f.Fuzz(func(t *testing.T, k, value []byte) {
 		_, _ = parseRecord(token("a"), value)
-		key, err := parseObjectKey(k)
+		key, err := storage.ParseObjectKey(string(k))
 		if err != nil {
 			return
 		}
-		o, err := decodeObject("x", key, value)
+		o, err := storage.DecodeObject("x", key, value)
 		if err != nil {
 			return
 		}
-		again, err := encodeObject(o, 2)
+		again, err := storage.EncodeObject(o, 2)
 		if err != nil {
 			return // not UTF-8
 		}
-		if back, err := decodeObject("x", key, again); err != nil || back.Hash != o.Hash {
+		if back, err := storage.DecodeObject("x", key, again); err != nil || back.Hash != o.Hash {
 			t.Errorf("decoded again: %v, %v", back, err)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/configtest"
+	"github.com/ashore-mesh/ashore/config/storage"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
@@ -77,15 +78,15 @@ func BenchmarkApply(b *testing.B) {
 			}
 		}
 	})
-	entry := s.kv(b, http.MethodGet, keyOfEntry(store.state.Load().Sequence), "")
+	entry := s.kv(b, http.MethodGet, store.config.keyOfEntry(store.config.state.Load().Revision), "")
 	a, _, err := parseEntry([]byte(entry))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Run("floor", func(b *testing.B) {
 		for b.Loop() {
-			for i := range a.Count {
-				s.bare(b, http.MethodPut, fmt.Sprintf("/v1/kv/floor/%d", i), strings.Repeat("x", chunkSize))
+			for i := range a.Parts {
+				s.bare(b, http.MethodPut, fmt.Sprintf("/v1/kv/floor/%d", i), strings.Repeat("x", partSize))
 			}
 			s.bare(b, http.MethodPut, "/v1/kv/floor/entry", entry)
 		}
@@ -94,11 +95,11 @@ func BenchmarkApply(b *testing.B) {
 	b.Run("encoding and decoding alone", func(b *testing.B) {
 		for b.Loop() {
 			for _, c := range list {
-				kept, err := keep(c.Object)
+				value, err := storage.EncodeObject(c.Object, 1)
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := kept.decode("bench", c.Key); err != nil {
+				if _, err := storage.DecodeObject("bench", c.Key, value); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -143,7 +144,7 @@ func BenchmarkGet(b *testing.B) {
 	})
 	b.Run("floor", func(b *testing.B) {
 		for b.Loop() {
-			s.bare(b, http.MethodGet, "/v1/kv/"+s.prefix+"/head?consistent", "")
+			s.bare(b, http.MethodGet, "/v1/kv/"+s.prefix+"/identity/head?consistent", "")
 		}
 	})
 }
@@ -207,7 +208,7 @@ func BenchmarkOpen(b *testing.B) {
 		}
 	}
 	b.Run("entries", open)
-	if _, err := store.snapshot(b.Context()); err != nil {
+	if err := store.config.snapshot(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	b.Run("snapshot", open)

@@ -1,10 +1,8 @@
 package consul
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -38,54 +36,6 @@ func newCluster(t *testing.T) []*testconsul.Agent {
 		return strings.Count(ask(t, req), `"Voter":true`) == 3
 	})
 	return all
-}
-
-// A server that has just come to lead may know a head, and not yet what it names; only what is
-// asked for as of now is sure to be there. Nobody takes the gap for damage, neither who runs nor
-// who starts.
-func TestLateLeader(t *testing.T) {
-	t.Parallel()
-	s := newSite(testconsul.Start(t, nil))
-	other := s.open(t)
-	way := newBetween(t, s.address)
-	s.address = way.URL
-	a := s.open(t)
-	var asked atomic.Int64
-	way.saying(func(r *http.Request, body []byte) (string, int) {
-		many := bytes.Contains(body, []byte(`"get-or-empty"`))
-		content := many || r.Method == http.MethodGet && (strings.Contains(r.URL.Path, "/entry/") ||
-			strings.Contains(r.URL.Path, "/chunk/"))
-		switch {
-		case !content:
-			return "", 0
-		case r.URL.Query().Has("consistent"):
-			asked.Add(1)
-			return "", 0
-		case !many:
-			return "", http.StatusNotFound
-		}
-		var results []string
-		for i := range readAhead {
-			results = append(results, fmt.Sprintf(`{"KV":{"Key":"%s/%s","ModifyIndex":0}}`, s.prefix,
-				keyOfEntry(uint64(i+1))))
-		}
-		return `{"Results":[` + strings.Join(results, ",") + `]}`, http.StatusOK
-	})
-	for i := range 3 {
-		put(t, other, "x", fmt.Sprint(i))
-		eventually(t, "it hears of it", func() bool {
-			v := a.state.Load().records.At(recordKey{Table: "t", Name: "x"})
-			return v != nil && string(v.content) == fmt.Sprint(i)
-		})
-	}
-	if _, err := other.Put(t.Context(), largeObject(), "test"); err != nil {
-		t.Fatal(err)
-	}
-	equalStates(t, fresh(t, other), fresh(t, a))
-	equalStates(t, fresh(t, other), fresh(t, s.open(t)))
-	if why := a.Standing().Error; why != "" || asked.Load() == 0 {
-		t.Errorf("it is out of touch: %q, %d were asked for", why, asked.Load())
-	}
 }
 
 // No write that was acknowledged is lost, and none is done twice, while the servers of Consul are
@@ -142,12 +92,9 @@ func TestKilledServers(t *testing.T) {
 	if n := int64(number(t, string(r.Value))); n < done.Load() || n > done.Load()+unknown.Load() {
 		t.Errorf("%d were acknowledged and of %d nobody knows, and the count is %d", done.Load(), unknown.Load(), n)
 	}
-	t.Logf("%d acknowledged, %d unknown, %d entries", done.Load(), unknown.Load(), stores[0].state.Load().Sequence)
+	t.Logf("%d acknowledged, %d unknown, %d entries", done.Load(), unknown.Load(),
+		stores[0].Counts().Revisions["identity"])
 	for _, s := range stores[1:] {
-		eventually(t, "all replicas know the same", func() bool {
-			return s.state.Load().position == fresh(t,
-				stores[0]).position
-		})
-		equalStates(t, stores[0].state.Load(), s.state.Load())
+		equalStates(t, stores[0], s)
 	}
 }

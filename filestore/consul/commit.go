@@ -1,127 +1,209 @@
 package consul
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
-	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/hashicorp/consul/api"
 )
 
-// commit is a change of the state that is made whole or not at all, as it is written in an entry.
-// It says what is to be written and nothing that depends on the state, so that it can be tried
-// again after another replica was faster. Whether it may be made was found out before it was
-// written.
-type commit struct {
-	Records []recordWrite `json:"records,omitempty"`
-	Objects *objectsWrite `json:"objects,omitempty"`
-}
+const (
+	// raceTime is how long a write is tried again because other replicas were faster.
+	raceTime = 30 * time.Second
+	// unknownTime is how long the outcome of a write is determined when an answer is lost.
+	unknownTime = 15 * time.Second
+	// retryPause is the time between two tries of that.
+	retryPause = 200 * time.Millisecond
+)
 
-// recordWrite sets a record. Its texts need not be UTF-8.
-type recordWrite struct {
-	Table []byte `json:"table"`
-	Name  []byte `json:"name"`
-	// Value is null for a record that is deleted.
-	Value []byte `json:"value"`
-}
-
-func (w recordWrite) key() recordKey { return recordKey{Table: string(w.Table), Name: string(w.Name)} }
-
-// objectsWrite is one revision of the objects.
-type objectsWrite struct {
-	Who  string    `json:"who"`
-	When time.Time `json:"when"`
-	// Above is a revision that this one comes after, whatever the state says: one that was known
-	// before Consul's state was restored from an older one.
-	Above  uint64        `json:"above,omitempty"`
-	Writes []objectWrite `json:"writes"`
-}
-
-// objectWrite sets one object.
-type objectWrite struct {
-	objectName
-	// Object is null for one that is deleted. It keeps the time of creation of the one that it
-	// replaces.
-	Object *stored `json:"object"`
-}
-
-// objectName is a config.Key.
-type objectName struct {
-	Kind      config.Kind `json:"kind"`
-	Namespace string      `json:"namespace"`
-	Name      string      `json:"name"`
-}
-
-func nameOf(k config.Key) objectName { return objectName{k.Kind, k.Namespace, k.Name} }
-
-func (n objectName) key() config.Key {
-	return config.Key{Kind: n.Kind, Namespace: n.Namespace, Name: n.Name}
-}
-
-// encode is a commit as it is written.
-func (c *commit) encode() (json.RawMessage, error) {
-	b, err := json.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("encode a change: %w", err)
+// commit writes the items that plan returns for a state, and returns the state after it. plan is
+// called again when another replica was faster. If it returns an error or no items, nothing is
+// written; this is decided on the latest state. If ctx ends before the write begins, nothing is
+// written. Errors: those of plan and ctx, ErrAway, ErrUnknown.
+func (l *replicatedLog) commit(ctx context.Context, plan func(*state) ([]item, error)) (*state, error) {
+	select {
+	case l.writing <- struct{}{}:
+		defer func() { <-l.writing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	return b, nil
+	latest := false // the state was read from Consul after this call
+	for end := time.Now().Add(raceTime); time.Now().Before(end); {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		// What is sent during an outage may be done much later.
+		if err := l.health.outage(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrAway, err)
+		}
+		base := l.state.Load()
+		items, err := plan(base)
+		if err != nil || len(items) == 0 {
+			if latest {
+				return base, err
+			}
+			if err := l.catchUp(ctx); err != nil {
+				return nil, err
+			}
+			latest = true
+			continue
+		}
+		next, err := l.append(ctx, base, items)
+		if err == nil {
+			// A refresh may have read this entry already, or a new snapshot before it.
+			for now := base; now.ID == base.ID && !l.swap(now, next); {
+				now = l.state.Load()
+			}
+			l.counts.written.Add(1)
+			l.checkLength(next)
+			return next, nil
+		}
+		if !errors.Is(err, errConflict) {
+			return nil, err
+		}
+		l.counts.lost.Add(1)
+		if err := l.catchUp(ctx); err != nil {
+			return nil, err
+		}
+		latest = true
+		if now := l.state.Load(); now.index == base.index && now.Revision == base.Revision {
+			key := l.client.key(l.keyOfEntry(base.Revision + 1))
+			return nil, fmt.Errorf("%w: %w: the key %s exists already: did somebody write the key head by hand?",
+				ErrAway, ErrDamaged, key)
+		}
+	}
+	return nil, fmt.Errorf("%w: other replicas were faster for %s: try again", ErrAway, raceTime)
 }
 
-// decodeCommits reads the content of an entry. What this release does not know is an error: a
-// change that is applied in part would make two truths.
-func decodeCommits(body []byte) ([]*commit, error) {
-	var out []*commit
-	if err := decodeStrict(body, &out); err != nil {
+// catchUp is refresh for a write.
+func (l *replicatedLog) catchUp(ctx context.Context) error {
+	err := l.refresh(ctx)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	return err
+}
+
+// append writes an entry after a state, and returns the state with it. Errors: errConflict,
+// ErrAway, ErrUnknown.
+func (l *replicatedLog) append(ctx context.Context, base *state, items []item) (*state, error) {
+	e := entry{Format: format, Revision: base.Revision + 1, ID: newID(), Previous: base.ID, By: l.cfg.Replica,
+		At: time.Now().UTC()}
+	var body []byte
+	var err error
+	if e.content, body, err = encodeItems(items); err != nil {
 		return nil, err
 	}
-	for i, c := range out {
-		if c == nil {
-			return nil, fmt.Errorf("change %d is null", i)
+	stored := len(body)
+	if len(body) > maxInline {
+		if err := l.putBlob(ctx, &e.content, blobName("blob", e.Revision, e.ID), body); err != nil {
+			return nil, err
 		}
-		if err := c.check(); err != nil {
-			return nil, fmt.Errorf("change %d: %w", i, err)
-		}
+		body = nil
 	}
-	return out, nil
+	next := base.with(items, e.ID, l.decode)
+	next.Format, next.Revision, next.ID = format, e.Revision, e.ID
+	if next.Log == "" {
+		next.Log = newID()
+	}
+	next.Bytes += stored
+	ops, err := l.operations(next.head, base.index)
+	if err != nil {
+		return nil, err
+	}
+	line, err := encodeLine(e)
+	if err != nil {
+		return nil, err
+	}
+	ops = append(ops, l.client.op(api.KVCAS, l.keyOfEntry(e.Revision), append(line, body...), 0))
+	next.index, err = l.send(context.WithoutCancel(ctx), ops, e)
+	return next, err
 }
 
-// check says what keeps a commit from being applied to any state.
-func (c *commit) check() error {
-	for _, w := range c.Records {
-		if len(w.Table) == 0 || len(w.Name) == 0 || len(w.Table)+len(w.Name) > record.MaxName ||
-			len(w.Value) > record.MaxValue {
-			return fmt.Errorf("record %.80q %.80q of %d bytes", w.Table, w.Name, len(w.Value))
-		}
-	}
-	if c.Objects == nil {
-		return nil
-	}
-	if len(c.Objects.Writes) == 0 {
-		return errors.New("a revision without objects")
-	}
-	seen := make(map[objectName]bool, len(c.Objects.Writes))
-	for _, w := range c.Objects.Writes {
-		if w.Kind == "" || w.Namespace == "" || w.Name == "" || seen[w.objectName] {
-			return fmt.Errorf("object %q", w.objectName)
-		}
-		seen[w.objectName] = true
-	}
-	return nil
+// operations sets the head, if it has an index.
+func (l *replicatedLog) operations(h head, index uint64) (api.TxnOps, error) {
+	line, err := encodeLine(h)
+	return api.TxnOps{l.client.op(api.KVCAS, l.keyOfHead(), line, index)}, err
 }
 
-// decodeStrict reads one value of JSON and wants no more, and no field that is not known.
-func decodeStrict(b []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
+// send does the transaction that writes an entry, and returns the index of the head. If the answer
+// is lost it sends the transaction again: Consul does it once, because of the index of the head.
+// Errors: errConflict, ErrAway, ErrUnknown.
+func (l *replicatedLog) send(ctx context.Context, ops api.TxnOps, e entry) (uint64, error) {
+	unsure := false
+	for began := time.Now(); ; {
+		index, sent, err := l.client.transaction(ctx, ops)
+		switch {
+		case err == nil && index > 0:
+			l.health.setWrite(nil)
+			return index, nil
+		case err == nil:
+			err = errForeign
+		case errors.Is(err, errConflict) && !unsure:
+			return 0, err
+		case errors.Is(err, errConflict): // by this entry, or by that of another replica
+			if index, err = l.find(ctx, e); err == nil || errors.Is(err, errConflict) {
+				return index, err
+			}
+		}
+		unsure = unsure || sent
+		reason := l.unwritten(err)
+		if !unsure {
+			return 0, fmt.Errorf("%w: %w", ErrAway, reason)
+		}
+		if time.Since(began) > unknownTime || l.health.stopping.Load() {
+			l.counts.unknown.Add(1)
+			return 0, fmt.Errorf("%w: %w", ErrUnknown, reason)
+		}
+		_ = sleep(ctx, retryPause) // ctx does not end
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more after the end")
+}
+
+// find looks for an entry that may have been written, and returns the index of the head that was
+// written with it. Errors: errConflict, if another entry has its revision.
+func (l *replicatedLog) find(ctx context.Context, e entry) (uint64, error) {
+	pair, err := l.client.get(ctx, l.keyOfEntry(e.Revision))
+	if err != nil {
+		return 0, err
+	}
+	if pair == nil {
+		return 0, consulError("the Consul has no such entry any more")
+	}
+	if found, _, err := parseEntry(pair.Value); err != nil || found.ID != e.ID {
+		return 0, errConflict
+	}
+	return pair.ModifyIndex, nil
+}
+
+// unwritten explains why a write failed, and has health look for the cause.
+func (l *replicatedLog) unwritten(err error) error {
+	if reason, ok := errors.AsType[consulError](err); ok {
+		return reason
+	}
+	reason := l.client.explain(err)
+	if deniesToken(err) {
+		l.health.setWrite(reason)
+	} else {
+		l.health.suspect()
+	}
+	return reason
+}
+
+// putBlob writes a body in parts. Errors: ErrAway, and that of ctx.
+func (l *replicatedLog) putBlob(ctx context.Context, c *content, name string, body []byte) error {
+	c.Blob = name
+	for ; len(body) > 0; c.Parts++ {
+		part := body[:min(len(body), partSize)]
+		body = body[len(part):]
+		err := l.client.put(ctx, l.keyOfPart(c.Blob, c.Parts), part)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: %w", ErrAway, l.unwritten(err))
+		}
+		if err != nil {
+			return ctx.Err()
+		}
 	}
 	return nil
 }

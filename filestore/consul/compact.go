@@ -4,236 +4,108 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/hashicorp/consul/api"
 )
 
 const (
-	// compactPause is from an attempt that failed to the next one.
+	// compactBytes is the least size of entries after which a snapshot is written. They must also
+	// have twice the size of the last snapshot.
+	compactBytes = 4 << 20
+	// keepEntries is how many entries before a snapshot stay, for replicas that are about to read
+	// them.
+	keepEntries = 10
+	// compactPause is the time from a failure to the next try.
 	compactPause = 10 * time.Second
-	// compactTries is how often the head is tried to be set to a snapshot while others write.
-	compactTries = 20
-	// orphanAge is how old chunks are that nobody refers to, before they are swept: who writes them
-	// refers to them long before. It is a matter of clocks, and a sweep takes away nothing that is
-	// needed when they are wrong.
-	orphanAge = time.Hour
 )
 
-// wakeCompactor has a snapshot written when there is enough in the log. Its caller has the turn.
-func (s *Store) wakeCompactor() {
-	if s.inLog.entries < s.cfg.CompactEntries && s.inLog.bytes < max(s.cfg.CompactBytes, 2*s.inLog.snapshot) {
+// checkLength has a snapshot written if the log is long.
+func (l *replicatedLog) checkLength(s *state) {
+	limit := compactBytes
+	if s.Snapshot != nil {
+		limit = max(limit, 2*s.Snapshot.Parts*partSize)
+	}
+	if s.Revision-s.snapshotRevision() < l.cfg.CompactEntries && s.Bytes < limit {
 		return
 	}
 	select {
-	case s.compact <- struct{}{}:
+	case l.long <- struct{}{}:
 	default:
 	}
 }
 
-// compactor writes snapshots when it is woken, until ctx ends.
-func (s *Store) compactor(ctx context.Context) error {
+// compact writes snapshots of a log that is long, until ctx ends.
+func (l *replicatedLog) compact(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-s.compact:
+			return
+		case <-l.long:
 		}
-		start := time.Now()
-		swept, err := s.snapshot(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			s.cfg.Log.Warn("the log in Consul was not made shorter; it is tried again", "store", s.Name(), "error", err)
-			_ = sleep(ctx, compactPause) // the end of ctx is seen next
-		default:
-			select { // what was written meanwhile is few
-			case <-s.compact:
-			default:
-			}
-			s.cfg.Log.Debug("snapshot written into Consul", "store", s.Name(), "took", time.Since(start),
-				"keys_deleted", swept)
+		if err := l.snapshot(ctx); err != nil && ctx.Err() == nil {
+			l.cfg.Log.Warn("no snapshot of the store was written to Consul; it is tried again", "log", l.name,
+				"error", err)
+			_ = sleep(ctx, compactPause) // the end of ctx ends the loop
 		}
 	}
 }
 
-// snapshot writes the state down and then deletes what is older than the snapshot before; it says
-// how many keys.
-func (s *Store) snapshot(ctx context.Context) (int, error) {
-	known := s.state.Load()
-	if known.partial || known.Sequence == 0 {
-		return 0, nil
+// snapshot writes a snapshot of the state, and deletes the entries before it.
+func (l *replicatedLog) snapshot(ctx context.Context) error {
+	s := l.state.Load()
+	ref := &snapshotRef{Revision: s.Revision, ID: s.ID}
+	var body []byte
+	var err error
+	if ref.content, body, err = encodeItems(s.items()); err != nil {
+		return err
 	}
-	body, err := known.encode()
-	if err != nil {
-		return 0, err
+	if err := l.putBlob(ctx, &ref.content, blobName("snapshot", s.Revision, newID()), body); err != nil {
+		return err
 	}
-	c, raw, err := pack(body)
-	if err != nil {
-		return 0, err
-	}
-	if c, err = s.putChunks(ctx, c, raw); err != nil {
-		return 0, s.client.explain(err)
-	}
-	ref := &snapshotRef{Sequence: known.Sequence, Entry: known.Entry, content: c}
-	dropped, moved, err := s.point(ctx, known, ref)
-	switch {
-	case err != nil:
-		return 0, err // the head may refer to it all the same; else it is swept
-	case !moved:
-		return 0, s.client.remove(ctx, chunkKeys(c))
-	}
-	return s.sweep(ctx, known.generation, dropped, orphanAge)
-}
-
-// point has the head refer to a snapshot of a state, and tells the chunks that nobody needs then.
-// False: another replica's is as new, or the state is not part of what Consul holds any more.
-func (s *Store) point(ctx context.Context, of *state, ref *snapshotRef) (dropped map[string]bool, moved bool,
-	err error) {
-	if err := s.await(ctx); err != nil {
-		return nil, false, err
-	}
-	defer func() { <-s.turn }()
-	for range compactTries {
-		known := s.state.Load()
-		if s.head.Snapshot != nil && s.head.Snapshot.Chunks == ref.Chunks {
-			return nil, true, nil // an answer was lost
+	for {
+		base := l.state.Load()
+		if base.generation != s.generation || base.snapshotRevision() >= s.Revision {
+			return nil // another replica did it, or Consul was restored
 		}
-		if known.generation != of.generation || sequenceOf(s.head.Snapshot) >= of.Sequence {
-			return nil, false, nil
+		next := *base
+		next.Snapshot, next.Bytes = ref, 0
+		ops, err := l.operations(next.head, base.index)
+		if err != nil {
+			return err
 		}
-		h := s.head
-		h.Former, h.Snapshot = h.Snapshot, ref
-		modified, err := s.move(ctx, known, h, ref.content)
+		next.index, _, err = l.client.transaction(ctx, ops)
 		if err == nil {
-			dropped := s.droppedBy(h)
-			s.knowHead(h, modified)
-			return dropped, true, nil
+			l.swap(base, &next)
+			return l.sweep(ctx, ref)
 		}
 		if !errors.Is(err, errConflict) {
-			return nil, false, err
+			return l.client.explain(err)
 		}
-		if err := s.refresh(ctx); err != nil {
-			return nil, false, err
+		if err := l.refresh(ctx); err != nil {
+			return err
 		}
 	}
-	return nil, false, fmt.Errorf("other replicas were faster %d times", compactTries)
 }
 
-// droppedBy are the chunks that nobody needs once a head takes the place of the known one. Its
-// caller has the turn.
-func (s *Store) droppedBy(h head) map[string]bool {
-	out := map[string]bool{}
-	if s.head.Former != nil {
-		out[s.head.Former.Chunks] = true
-	}
-	for sequence, name := range s.chunked {
-		if sequence <= sequenceOf(h.Former) {
-			out[name] = true
-		}
-	}
-	return out
-}
-
-// sweep deletes what nobody needs, unless Consul's state was restored since a generation: entries
-// of the time before the former snapshot, chunks that were dropped, and those that nothing has
-// referred to for an age. What is needed is found out after the keys were listed, and again when
-// somebody has written meanwhile: who sweeps may have been stopped in the middle, for long.
-func (s *Store) sweep(ctx context.Context, generation int, dropped map[string]bool, age time.Duration) (int, error) {
-	entries, err := s.client.keys(ctx, "entry/")
+// sweep deletes what a snapshot replaces. Whatever nothing refers to, and has an older revision,
+// was left by a write that failed: the head is past that revision, so nothing can come to refer to
+// it.
+func (l *replicatedLog) sweep(ctx context.Context, ref *snapshotRef) error {
+	keys, err := l.client.keys(ctx, l.name+"/")
 	if err != nil {
-		return 0, s.client.explain(err)
+		return err
 	}
-	parts, err := s.client.keys(ctx, "chunk/")
-	if err != nil {
-		return 0, s.client.explain(err)
-	}
-	chunks := map[string][]string{}
-	for _, k := range parts {
-		name, _, _ := strings.Cut(strings.TrimPrefix(k, "chunk/"), "/")
-		if at, valid := chunksAt(name); dropped[name] || valid && time.Since(at) >= age {
-			chunks[name] = append(chunks[name], k)
+	oldest := ref.Revision - min(ref.Revision, keepEntries)
+	keys = slices.DeleteFunc(keys, func(key string) bool {
+		kind, name, _ := strings.Cut(strings.TrimPrefix(key, l.name+"/"), "/")
+		switch kind {
+		case "log", "blob":
+			return name > fmt.Sprintf("%016d~", oldest) // "~" is after everything that follows a revision
+		case "snapshot":
+			return name >= fmt.Sprintf("%016d", ref.Revision)
 		}
-	}
-	n, err := s.unmark(ctx, generation, chunks)
-	if err != nil || n == nil {
-		return 0, err
-	}
-	var old []string
-	for _, k := range entries {
-		if k <= keyOfEntry(n.former) {
-			old = append(old, k)
-		}
-	}
-	for name, keys := range chunks {
-		if !n.keep[name] {
-			old = append(old, keys...)
-		}
-	}
-	// The mark of the snapshot that stands for them is there, unless Consul's state is another now.
-	switch err := s.client.remove(ctx, old, s.client.op(api.KVGet, keyOfMark(n.snapshot), nil)); {
-	case errors.Is(err, errConflict):
-		return 0, nil
-	case err != nil:
-		return 0, s.client.explain(err)
-	}
-	return len(old), nil
-}
-
-// unmark deletes the marks of those chunks that nobody needs: then nobody can come to need them. It
-// returns what is needed; nil: Consul's state is not of the generation any more.
-func (s *Store) unmark(ctx context.Context, generation int, chunks map[string][]string) (*needed, error) {
-	if err := s.await(ctx); err != nil {
-		return nil, err
-	}
-	defer func() { <-s.turn }()
-	for range compactTries {
-		if err := s.refresh(ctx); err != nil {
-			return nil, err
-		}
-		known := s.state.Load()
-		if known.generation != generation || s.head.Snapshot == nil {
-			return nil, nil
-		}
-		n := s.needed()
-		var marks []string
-		for name := range chunks {
-			if !n.keep[name] {
-				marks = append(marks, keyOfMark(name))
-			}
-		}
-		still := s.client.op(api.KVCheckIndex, keyHead, nil)
-		still.KV.Index = s.headAt
-		err := s.client.remove(ctx, marks, still, s.client.op(api.KVGet, keyOfTip(known.Entry), nil))
-		switch {
-		case err == nil:
-			return n, nil
-		case !errors.Is(err, errConflict):
-			return nil, s.client.explain(err)
-		}
-	}
-	return nil, fmt.Errorf("other replicas were faster %d times", compactTries)
-}
-
-// needed is what something refers to.
-type needed struct {
-	keep     map[string]bool // chunks
-	former   uint64          // the entry of the former snapshot: newer ones are needed
-	snapshot string          // the chunks of the snapshot
-}
-
-// needed is what the known head and entries refer to. Its caller has the turn.
-func (s *Store) needed() *needed {
-	n := &needed{keep: map[string]bool{}, former: sequenceOf(s.head.Former), snapshot: s.head.Snapshot.Chunks}
-	for sequence, name := range s.chunked {
-		n.keep[name] = sequence > n.former
-	}
-	for _, r := range []*snapshotRef{s.head.Snapshot, s.head.Former} {
-		if r != nil {
-			n.keep[r.Chunks] = true
-		}
-	}
-	return n
+		return true
+	})
+	return l.client.remove(ctx, keys)
 }

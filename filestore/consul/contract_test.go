@@ -16,7 +16,7 @@ import (
 // in turn.
 func TestContracts(t *testing.T) {
 	t.Parallel()
-	agent := testconsul.Start(t, nil)
+	agent := testconsul.Start(t, manyConnections())
 	t.Run("records", func(t *testing.T) {
 		t.Parallel()
 		recordtest.Run(t, func(t *testing.T) record.Store { return newSite(agent).open(t).Records() })

@@ -2,181 +2,105 @@ package consul
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/writebehind"
 )
 
-// A replica keeps a copy of the state at home, so that it knows after a start while Consul is away
-// who is revoked, which virtual IPs are allocated, and what operators may ask for: objects and
-// their history (copyobjects.go). It is of one place in the log as a whole. What is active then is
-// what internal/feed saved of the store as a source.
+// Each replica saves a copy of the state of each log, for a start while Consul is down.
 
 const (
-	// copyGap gathers what is written at the same time.
-	copyGap = 100 * time.Millisecond
-	// copyTouch is how often it is written down that the copy is right: after a restart its age may
-	// be that much too high.
-	copyTouch = time.Minute
-	// The names of contents: copyAbout and copyWhole, and what those of records, objects and past
-	// writes begin with.
-	copyAbout, copyWhole             = "about", "whole"
-	copyRecord, copyObject, copyPast = "record:", "object:", "past:"
+	// copyGather is how long changes wait for others, so that they are saved together.
+	copyGather = 100 * time.Millisecond
+	// copyAbout is the name of an aboutCopy. The names of records begin with a digit.
+	copyAbout = "about"
 )
 
-// copyName is the name of the copy of the store of some options. Stores whose options name
-// different places never share one: who was revoked in one mesh says nothing of another.
-func copyName(o Options) string { return "records:consul:" + o.place() }
-
-// newCopy returns what writes the copy of a store.
-func newCopy(cfg Config) *writebehind.Writer {
-	save := func(ctx context.Context, content map[string][]byte) error {
-		return cfg.Kept.SaveGroups(ctx, copyName(cfg.Options), content)
-	}
-	return writebehind.New(writebehind.Config{Save: save, What: "copy of the store in Consul", Gather: copyGap,
-		Log: cfg.Log})
-}
-
-// aboutCopy is which state a copy is of.
+// aboutCopy says which state a copy has.
 type aboutCopy struct {
-	position
-	Revision uint64    `json:"revision"`
-	AsOf     time.Time `json:"asOf"`
+	Head head `json:"head"`
+	// AsOf is when it was known to be up to date, to the minute.
+	AsOf time.Time `json:"asOf"`
 }
 
-// copiedRecord is a record in a copy.
-type copiedRecord struct {
-	Version string `json:"version"`
-	Value   []byte `json:"value"`
+// copySet is the name of the copy of a log. Stores at different places have different copies.
+func copySet(o Options, log string) string { return "consul:" + o.place() + "/" + log }
+
+// copyName is the name of a record in a copy.
+func copyName(k recordKey) string { return strconv.Itoa(len(k.Table)) + ":" + k.Table + k.Name }
+
+func newCopy(cfg *Config, log string) *writebehind.Writer {
+	save := func(ctx context.Context, content map[string][]byte) error {
+		return cfg.Kept.SaveGroups(ctx, copySet(cfg.Options, log), content)
+	}
+	return writebehind.New(writebehind.Config{Save: save, What: "copy of the store in Consul: " + log,
+		Gather: copyGather, Log: cfg.Log})
 }
 
-// keepCopy has what differs between two states written into the copy.
-func (s *Store) keepCopy(old, next *state) {
-	contents := map[string]writebehind.Encode{}
+// saveCopy saves the difference between two states.
+func (l *replicatedLog) saveCopy(old, next *state) {
+	contents := map[string]writebehind.Encode{copyAbout: aboutNow(next)}
 	for c := range next.records.Diff(old.records) {
-		name, v := copyRecord+copiedKey(c.Key), c.New
-		if contents[name] = nil; c.HasNew {
-			contents[name] = func() ([]byte, error) { return json.Marshal(copiedRecord{v.version, v.content}) }
+		key, v := c.Key, c.New
+		contents[copyName(key)] = nil
+		if c.HasNew {
+			contents[copyName(key)] = func() ([]byte, error) {
+				return json.Marshal(item{key.Table, key.Name, v.version, v.content})
+			}
 		}
 	}
-	copyObjects(contents, old, next)
-	s.sweepCopied(contents)
-	contents[copyAbout] = next.about(time.Now())
-	if next.Log == "" {
-		contents[copyAbout] = nil
-	}
-	s.copy.Put(contents)
+	l.copy.Put(contents)
 }
 
-// about is which state this is, and when it was last known to be right.
-func (s *state) about(asOf time.Time) writebehind.Encode {
-	about := aboutCopy{position: s.position, Revision: s.revision, AsOf: asOf.UTC()}
+// touchCopy saves that the copy is up to date.
+func (l *replicatedLog) touchCopy() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.copy.Put(map[string]writebehind.Encode{copyAbout: aboutNow(l.state.Load())})
+}
+
+func aboutNow(s *state) writebehind.Encode {
+	about := aboutCopy{Head: s.head, AsOf: time.Now().UTC()}
 	return func() ([]byte, error) { return json.Marshal(about) }
 }
 
-// touchCopy writes down when the copy was last known to be right, until ctx ends: when an outage
-// begins or is over, and once a copyTouch.
-func (s *Store) touchCopy(ctx context.Context) {
-	turned := make(chan struct{}, 1)
-	defer s.standing.subscribe(turned)()
-	tick := time.NewTicker(copyTouch)
-	defer tick.Stop()
-	var told config.Outage
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-turned:
-		case <-tick.C:
-		}
-		if s.await(ctx) != nil {
-			return
-		}
-		now := s.Standing()
-		if known := s.state.Load(); !known.partial && known.Log != "" && (now.Error == "" || now.Since != told.Since) {
-			asOf := now.Since
-			if now.Error == "" {
-				asOf = time.Now()
-			}
-			s.copy.Put(map[string]writebehind.Encode{copyAbout: known.about(asOf)})
-		}
-		told = now
-		<-s.turn
-	}
-}
-
-// CopyTrouble is why this replica's copy cannot be saved: a start while Consul is down would use an
-// older one.
-func (s *Store) CopyTrouble() config.Outage {
-	since, err := s.copy.Err()
-	if err == nil {
-		return config.Outage{}
-	}
-	return config.Outage{Error: err.Error(), Since: since}
-}
-
-// loadCopy reads the copy, of objects and their history what they are kept as; without one, or with
-// an error, the state knows nothing.
-func (s *Store) loadCopy(ctx context.Context) (out *state, found bool, err error) {
-	contents, err := s.cfg.Kept.LoadGroups(ctx, copyName(s.cfg.Options))
-	nothing := &state{partial: true}
+// loadCopy makes the copy the state, and returns when it was up to date; zero: there is no copy.
+func (l *replicatedLog) loadCopy(ctx context.Context) (asOf time.Time, err error) {
+	contents, err := l.cfg.Kept.LoadGroups(ctx, copySet(l.cfg.Options, l.name))
 	if err != nil || contents[copyAbout] == nil {
-		return nothing, false, err
+		return asOf, err
 	}
 	var about aboutCopy
-	if err := decodeStrict(contents[copyAbout], &about); err != nil {
-		return nothing, false, fmt.Errorf("read %s: %w", copyAbout, err)
+	if err := json.Unmarshal(contents[copyAbout], &about); err != nil {
+		return asOf, fmt.Errorf("read %q: %w", copyAbout, err)
 	}
-	if err := about.position.check(); err != nil {
-		return nothing, false, err
-	}
-	out = &state{position: about.position, revision: about.Revision, partial: true}
+	var items []item
 	for name, content := range contents {
-		if err := out.takeCopied(name, content); err != nil {
-			return nothing, false, fmt.Errorf("read %q: %w", name, err)
+		if name == copyAbout {
+			continue
 		}
+		var i item
+		if err := json.Unmarshal(content, &i); err != nil {
+			return asOf, fmt.Errorf("read %q: %w", name, err)
+		}
+		items = append(items, i)
 	}
-	s.uncopied = copiedObjects(contents)
-	s.standing.stands(about.AsOf)
-	return out, true, nil
+	s := (&state{head: about.Head}).with(items, "", l.decode)
+	l.state.Store(s)
+	return about.AsOf, nil
 }
 
-// takeCopied adds one content of a copy.
-func (s *state) takeCopied(name string, content []byte) error {
-	if text, ok := strings.CutPrefix(name, copyRecord); ok {
-		key, err := parseCopiedKey(text)
-		if err != nil {
-			return err
+// CopyTrouble is why this replica's copy cannot be saved. A start while Consul is down would use an
+// older one.
+func (s *Store) CopyTrouble() config.Outage {
+	for _, l := range s.logs() {
+		if since, err := l.copy.Err(); err != nil {
+			return config.Outage{Error: err.Error(), Since: since}
 		}
-		var r copiedRecord
-		if err := decodeStrict(content, &r); err != nil {
-			return err
-		}
-		if r.Version == "" || r.Value == nil {
-			return errors.New("a record without a version or a value")
-		}
-		s.records = s.records.With(key, &value{r.Version, r.Value})
 	}
-	return nil
-}
-
-// copiedKey is a record's key as text: the length of the table's name, the table and the name, so
-// that no two are alike.
-func copiedKey(k recordKey) string {
-	return string(binary.AppendUvarint(nil, uint64(len(k.Table)))) + k.Table + k.Name
-}
-
-// parseCopiedKey is the inverse of copiedKey.
-func parseCopiedKey(text string) (recordKey, error) {
-	n, size := binary.Uvarint([]byte(text))
-	if size <= 0 || n == 0 || n >= uint64(len(text)-size) {
-		return recordKey{}, errors.New("not the key of a record")
-	}
-	return recordKey{Table: text[size : size+int(n)], Name: text[size+int(n):]}, nil
+	return config.Outage{}
 }

@@ -1,26 +1,29 @@
-// Package consul keeps in Consul's KV what several ashored share: objects with the history of their
-// writes, and the records of record.Store.
+// Package consul is the store that several replicas of ashored share, in Consul's KV.
 //
-// All of it is one log below one prefix. A head names the newest entry; an entry is a change that
-// is applied whole or not at all; what is too large for one key of Consul's stands in chunks that
-// are written before. A write sets the head and its entry in one transaction, which fails when
-// another replica was faster; then it looks at what that one wrote and tries again. Every replica
-// waits for changes of the head alone, reads the entries that it lacks, and has the state in
-// memory: the cost follows changes. Now and then one writes the whole state down as a snapshot, and
-// older entries go.
+// Store is a config.Store (objects with the history of their writes) and, by Records, a
+// record.Store. Below it are three logs: configuration, identity and registrations. A storm of
+// writes in one does not delay the others.
 //
-// Store is the whole: a config.Store and a record.Store (Records). It is consistent: a read of
-// records sees every write that ended before it began, on whichever replica, as long as Consul
-// answers. While it does not, reads come from memory and writes fail. Entries form a chain by
-// random IDs, so that a Consul whose state was restored from a snapshot is noticed: the store then
-// starts over from what Consul holds, and never mixes two pasts. What cannot be read or makes no
-// sense leaves the state as it was, and is told with the key that it stands at.
+// A log is a sequence of entries. An entry sets and deletes named records. Its values are absolute,
+// so replicas that have read the same entries have the same state. A write is one transaction: it
+// compares and sets the key head and creates the entry. If another replica was faster, the write is
+// planned again on the new state. If the answer is lost, the same transaction is sent again until
+// the outcome is known, for at most 15 seconds.
 //
-// Keys below the prefix:
+// Each replica has the state of each log in memory and, as a copy for a start while Consul is down,
+// in its state folder. One goroutine for each log waits for changes of its head and reads the new
+// entries. A read asks Consul whether head has changed, so it sees every write that ended before
+// the read began, on any replica. While Consul is down, reads use memory and writes fail at once.
+// No read waits for a write.
 //
-//	head                 which entry is the newest, and where the snapshot is
-//	tip/ID               that of the newest entry; there is one, and each write replaces it
-//	entry/SEQUENCE       a change: a line about it, and its content
-//	chunk/TIME-ID/N      a part of what is too large for one key
-//	chunk/TIME-ID/mark   says that all parts are there; whoever deletes them begins with it
+// Each entry names the one before by a random ID. If that is not the one that a replica has, Consul
+// was restored from a snapshot, and the replica reads all of the log again. Missing or damaged keys
+// are an outage: the state in memory stays, and the error names the key.
+//
+// Keys below PREFIX/LOG/:
+//
+//	head               the newest entry and the latest snapshot
+//	log/REVISION       an entry
+//	blob/REVISION-ID/  the parts of an entry that is too large for one key
+//	snapshot/REVISION-ID/  the parts of a snapshot: all records as of a revision
 package consul

@@ -3,6 +3,7 @@ package consul
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +22,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -78,11 +82,11 @@ func newPrefix() string { return fmt.Sprintf("ashore/test-%d", prefixes.Add(1)) 
 
 // site is where replicas of a test are.
 type site struct {
-	address, prefix  string
-	token, ca        string // files
-	compact, history int
-	historyBytes     int
-	log              hclog.Logger // nil: the test's
+	address, prefix string
+	token, ca       string // files
+	compact         uint64
+	historyBytes    int
+	log             hclog.Logger // nil: the test's
 }
 
 func newSite(a *testconsul.Agent) site {
@@ -94,7 +98,8 @@ func (s site) config(t testing.TB, kept *shelf) Config {
 		s.log = testlog.New(t)
 	}
 	return Config{Options: Options{Address: s.address, Prefix: s.prefix, TokenFile: s.token,
-		TLS: consulhttp.TLS{CAFile: s.ca}}, Replica: t.Name(), Kept: kept, CompactEntries: s.compact, HistoryTotal: s.history, HistoryBytes: s.historyBytes, Log: s.log}
+		TLS: consulhttp.TLS{CAFile: s.ca}}, Replica: t.Name(), Kept: kept,
+		CompactEntries: s.compact, HistoryBytes: s.historyBytes, Log: s.log}
 }
 
 // open is a replica that follows until the test ends.
@@ -278,4 +283,57 @@ func (b *between) losing(f func(path string, body []byte) fate) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lose = f
+}
+
+// manyConnections configures a Consul for more replicas than it takes of one address by default.
+func manyConnections() map[string]any {
+	return map[string]any{"limits": map[string]any{"http_max_conns_per_client": -1}}
+}
+
+// runFeed runs the feed of a store and returns its batches.
+func runFeed(t *testing.T, s *Store) <-chan feed.Batch[*config.Object] {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	out, done := make(chan feed.Batch[*config.Object]), make(chan error, 1)
+	go func() { done <- s.Run(ctx, out) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	return out
+}
+func next(t *testing.T, out <-chan feed.Batch[*config.Object]) feed.Batch[*config.Object] {
+	t.Helper()
+	select {
+	case b := <-out:
+		return b
+	case <-time.After(40 * time.Second):
+		t.Fatal("the feed says nothing")
+	}
+	panic("not reached")
+}
+func number(t *testing.T, revision string) uint64 {
+	t.Helper()
+	n, err := config.ParseRevision(revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// addOne adds one to a count, again after a conflict.
+func addOne(ctx context.Context, s record.Store) error {
+	for {
+		r, err := s.Get(ctx, record.Key{Table: "t", Name: "count"})
+		if err != nil {
+			return err
+		}
+		n, _ := strconv.Atoi(string(r.Value))
+		err = s.Commit(ctx, record.Write{Key: r.Key, Value: strconv.AppendInt(nil, int64(n+1), 10), Version: r.Version})
+		if !errors.Is(err, record.ErrConflict) {
+			return err
+		}
+	}
 }

@@ -2,91 +2,135 @@ package consul
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/storage"
 )
 
-// largeApply is from how many changes on an Apply is written by itself.
-const largeApply = 100
+// The tables of the log of configuration.
+const (
+	objectTable  = "object"  // encoded objects, by storage.ObjectKey
+	historyTable = "history" // storage.PastWrite, by historyName
+)
+
+// historyName is the name of a past write. The order of names is that of revisions.
+func historyName(revision uint64, key config.Key) string {
+	return fmt.Sprintf("%016d\x00%s", revision, storage.ObjectKey(key))
+}
+
+func parseHistoryName(name string) (k storage.PastKey, err error) {
+	number, rest, _ := strings.Cut(name, "\x00")
+	if k.Revision, err = config.ParseRevision(number); err != nil {
+		return k, err
+	}
+	k.Key, err = storage.ParseObjectKey(rest)
+	return k, err
+}
+
+// historyOverhead is what a past write takes besides its texts, in bytes.
+const historyOverhead = 256
+
+// decodeObject is the decoder of the log of configuration.
+func (s *Store) decodeObject(k recordKey, version string, content []byte) *value {
+	v := &value{version: version, content: content}
+	if k.Table != objectTable {
+		return v
+	}
+	key, err := storage.ParseObjectKey(k.Name)
+	if err == nil {
+		v.object, err = storage.DecodeObject(s.Name(), key, content)
+	}
+	if err != nil {
+		v.problem = fmt.Sprintf("the stored object cannot be read (%v): write it again or delete it", err)
+	}
+	return v
+}
+
+func objectKey(k config.Key) recordKey {
+	return recordKey{Table: objectTable, Name: storage.ObjectKey(k)}
+}
+
+// objects are the stored objects in the order of their keys.
+func (s *state) objects() iter.Seq2[config.Key, *value] {
+	return func(yield func(config.Key, *value) bool) {
+		for name, v := range s.table(objectTable) {
+			key, err := storage.ParseObjectKey(name)
+			if err == nil && !yield(key, v) {
+				return
+			}
+		}
+	}
+}
+
+// stored is the value of an object; the zero value if there is none.
+func (s *state) stored(k config.Key) value {
+	if v := s.records.At(objectKey(k)); v != nil {
+		return *v
+	}
+	return value{}
+}
 
 // Get implements config.Store.
 func (s *Store) Get(ctx context.Context, key config.Key) (*config.Object, error) {
-	known, err := s.readable(ctx)
+	known, err := s.config.latest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o, ok := known.objects.Get(key)
+	v := known.stored(key)
 	switch {
-	case !ok:
+	case v.content == nil:
 		return nil, storage.NotFound(key)
-	case o.decoded == nil:
-		return nil, fmt.Errorf("%s: %s", key, o.problem)
+	case v.object == nil:
+		return nil, fmt.Errorf("%s: %s", key, v.problem)
 	}
-	return o.decoded, nil
+	return v.object, nil
 }
 
 // List implements config.Store.
 func (s *Store) List(ctx context.Context, kind config.Kind, namespace string) ([]*config.Object, error) {
-	known, err := s.readable(ctx)
+	known, err := s.config.latest(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []*config.Object
-	for k, o := range known.objects.All() {
-		if o.decoded != nil && (kind == "" || k.Kind == kind) && (namespace == "" || k.Namespace == namespace) {
-			out = append(out, o.decoded)
+	for k, v := range known.objects() {
+		if v.object != nil && (kind == "" || k.Kind == kind) && (namespace == "" || k.Namespace == namespace) {
+			out = append(out, v.object)
 		}
 	}
 	return out, nil
 }
 
-// Unusable are the objects that List leaves out because this release cannot read them, in the order
-// of their keys. Errors: ErrUnread.
+// Unusable returns the stored objects that cannot be read, in the order of their keys. List omits
+// them.
 func (s *Store) Unusable(ctx context.Context) ([]storage.Unusable, error) {
-	known, err := s.readable(ctx)
+	known, err := s.config.latest(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []storage.Unusable
-	for k, o := range known.objects.All() {
-		if o.decoded == nil {
-			out = append(out, storage.Unusable{Key: k, Why: o.problem})
+	for k, v := range known.objects() {
+		if v.object == nil {
+			out = append(out, storage.Unusable{Key: k, Why: v.problem})
 		}
 	}
 	return out, nil
 }
 
-// readable is what is known of objects, the latest as long as Consul answers; after a start while
-// it is away, what the copy has. Errors: ErrUnread.
-func (s *Store) readable(ctx context.Context) (*state, error) {
-	if err := s.fresh(ctx); err != nil {
-		return nil, err
-	}
-	known := s.state.Load()
-	if !known.knowsObjects() {
-		return nil, s.unread()
-	}
-	return known, nil
-}
-
-// unread is ErrUnread with the reason.
-func (s *Store) unread() error {
-	now := s.Standing()
-	return fmt.Errorf("the objects in the store %s and their history were %w, and this ashored's copy, by which it began, has neither: an earlier release kept it, or it was damaged, as the log says; they are known once Consul answers: %s", s.cfg.Options.Prefix, ErrUnread, now.Error)
-}
-
-// Put implements config.Store. An object that is new and has no creation time gets the present.
+// Put implements config.Store. A new object without a creation time is created now.
 func (s *Store) Put(ctx context.Context, o *config.Object, who string) (*config.Object, error) {
 	after, err := s.apply(ctx, []config.Change{{Key: o.Key, Object: o, Revision: o.Revision}}, who)
 	if err != nil {
 		return nil, err
 	}
-	return after.objects.At(o.Key).decoded, nil
+	return after.stored(o.Key).object, nil
 }
 
 // Delete implements config.Store.
@@ -95,73 +139,116 @@ func (s *Store) Delete(ctx context.Context, key config.Key, revision, who string
 	return err
 }
 
-// Apply implements config.Store. All of changes get one revision. Without changes it fails too
-// while Consul cannot be asked.
+// Apply implements config.Store. Errors besides: ErrAway, ErrUnknown.
 func (s *Store) Apply(ctx context.Context, changes []config.Change, who string) (string, error) {
 	after, err := s.apply(ctx, changes, who)
 	if err != nil {
 		return "", err
 	}
-	return storage.Revision(after.revision), nil
+	return storage.Revision(after.Revision), nil
 }
 
-// apply writes all of changes, or none, and returns the state after it.
+// apply does all changes, or none, and returns the state after them.
 func (s *Store) apply(ctx context.Context, changes []config.Change, who string) (*state, error) {
-	write := &objectsWrite{Who: who, When: time.Now().UTC(), Writes: make([]objectWrite, len(changes))}
-	for i, c := range changes {
+	for _, c := range changes {
 		if err := storage.CheckChange(c); err != nil {
 			return nil, err
 		}
-		write.Writes[i] = objectWrite{objectName: nameOf(c.Key)}
-		if c.Object == nil {
-			continue
-		}
-		var err error
-		if write.Writes[i].Object, err = keep(c.Object); err != nil {
-			return nil, err
-		}
 	}
-	made := &commit{Objects: write}
-	ahead := made
-	if known := s.state.Load(); len(changes) == 0 || known.checkChanges(changes) != nil {
-		ahead = nil // it comes to nothing, in all likelihood
+	after, err := s.config.commit(ctx, func(known *state) ([]item, error) { return s.plan(known, changes, who) })
+	if errors.Is(err, ErrAway) || errors.Is(err, ErrUnknown) {
+		return nil, fmt.Errorf("write to the store %s: %w", s.cfg.Options.Prefix, err)
 	}
-	after, err := s.propose(ctx, len(changes) >= largeApply, ahead, func(known *state) (*commit, error) {
-		if err := known.checkChanges(changes); err != nil || len(changes) == 0 {
-			return nil, err
+	return after, err
+}
+
+// plan returns what changes write into a state. Errors: as storage.CheckAll.
+func (s *Store) plan(known *state, changes []config.Change, who string) ([]item, error) {
+	err := storage.CheckAll(changes, func(k config.Key) *config.Object { return known.stored(k).object },
+		func(k config.Key) bool { return known.stored(k).content != nil })
+	if err != nil || len(changes) == 0 {
+		return nil, err
+	}
+	revision, now := known.Revision+1, time.Now().UTC()
+	var objects, history []item
+	size := 0
+	for _, c := range changes {
+		before := known.stored(c.Key)
+		past := storage.PastWrite{Who: who, When: now}
+		if before.object != nil {
+			past.Before = before.content
 		}
-		if s.revision > known.revision && write.Above != s.revision { // Consul was brought back to an earlier one
-			made = &commit{Objects: &objectsWrite{Who: who, When: write.When, Above: s.revision, Writes: write.Writes}}
-			write = made.Objects
+		i := item{Table: historyTable, Name: historyName(revision, c.Key)}
+		if i.Value, err = json.Marshal(past); err != nil {
+			return nil, fmt.Errorf("write %s: %w", c.Key, err)
 		}
-		return made, nil
+		history = append(history, i)
+		size += historySize(i.Name, i.Value)
+		i = item{Table: objectTable, Name: storage.ObjectKey(c.Key)}
+		if c.Object != nil {
+			o := *c.Object
+			if before.object != nil {
+				o.Created = before.object.Created
+			} else if o.Created.IsZero() {
+				o.Created = now
+			}
+			if i.Value, err = storage.EncodeObject(&o, revision); err != nil {
+				return nil, err
+			}
+		}
+		objects = append(objects, i)
+	}
+	return slices.Concat(objects, history, known.trim(s.cfg.HistoryBytes-size)), nil
+}
+
+// trim returns the deletion of the oldest revisions in the history, so that those that stay have at
+// most a number of bytes.
+func (s *state) trim(maxBytes int) (out []item) {
+	size := 0
+	for k, v := range s.table(historyTable) {
+		size += historySize(k, v.content)
+	}
+	trimmed := ""
+	for name, v := range s.table(historyTable) {
+		revision, _, _ := strings.Cut(name, "\x00")
+		if size <= maxBytes && revision != trimmed {
+			break
+		}
+		trimmed = revision
+		size -= historySize(name, v.content)
+		out = append(out, item{Table: historyTable, Name: name})
+	}
+	return out
+}
+
+func historySize(name string, value []byte) int { return len(name) + len(value) + historyOverhead }
+
+// History implements config.Store.
+func (s *Store) History(ctx context.Context, q config.Query) (config.Past, error) {
+	known, err := s.config.latest(ctx)
+	if err != nil {
+		return config.Past{}, err
+	}
+	h := storage.Historian{Source: s.Name(), Query: q, Latest: known.Revision,
+		Stored: func(k config.Key) []byte { return known.stored(k).content }}
+	for name := range known.table(historyTable) {
+		oldest, err := parseHistoryName(name)
+		if err != nil {
+			return config.Past{}, err
+		}
+		h.Oldest = oldest.Revision
+		break
+	}
+	return h.Past(ctx, func(yield func(storage.PastKey, []byte) bool) {
+		var names []string
+		for name := range known.table(historyTable) {
+			names = append(names, name)
+		}
+		for _, name := range slices.Backward(names) {
+			k, err := parseHistoryName(name)
+			if err == nil && !yield(k, known.records.At(recordKey{historyTable, name}).content) {
+				return
+			}
+		}
 	})
-	switch {
-	case err == nil || expected(err):
-		return after, err
-	case errors.Is(err, ErrUnknown):
-		return nil, fmt.Errorf("write to the store %s: %w; its history tells when Consul answers again",
-			s.cfg.Options.Prefix, err)
-	}
-	return nil, fmt.Errorf("write to the store %s: %w", s.cfg.Options.Prefix, err)
-}
-
-// expected says that an error is about what was to be written, or that the caller has gone.
-func expected(err error) bool {
-	return slices.ContainsFunc([]error{config.ErrConflict, config.ErrNotFound, storage.ErrTwice, context.Canceled,
-		context.DeadlineExceeded}, func(e error) bool { return errors.Is(err, e) })
-}
-
-// checkChanges compares revisions.
-func (s *state) checkChanges(changes []config.Change) error {
-	if s.partial {
-		return ErrUnread
-	}
-	return storage.CheckAll(changes, func(k config.Key) *config.Object {
-		o, ok := s.objects.Get(k)
-		if !ok {
-			return nil
-		}
-		return o.decoded
-	}, func(k config.Key) bool { _, ok := s.objects.Get(k); return ok })
 }

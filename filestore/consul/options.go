@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -14,53 +15,42 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Options are what operators set of a store in Consul.
+// Options are the settings of a store in Consul.
 type Options struct {
 	// Address is that of Consul's HTTP interface: "http://…", "https://…" or "unix:///…". Default
 	// http://127.0.0.1:8500.
 	Address string `yaml:"address"`
-	// Prefix is below which keys the store is; replicas that share it have the same. Required.
+	// Prefix is where the keys of the store are. All replicas have the same. Required.
 	Prefix string `yaml:"prefix"`
-	// TokenFile has the ACL token, and is read anew for each request. Default: none, which asks as
-	// Consul's anonymous token.
+	// TokenFile has the ACL token. It is read for each request. Default: the anonymous token.
 	TokenFile string `yaml:"tokenFile"`
-	// TLS is how an https address is verified, and how this side shows who it is.
+	// TLS configures https addresses.
 	TLS consulhttp.TLS `yaml:"tls"`
-	// Datacenter is the one whose KV it is. Default: that of the agent.
+	// Datacenter is the one whose KV is used. Default: that of the agent.
 	Datacenter string `yaml:"datacenter"`
-	// Namespace and Partition are those of Consul Enterprise. Default: none is named, which means
-	// those of the token.
+	// Namespace and Partition are those of Consul Enterprise. Default: those of the token.
 	Namespace string `yaml:"namespace"`
 	Partition string `yaml:"partition"`
-	// MaxAge is how old this replica's copy may be to stand in at a start while Consul is away.
+	// MaxAge is how old this replica's copy may be when it is used at a start while Consul is down.
 	// Default 0: any age.
 	MaxAge time.Duration `yaml:"maxAge"`
 }
 
-// Config says where a Store is.
+// Config configures a Store. Replica, Kept and Log are required.
 type Config struct {
-	// Options are those that operators set.
 	Options Options
-	// Replica is the name of this one, for people. Required.
+	// Replica is the name of this replica, for operators.
 	Replica string
-	// Kept is where a copy of the whole state stands, for a start while Consul is away. Required.
+	// Kept is where this replica's copy of the store is saved, for a start while Consul is down.
 	Kept feed.Store
-	// Patience is how long Open tries to ask Consul before it gives up; before a copy stands in it
-	// is 2s at most. Default 5s.
+	// Patience is how long Open waits for Consul. With a copy it waits at most 2s. Default 5s.
 	Patience time.Duration
-	// HistoryTotal bounds how many writes of objects are remembered. The latest revision is,
-	// however many it has. Default 50000; all replicas have the same.
-	HistoryTotal int
-	// HistoryBytes bounds how large these are together, by what they replaced. The latest revision
-	// is remembered, however large it is. Default 64 MiB; all replicas have the same.
+	// HistoryBytes bounds the size of the history; the latest revision always stays. Default 64 MiB.
 	HistoryBytes int
-	// CompactBytes is after how many bytes of entries a snapshot is written, at least: as a
-	// snapshot has everything, and small entries such as signs of life come all the time, it is
-	// never before twice its own size. CompactEntries is after how many entries one is in any case,
-	// as who starts reads each of them. Default 4 MiB, and 65536: what an idle replica writes in
-	// days.
-	CompactEntries, CompactBytes int
-	// Log is told of what an operator would act on; required.
+	// CompactEntries is the number of entries in a log after which a snapshot is written. Default
+	// 4096.
+	CompactEntries uint64
+	// Log receives what an operator would act on.
 	Log hclog.Logger
 }
 
@@ -68,24 +58,10 @@ func (c *Config) defaults() error {
 	if c.Replica == "" || c.Kept == nil || c.Log == nil {
 		return errors.New("a store in Consul needs the name of the replica, a place for its copy and a logger")
 	}
-	if c.Options.Address == "" {
-		c.Options.Address = consulhttp.DefaultAddress
-	}
-	if c.Patience == 0 {
-		c.Patience = 5 * time.Second
-	}
-	if c.HistoryTotal == 0 {
-		c.HistoryTotal = 50_000
-	}
-	if c.HistoryBytes == 0 {
-		c.HistoryBytes = 64 << 20
-	}
-	if c.CompactEntries == 0 {
-		c.CompactEntries = 1 << 16
-	}
-	if c.CompactBytes == 0 {
-		c.CompactBytes = 4 << 20
-	}
+	c.Options.Address = cmp.Or(c.Options.Address, consulhttp.DefaultAddress)
+	c.Patience = cmp.Or(c.Patience, 5*time.Second)
+	c.HistoryBytes = cmp.Or(c.HistoryBytes, 64<<20)
+	c.CompactEntries = cmp.Or(c.CompactEntries, 4096)
 	var errs []error
 	c.Options.Check(func(option, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s: %s", option, fmt.Sprintf(format, args...)))
@@ -93,13 +69,12 @@ func (c *Config) defaults() error {
 	return errors.Join(errs...)
 }
 
-// place is where the keys are, as a text: the prefix, and what is set of whose KV that is.
+// place names where the keys are: the prefix, and the settings that choose a KV.
 func (o Options) place() string {
 	var more []string
-	if scheme, rest, err := consulhttp.SplitAddress(cmp.Or(o.Address, consulhttp.DefaultAddress)); err == nil {
-		if address := scheme + "://" + rest; address != consulhttp.DefaultAddress {
-			more = append(more, address)
-		}
+	scheme, rest, err := consulhttp.SplitAddress(cmp.Or(o.Address, consulhttp.DefaultAddress))
+	if address := scheme + "://" + rest; err == nil && address != consulhttp.DefaultAddress {
+		more = append(more, address)
 	}
 	for _, part := range []struct{ name, value string }{{"datacenter", o.Datacenter}, {"partition", o.Partition},
 		{"namespace", o.Namespace}} {
@@ -113,28 +88,22 @@ func (o Options) place() string {
 	return o.Prefix + "@" + strings.Join(more, ", ")
 }
 
-// Check tells what is wrong with options, by their names among the settings.
+// Check reports invalid options by their names in the settings file.
 func (o Options) Check(wrong func(option, format string, args ...any)) {
 	consulhttp.CheckAddress(o.Address, o.TLS, wrong)
-	for part := range strings.SplitSeq(o.Prefix, "/") {
-		ok := func(c rune) bool {
-			return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-				strings.ContainsRune("-_.", c)
-		}
-		if part == "" || part == "." || part == ".." || strings.IndexFunc(part,
-			func(c rune) bool { return !ok(c) }) >= 0 {
-			wrong("prefix", "%q: want letters, digits, '-', '_' and '.' between slashes, as ashore/cluster.local",
-				o.Prefix)
-			break
-		}
+	other := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_./", c)
+	}
+	if o.Prefix == "" || path.Clean("/"+o.Prefix) != "/"+o.Prefix || strings.ContainsFunc(o.Prefix, other) {
+		wrong("prefix", "%q: want letters, digits, '-', '_' and '.' between slashes, as ashore/cluster.local", o.Prefix)
 	}
 	if len(o.Prefix) > 256 {
-		wrong("prefix", "it has %d bytes, more than 256", len(o.Prefix))
+		wrong("prefix", "it has %d bytes, and at most 256 are allowed", len(o.Prefix))
 	}
 	for _, name := range []struct{ option, value string }{{"datacenter", o.Datacenter}, {"namespace", o.Namespace},
 		{"partition", o.Partition}} {
 		if name.value != "" && !dnsname.ValidLabel(name.value) {
-			wrong(name.option, "%q: want small letters, digits and '-'", name.value)
+			wrong(name.option, "%q: want lower-case letters, digits and '-'", name.value)
 		}
 	}
 }

@@ -180,7 +180,7 @@ func TestTooMany(t *testing.T) {
 		<-f.entered
 	}
 	if _, err := c.Version(t.Context()); err == nil ||
-		!strings.Contains(err.Error(), "16 requests are being answered already") {
+		!strings.Contains(err.Error(), "16 requests are being processed") {
 		t.Errorf("error %v, want a refusal", err)
 	}
 	close(f.release)

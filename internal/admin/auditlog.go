@@ -10,12 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
-const (
-	// maxTail bounds how many events are read at once.
-	maxTail = 10_000
-	// maxFollowers bounds how many follow the audit log at once.
-	maxFollowers = 8
-)
+// maxTail limits how many events are read at once.
+const maxTail = 10_000
 
 // AuditLog is what reads the audit log: audit.Log does.
 type AuditLog interface {
@@ -28,15 +24,11 @@ func (s *Server) auditTail(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	room := s.busy
-	if follow {
-		room = s.following
-	}
-	leave, err := room.take(s.asker(r))
+	release, err := s.stream(follow)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer release()
 	return s.lines(w, r, follow, func(ctx context.Context, emit func(any) error) error {
 		return s.cfg.Audit.Tail(ctx, n, follow, func(e audit.Event) error { return emit(e) })
 	})

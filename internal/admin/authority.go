@@ -33,7 +33,7 @@ type Authority struct {
 // Certificate is one certificate for people. Never a key.
 type Certificate struct {
 	Subject string `json:"subject,omitempty"`
-	// State is what a root is for: "signs", "trusted", or "prepared", which nobody trusts yet.
+	// State is what a root is for: "signs" or "trusted".
 	State string `json:"state,omitempty"`
 	// Root is the ID of the root itself, or of the one that the certificate leads to: "sha256:" and
 	// the hexadecimal SHA-256, as join commands say it.
@@ -45,40 +45,11 @@ type Certificate struct {
 	Renew time.Time `json:"renew,omitzero"`
 }
 
-// How another control plane is.
-const (
-	// ReplicaServing: it is alive and signs.
-	ReplicaServing = "serving"
-	// ReplicaAsking: it waits for its first certificate, and ReplicaRefused: it gets none.
-	ReplicaAsking  = "asking"
-	ReplicaRefused = "refused"
-	// ReplicaGone: it was not heard of.
-	ReplicaGone = "gone"
-	// ReplicaDamaged: its record cannot be read.
-	ReplicaDamaged = "damaged"
-)
-
-// Replica is another control plane of this mesh, or one that wants to be.
+// Replica is another control plane of this mesh that is alive.
 type Replica struct {
-	// ID is what the shared store calls it, and Name its machine.
-	ID   string `json:"id"`
-	Name string `json:"name"`
-	// State is one of ReplicaServing and those after it.
-	State string `json:"state"`
-	// Reason says why it is refused, or what it waits for; may be empty.
-	Reason string `json:"reason,omitempty"`
-	// Seen is when it was there last, to some minutes; zero: nobody knows.
-	Seen time.Time `json:"seen,omitzero"`
-	// Signer is what it signs with; all of it empty: nothing yet.
-	Signer Certificate `json:"signer"`
-}
-
-// ForgetReplicaRequest asks to forget a control plane that is not there any more.
-type ForgetReplicaRequest struct {
-	// Replica is its ID, its name, its machine or its address.
-	Replica string `json:"replica"`
-	// Reason is for the audit log.
-	Reason string `json:"reason,omitempty"`
+	// Name is its machine and address, and Address where other replicas reach it.
+	Name    string `json:"name"`
+	Address string `json:"address,omitempty"`
 }
 
 // ReplicaTokenRequest asks for a token by which one more control plane shows that it belongs to
@@ -96,8 +67,7 @@ type ReplicaToken struct {
 
 // Rotation is how far a change of the root is.
 type Rotation struct {
-	// Step is the last one that was done: "prepare", "distribute", "activate"; empty between
-	// rotations.
+	// Step is the last one that was done: "distribute", "activate"; empty between rotations.
 	Step  string    `json:"step,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	// Next is the step that comes; empty between rotations.
@@ -138,9 +108,6 @@ type Authorities interface {
 	// CreateReplicaToken makes a token for one more control plane. Errors: ErrInvalid, ErrConflict
 	// where none can be made.
 	CreateReplicaToken(ctx context.Context, r ReplicaTokenRequest, who string) (ReplicaToken, error)
-	// ForgetReplica has nobody wait for a control plane, and returns how it was. Errors:
-	// ErrNotFound, ErrConflict while it serves or when several are called so.
-	ForgetReplica(ctx context.Context, r ForgetReplicaRequest, who string) (Replica, error)
 }
 
 func (s *Server) authorityRoutes() []route {
@@ -161,17 +128,6 @@ func (s *Server) authorityRoutes() []route {
 			}
 			return a.CreateReplicaToken(r.Context(), q, who(r))
 		}},
-		{"POST /v1/ca/replicas/forget", Admin, a != nil, func(r *http.Request) (any, error) {
-			var q ForgetReplicaRequest
-			if err := errors.Join(decode(r, &q), bounded(q.Reason)); err != nil {
-				return nil, err
-			}
-			if q.Replica == "" {
-				return nil, NewError(ErrInvalid,
-					"which replica is to be forgotten? want its ID, its name, its machine or its address")
-			}
-			return a.ForgetReplica(r.Context(), q, who(r))
-		}},
 	}
 }
 
@@ -188,9 +144,4 @@ func (c *Client) RotateAuthority(ctx context.Context, r RotateRequest) (Authorit
 // CreateReplicaToken asks for a token for one more control plane; see Authorities.
 func (c *Client) CreateReplicaToken(ctx context.Context, r ReplicaTokenRequest) (ReplicaToken, error) {
 	return post[ReplicaToken](ctx, c, "/v1/ca/replica-tokens", r)
-}
-
-// ForgetReplica asks to forget a control plane that is gone; see Authorities.
-func (c *Client) ForgetReplica(ctx context.Context, r ForgetReplicaRequest) (Replica, error) {
-	return post[Replica](ctx, c, "/v1/ca/replicas/forget", r)
 }

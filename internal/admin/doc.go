@@ -18,7 +18,6 @@
 //	GET    /v1/ca                                           viewer    Authority
 //	POST   /v1/ca/rotate {RotateRequest}                    admin     Authority
 //	POST   /v1/ca/replica-tokens {ReplicaTokenRequest}      admin     ReplicaToken
-//	POST   /v1/ca/replicas/forget {ForgetReplicaRequest}    admin     Replica
 //	GET    /v1/workloads                                    viewer    WorkloadList
 //	POST   /v1/workloads/revoke {RevokeRequest}             operator  Revoked
 //	POST   /v1/workloads/restore {RevokeRequest}            operator  Revoked

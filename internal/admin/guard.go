@@ -89,16 +89,15 @@ func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, text, reason s
 	s.refuse(w, http.StatusForbidden, text)
 }
 
-// slot lets so many requests at once be worked on, and be answered: an answer that waits to be read
-// is memory.
+// slot limits the requests that are processed, or whose answers wait to be read.
 func (s *Server) slot(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		leave, err := s.busy.take(s.asker(r))
+		release, err := s.busy.tryAcquire("requests are being processed")
 		if err != nil {
 			s.answer(w, nil, err)
 			return
 		}
-		defer leave()
+		defer release()
 		next(w, r)
 	}
 }

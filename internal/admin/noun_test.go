@@ -49,14 +49,9 @@ func (n *nouns) CreateReplicaToken(_ context.Context, r ReplicaTokenRequest, who
 	return ReplicaToken{Token: "ashore-replica.x.y"}, nil
 }
 
-func (n *nouns) ForgetReplica(_ context.Context, r ForgetReplicaRequest, who string) (Replica, error) {
-	n.asked <- fmt.Sprintf("forget %+v by %s", r, who)
-	return Replica{ID: "01", Name: r.Replica, State: "gone", Seen: time.Unix(3, 0).UTC()}, nil
-}
-
 func (n *nouns) RotateAuthority(_ context.Context, r RotateRequest, who string) (Authority, error) {
 	n.asked <- fmt.Sprintf("rotate %+v by %s", r, who)
-	return Authority{Rotation: Rotation{Step: "prepare"}}, nil
+	return Authority{Rotation: Rotation{Step: "distribute"}}, nil
 }
 
 func (n *nouns) ListWorkloads(context.Context) (WorkloadList, error) {
@@ -145,12 +140,9 @@ func TestNouns(t *testing.T) {
 	wantAuthority, wantErr := n.ShowAuthority(ctx)
 	check("ca", authority, err, wantAuthority, wantErr)
 	rotated, err := c.RotateAuthority(ctx, RotateRequest{Force: "activate", Reason: "why"})
-	check("rotate", rotated.Rotation.Step, err, "prepare", nil)
+	check("rotate", rotated.Rotation.Step, err, "distribute", nil)
 	replica, err := c.CreateReplicaToken(ctx, ReplicaTokenRequest{TTL: "1h"})
 	check("replica token", replica, err, ReplicaToken{Token: "ashore-replica.x.y"}, nil)
-	forgotten, err := c.ForgetReplica(ctx, ForgetReplicaRequest{Replica: "b"})
-	check("forget replica", forgotten, err, Replica{ID: "01", Name: "b", State: "gone", Seen: time.Unix(3, 0).UTC()},
-		nil)
 	workloads, err := c.Workloads(ctx)
 	wantWorkloads, wantErr := n.ListWorkloads(ctx)
 	check("workloads", workloads, err, wantWorkloads, wantErr)
@@ -184,10 +176,6 @@ func TestWrongQuestions(t *testing.T) {
 			return err
 		}, ErrInvalid, "name one of"},
 		{"no target", func(ctx context.Context) error { _, err := c.Restore(ctx, RevokeRequest{}); return err }, ErrInvalid, "name one of"},
-		{"no replica", func(ctx context.Context) error {
-			_, err := c.ForgetReplica(ctx, ForgetReplicaRequest{})
-			return err
-		}, ErrInvalid, "which replica"},
 		{"half a question", func(ctx context.Context) error { _, err := c.Explain(ctx, ExplainRequest{From: "a"}); return err }, ErrInvalid, "both from and to"},
 		{"unknown field", func(ctx context.Context) error {
 			_, err := post[Token](ctx, c, "/v1/join-tokens", map[string]string{"grop": "x"})

@@ -32,29 +32,21 @@ func (p Peer) String() string {
 	return "uid " + number
 }
 
-// known is a peer, or why it is not known.
-type known struct {
-	peer Peer
-	err  error
-}
-
-// withPeer remembers who is at the other end.
+// withPeer adds the peer of a connection to its context.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	if s, ok := c.(*seat); ok {
-		ctx = context.WithValue(ctx, peerKey{}, s.known)
-	}
-	return ctx
+	return context.WithValue(ctx, peerKey{}, c.RemoteAddr())
 }
 
-// peerOf is who asks.
+// peerOf returns who sent a request.
 func peerOf(r *http.Request) (Peer, error) {
-	k, ok := r.Context().Value(peerKey{}).(known)
+	p, ok := r.Context().Value(peerKey{}).(*peerAddr)
 	if !ok {
 		return Peer{}, errors.New("the connection has no peer")
 	}
-	return k.peer, k.err
+	return p.peer, p.err
 }
 
+// credentials returns the peer of a connection, from the kernel.
 func credentials(c net.Conn) (Peer, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {

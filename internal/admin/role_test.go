@@ -23,7 +23,7 @@ func TestRolesOfRoutes(t *testing.T) {
 	routes := map[string]Role{
 		"GET /v1/version": Viewer, "GET /v1/status": Viewer, "GET /v1/problems": Viewer, "GET /v1/objects?kind=Gateway": Viewer,
 		"GET /v1/dump?proxy=a": Operator, "POST /v1/join-tokens": Operator, "GET /v1/join-tokens": Viewer, "DELETE /v1/join-tokens/x": Operator,
-		"GET /v1/services": Viewer, "GET /v1/ca": Viewer, "POST /v1/ca/rotate": Admin, "POST /v1/ca/replica-tokens": Admin, "POST /v1/ca/replicas/forget": Admin, "GET /v1/workloads": Viewer, "POST /v1/workloads/revoke": Operator,
+		"GET /v1/services": Viewer, "GET /v1/ca": Viewer, "POST /v1/ca/rotate": Admin, "POST /v1/ca/replica-tokens": Admin, "GET /v1/workloads": Viewer, "POST /v1/workloads/revoke": Operator,
 		"POST /v1/workloads/restore": Operator, "GET /v1/audit": Operator, "GET /v1/authz/explain?from=a&to=b": Viewer,
 		"GET /debug/pprof/cmdline": Admin, "GET /debug/pprof/": Admin, "GET /nonsense": Viewer,
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/net/netutil"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/httpserver"
@@ -19,9 +20,6 @@ import (
 )
 
 const (
-	// maxRequests is how many requests are worked on at once; more are refused, for an operator's
-	// script must not take the machine from the proxies.
-	maxRequests = 16
 	// answerTime is how long an answer may take to be read, profileTime that of a profile.
 	answerTime  = 30 * time.Second
 	profileTime = 5 * time.Minute
@@ -61,15 +59,14 @@ type Config struct {
 
 // Server answers operators.
 type Server struct {
-	cfg       Config
-	busy      *places           // of requests being answered
-	following *places           // of those who follow the audit log
-	watching  *places           // of those who watch services
-	writes    queue             // of who writes to the store
-	looks     queue             // of who looks at much of the store: viewers may, and must keep nobody from writing
-	refusals  ratelimit.Limiter // users; safe for concurrent use
-	ending    chan struct{}     // closed by end: what follows ends
-	end       func()            // once
+	cfg      Config
+	busy     semaphore         // requests
+	streams  semaphore         // requests that follow or watch
+	writes   semaphore         // writes to the store, one at a time
+	reads    semaphore         // previews and differences, one at a time: they need much memory
+	refusals ratelimit.Limiter // by user
+	ending   chan struct{}     // closed by end: streams end
+	end      func()            // once
 }
 
 // New returns a server that answers once it runs.
@@ -80,11 +77,8 @@ func New(cfg Config) *Server {
 	if cfg.Record == nil {
 		cfg.Record = func(audit.Event) {}
 	}
-	s := &Server{cfg: cfg, writes: newQueue(), looks: newQueue(),
-		busy:      newPlaces(maxRequests, "%d requests are being answered already%s: try again"),
-		following: newPlaces(maxFollowers, "%d follow the audit log already%s: end one of them"),
-		watching:  newPlaces(maxWatchers, "%d watch services already%s: end one of them")}
-	s.ending = make(chan struct{})
+	s := &Server{cfg: cfg, busy: make(semaphore, maxRequests), streams: make(semaphore, maxStreams),
+		writes: make(semaphore, 1), reads: make(semaphore, 1), ending: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ending) })
 	return s
 }
@@ -102,7 +96,7 @@ func (s *Server) Run(ctx context.Context) error {
 		ErrorLog:          s.cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
 	srv.RegisterOnShutdown(s.end)
-	return httpserver.Run(ctx, srv, newSeats(s.cfg.Listener), shutdownTime)
+	return httpserver.Run(ctx, srv, netutil.LimitListener(peerListener{s.cfg.Listener}, maxConnections), shutdownTime)
 }
 
 func (s *Server) routes() http.Handler {

@@ -8,9 +8,6 @@ import (
 	"strconv"
 )
 
-// maxWatchers bounds how many watch services at once.
-const maxWatchers = 8
-
 // Service is one destination that the mesh knows.
 type Service struct {
 	Host      string `json:"host"`
@@ -151,15 +148,11 @@ func (s *Server) services(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	room := s.busy
-	if q.Watch {
-		room = s.watching
-	}
-	leave, err := room.take(s.asker(r))
+	release, err := s.stream(q.Watch)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer release()
 	return s.lines(w, r, q.Watch, func(ctx context.Context, emit func(any) error) error {
 		return s.cfg.Catalog.Services(ctx, q, func(e ServiceEvent) error { return emit(e) })
 	})

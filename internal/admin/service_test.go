@@ -87,22 +87,22 @@ func TestWatchersAreBounded(t *testing.T) {
 	s := &shelf{entered: make(chan struct{})}
 	c := serveShelf(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, maxWatchers)
-	for range maxWatchers {
+	ended := make(chan error, maxStreams)
+	for range maxStreams {
 		go func() {
 			ended <- c.Services(ctx, ServiceQuery{Watch: true}, func(ServiceEvent) error { return nil })
 		}()
 		<-s.entered
 	}
 	err := c.Services(t.Context(), ServiceQuery{Watch: true}, nil)
-	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "8 watch services already") {
+	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "16 streams follow") {
 		t.Errorf("one too many: %v", err)
 	}
 	if err := c.Services(t.Context(), ServiceQuery{}, func(ServiceEvent) error { return nil }); err != nil {
 		t.Errorf("a list beside them: %v", err)
 	}
 	cancel()
-	for range maxWatchers {
+	for range maxStreams {
 		if err := <-ended; err != nil {
 			t.Errorf("a watch that was ended: %v", err)
 		}

@@ -15,12 +15,10 @@ const (
 	// maxApplyBody is MaxApply on the wire: base64 makes four bytes of three, and JSON adds a
 	// little.
 	maxApplyBody = MaxApply/3*4 + 8<<20
-	// maxViewed and maxViewedAll bound what is shown as it would be written to who may not write,
-	// of one file and of all, in bytes: reading a text that is made for it costs some 200 times its
-	// size in memory. maxViewedBody is that on the wire.
-	maxViewed     = 1 << 20
-	maxViewedAll  = 8 << 20
-	maxViewedBody = maxViewedAll/3*4 + 1<<20
+	// maxViewed limits the files of a preview for the role viewer, in bytes, all together: parsing
+	// may take 200 times their size in memory. maxViewedBody is that on the wire.
+	maxViewed     = 8 << 20
+	maxViewedBody = maxViewed/3*4 + 1<<20
 	// storeTime is how long a write to the store may take to arrive and to be answered.
 	storeTime = 2 * time.Minute
 	// maxNumber bounds the number of a revision, in digits.
@@ -43,15 +41,20 @@ func (s *Server) storeRoutes() []route {
 			if !q.Differences {
 				return st.History(r.Context(), q)
 			}
-			return s.looks.wait(r.Context(), s.asker(r), func() (any, error) { return st.History(r.Context(), q) })
+			release, err := s.reads.acquire(r.Context())
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+			return st.History(r.Context(), q)
 		}},
 	}
 	for path, write := range map[string]func(*http.Request, StoreOptions) (any, error){
 		"apply": func(r *http.Request, o StoreOptions) (any, error) {
-			return st.Apply(r.Context(), s.pieces(r), o, who(r))
+			return st.Apply(r.Context(), pieces(r), o, who(r))
 		},
 		"delete": func(r *http.Request, o StoreOptions) (any, error) {
-			return st.Delete(r.Context(), s.pieces(r), o, who(r))
+			return st.Delete(r.Context(), pieces(r), o, who(r))
 		},
 		"rollback": func(r *http.Request, o StoreOptions) (any, error) {
 			var q RollbackRequest
@@ -72,9 +75,9 @@ func (s *Server) storeRoutes() []route {
 // the others wait.
 func (s *Server) writing(write func(*http.Request, StoreOptions) (any, error), preview bool) func(*http.Request) (any,
 	error) {
-	line := &s.writes
+	turn := s.writes
 	if preview {
-		line = &s.looks
+		turn = s.reads
 	}
 	return func(r *http.Request) (any, error) {
 		o, err := storeOptions(r)
@@ -82,7 +85,12 @@ func (s *Server) writing(write func(*http.Request, StoreOptions) (any, error), p
 			return nil, err
 		}
 		o.Preview = preview
-		return line.wait(r.Context(), s.asker(r), func() (any, error) { return write(r, o) })
+		release, err := turn.acquire(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		return write(r, o)
 	}
 }
 
@@ -124,26 +132,6 @@ func historyOf(r *http.Request) (HistoryRequest, error) {
 		flag(q.Get("all"), "all", &out.All))
 }
 
-// pieces reads a body, of who may not write within bounds.
-func (s *Server) pieces(r *http.Request) Pieces {
-	all := pieces(r)
-	if p, err := peerOf(r); err == nil && s.cfg.Role(p) >= Operator {
-		return all
-	}
-	return func(yield func(Piece, error) bool) {
-		size := 0
-		for p, err := range all {
-			if size += len(p.Data); err == nil && (len(p.Data) > maxViewed || size > maxViewedAll) {
-				p, err = Piece{}, NewError(ErrInvalid,
-					fmt.Sprintf("%s has %d bytes, of %d: for the role viewer a file may have %d MiB, and all together %d", p.File, len(p.Data), size, maxViewed>>20, maxViewedAll>>20))
-			}
-			if !yield(p, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
 // pieces reads a body piece by piece: JSON objects one after another.
 func pieces(r *http.Request) Pieces {
 	return func(yield func(Piece, error) bool) {
@@ -173,7 +161,7 @@ func badPiece(r *http.Request, err error) error {
 	case errors.As(err, &tooLarge) && tooLarge.Limit == maxViewedBody:
 		return NewError(ErrInvalid,
 			fmt.Sprintf("the files have more than %d MiB together, for the role viewer: look at them in several steps",
-				maxViewedAll>>20))
+				maxViewed>>20))
 	case errors.As(err, &tooLarge):
 		return NewError(ErrInvalid, fmt.Sprintf("the files have more than %d MiB together: write them in several steps",
 			MaxApply>>20))

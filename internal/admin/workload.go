@@ -15,7 +15,7 @@ type Workload struct {
 	// Group is the WorkloadGroup that it joined; empty when it proved itself otherwise.
 	Group  string    `json:"group,omitempty"`
 	Joined time.Time `json:"joined,omitzero"`
-	// Leaves are its certificates that have not ended, the latest last.
+	// Leaves are its certificates that have not ended, or the latest one; the latest last.
 	Leaves []Leaf `json:"leaves,omitempty"`
 	// Bundle names the set of roots that it said it has.
 	Bundle string `json:"bundle,omitempty"`

@@ -197,13 +197,13 @@ func breakDisk(t *testing.T, l *Log) (mend func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	good := l.file.f
 	l.file.f = readOnly
 	return func() {
-		l.writing.Lock()
-		defer l.writing.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.file.f = good
 		_ = readOnly.Close()
 	}
@@ -254,21 +254,6 @@ func TestLost(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A disk that hangs delays a caller by 100 ms. What waited is written when it goes on.
-func TestHangingDisk(t *testing.T) {
-	t.Parallel()
-	l := open(t, Config{})
-	l.writing.Lock() // as a write that does not return
-	start := time.Now()
-	record(l, 0, 3)
-	if took := time.Since(start); took < 2*maxWait || took > 20*maxWait {
-		t.Errorf("three events took %v", took)
-	}
-	l.writing.Unlock()
-	record(l, 3, 4)
-	wantTail(t, l, 10, numbers(0, 4)...)
 }
 
 // A log that was moved away or deleted begins again.
@@ -328,8 +313,8 @@ func TestFollow(t *testing.T) {
 }
 
 func followers(l *Log) int {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return len(l.followers)
 }
 

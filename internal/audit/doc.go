@@ -7,7 +7,7 @@
 //
 // Record never fails: an event that cannot be written goes to the program's log, is counted and is
 // reported as a problem, and a line audit.gap counts what is missing. Record returns when the line
-// is with the kernel, or after 100 ms. Lines are synced to the disk within a second.
+// is with the kernel. Lines are synced to the disk within a second.
 //
 // Callers pass no secrets. What looks like a token or a private key is hidden all the same.
 package audit

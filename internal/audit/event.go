@@ -20,7 +20,6 @@ const (
 	CALoad             = "ca.load"
 	ReplicaToken       = "replica.token"
 	ReplicaIssue       = "replica.issue"
-	ReplicaForget      = "replica.forget"
 	WorkloadJoin       = "workload.join"
 	WorkloadRevoke     = "workload.revoke"
 	WorkloadRestore    = "workload.restore"

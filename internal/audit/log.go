@@ -13,14 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-const (
-	// maxWait is how long Record waits for the disk.
-	maxWait = 100 * time.Millisecond
-	// maxQueue is how many events wait for a disk that hangs; more are lost.
-	maxQueue = 4096
-	// syncInterval is how often lines are synced, and how often the disk is tried again.
-	syncInterval = time.Second
-)
+// syncInterval is how often lines are synced, and how often the disk is tried again.
+const syncInterval = time.Second
 
 // Config configures a Log.
 type Config struct {
@@ -42,23 +36,14 @@ type Log struct {
 	path         string             // immutable
 	scrubber     scrubber           // immutable
 	events, lost prometheus.Counter // immutable
-	queue        chan *entry        // written by Record, read by run
-	ended        chan struct{}      // closed when run has ended
+	stop, ended  chan struct{}      // closed by Close; closed when run has ended
 
-	mu      sync.Mutex
-	closed  bool // guarded by mu
-	missing int  // guarded by mu; lost events without a line audit.gap
-
-	writing   sync.Mutex
-	file      *file                   // guarded by writing
-	dirty     bool                    // guarded by writing; there are lines to sync
-	followers map[chan Event]struct{} // guarded by writing
-}
-
-// entry is a queued event.
-type entry struct {
-	event   Event
-	written chan struct{} // closed when it is written or lost
+	mu        sync.Mutex
+	closed    bool                    // guarded by mu
+	missing   int                     // guarded by mu; lost events without a line audit.gap
+	file      *file                   // guarded by mu
+	dirty     bool                    // guarded by mu; there are lines to sync
+	followers map[chan Event]struct{} // guarded by mu
 }
 
 // Open opens the log, and creates it if there is none.
@@ -73,8 +58,7 @@ func Open(c Config) (*Log, error) {
 		c.Log = hclog.NewNullLogger()
 	}
 	l := &Log{
-		log: c.Log, path: c.Path, scrubber: newScrubber(), queue: make(chan *entry,
-			maxQueue), ended: make(chan struct{}),
+		log: c.Log, path: c.Path, scrubber: newScrubber(), stop: make(chan struct{}), ended: make(chan struct{}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ashore_audit_events_total", Help: "Events written to the audit log.",
 		}),
@@ -97,42 +81,21 @@ func Open(c Config) (*Log, error) {
 	return l, nil
 }
 
-// Record writes an event. It returns when the line survives the end of the process, or after 100
-// ms.
+// Record writes an event. It returns when the line survives the end of the process.
 func (l *Log) Record(e Event) {
-	en := &entry{event: l.scrubber.clean(e, time.Now()), written: make(chan struct{})}
-	if err := l.enqueue(en); err != nil {
-		l.lose(en.event, err)
-		return
-	}
-	select {
-	case <-en.written:
-	case <-time.After(maxWait):
-	}
-}
-
-func (l *Log) enqueue(en *entry) error {
+	e = l.scrubber.clean(e, time.Now())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return os.ErrClosed
+	err := l.writeGap()
+	if err == nil {
+		err = l.write(e)
 	}
-	select {
-	case l.queue <- en:
-		return nil
-	default:
-		return fmt.Errorf("%d events wait for the disk", maxQueue)
+	if err != nil {
+		l.missing++
+		l.lost.Inc()
+		l.log.Error("audit event not written", "error", err, "path", l.path, "time", e.Time, "action", e.Action,
+			"actor", e.Actor, "target", e.Target, "outcome", e.Outcome, "reason", e.Reason, "details", e.Details)
 	}
-}
-
-// lose writes an event to the program's log instead.
-func (l *Log) lose(e Event, why error) {
-	l.lost.Inc()
-	l.mu.Lock()
-	l.missing++
-	l.mu.Unlock()
-	l.log.Error("audit event not written", "error", why, "path", l.path, "time", e.Time, "action", e.Action,
-		"actor", e.Actor, "target", e.Target, "outcome", e.Outcome, "reason", e.Reason, "details", e.Details)
 }
 
 // Problems returns why events are missing.
@@ -146,13 +109,14 @@ func (l *Log) Problems() []string {
 		"A line audit.gap counts them once the disk takes it", l.missing, l.path)}
 }
 
-// Close writes what is queued, syncs and closes the file.
+// Close syncs and closes the file.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	closed := l.closed
-	l.closed = true
 	if !closed {
-		close(l.queue)
+		_ = l.writeGap() // Problems has told of what is missing
+		l.closed = true
+		close(l.stop)
 	}
 	l.mu.Unlock()
 	<-l.ended
@@ -165,41 +129,31 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// run writes queued events until Close.
+// run syncs lines until Close.
 func (l *Log) run() {
 	defer close(l.ended)
 	ticker := time.NewTicker(syncInterval)
 	defer ticker.Stop()
 	for {
 		select {
-		case en, open := <-l.queue:
-			if !open {
-				l.writeGap()
-				return
-			}
-			if err := l.write(en.event); err != nil {
-				l.lose(en.event, err)
-			}
-			close(en.written)
+		case <-l.stop:
+			return
 		case <-ticker.C:
-			l.writeGap()
 			l.sync()
 		}
 	}
 }
 
-// write writes one event, after a line about lost ones.
+// write writes one event. The caller holds mu.
 func (l *Log) write(e Event) error {
+	if l.closed {
+		return os.ErrClosed
+	}
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
 	line = append(line, '\n')
-	if e.Action != Gap {
-		l.writeGap()
-	}
-	l.writing.Lock()
-	defer l.writing.Unlock()
 	replaced, err := l.file.reopen()
 	if replaced {
 		l.log.Error("the audit log was moved away or deleted: a new one begins", "path", l.path)
@@ -228,31 +182,28 @@ func (l *Log) write(e Event) error {
 	return nil
 }
 
-// writeGap writes how many events are missing.
-func (l *Log) writeGap() {
-	l.mu.Lock()
-	missing := l.missing
-	l.mu.Unlock()
-	if missing == 0 {
-		return
+// writeGap writes how many events are missing. The caller holds mu.
+func (l *Log) writeGap() error {
+	if l.missing == 0 {
+		return nil
 	}
-	if l.write(Event{
+	err := l.write(Event{
 		Time: time.Now().UTC(), Action: Gap, Outcome: Failed,
 		Reason:  "events could not be written; the log of ashored has them",
-		Details: map[string]string{"missing": strconv.Itoa(missing)},
-	}) != nil {
-		return // tried again
+		Details: map[string]string{"missing": strconv.Itoa(l.missing)},
+	})
+	if err == nil {
+		l.missing = 0
 	}
-	l.mu.Lock()
-	l.missing -= missing
-	l.mu.Unlock()
+	return err
 }
 
 // sync makes written lines durable.
 func (l *Log) sync() {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	if !l.dirty {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.writeGap() // tried again
+	if !l.dirty || l.closed {
 		return
 	}
 	if err := l.file.f.Sync(); err != nil {

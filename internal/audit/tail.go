@@ -68,8 +68,8 @@ type reader struct {
 
 // openAll opens the files as they are now, the latest first. later receives the events after that.
 func (l *Log) openAll(later chan Event) ([]reader, error) {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.followers[later] = struct{}{}
 	var out []reader
 	for n := range l.file.keep + 1 {
@@ -90,8 +90,8 @@ func (l *Log) openAll(later chan Event) ([]reader, error) {
 }
 
 func (l *Log) unfollow(c chan Event) {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	delete(l.followers, c)
 }
 

@@ -148,10 +148,7 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) (changed []K) {
 		s.status.Error = b.Down.Error()
 		return nil
 	}
-	if s.status.Error != "" {
-		s.status.LastError, s.status.LastErrorEnd = s.status.Error, now
-		s.status.Error, s.status.ErrorSince = "", time.Time{}
-	}
+	s.status.Error, s.status.ErrorSince = "", time.Time{}
 	m.setExpired(s, false)
 	m.applyGroups(s, b, now)
 	return m.finish(now)

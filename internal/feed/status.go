@@ -41,9 +41,6 @@ type SourceStatus struct {
 	// Error is why the source is down, since ErrorSince. Empty if it is not down.
 	Error      string    `json:"error,omitempty"`
 	ErrorSince time.Time `json:"errorSince,omitzero"`
-	// LastError is the latest error that ended, at LastErrorEnd. Empty if there was none.
-	LastError    string    `json:"lastError,omitempty"`
-	LastErrorEnd time.Time `json:"lastErrorEnd,omitzero"`
 	// Reading is Batch.Reading.
 	Reading int `json:"reading,omitempty"`
 	// Setting is the name of the source in the settings file. The merger does not set it.

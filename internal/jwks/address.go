@@ -64,7 +64,8 @@ func embedded(a netip.Addr) (netip.Addr, bool) {
 	b := a.As16()
 	tail := netip.AddrFrom4([4]byte(b[12:]))
 	switch {
-	case netip.MustParsePrefix("64:ff9b::/96").Contains(a), netip.MustParsePrefix("64:ff9b:1::/48").Contains(a), netip.MustParsePrefix("::/96").Contains(a):
+	case netip.MustParsePrefix("64:ff9b::/96").Contains(a), netip.MustParsePrefix("64:ff9b:1::/48").Contains(a),
+		netip.MustParsePrefix("::/96").Contains(a):
 		return tail, true
 	case b[0] == 0x20 && b[1] == 0x02:
 		return netip.AddrFrom4([4]byte(b[2:6])), true

@@ -36,32 +36,23 @@ type KeeperConfig struct {
 // Keeper keeps the documents of some URLs fresh. A document that cannot be got any more is kept as
 // it was.
 type Keeper struct {
-	cfg  KeeperConfig // set once
-	wake chan struct{}
-	done chan fetched
+	cfg   KeeperConfig  // set once
+	wake  chan struct{} // cap 1; has Run look
+	slots chan struct{} // cap maxFetches; one for each fetch
 
 	mu     sync.Mutex
-	wanted []string         // guarded by mu: what Want said last
-	asked  bool             // guarded by mu: Want has said it since Run looked
-	docs   map[string]*kept // guarded by mu; changed by Run alone
+	wanted []string                // guarded by mu: what Want said last
+	asked  bool                    // guarded by mu: Want has said it since Run looked
+	docs   map[string]*keyDocument // guarded by mu
 }
 
-// kept is one document.
-type kept struct {
-	text   string        // empty: never got
-	failed error         // why the latest fetch did not get it
-	since  time.Time     // of failed: the first of a series
-	next   time.Time     // when to fetch it
-	retry  time.Duration // after the next failure
-	busy   bool          // it is being fetched
-	tried  bool          // a fetch has ended since it is wanted
-}
-
-// fetched is the end of one fetch.
-type fetched struct {
-	url string
-	set *Set
-	err error
+// keyDocument is one document. The Keeper's mu guards it.
+type keyDocument struct {
+	text   string    // empty: never got
+	failed error     // why the latest fetch did not get it
+	since  time.Time // of failed: the first of a series
+	tried  bool      // a fetch has ended since it is wanted
+	stop   func()    // ends the goroutine that fetches it; nil: there is none yet
 }
 
 // NewKeeper reads what File holds of an earlier process; what cannot be read is logged, and fetched
@@ -73,13 +64,14 @@ func NewKeeper(c KeeperConfig) *Keeper {
 	if c.Patience == 0 {
 		c.Patience = 5 * time.Second
 	}
-	k := &Keeper{cfg: c, wake: make(chan struct{}, 1), done: make(chan fetched), docs: map[string]*kept{}}
+	k := &Keeper{cfg: c, wake: make(chan struct{}, 1), slots: make(chan struct{}, maxFetches),
+		docs: map[string]*keyDocument{}}
 	texts, err := readKept(c.File)
 	if err != nil {
 		c.Log.Warn("keys of issuers that were kept on disk are not used, and are fetched anew", "error", err)
 	}
 	for url, text := range texts {
-		k.docs[url] = &kept{text: text}
+		k.docs[url] = &keyDocument{text: text}
 	}
 	return k
 }
@@ -89,9 +81,14 @@ func (k *Keeper) Want(urls []string) {
 	k.mu.Lock()
 	k.wanted, k.asked = slices.Clone(urls), true
 	k.mu.Unlock()
+	k.rouse()
+}
+
+// rouse has Run look.
+func (k *Keeper) rouse() {
 	select {
 	case k.wake <- struct{}{}:
-	default: // it has word already
+	default: // it will already
 	}
 }
 
@@ -123,124 +120,112 @@ func (k *Keeper) Failures() []Failure {
 // for as long as Patience says. What is given is not changed any more. tell returns when it is
 // taken, or ctx has ended.
 func (k *Keeper) Run(ctx context.Context, tell func(ctx context.Context, texts map[string]string)) error {
-	look := time.NewTimer(0)
-	defer look.Stop()
-	var owed bool          // a Want has not been answered
-	var until time.Time    // when it is, whatever is missing
-	var changed, told bool // since tell was called; tell was ever called
-	busy := 0
+	var fetching sync.WaitGroup
+	defer fetching.Wait()
+	var told map[string]string
+	var owed bool                 // a Want has not been answered
+	var deadline <-chan time.Time // when it is, whatever is missing
 	for {
 		select {
 		case <-ctx.Done():
-			for ; busy > 0; busy-- {
-				<-k.done
-			}
 			return nil
+		case <-deadline:
+			deadline = nil
 		case <-k.wake:
-			if dropped, asked := k.adopt(); asked {
-				owed, until = true, time.Now().Add(k.cfg.Patience)
-				changed = changed || dropped
+			if k.adopt(ctx, &fetching) {
+				owed, deadline = true, time.After(k.cfg.Patience)
 			}
-		case f := <-k.done:
-			busy--
-			changed = k.take(f) || changed
-		case <-look.C:
 		}
-		started, next := k.fetch(ctx, maxFetches-busy)
-		busy += started
-		if owed && (k.answered() || !time.Now().Before(until)) || changed && !owed {
-			tell(ctx, k.texts())
-			if changed || !told {
-				k.keep()
-			}
-			owed, changed, told = false, false, true
+		texts, missing := k.texts()
+		changed := !maps.Equal(texts, told)
+		switch {
+		case owed && missing && deadline != nil, !owed && !changed:
+			continue
 		}
-		if owed {
-			next = min(next, max(0, time.Until(until)))
+		tell(ctx, texts)
+		if changed {
+			k.keep(texts)
 		}
-		look.Reset(next)
+		owed, deadline, told = false, nil, texts
 	}
 }
 
-// adopt takes in what Want said. dropped: there was more before.
-func (k *Keeper) adopt() (dropped, asked bool) {
+// adopt starts and ends fetching as Want said, and reports whether it said anything.
+func (k *Keeper) adopt(ctx context.Context, fetching *sync.WaitGroup) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.asked {
-		return false, false
+		return false
 	}
 	k.asked = false
-	for url := range k.docs {
+	for url, d := range k.docs {
 		if !slices.Contains(k.wanted, url) {
-			delete(k.docs, url)
-			dropped = true
+			if delete(k.docs, url); d.stop != nil {
+				d.stop()
+			}
 		}
 	}
-	for _, url := range k.wanted {
-		if k.docs[url] == nil {
-			k.docs[url] = &kept{}
-		}
-	}
-	return dropped, true
-}
-
-// fetch starts up to n fetches that are due, and says how many, and when to look again.
-func (k *Keeper) fetch(ctx context.Context, n int) (started int, next time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	next = k.cfg.Refresh
 	for _, url := range k.wanted {
 		d := k.docs[url]
-		if d == nil || d.busy {
-			continue
+		if d == nil {
+			d = &keyDocument{}
+			k.docs[url] = d
 		}
-		if wait := time.Until(d.next); wait > 0 {
-			next = min(next, wait)
-			continue
+		if d.stop == nil {
+			var own context.Context
+			own, d.stop = context.WithCancel(ctx)
+			fetching.Go(func() { k.refresh(own, url, d) })
 		}
-		if started == n {
-			continue // the end of another fetch looks again
-		}
-		started++
-		d.busy = true
-		go func() {
-			set, err := k.cfg.Fetch(ctx, url)
-			k.done <- fetched{url, set, err}
-		}()
 	}
-	return started, next
+	return true
 }
 
-// take takes in the end of a fetch, and says whether its document is another one now.
-func (k *Keeper) take(f fetched) bool {
+// refresh fetches a document from time to time until ctx ends.
+func (k *Keeper) refresh(ctx context.Context, url string, d *keyDocument) {
+	retry := firstRetry
+	for {
+		select {
+		case k.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		set, err := k.cfg.Fetch(ctx, url)
+		<-k.slots
+		if ctx.Err() != nil {
+			return
+		}
+		k.take(url, d, set, err)
+		k.rouse()
+		wait := k.cfg.Refresh
+		if err != nil {
+			wait, retry = retry, min(2*retry, k.cfg.Refresh)
+		} else {
+			retry = firstRetry
+		}
+		timer := time.NewTimer(jitter(wait))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// take takes in the end of a fetch.
+func (k *Keeper) take(url string, d *keyDocument, set *Set, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	d := k.docs[f.url]
-	if d == nil {
-		return false // nobody wants it any more
+	switch {
+	case err != nil && d.failed == nil:
+		d.since = time.Now()
+		k.cfg.Log.Warn("keys of an issuer could not be fetched", "url", url, "error", err, "in_use", inUse(d.text != ""))
+	case err == nil && d.failed != nil:
+		k.cfg.Log.Info("keys of an issuer are fetched again", "url", url, "after", time.Since(d.since).Round(time.Second))
 	}
-	d.busy, d.tried = false, true
-	if f.err != nil {
-		d.retry = min(max(2*d.retry, firstRetry), k.cfg.Refresh)
-		d.next = time.Now().Add(jitter(d.retry))
-		if d.failed == nil {
-			d.since = time.Now()
-			k.cfg.Log.Warn("keys of an issuer could not be fetched", "url", f.url, "error", f.err,
-				"in_use", inUse(d.text != ""))
-		}
-		d.failed = f.err
-		return false
+	if d.failed, d.tried = err, true; err == nil {
+		d.text = set.Text()
 	}
-	if d.failed != nil {
-		k.cfg.Log.Info("keys of an issuer are fetched again", "url", f.url,
-			"after", time.Since(d.since).Round(time.Second))
-	}
-	d.failed, d.retry, d.next = nil, 0, time.Now().Add(jitter(k.cfg.Refresh))
-	if d.text == f.set.Text() {
-		return false
-	}
-	d.text = f.set.Text()
-	return true
 }
 
 // inUse says what a failure means.
@@ -256,37 +241,28 @@ func jitter(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d)/10+1))
 }
 
-// answered says whether nothing that is wanted is still to come for the first time.
-func (k *Keeper) answered() bool {
+// texts are the documents that there are; missing says that one is still to come for the first time.
+func (k *Keeper) texts() (texts map[string]string, missing bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, url := range k.wanted {
-		if d := k.docs[url]; d != nil && d.text == "" && !d.tried {
-			return false
-		}
-	}
-	return true
-}
-
-// texts are the documents that there are.
-func (k *Keeper) texts() map[string]string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	out := make(map[string]string, len(k.docs))
+	texts = make(map[string]string, len(k.docs))
 	for url, d := range k.docs {
 		if d.text != "" {
-			out[url] = d.text
+			texts[url] = d.text
+		} else if !d.tried {
+			missing = true
 		}
 	}
-	return out
+	return texts, missing
 }
 
 // keep writes the documents to disk.
-func (k *Keeper) keep() {
+func (k *Keeper) keep(texts map[string]string) {
 	if k.cfg.File == "" {
 		return
 	}
-	if err := writeKept(k.cfg.File, k.texts()); err != nil {
-		k.cfg.Log.Warn("keys of issuers cannot be kept on disk: after a restart they are fetched before proxies are served", "error", err)
+	if err := writeKept(k.cfg.File, texts); err != nil {
+		k.cfg.Log.Warn("keys of issuers cannot be kept on disk: after a restart they are fetched before proxies are "+
+			"served", "error", err)
 	}
 }

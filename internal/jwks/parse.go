@@ -2,7 +2,6 @@ package jwks
 
 import (
 	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/rsa"
 	"encoding/json"
 	"errors"
@@ -33,11 +32,12 @@ type Set struct {
 // Algorithms are those by which a signature may be made: only ones whose verifier cannot sign.
 func Algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{
-		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
+		jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 	}
 }
 
-// Parse reads a document. Keys of unknown kinds are left out, as RFC 7517 section 5 asks. Errors:
+// Parse reads a document. Keys that cannot be used are left out, as RFC 7517 section 5 asks. Errors:
 // ErrDocument; a document with a private or a shared key is refused whole, for its owner must know
 // that the key is no secret any more.
 func Parse(text []byte) (*Set, error) {
@@ -54,17 +54,20 @@ func Parse(text []byte) (*Set, error) {
 		return nil, fmt.Errorf("%w: it has %d keys, at most %d are allowed", ErrDocument, n, MaxKeys)
 	}
 	var keys []jose.JSONWebKey
+	unusable := errors.New("it is empty")
 	for i, raw := range doc.Keys {
 		k, err := parseKey(raw)
-		if err != nil {
+		switch {
+		case errors.Is(err, errSecret):
 			return nil, fmt.Errorf("%w: key %d: %w", ErrDocument, i+1, err)
-		}
-		if k != nil {
-			keys = append(keys, *k)
+		case err != nil:
+			unusable = fmt.Errorf("key %d: %w", i+1, err)
+		default:
+			keys = append(keys, k)
 		}
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("%w: it has no public key of a known kind among its %d", ErrDocument, len(doc.Keys))
+		return nil, fmt.Errorf("%w: it has no usable public key: %w", ErrDocument, unusable)
 	}
 	out, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
 	if err != nil {
@@ -73,72 +76,39 @@ func Parse(text []byte) (*Set, error) {
 	return &Set{keys: keys, text: string(out)}, nil
 }
 
-// parseKey reads one key; nil when it is of no use here.
-func parseKey(raw json.RawMessage) (*jose.JSONWebKey, error) {
+// errSecret is why a document is refused whole.
+var errSecret = errors.New("it is a private or a shared key: whoever can read the document can sign with it; " +
+	"replace the key")
+
+// parseKey reads one key. Errors: errSecret, or why it is of no use here.
+func parseKey(raw json.RawMessage) (jose.JSONWebKey, error) {
+	var k jose.JSONWebKey
 	var head struct {
-		Kind  string  `json:"kty"`
-		Use   string  `json:"use"`
-		Curve string  `json:"crv"`
-		D     *string `json:"d"`
-		K     *string `json:"k"`
+		Kind string  `json:"kty"`
+		Use  string  `json:"use"`
+		D    *string `json:"d"`
+		K    *string `json:"k"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
-		return nil, err
+		return k, err
 	}
 	switch {
 	case head.D != nil || head.K != nil || head.Kind == "oct":
-		return nil, errors.New("it is a private or a shared key: whoever can read the document can sign with it; replace the key")
+		return k, errSecret
 	case head.Use != "" && head.Use != "sig":
-		return nil, nil //nolint:nilnil // not for signatures
+		return k, errors.New("it is not for signatures")
 	}
-	var k jose.JSONWebKey
 	if err := k.UnmarshalJSON(raw); err != nil {
-		if known(head.Kind, head.Curve) {
-			return nil, err
-		}
-		return nil, nil //nolint:nilnil // of another kind
+		return k, err
 	}
-	if !k.Valid() || !k.IsPublic() {
-		return nil, errors.New("it is not a valid public key")
+	if !k.Valid() || !k.IsPublic() || !fits(k.Key, k.Algorithm) {
+		return k, errors.New("it is not a valid public key, or not one for its algorithm")
 	}
-	if err := checkKey(k.Key); err != nil {
-		return nil, err
-	}
-	if !fits(k.Key, k.Algorithm) {
-		return nil, nil //nolint:nilnil // for signatures of another kind
+	if r, ok := k.Key.(*rsa.PublicKey); ok && (r.N.BitLen() < minRSA || r.N.BitLen() > maxRSA) {
+		return k, fmt.Errorf("its RSA key has %d bits, want %d to %d", r.N.BitLen(), minRSA, maxRSA)
 	}
 	// Certificates say nothing that is checked here, and nobody needs them to verify.
-	return &jose.JSONWebKey{Key: k.Key, KeyID: k.KeyID, Algorithm: k.Algorithm, Use: k.Use}, nil
-}
-
-// known says that a key of this kind must be readable.
-func known(kind, curve string) bool {
-	switch kind {
-	case "RSA":
-		return true
-	case "EC":
-		return curve == "P-256" || curve == "P-384" || curve == "P-521"
-	case "OKP":
-		return curve == "Ed25519"
-	}
-	return false
-}
-
-// checkKey says what is wrong with a public key.
-func checkKey(key any) error {
-	switch k := key.(type) {
-	case *rsa.PublicKey:
-		if n := k.N.BitLen(); n < minRSA || n > maxRSA {
-			return fmt.Errorf("its RSA key has %d bits, want %d to %d", n, minRSA, maxRSA)
-		}
-		if k.E < 3 || k.E&1 == 0 {
-			return errors.New("its RSA exponent is not an odd number above 2")
-		}
-	case *ecdsa.PublicKey, ed25519.PublicKey:
-	default:
-		return fmt.Errorf("it is a %T", key)
-	}
-	return nil
+	return jose.JSONWebKey{Key: k.Key, KeyID: k.KeyID, Algorithm: k.Algorithm, Use: k.Use}, nil
 }
 
 // fits says whether signatures by an algorithm can be verified by a key; every algorithm is allowed

@@ -81,7 +81,7 @@ func TestParse(t *testing.T) {
 		"private":       {string(document(t, jose.JSONWebKey{Key: private, KeyID: "a"})), "key 1: it is a private or a shared key"},
 		"shared":        {`{"keys":[` + good + `,{"kty":"oct","k":"c2VjcmV0"}]}`, "key 2: it is a private or a shared key"},
 		"weak":          {string(document(t, jose.JSONWebKey{Key: &weak.PublicKey})), "1024 bits, want 2048 to 8192"},
-		"none":          {`{"keys":[]}`, "no public key"},
+		"none":          {`{"keys":[]}`, "no usable public key"},
 		"nothing":       {``, "not a usable set"},
 		"no object":     {`[]`, "not a usable set"},
 		"not on curve":  {`{"keys":[{"kty":"EC","crv":"P-256","x":"AAAA","y":"AAAA"}]}`, "key 1"},

@@ -4,8 +4,17 @@ package nearest
 // or one of a short name, and a different case is no difference. Empty when there is none. Its cost
 // is that of comparing name with all of known, letter by letter.
 func Name(name string, known []string) string {
-	best, least := "", min(len(name), 1+max(1, len(name)/3))
+	return Within(min(len(name)-1, max(1, len(name)/3)), name, known)
+}
+
+// Within is the one of known that differs from name in the fewest letters, and in limit letters at
+// most. Empty when there is none.
+func Within(limit int, name string, known []string) string {
+	best, least := "", limit+1
 	for _, k := range known {
+		if len(k)-len(name) >= least || len(name)-len(k) >= least {
+			continue
+		}
 		if d := distance(name, k); d < least {
 			best, least = k, d
 		}

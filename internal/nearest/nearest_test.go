@@ -25,3 +25,18 @@ func TestName(t *testing.T) {
 		}
 	}
 }
+
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	known := []string{"db.example.com", "web.example.com"}
+	for name, want := range map[string]string{
+		"wbe.example.com":  "web.example.com",
+		"we.example.con":   "web.example.com",
+		"abcd.example.com": "",
+		"webby.example.co": "",
+	} {
+		if got := nearest.Within(2, name, known); got != want {
+			t.Errorf("Within(2, %q) = %q, want %q", name, got, want)
+		}
+	}
+}

@@ -12,10 +12,7 @@ const firstBackoff, lastBackoff = 100 * time.Millisecond, 20 * time.Second
 // backoff returns the retry delay after this many consecutive failures. Half of it is random, so
 // that clients that failed together do not retry together.
 func backoff(failures int) time.Duration {
-	d := lastBackoff
-	if failures < 9 {
-		d = min(d, firstBackoff<<max(0, failures-1))
-	}
+	d := min(lastBackoff, firstBackoff<<min(failures-1, 8))
 	return d/2 + rand.N(d/2)
 }
 

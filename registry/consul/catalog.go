@@ -3,6 +3,8 @@ package consul
 import (
 	"context"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -24,19 +26,17 @@ const (
 type catalog struct {
 	// Immutable.
 	at     place
-	group  string             // of the problems of the datacenter as a whole
-	cancel context.CancelFunc // ends all its watches
-	watch  *watch
-	reads  chan struct{} // semaphore of maxReads
+	group  string              // of the problems of the datacenter as a whole
+	cancel context.CancelFunc  // ends all its watches
+	reads  *semaphore.Weighted // of maxReads
 
-	answered bool   // the names of the services are known
+	index    uint64 // of the last answer; zero: the names of the services are not known
 	filtered bool   // the ACL token hides some of the names
 	err      string // why the datacenter cannot be reached; empty if it can
 	missing  int    // consecutive lists of datacenters that lack it
 
 	services map[string]*service
-	waiting  map[*service]bool // neither read nor failed yet
-	failing  map[*service]string
+	waiting  map[*service]bool       // neither read nor failed yet
 	owners   map[instanceID]*service // the service of each instance
 
 	changed  bool // problems may be out of date
@@ -44,19 +44,17 @@ type catalog struct {
 }
 
 // delivered reports whether the datacenter has listed its services, and each was read or failed.
-func (c *catalog) delivered() bool { return c.answered && len(c.waiting) == 0 }
+func (c *catalog) delivered() bool { return c.index != 0 && len(c.waiting) == 0 }
 
 // addCatalog starts watching a datacenter.
 func (s *syncer) addCatalog(ctx context.Context, at place) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &catalog{
-		at: at, group: "/" + at.title(), cancel: cancel, reads: make(chan struct{}, maxReads),
-		services: map[string]*service{}, waiting: map[*service]bool{}, failing: map[*service]string{},
-		owners: map[instanceID]*service{},
+		at: at, group: "/" + at.title(), cancel: cancel, reads: semaphore.NewWeighted(maxReads),
+		services: map[string]*service{}, waiting: map[*service]bool{}, owners: map[instanceID]*service{},
 	}
-	c.watch = s.watchCatalog(ctx, c)
 	s.catalogs[at] = c
-	s.running.Go(func() { c.watch.run(ctx) })
+	s.watchCatalog(ctx, c)
 }
 
 // removeCatalog removes a datacenter with its services.
@@ -70,55 +68,28 @@ func (s *syncer) removeCatalog(c *catalog) {
 	s.log.Info("removed a datacenter that Consul does not list any more", "datacenter", c.at.title())
 }
 
-// watchCatalog returns the watch for the names of all services. It starts and stops a watchService
-// for each of them.
-func (s *syncer) watchCatalog(ctx context.Context, c *catalog) *watch {
-	var last uint64
-	return &watch{
+// watchCatalog watches the names of all services. It starts and stops a watchService for each of
+// them.
+func (s *syncer) watchCatalog(ctx context.Context, c *catalog) {
+	s.start(ctx, watch{
 		tolerate: catalogTolerate, gap: catalogGap, maxBackoff: catalogBackoff,
-		query: func(queryCtx context.Context, index uint64) (answer, error) {
+		query: func(queryCtx context.Context, index uint64) (answer, func(), error) {
 			names, a, err := s.client.services(queryCtx, query{place: c.at, index: index, filter: s.o.nameFilter()})
-			if err != nil {
-				return answer{}, err
-			}
-			indexWentBack := a.index < last // a snapshot was restored
-			last = a.index
-			s.do(ctx, func() {
-				s.setServices(ctx, c, names, a)
-				if indexWentBack {
-					c.refresh()
-				}
-			})
-			return answer{index: a.index}, nil
+			return answer{index: a.index}, func() { s.setServices(ctx, c, names, a) }, err
 		},
-		report: func(ctx context.Context, err error) { s.do(ctx, func() { s.setError(c, err) }) },
-	}
+		report: func(text string) { s.setError(c, text) },
+	})
 }
 
-// setError sets why a datacenter cannot be reached; nil if it can again.
-func (s *syncer) setError(c *catalog, err error) {
-	c.changed = true
-	if err == nil {
-		c.err = ""
-		s.log.Info("Consul is reachable again", "datacenter", c.at.title())
-		c.refresh() // blocking queries may have missed changes, or wait on a dead connection
-		return
-	}
-	first := c.err == ""
-	c.err = s.client.explain(err)
+// setError sets why a datacenter cannot be reached.
+func (s *syncer) setError(c *catalog, text string) {
 	if c.at.Datacenter != "" {
-		c.err += " (" + c.at.title() + ")"
+		text += " (" + c.at.title() + ")"
 	}
-	if first {
-		s.log.Warn("Consul is unreachable; keeping its last known services", "datacenter", c.at.title(), "error", c.err)
+	if c.err == "" {
+		s.log.Warn("Consul is unreachable; keeping its last known services", "datacenter", c.at.title(), "error", text)
 	}
-}
-
-// refresh re-reads all services.
-func (c *catalog) refresh() {
-	for _, svc := range c.services {
-		svc.refresh()
-	}
+	c.changed, c.err = true, text
 }
 
 // setServices handles the names of all services. It adds services, and removes them by these rules:
@@ -131,21 +102,32 @@ func (c *catalog) refresh() {
 //     and the service has endpoints: it may exist.
 //
 // A Consul that lost its tokens too answers 403, which is an outage.
+//
+// All services are read again after an outage, when queries may wait on a dead connection, and when
+// the index went backwards, because a snapshot was restored.
 func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a answer) {
-	c.answered, c.filtered, c.changed = true, a.filtered, true
+	readAgain := c.err != "" || a.index < c.index
+	if c.err != "" {
+		s.log.Info("Consul is reachable again", "datacenter", c.at.title())
+	}
+	c.index, c.filtered, c.err, c.changed = a.index, a.filtered, "", true
 	listed := make(map[string]bool, len(names))
 	for _, name := range names {
 		listed[name] = s.o.selects(name)
-		if listed[name] && c.services[name] == nil {
-			s.addService(ctx, c, name)
-		}
 	}
 	for name, svc := range c.services {
 		if svc.pendingRemoval {
-			s.setContent(c, svc, converted{})
+			s.setContent(ctx, c, svc, converted{})
 		}
 		if !listed[name] && (!a.filtered || len(svc.latest.instances) == 0) {
-			s.removeService(c, svc)
+			s.removeService(ctx, c, svc)
+		} else if readAgain {
+			s.watchService(ctx, c, svc)
+		}
+	}
+	for name, selected := range listed {
+		if selected && c.services[name] == nil {
+			s.addService(ctx, c, name)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -54,11 +53,8 @@ type query struct {
 	place
 	// index makes it a blocking query: Consul answers when its data is newer, or after wait. If it
 	// is zero, Consul answers at once.
-	index uint64
-	wait  time.Duration
-	// timeout is how long the answer may take besides the wait.
-	timeout time.Duration
-	filter  string
+	index  uint64
+	filter string
 }
 
 // answer describes an answer.
@@ -71,11 +67,13 @@ type answer struct {
 	size int
 }
 
-// send calls f with the options of q, and checks the metadata of the answer.
-func (c *client) send(ctx context.Context, q query, f func(*api.QueryOptions) (*api.QueryMeta, error)) (answer, error) {
-	timeout := q.timeout
+// send calls f with the options of q, and checks the metadata of the answer. Consul holds a blocking
+// query for wait. timeout is how long the answer may take besides.
+func (c *client) send(
+	ctx context.Context, q query, wait, timeout time.Duration, f func(*api.QueryOptions) (*api.QueryMeta, error),
+) (answer, error) {
 	if q.index != 0 {
-		timeout += q.wait + q.wait/16 // Consul adds up to a sixteenth at random
+		timeout += wait + wait/16 // Consul adds up to a sixteenth at random
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -84,26 +82,21 @@ func (c *client) send(ctx context.Context, q query, f func(*api.QueryOptions) (*
 		AllowStale: c.o.Reads == readsStale,
 	}
 	if q.index != 0 {
-		o.WaitIndex, o.WaitTime = q.index, q.wait
+		o.WaitIndex, o.WaitTime = q.index, wait
 	}
 	meta, err := f(o.WithContext(ctx))
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return answer{}, &timeoutError{q.timeout, err}
 	case err != nil:
 		return answer{}, err
 	case meta.LastIndex == 0:
 		return answer{}, consulhttp.ErrNoIndex
-	case o.AllowStale && !meta.KnownLeader:
-		return answer{}, errNoLeader
 	}
 	return answer{index: meta.LastIndex, filtered: meta.ResultsFilteredByACLs}, nil
 }
 
 // services returns the names of all services.
 func (c *client) services(ctx context.Context, q query) (names []string, a answer, err error) {
-	q.wait, q.timeout = catalogWait, catalogTimeout
-	a, err = c.send(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
+	a, err = c.send(ctx, q, catalogWait, catalogTimeout, func(o *api.QueryOptions) (*api.QueryMeta, error) {
 		all, meta, err := c.api.Catalog().Services(o)
 		for name := range all {
 			names = append(names, name)
@@ -116,9 +109,8 @@ func (c *client) services(ctx context.Context, q query) (names []string, a answe
 
 // instances returns the instances of one service, with their checks.
 func (c *client) instances(ctx context.Context, q query, service string) ([]*api.ServiceEntry, answer, error) {
-	q.wait, q.timeout = instancesWait, queryTimeout
 	var list []*api.ServiceEntry
-	a, err := c.send(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
+	a, err := c.send(ctx, q, instancesWait, queryTimeout, func(o *api.QueryOptions) (*api.QueryMeta, error) {
 		var err error
 		var meta *api.QueryMeta
 		list, meta, err = c.api.Health().Service(service, "", false, o)
@@ -140,10 +132,10 @@ func complete(list []*api.ServiceEntry) bool {
 
 // datacenters returns the names of all datacenters that the agent knows, its own among them.
 func (c *client) datacenters(ctx context.Context) (names []string, err error) {
-	_, err = c.send(ctx, query{timeout: catalogTimeout}, func(o *api.QueryOptions) (*api.QueryMeta, error) {
+	_, err = c.send(ctx, query{}, 0, catalogTimeout, func(o *api.QueryOptions) (*api.QueryMeta, error) {
 		// Catalog().Datacenters takes no context, so it has no timeout. The list has no index.
 		_, err := c.api.Raw().Query("/v1/catalog/datacenters", &names, (&api.QueryOptions{}).WithContext(o.Context()))
-		return &api.QueryMeta{LastIndex: 1, KnownLeader: true}, err
+		return &api.QueryMeta{LastIndex: 1}, err
 	})
 	return names, err
 }

@@ -34,34 +34,27 @@ func (p place) group(service string) string {
 	if strings.ContainsAny(service, "/%") { // Consul accepts any name
 		service = url.PathEscape(service)
 	}
-	return p.prefix() + service
+	return strings.Join(append(p.parts(), service), "/")
 }
 
 // object returns the name of a service in problems.
-func (p place) object(service string) string { return "Consul service " + p.prefix() + service }
+func (p place) object(service string) string {
+	return "Consul service " + strings.Join(append(p.parts(), service), "/")
+}
 
-func (p place) prefix() (out string) {
-	for _, part := range []string{p.Datacenter, p.Partition, p.Namespace} {
-		if part != "" {
-			out += part + "/"
-		}
-	}
-	return out
+// parts returns the datacenter, partition and namespace, without those that are empty.
+func (p place) parts() []string {
+	return slices.DeleteFunc([]string{p.Datacenter, p.Partition, p.Namespace}, func(s string) bool { return s == "" })
 }
 
 // title returns the name of a place in problems.
 func (p place) title() string {
-	out := "agent's datacenter"
-	if p.Datacenter != "" {
-		out = "datacenter " + p.Datacenter
+	if p.Datacenter == "" {
+		p.Datacenter = "agent's datacenter"
+	} else {
+		p.Datacenter = "datacenter " + p.Datacenter
 	}
-	if p.Partition != "" {
-		out += ", partition " + p.Partition
-	}
-	if p.Namespace != "" {
-		out += ", namespace " + p.Namespace
-	}
-	return out
+	return strings.Join(p.parts(), ", ")
 }
 
 // converted is the content of one answer about one service.
@@ -73,15 +66,15 @@ type converted struct {
 	ids []instanceID
 }
 
+// instanceID identifies an instance in a datacenter.
+type instanceID struct{ node, id string }
+
 // converter converts one answer about one service. It has no I/O and no history.
 type converter struct {
 	o      *Options
 	at     place
 	name   string
 	source string // the name of the source
-
-	badAccount bool // the account of the settings was reported as invalid
-	portless   int  // the number of instances without a port
 
 	out converted
 }
@@ -116,17 +109,11 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 		return
 	}
 	list := c.read(entries)
-	switch {
-	case len(list) > 0:
-	case c.portless == len(entries):
-		c.refuse("has no port, so it is not part of the mesh: register it with a port, or add %sNAME to its metadata",
-			keyPortPrefix)
-		return
-	default:
-		c.refuse("has no instance that can be an endpoint, so it is not part of the mesh: see the problems of each")
+	if len(list) == 0 {
+		c.problem(feed.Error, "", "has no instance that can be an endpoint, so it is not part of the mesh: see the problems of each")
 		return
 	}
-	ports, registered := c.ports(list)
+	ports := c.ports(list)
 	s := registry.Service{
 		Ports: ports, Resolution: registry.Static, AutoAddress: c.o.Allocates(),
 		Source: c.source, Object: c.at.object(c.name),
@@ -134,7 +121,7 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 	for _, in := range list {
 		s.External = s.External || in.external
 	}
-	endpoints := c.endpoints(list, ports, registered)
+	endpoints := c.endpoints(list, ports)
 	if slices.ContainsFunc(endpoints, hasName) {
 		s.Resolution = registry.DNS
 	}
@@ -171,27 +158,23 @@ func hostsOf(o *Options, at place, datacenter, name string) []string {
 	if in != "" {
 		long += ".dc"
 	}
-	long, short := long+"."+o.Domain, base+in+"."+o.Domain
-	switch {
-	case own && (o.Hosts == hostsShort || !dnsname.ValidLabel(datacenter)):
-		return []string{short}
-	case !own && !dnsname.ValidLabel(datacenter):
-		return nil
-	case !own || o.Hosts == hostsDatacenter:
-		return []string{long}
-	default:
-		return []string{short, long}
+	named := dnsname.ValidLabel(datacenter)
+	var out []string
+	if own && (o.Hosts != hostsDatacenter || !named) {
+		out = append(out, base+in+"."+o.Domain)
 	}
+	if named && (o.Hosts != hostsShort || !own) {
+		out = append(out, long+"."+o.Domain)
+	}
+	return out
 }
 
 // misnamed returns the result for a service whose name cannot be a host.
 func (c *converter) misnamed() converted {
-	c.refuse("has a name that is not a DNS label, so it is not part of the mesh: use letters, digits and '-'")
+	c.problem(feed.Error, "", "has a name that is not a DNS label, so it is not part of the mesh: "+
+		"use letters, digits and '-'")
 	return c.out
 }
-
-// refuse adds the problem of a service that is not part of the mesh.
-func (c *converter) refuse(format string, args ...any) { c.problem(feed.Error, "", format, args...) }
 
 // warn adds a warning about an instance. Empty id if it is about the whole service.
 func (c *converter) warn(id, format string, args ...any) {

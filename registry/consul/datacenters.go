@@ -3,7 +3,6 @@ package consul
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -19,31 +18,17 @@ const (
 // each of them.
 func (s *syncer) watchDatacenters(ctx context.Context) {
 	if len(s.o.Datacenters) == 0 {
-		s.do(ctx, func() { s.setDatacenters(ctx, []string{""}) })
+		s.setDatacenters(ctx, []string{""})
 		return
 	}
-	listing, done := context.WithCancel(ctx)
-	defer done()
-	w := &watch{
+	s.start(ctx, watch{
 		tolerate: 1, gap: listGap, maxBackoff: catalogBackoff,
-		query: func(queryCtx context.Context, _ uint64) (answer, error) {
+		query: func(queryCtx context.Context, _ uint64) (answer, func(), error) {
 			list, err := s.listDatacenters(queryCtx)
-			if err != nil {
-				return answer{}, err
-			}
-			s.do(ctx, func() { s.setDatacenters(ctx, list) })
-			if !slices.Contains(s.o.Datacenters, allDatacenters) {
-				done()
-			}
-			return answer{}, nil
+			return answer{}, func() { s.setDatacenters(ctx, list) }, err
 		},
-		report: func(ctx context.Context, err error) {
-			if err != nil {
-				s.do(ctx, func() { s.listErr = s.client.explain(err) })
-			}
-		},
-	}
-	w.run(listing)
+		report: func(text string) { s.listErr = text },
+	})
 }
 
 // listDatacenters returns the datacenters of the settings. That of the agent is the empty name.
@@ -61,10 +46,7 @@ func (s *syncer) listDatacenters(ctx context.Context) ([]string, error) {
 		list = known
 	}
 	for i, name := range list {
-		switch {
-		case name == "" || strings.Contains(name, "/"):
-			return nil, errNotConsul
-		case name == own:
+		if name == own {
 			list[i] = ""
 		}
 	}

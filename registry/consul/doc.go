@@ -23,6 +23,6 @@
 // feed package does.
 //
 // An Exporter keeps services of the mesh registered in Consul, on its own node for each replica
-// (exporter.go). In each round it selects the services (exportset.go), turns their endpoints into
-// entries (exportentry.go) and writes the differences (exportwriter.go).
+// (exporter.go). In each round it turns the endpoints of the mesh into entries (exportentry.go), and
+// writes the differences to what Consul has (exportround.go).
 package consul

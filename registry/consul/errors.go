@@ -2,11 +2,11 @@ package consul
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/consul/api"
 
@@ -19,20 +19,10 @@ type answerError string
 func (e answerError) Error() string { return string(e) }
 
 const (
-	errNoLeader  = answerError("the server that answered has no leader, so its data may be old")
 	errNotConsul = answerError("the answer does not come from Consul: check that address is Consul's HTTP interface")
 	errNoOwnName = answerError("the token cannot read the service consul, which has the name of the agent's datacenter: " +
 		"give the token node:read and service:read for it")
 )
-
-// timeoutError is the error of a query without an answer in time.
-type timeoutError struct {
-	limit time.Duration
-	err   error
-}
-
-func (e *timeoutError) Error() string { return e.err.Error() }
-func (e *timeoutError) Unwrap() error { return e.err }
 
 // Texts of Consul's answers.
 // Source: Consul, agent/http_ce.go (parseEntMetaPartition), agent/consul/rpc.go (ErrNoDCPath), and
@@ -49,9 +39,8 @@ func (c *client) explain(err error) string {
 	if errors.As(err, &status) {
 		return c.explainStatus(status.Code, consulhttp.OneLine(status.Body))
 	}
-	if late, ok := errors.AsType[*timeoutError](err); ok {
-		return fmt.Sprintf("Consul at %s does not answer within %s: check that it and its servers are running",
-			c.o.Address, late.limit)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("Consul at %s does not answer in time: check that it and its servers are running", c.o.Address)
 	}
 	if _, ok := errors.AsType[answerError](err); ok {
 		return fmt.Sprintf("Consul at %s: %v", c.o.Address, err)

@@ -1,12 +1,10 @@
 package consul
 
 import (
-	"path"
-	"slices"
+	"cmp"
 	"strings"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -52,56 +50,11 @@ func (x ExportOptions) on() bool { return x.Owner != "" }
 func (x ExportOptions) node(replica string) string { return nodePrefix + x.Owner + "-" + replica }
 
 func (x ExportOptions) withDefaults() ExportOptions {
-	if x.Name == "" {
-		x.Name = "${name}"
-	}
+	x.Name, x.Lease = cmp.Or(x.Name, "${name}"), cmp.Or(x.Lease, defaultLease)
 	if x.Labels == nil {
 		x.Labels = []string{"app", "version"}
 	}
-	if x.Lease == 0 {
-		x.Lease = defaultLease
-	}
 	return x
-}
-
-// check reports what is wrong. exported are the owners whose entries the source reads.
-func (x ExportOptions) check(exported []string, wrong func(option, format string, args ...any)) {
-	for _, o := range exported {
-		if !dnsname.ValidLabel(o) {
-			wrong("exported", "%q: want the owner of entries: small letters, digits and '-'", o)
-		}
-	}
-	if x.Owner == "" {
-		if len(x.Hosts)+len(x.Except)+len(x.Namespaces)+len(x.Tags)+len(x.Labels) > 0 || x.Name != "" || x.Lease != 0 {
-			wrong("export.owner", "missing: name the owner of the entries; all replicas of one mesh have the same owner, "+
-				"two meshes never do")
-		}
-		return
-	}
-	if !dnsname.ValidLabel(x.Owner) || len(x.Owner) > maxOwner {
-		wrong("export.owner", "%q: want at most %d small letters, digits and '-'", x.Owner, maxOwner)
-	}
-	if slices.Contains(exported, x.Owner) {
-		wrong("exported", "%q is export.owner too: the mesh would read its own services", x.Owner)
-	}
-	if x.Lease != 0 && (x.Lease < leastLease || x.Lease > maxLease) {
-		wrong("export.lease", "%s: want %s to %s", x.Lease, leastLease, maxLease)
-	}
-	for _, list := range []struct {
-		option   string
-		patterns []string
-	}{{"export.hosts", x.Hosts}, {"export.except", x.Except}} {
-		for _, p := range list.patterns {
-			if _, err := path.Match(p, ""); err != nil || p == "" {
-				wrong(list.option, "%q: want a host name, in which * stands for any text", p)
-			}
-		}
-	}
-	name := exportName(x.Name, registry.Key{Host: "web.example", Namespace: "shop"})
-	if x.Name != "" && !dnsname.ValidLabel(name) {
-		wrong("export.name", "%q: web.example would be called %q; want letters, digits and '-', and ${name}, ${namespace}, "+
-			"${host} among them", x.Name, name)
-	}
 }
 
 // exportName returns the name of a service in Consul.
@@ -110,12 +63,4 @@ func exportName(template string, k registry.Key) string {
 	r := strings.NewReplacer("${name}", first, "${namespace}", k.Namespace, "${host}",
 		strings.ReplaceAll(k.Host, ".", "-"))
 	return strings.ToLower(r.Replace(template))
-}
-
-// chosen reports whether the options select a service.
-func (x ExportOptions) chosen(k registry.Key) bool {
-	if len(x.Hosts) > 0 && !matches(x.Hosts, k.Host) || matches(x.Except, k.Host) {
-		return false
-	}
-	return len(x.Namespaces) == 0 || slices.Contains(x.Namespaces, k.Namespace)
 }

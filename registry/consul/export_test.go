@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -31,26 +32,32 @@ func meshService(host, namespace string, edit func(*registry.Service), addresses
 	return registry.Instances{Service: s, Endpoints: l}
 }
 
-// exported returns what is registered of these services.
+// exported returns what is registered of these services, and the problems of others.
 func exported(
-	x ExportOptions, exportTo []string, former map[string]*exportedService, list ...registry.Instances,
-) (map[string]*exportedService, []feed.Problem) {
-	o := Options{Export: x}.withDefaults()
-	var services Services
-	var endpoints Endpoints
-	for _, in := range list {
-		services, endpoints = services.With(in.Service.Key, in.Service), endpoints.With(in.Service.Key, in.Endpoints)
+	t *testing.T, x ExportOptions, exportTo []string, list ...registry.Instances,
+) (map[string]*exportEntry, []feed.Problem) {
+	t.Helper()
+	x.Owner = "shop"
+	e, err := NewExporter(ExporterConfig{
+		Name: "test", Replica: "here", Options: Options{Export: x}, ExportTo: exportTo, Log: testlog.New(t),
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return exportSet{&o, exportTo}.services(services, endpoints, former)
+	e.taken = map[string]bool{"taken": true}
+	var mesh meshState
+	for _, in := range list {
+		mesh.services = mesh.services.With(in.Service.Key, in.Service)
+		mesh.endpoints = mesh.endpoints.With(in.Service.Key, in.Endpoints)
+	}
+	return e.entries(mesh)
 }
 
 // describeExported describes entries and problems, one a line.
-func describeExported(all map[string]*exportedService, problems []feed.Problem) (out []string) {
-	for _, exported := range all {
-		for _, e := range exported.entries {
-			s := e.service
-			out = append(out, fmt.Sprintf("%s %s:%d of %s", s.Service, s.Address, s.Port, s.Meta[keyHost]))
-		}
+func describeExported(entries map[string]*exportEntry, problems []feed.Problem) (out []string) {
+	for _, e := range entries {
+		s := e.service
+		out = append(out, fmt.Sprintf("%s %s:%d of %s", s.Service, s.Address, s.Port, s.Meta[keyHost]))
 	}
 	for _, p := range problems {
 		out = append(out, p.Object+" "+p.Text)
@@ -62,7 +69,7 @@ func describeExported(all map[string]*exportedService, problems []feed.Problem) 
 // Which services of the mesh are registered, and under which name.
 func TestExportedServices(t *testing.T) {
 	t.Parallel()
-	mesh := ExportOptions{Owner: "shop"}
+	var mesh ExportOptions
 	web := func(edit func(*registry.Service)) []registry.Instances {
 		return []registry.Instances{meshService("web.example", "shop", edit, "10.0.0.1")}
 	}
@@ -97,17 +104,17 @@ func TestExportedServices(t *testing.T) {
 		},
 		"a wildcard": {mesh, nil, []registry.Instances{meshService("*.example", "shop", nil, "10.0.0.1")}, nil},
 		"hosts and except": {
-			ExportOptions{Owner: "shop", Hosts: []string{"*.example"}, Except: []string{"db.*"}}, nil,
+			ExportOptions{Hosts: []string{"*.example"}, Except: []string{"db.*"}}, nil,
 			append(web(nil), meshService("db.example", "shop", nil, "10.0.0.2"),
 				meshService("web.test", "shop", nil, "10.0.0.3")),
 			[]string{isWeb},
 		},
 		"namespaces": {
-			ExportOptions{Owner: "shop", Namespaces: []string{"shop"}}, nil,
+			ExportOptions{Namespaces: []string{"shop"}}, nil,
 			append(web(nil), meshService("db.example", "other", nil, "10.0.0.2")), []string{isWeb},
 		},
 		"a template for names": {
-			ExportOptions{Owner: "shop", Name: "M-${namespace}-${host}"}, nil, web(nil),
+			ExportOptions{Name: "M-${namespace}-${host}"}, nil, web(nil),
 			[]string{"m-shop-web-example 10.0.0.1:8080 of web.example"},
 		},
 		"an invalid name": {
@@ -115,42 +122,24 @@ func TestExportedServices(t *testing.T) {
 			[]string{`service shop/_web.example is not registered in Consul: its name there would be "_web", ` +
 				"which is not a DNS name: set export.name, or exclude it by export.except"},
 		},
+		"a name that somebody else has": {
+			mesh, nil, []registry.Instances{meshService("taken.example", "shop", nil, "10.0.0.1")},
+			[]string{`service shop/taken.example is not registered in Consul: its name there would be "taken", ` +
+				"which somebody else has registered: set export.name, or exclude it by export.except"},
+		},
 		"one name twice": {
 			mesh, nil, []registry.Instances{created("web.a", 2, "10.0.0.1"), created("web.b", 1, "10.0.0.2")},
 			[]string{`service shop/web.a is not registered in Consul: its name there would be "web", as that of shop/web.b: ` +
-				"set export.name to make them differ, or exclude one by export.except", "web 10.0.0.2:8080 of web.b"},
+				"set export.name to make them differ, or exclude it by export.except", "web 10.0.0.2:8080 of web.b"},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := describeExported(exported(tc.x, tc.exportTo, nil, tc.list...)); !slices.Equal(got, tc.want) {
+			if got := describeExported(exported(t, tc.x, tc.exportTo, tc.list...)); !slices.Equal(got, tc.want) {
 				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(tc.want, "\n\t"))
 			}
 		})
-	}
-}
-
-// A service that is unchanged keeps its entries. One that takes over a name does not.
-func TestExportedServicesCache(t *testing.T) {
-	t.Parallel()
-	mesh := ExportOptions{Owner: "shop"}
-	web, db := meshService("web.a", "shop", nil, "10.0.0.1"), meshService("db.a", "shop", nil, "10.0.0.2")
-	first, _ := exported(mesh, nil, nil, web, db)
-	web.Endpoints = meshService("web.a", "shop", nil, "10.0.0.3").Endpoints
-	second, problems := exported(mesh, nil, first, web, db)
-	if first["db"] != second["db"] || first["web"] == second["web"] {
-		t.Errorf("db is computed again, or web is not: %+v, %+v", first, second)
-	}
-	got, want := describeExported(second, problems), []string{"db 10.0.0.2:8080 of db.a", "web 10.0.0.3:8080 of web.a"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	other := meshService("web.b", "shop", nil)
-	other.Endpoints = web.Endpoints
-	got, want = describeExported(exported(mesh, nil, second, other)), []string{"web 10.0.0.3:8080 of web.b"}
-	if !slices.Equal(got, want) {
-		t.Errorf("after web.b took over: got %q, want %q", got, want)
 	}
 }
 
@@ -166,23 +155,16 @@ func TestEntriesOfUntrustedWorkloads(t *testing.T) {
 		"app": long, "version": "1 2", long: "x", "traefik.http.routers.x.rule": "Host(`bank.example`)",
 	}
 	ep.Locality, ep.Network = registry.Locality{Region: long}, long
-	all, _ := exported(ExportOptions{Owner: "shop"}, nil, nil, untrusted,
+	entries, _ := exported(t, ExportOptions{}, nil, untrusted,
 		meshService("db-east.example", "shop", nil, "db1.example.com"))
-	ids := map[string]string{}
-	for name, s := range all {
-		for id, e := range s.entries {
-			if ids[id] != "" {
-				t.Errorf("%s is an entry of %s and of %s", id, ids[id], name)
-			}
-			ids[id] = name
-			tags, meta := e.service.Tags, e.service.Meta
-			if len(tags) > 0 || meta[keyLocality]+meta[keyNetwork] != "" {
-				t.Errorf("%s has the tags %q and the metadata %q", id, tags, meta)
-			}
+	for id, e := range entries {
+		tags, meta := e.service.Tags, e.service.Meta
+		if len(tags) > 0 || meta[keyLocality]+meta[keyNetwork] != "" {
+			t.Errorf("%s has the tags %q and the metadata %q", id, tags, meta)
 		}
 	}
-	if len(ids) != 3 {
-		t.Errorf("entries are %v", ids)
+	if len(entries) != 3 {
+		t.Errorf("entries are %v", entries)
 	}
 }
 
@@ -202,13 +184,13 @@ func TestEntryRoundTrip(t *testing.T) {
 		{Address: "10.0.0.2", Ports: map[string]uint32{"http": 81}, Health: registry.Unhealthy},
 		{Address: "10.0.0.2", Ports: map[string]uint32{"http": 81}, Health: registry.Draining}, // the same address and port
 	}
-	x := ExportOptions{Owner: "shop", Tags: []string{"mesh"}, Labels: []string{"app.kubernetes.io/name", "version"}}
-	all, _ := exported(x, nil, nil, in)
+	x := ExportOptions{Tags: []string{"mesh"}, Labels: []string{"app.kubernetes.io/name", "version"}}
+	all, _ := exported(t, x, nil, in)
 	var entries []*api.ServiceEntry
-	for _, id := range slices.Sorted(maps.Keys(all["web"].entries)) {
-		e := all["web"].entries[id]
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		e := all[id]
 		s, c := e.service, e.check
-		if without := (&exportEntry{service: s}); without.equal(e) || !without.sameService(e) {
+		if without := (&exportEntry{service: s}); without.equal(e) {
 			t.Errorf("an entry without a check equals %+v", e)
 		}
 		entries = append(entries, &api.ServiceEntry{

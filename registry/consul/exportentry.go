@@ -1,6 +1,8 @@
 package consul
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -23,10 +26,9 @@ const (
 	keyNamespace = "ashore-namespace"
 )
 
-// maxMetaValue and maxLabelValue are the maximum lengths of a metadata value and of a label value,
-// in bytes.
-// Sources: Consul, agent/structs (metaValueMaxLength); Kubernetes, labels.
-const maxMetaValue, maxLabelValue = 512, 63
+// maxMetaValue is how long a metadata value may be, in bytes. Source: Consul, agent/structs
+// (metaValueMaxLength).
+const maxMetaValue = 512
 
 // exportEntry is one endpoint as it is registered in Consul.
 type exportEntry struct {
@@ -39,31 +41,68 @@ func checkIDOf(id string) string { return "ashore:" + id }
 
 // equal reports whether two entries are the same in Consul.
 func (e *exportEntry) equal(o *exportEntry) bool {
-	return e.sameService(o) && e.check.Status == o.check.Status && e.check.Output == o.check.Output
-}
-
-// sameService is equal without the check.
-func (e *exportEntry) sameService(o *exportEntry) bool {
 	a, b := &e.service, &o.service
-	return a.ID == b.ID && a.Service == b.Service && a.Address == b.Address && a.Port == b.Port &&
+	return e.check.Status == o.check.Status && e.check.Output == o.check.Output &&
+		a.ID == b.ID && a.Service == b.Service && a.Address == b.Address && a.Port == b.Port &&
 		a.Weights.Passing == b.Weights.Passing && slices.Equal(a.Tags, b.Tags) && maps.Equal(a.Meta, b.Meta)
 }
 
-// entriesOf returns the entries of a service under a name, by ID. Of two endpoints with one address
-// and port it prefers a healthy one.
-func entriesOf(x *ExportOptions, name string, s *registry.Service, list []registry.Endpoint) map[string]*exportEntry {
-	out := map[string]*exportEntry{}
-	for i := range list {
-		e := entryOf(x, name, s, &list[i])
-		if e == nil {
-			continue
-		}
-		old := out[e.service.ID]
-		if old == nil || old.check.Status != api.HealthPassing {
-			out[e.service.ID] = e
+// entries returns what is to be registered, by ID, and why services are not registered.
+func (e *Exporter) entries(mesh meshState) (map[string]*exportEntry, []feed.Problem) {
+	var list []*registry.Service
+	for _, s := range mesh.services.All() {
+		if e.exports(s) {
+			list = append(list, s)
 		}
 	}
-	return out
+	slices.SortFunc(list, func(a, b *registry.Service) int { return cmp.Or(a.CompareAge(b), a.Key.Compare(b.Key)) })
+	out, named, problems := map[string]*exportEntry{}, map[string]*registry.Service{}, []feed.Problem(nil)
+	for _, s := range list {
+		name := exportName(e.cfg.Options.Export.Name, s.Key)
+		first, reason := named[name], ""
+		switch {
+		case !dnsname.ValidLabel(name):
+			reason = "which is not a DNS name: set export.name"
+		case e.taken[name]:
+			reason = "which somebody else has registered: set export.name"
+		case first != nil:
+			reason = fmt.Sprintf("as that of %s/%s: set export.name to make them differ", first.Namespace, first.Host)
+		}
+		if reason != "" {
+			problems = append(problems, e.warning("service "+s.Namespace+"/"+s.Host,
+				"is not registered in Consul: its name there would be %q, %s, or exclude it by export.except", name, reason))
+			continue
+		}
+		named[name] = s
+		for _, ep := range mesh.endpoints.At(s.Key).All() {
+			// Of two endpoints with one address and port it prefers a healthy one.
+			entry := entryOf(&e.cfg.Options.Export, name, s, &ep)
+			if entry != nil && (out[entry.service.ID] == nil || entry.check.Status == api.HealthPassing) {
+				out[entry.service.ID] = entry
+			}
+		}
+	}
+	return out, problems
+}
+
+// exports reports whether a service belongs to the mesh and is visible to everybody. What is in
+// Consul is not registered there again: neither services of a Consul source, nor hosts of Consul's
+// DNS. Services relayed by other control planes are in a registry already, and two control planes
+// could keep each other's copies alive.
+func (e *Exporter) exports(s *registry.Service) bool {
+	x, domain, to := &e.cfg.Options.Export, e.cfg.Options.Domain, s.ExportTo
+	if len(to) == 0 {
+		to = e.cfg.ExportTo
+	}
+	switch {
+	case isSource(s.Source), s.Relayed, s.External, strings.HasPrefix(s.Host, "*"), len(s.Ports) == 0,
+		s.Host == domain, strings.HasSuffix(s.Host, "."+domain),
+		len(to) > 0 && !slices.Contains(to, "*"),
+		len(x.Hosts) > 0 && !matches(x.Hosts, s.Host), matches(x.Except, s.Host),
+		len(x.Namespaces) > 0 && !slices.Contains(x.Namespaces, s.Namespace):
+		return false
+	}
+	return true
 }
 
 // entryOf returns the entry of an endpoint; nil if no client outside the mesh could reach it.
@@ -88,8 +127,8 @@ func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.En
 			Weights: api.AgentWeights{Passing: weight, Warning: weight},
 		},
 		check: api.HealthCheck{
-			CheckID: checkIDOf(id), Name: "health in the mesh", Type: "ashore", ServiceID: id, ServiceName: name,
-			Status: api.HealthCritical,
+			CheckID: checkIDOf(id), Name: "health in the mesh", Type: "ashore", Status: api.HealthCritical,
+			ServiceID: id, ServiceName: name, // the token is checked against the name
 		},
 	}
 	switch ep.Health {
@@ -105,21 +144,16 @@ func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.En
 
 // tagsOf returns the tags of an entry: those of the options, and "key=value" for the endpoint's
 // labels that the options name. Workloads choose their own labels and programs outside the mesh act
-// on tags, so no other labels become tags.
+// on tags, so no other labels become tags, and no values with other characters than those of
+// labels.
 func tagsOf(x *ExportOptions, labels map[string]string) []string {
 	out := slices.Clone(x.Tags)
 	for _, k := range x.Labels {
-		if v, ok := labels[k]; ok && isLabelValue(v) {
+		if v := labels[k]; metaKey(strings.ReplaceAll(v, ".", "-")) {
 			out = append(out, k+"="+v)
 		}
 	}
 	return out
-}
-
-func isLabelValue(v string) bool {
-	return len(v) <= maxLabelValue && !strings.ContainsFunc(v, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r))
-	})
 }
 
 // metaOf returns the metadata of an entry. Identities are left out: the readers are outside the
@@ -131,28 +165,14 @@ func metaOf(x *ExportOptions, s *registry.Service, ep *registry.Endpoint) map[st
 			out[key] = value
 		}
 	}
-	first := s.Ports[0]
-	if first.Protocol != registry.Unknown {
-		out[keyProtocol] = strings.ToLower(first.Protocol.String())
-	}
-	if len(s.Ports) == 1 {
-		if own := ep.Port(first); own != first.Number {
-			out[keyPort] = strconv.Itoa(int(first.Number))
-		}
-		return out
+	if p := s.Ports[0].Protocol; p != registry.Unknown {
+		out[keyProtocol] = strings.ToLower(p.String())
 	}
 	for _, p := range s.Ports {
-		key, value, own := keyPortPrefix+p.Name, strconv.Itoa(int(p.Number)), ep.Port(p)
-		if own != p.Number {
-			value += ":" + strconv.Itoa(int(own))
-		}
-		if own != 0 && metaKey(key) && p.Name != "" && len(out) < maxMeta {
-			out[key] = value
+		key, own := keyPortPrefix+p.Name, ep.Port(p)
+		if own != 0 && metaKey(key) && p.Name != "" {
+			out[key] = fmt.Sprintf("%d:%d", p.Number, own)
 		}
 	}
 	return out
 }
-
-// maxMeta is how many metadata pairs Consul accepts. Source: Consul, agent/structs
-// (metaMaxKeyPairs).
-const maxMeta = 64

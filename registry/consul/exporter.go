@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -15,6 +17,8 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // ExporterConfig configures an Exporter.
@@ -43,14 +47,31 @@ type Exporter struct {
 	client *client
 	node   string
 
-	wake     chan struct{} // capacity 1; written by Publish, read by run
-	withdraw chan struct{} // closed by Withdraw
-	closed   sync.Once
+	wake      chan struct{} // capacity 1; written by Publish and Withdraw, read by Run
+	withdrawn atomic.Bool
+	writes    atomic.Uint64
 
 	mu     sync.Mutex
 	mesh   meshState    // guarded by mu
 	status ExportStatus // guarded by mu
+
+	// The rest is owned by Run.
+
+	session     string // empty: none
+	lastRenewed time.Time
+
+	lastRead   time.Time               // zero: what Consul has is not known
+	registered map[string]*exportEntry // our entries in Consul, by ID
+	taken      map[string]bool         // names that somebody else has registered
+	refused    map[string]string       // services that Consul refuses by name, and why
+	conflicts  []feed.Problem          // services that cannot be registered
 }
+
+// Services and Endpoints are those of the mesh, by key.
+type (
+	Services  = pmap.Map[registry.Key, *registry.Service]
+	Endpoints = pmap.Map[registry.Key, *registry.EndpointList]
+)
 
 // meshState is the content of the mesh.
 type meshState struct {
@@ -60,7 +81,7 @@ type meshState struct {
 
 // ExportStatus describes an Exporter.
 type ExportStatus struct {
-	// Entries is how many entries this replica has in Consul. Zero if that is not known.
+	// Entries is how many entries this replica had in Consul when it last answered.
 	Entries int
 	// Writes counts the transactions that were sent.
 	Writes uint64
@@ -82,8 +103,7 @@ func NewExporter(cfg ExporterConfig) (*Exporter, error) {
 		return nil, err
 	}
 	return &Exporter{
-		cfg: cfg, client: c, node: cfg.Options.Export.node(cfg.Replica),
-		wake: make(chan struct{}, 1), withdraw: make(chan struct{}),
+		cfg: cfg, client: c, node: cfg.Options.Export.node(cfg.Replica), wake: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -93,21 +113,22 @@ func (e *Exporter) Publish(services Services, endpoints Endpoints) {
 	e.mu.Lock()
 	e.mesh = meshState{services, endpoints}
 	e.mu.Unlock()
+	e.poke()
+}
+
+// Withdraw makes Run remove all entries of this replica and return. Safe for concurrent use.
+func (e *Exporter) Withdraw() {
+	e.withdrawn.Store(true)
+	e.poke()
+}
+
+// poke starts another round.
+func (e *Exporter) poke() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
 	}
 }
-
-// published returns the state of the last Publish.
-func (e *Exporter) published() meshState {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.mesh
-}
-
-// Withdraw makes Run remove all entries of this replica and return. Safe for concurrent use.
-func (e *Exporter) Withdraw() { e.closed.Do(func() { close(e.withdraw) }) }
 
 // Target identifies the Consul and the node. Two exporters with one target would write the same
 // entries.
@@ -118,58 +139,81 @@ func (e *Exporter) Status() ExportStatus {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := e.status
-	out.Problems = slices.Clone(out.Problems)
+	out.Problems, out.Writes = slices.Clone(out.Problems), e.writes.Load()
 	return out
 }
+
+// exportGap is the minimum time between two rounds. Each one compares all entries.
+const exportGap = 200 * time.Millisecond
+
+// renewGap is how often the session is renewed.
+func (e *Exporter) renewGap() time.Duration { return min(e.cfg.Options.Export.Lease/3, readGap) }
 
 // Run keeps the services registered until ctx ends, and leaves the entries to the lease: a replica
 // that restarts within it finds them unchanged. After Withdraw it removes them and returns. It
 // returns nil.
 func (e *Exporter) Run(ctx context.Context) error {
 	defer e.client.transport.CloseIdleConnections()
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-e.withdraw:
-	case <-e.wake:
-	}
+	var next <-chan time.Time // nil before the first Publish
 	for failures := 0; ; {
-		began := time.Now()
-		done, err := e.session(ctx)
-		if done || ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-e.wake:
+		case <-next:
 		}
-		if time.Since(began) > time.Minute {
+		withdrawn := e.withdrawn.Load()
+		err := e.reconcile(ctx, withdrawn)
+		pause := exportGap
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil && withdrawn:
+			e.cfg.Log.Info("removed the mesh's services from Consul", "node", e.node)
+			return nil
+		case err != nil:
+			failures++
+			e.lastRead = time.Time{} // a write may or may not have happened
+			pause = min(backoff(failures), e.renewGap())
+			e.poke()
+		default:
 			failures = 0
 		}
-		failures++
-		e.fail(err, failures)
-		if sleep(ctx, backoff(failures)) != nil {
+		if err == nil || failures > 1 { // Consul elects a leader now and then
+			e.report(err)
+		}
+		if sleep(ctx, pause) != nil {
 			return nil
 		}
+		next = time.After(e.renewGap() - pause)
 	}
 }
 
-// fail reports why Consul cannot be written to, besides other problems. A single failure is not
-// reported: Consul elects a leader now and then.
-func (e *Exporter) fail(err error, failures int, others ...feed.Problem) {
-	if failures > 1 {
-		failure := feed.Problem{Severity: feed.Warning, Object: "export", Text: e.explain(err)}
-		e.report(append(others, failure), 0)
+// warning returns a problem of the export.
+func (e *Exporter) warning(object, format string, args ...any) feed.Problem {
+	return feed.Problem{
+		Severity: feed.Warning, Source: sourcePrefix + e.cfg.Name, Object: object, Text: fmt.Sprintf(format, args...),
 	}
 }
 
-// report replaces the status, and logs new problems.
-func (e *Exporter) report(list []feed.Problem, entries int) {
+// report replaces the status, and logs new problems. err is that of the last round.
+func (e *Exporter) report(err error) {
+	list := slices.Clone(e.conflicts)
+	for name, reason := range e.refused {
+		remedy := ""
+		if strings.Contains(reason, "Permission denied") {
+			remedy = ": give the token in tokenFile service:write for it, or exclude it by export.except"
+		}
+		list = append(list, e.warning("Consul service "+name, "is not written completely, Consul refuses it (%s)%s",
+			reason, remedy))
+	}
+	if err != nil {
+		list = append(list, e.warning("export", "%s", e.explain(err)))
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i := range list {
-		p := &list[i]
-		p.Source, p.Since = sourcePrefix+e.cfg.Name, time.Now()
-		same := func(o feed.Problem) bool { return o.Object == p.Object && o.Text == p.Text }
-		if j := slices.IndexFunc(e.status.Problems, same); j >= 0 {
-			p.Since = e.status.Problems[j].Since
-		} else {
+	for _, p := range list {
+		if !slices.Contains(e.status.Problems, p) {
 			e.cfg.Log.Warn("services of the mesh are not registered in Consul", "node", e.node, "problem", p.String())
 		}
 	}
@@ -177,14 +221,7 @@ func (e *Exporter) report(list []feed.Problem, entries int) {
 		e.cfg.Log.Info("all services of the mesh are registered in Consul", "node", e.node)
 	}
 	feed.SortProblems(list)
-	e.status.Problems, e.status.Entries = list, entries
-}
-
-// countWrite counts a transaction.
-func (e *Exporter) countWrite() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.status.Writes++
+	e.status.Problems, e.status.Entries = list, len(e.registered)
 }
 
 // explain returns what an error means, and what to do.

@@ -26,7 +26,7 @@ func TestExportWrongAnswers(t *testing.T) {
 		"an empty body":       {200, "", "cannot be reached"},
 		"an empty list":       {200, "[]", "cannot be reached"},
 		"a page":              {200, "<html>sign in</html>", "invalid character"},
-		"one for all queries": {200, `{"ID":"x"}`, "is not in Consul"},
+		"one for all queries": {200, `{"ID":"x"}`, "cannot unmarshal"},
 		"refused":             {403, "Permission denied", `node "ashore-shop-here" and session "ashore-shop-here" with write`},
 		"no leader":           {500, "No cluster leader", "answers 500 (No cluster leader)"},
 		"too many":            {429, "too many concurrent connections", "limits.http_max_conns_per_client"},
@@ -50,71 +50,51 @@ func TestExportWrongAnswers(t *testing.T) {
 	}
 }
 
-// An exporter without a name, or with a wrong option, is refused.
-func TestNewExporter(t *testing.T) {
-	t.Parallel()
-	wrong := Options{Address: "ftp://x", Export: ExportOptions{Owner: "shop"}}
-	for _, cfg := range []ExporterConfig{
-		{}, {Name: "x", Log: testlog.New(t)}, {Name: "x", Replica: "here", Log: testlog.New(t), Options: wrong},
-	} {
-		if _, err := NewExporter(cfg); err == nil {
-			t.Errorf("no error for %+v", cfg)
-		}
-	}
-}
-
-// Lists of nulls are a problem.
+// Lists of nulls are ignored.
 func TestExportNulls(t *testing.T) {
 	t.Parallel()
-	for path, body := range map[string]string{
-		"/v1/catalog/node-services/": `{"Node":{"Node":"ashore-shop-here"},"Services":[null]}`,
+	export(t, answers(map[string]string{
+		"/v1/catalog/node-services/": `{"Node":{"Meta":{"ashore-exported-by":"shop"}},"Services":[null]}`,
 		"/v1/health/node/":           `[null]`,
 		"/v1/health/state/critical":  `[null]`,
-		"/v1/txn":                    `{"Results":[{}],"Errors":[null]}`,
-	} {
-		t.Run(path, func(t *testing.T) {
-			t.Parallel()
-			export(t, answers(map[string]string{path: body}), func(s ExportStatus) bool {
-				return len(s.Problems) == 1 && strings.Contains(s.Problems[0].Text, "does not come from Consul")
-			})
-		})
-	}
+	}), func(s ExportStatus) bool { return len(s.Problems) == 0 && s.Entries == 1 })
 }
 
-// An entry that Consul refuses is a problem. One that it accepts is counted.
+// A service that Consul refuses is a problem. Entries that it accepts are counted.
 func TestExportProblems(t *testing.T) {
 	t.Parallel()
-	refused := `{"Errors":[{"OpIndex":0,"What":"Permission denied"}]}`
-	export(t, answers(map[string]string{"/v1/txn": refused}), func(s ExportStatus) bool {
-		return len(s.Problems) == 1 && s.Problems[0].Object == "Consul service web" &&
-			strings.Contains(s.Problems[0].Text, "1 of its entries are not written") && s.Entries == 0
+	refusing := http.NewServeMux()
+	refusing.Handle("/", answers(nil))
+	refusing.HandleFunc("/v1/txn", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusConflict)
+		fmt.Fprint(w, `{"Errors":[{"OpIndex":0,"What":"Permission denied"}]}`)
 	})
-	export(t, answers(map[string]string{"/v1/txn": `{"Results":[]}`}), func(s ExportStatus) bool {
+	export(t, refusing, func(s ExportStatus) bool {
+		return len(s.Problems) == 1 && s.Problems[0].Object == "Consul service web" &&
+			strings.Contains(s.Problems[0].Text, "give the token in tokenFile service:write for it") && s.Entries == 0
+	})
+	export(t, answers(nil), func(s ExportStatus) bool {
 		return len(s.Problems) == 0 && s.Entries == 1 && s.Writes == 1
 	})
 }
 
-// answers is a Consul that accepts everything, except for these answers, by path. A transaction
-// with Errors is refused.
+// answers is a Consul that accepts everything, except for these answers, by path.
 func answers(other map[string]string) http.Handler {
 	all := map[string]string{
-		"/v1/catalog/node/":          `{"Node":{"Node":"ashore-shop-here","Meta":{"ashore-exported-by":"shop"}}}`,
 		"/v1/session/create":         `{"ID":"s"}`,
 		"/v1/session/renew/":         `[{"ID":"s"}]`,
-		"/v1/catalog/node-services/": `{"Node":{"Node":"ashore-shop-here"},"Services":[]}`,
+		"/v1/catalog/node-services/": `null`,
 		"/v1/health/node/":           `[]`,
 		"/v1/catalog/register":       `true`,
 		"/v1/catalog/services":       `{}`,
 		"/v1/health/state/critical":  `[]`,
+		"/v1/txn":                    `{"Results":[]}`,
 	}
 	maps.Copy(all, other)
 	m := http.NewServeMux()
 	for path, body := range all {
 		m.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Consul-Index", "7")
-			if strings.Contains(body, "Errors") {
-				w.WriteHeader(http.StatusConflict)
-			}
 			fmt.Fprint(w, body)
 		})
 	}

@@ -164,7 +164,7 @@ func (f *fakeConsul) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, errors.New("connection reset by peer")
 		}
 		if !f.hung {
-			resp, now := f.answer(q.Get("dc"), r.URL.Path, q.Get("filter"))
+			resp, now := f.answer(q.Get("dc"), r.URL.Path)
 			if resp.Request = r; !blocks || now == 0 || now > index {
 				return resp, nil
 			}
@@ -187,7 +187,7 @@ func (f *fakeConsul) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // answer returns the current answer and its index, which is zero for an error. The caller holds mu.
-func (f *fakeConsul) answer(dc, path, filter string) (*http.Response, uint64) {
+func (f *fakeConsul) answer(dc, path string) (*http.Response, uint64) {
 	if f.fail != nil {
 		if resp := f.fail(dc, path); resp != nil {
 			return resp, 0
@@ -224,7 +224,7 @@ func (f *fakeConsul) answer(dc, path, filter string) (*http.Response, uint64) {
 	}
 	ids := d.of(name)
 	filtered := f.hidden[dc+"/"+name] && len(ids) > 0
-	if filtered || filter == noInstance {
+	if filtered {
 		ids = nil
 	}
 	index := d.services[name]

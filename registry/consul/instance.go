@@ -2,9 +2,7 @@ package consul
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -25,19 +23,10 @@ type instance struct {
 // read returns the instances that can be endpoints, and warns of the others.
 func (c *converter) read(entries []*api.ServiceEntry) []instance {
 	out := make([]instance, 0, len(entries))
-	var seen []map[string]string // instances with equal labels share them
 	for _, e := range entries {
-		in, ok := c.instance(e)
-		if !ok {
-			continue
+		if in, ok := c.instance(e); ok {
+			out = append(out, in)
 		}
-		i := slices.IndexFunc(seen, func(l map[string]string) bool { return maps.Equal(l, in.ep.Labels) })
-		if i >= 0 {
-			in.ep.Labels = seen[i]
-		} else if len(seen) < 16 {
-			seen = append(seen, in.ep.Labels)
-		}
-		out = append(out, in)
 	}
 	return c.dropDuplicates(out)
 }
@@ -73,8 +62,7 @@ func (c *converter) instance(e *api.ServiceEntry) (instance, bool) {
 	in.ep.ServiceAccount, in.ep.TLSMode = c.identity(s, labels)
 	in.ports = c.portsOf(s, labels, main)
 	if len(in.ports) == 0 {
-		c.portless++
-		c.warn(s.ID, "has no port: it is left out")
+		c.warn(s.ID, "has no port and is left out: register it with a port, or add %sNAME to its metadata", keyPortPrefix)
 	}
 	return in, len(in.ports) > 0
 }
@@ -112,16 +100,12 @@ func (c *converter) address(e *api.ServiceEntry) (string, uint32) {
 	return plain(e.Node.Address), own
 }
 
-// plain returns an address in its usual form: without brackets and final dot, and in lower case.
+// plain returns an address in its usual form: without final dot, and in lower case.
 func plain(a string) string {
-	a = strings.ToLower(strings.TrimSpace(a))
-	if inner, ok := strings.CutPrefix(a, "["); ok {
-		a = strings.TrimSuffix(inner, "]")
-	}
 	if ip, err := netip.ParseAddr(a); err == nil {
 		return ip.Unmap().String()
 	}
-	return strings.TrimSuffix(a, ".")
+	return strings.TrimSuffix(strings.ToLower(a), ".")
 }
 
 // health returns the health of an instance, which follows from its checks and those of its node,
@@ -169,49 +153,29 @@ func (c *converter) locality(e *api.ServiceEntry) registry.Locality {
 // TLS. An invalid account is replaced by the account default, so that clients neither send plain
 // text nor accept any certificate.
 func (c *converter) identity(s *api.AgentService, labels map[string]string) (account, mode string) {
-	declared, named := "", false
+	account = accountOf(c.o.ServiceAccount, strings.ToLower(c.name))
 	if c.o.Identity == identityMetadata {
-		account, declared = s.Meta[keyServiceAccount], cmp.Or(s.Meta[keyTLSMode], labels[tlsModeLabel])
+		account, mode = cmp.Or(s.Meta[keyServiceAccount], account), cmp.Or(s.Meta[keyTLSMode], labels[tlsModeLabel])
 	}
 	if account != "" && !dnsname.Valid(account) {
-		c.warn(s.ID, "%s %q is not the name of a service account and is ignored: use lower-case letters, digits, '-' and '.'",
-			keyServiceAccount, account)
-		account, named = "", true
-	}
-	if account == "" && c.o.ServiceAccount != "" {
-		account, named = c.accountOfSettings(), true
-	}
-	switch cmp.Or(declared, c.o.TLSMode) {
-	case tlsModeIstio:
-		mode = tlsModeIstio
-	case "":
-		if account != "" || named {
-			mode = tlsModeIstio
-		}
-	case tlsModeDisabled:
-	default:
-		c.warn(s.ID, "%s %q: want istio or disabled; disabled is used", keyTLSMode, declared)
-	}
-	if account == "" && named && mode == tlsModeIstio {
+		c.warn(s.ID, "%q is not the name of a service account, so clients expect the account default: "+
+			"correct %s in its metadata, or the option serviceAccount; use lower-case letters, digits, '-' and '.'",
+			account, keyServiceAccount)
 		account = "default"
 	}
-	return account, mode
-}
-
-// accountOfSettings returns the service account of the option serviceAccount. Empty if it is not a
-// valid name.
-func (c *converter) accountOfSettings() string {
-	account := accountOf(c.o.ServiceAccount, strings.ToLower(c.name))
-	if dnsname.Valid(account) {
-		return account
+	switch mode {
+	case tlsModeIstio:
+		return account, mode
+	case tlsModeDisabled:
+		return account, ""
+	case "":
+		if account != "" {
+			return account, tlsModeIstio
+		}
+	default:
+		c.warn(s.ID, "%s %q: want istio or disabled; disabled is used", keyTLSMode, mode)
 	}
-	if !c.badAccount {
-		c.badAccount = true
-		c.warn("", "the option serviceAccount gives it %q, which is not the name of a service account, "+
-			"so clients expect the account default: write %s into the metadata of its instances, or correct serviceAccount",
-			account, keyServiceAccount)
-	}
-	return ""
+	return account, ""
 }
 
 // serviceName is the placeholder for the name of the service in the option serviceAccount.
@@ -261,13 +225,12 @@ func betterThan(a, b *instance) bool {
 	return cmp.Or(cmp.Compare(rank[a.ep.Health], rank[b.ep.Health]), cmp.Compare(a.created, b.created)) > 0
 }
 
-// endpoints returns the endpoints of a service with these ports. registered is the name of the port
-// of the registrations.
-func (c *converter) endpoints(list []instance, ports []registry.Port, registered string) []registry.Endpoint {
+// endpoints returns the endpoints of a service with these ports.
+func (c *converter) endpoints(list []instance, ports []registry.Port) []registry.Endpoint {
 	out := make([]registry.Endpoint, len(list))
 	for i := range list {
 		out[i] = list[i].ep
-		out[i].Ports = c.ownPorts(&list[i], ports, registered)
+		out[i].Ports = c.ownPorts(&list[i], ports)
 	}
 	return out
 }

@@ -79,11 +79,6 @@ func TestNotConsul(t *testing.T) {
 		"(a [31m b)": func() *http.Response {
 			return fail(500, "a\x1b[31m\r\nb")
 		},
-		"the server that answered has no leader": func() *http.Response {
-			r := respond(1, false, map[string]string{})
-			r.Header.Set("X-Consul-Knownleader", "false")
-			return r
-		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := receive(t, roundTripper(func(r *http.Request) (*http.Response, error) {

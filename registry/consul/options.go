@@ -3,8 +3,10 @@ package consul
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -77,9 +79,6 @@ type Options struct {
 	// ServiceAccount is that of instances that declare none; ${service} in it is the name of the
 	// service. Default: none.
 	ServiceAccount string `yaml:"serviceAccount"`
-	// TLSMode is whether instances that do not declare it accept the mesh's mutual TLS: istio or
-	// disabled. Default: istio for those with a service account.
-	TLSMode string `yaml:"tlsMode"`
 	// Network is that of instances and nodes whose metadata names none. Default: none.
 	Network string `yaml:"network"`
 
@@ -135,79 +134,75 @@ func (o Options) Allocates() bool { return o.withDefaults().VirtualAddresses == 
 // Check calls wrong for everything that is wrong, with the name of the option in the settings file.
 func (o Options) Check(wrong func(option, format string, args ...any)) {
 	consulhttp.CheckAddress(o.Address, o.TLS, wrong)
-	o.checkChoices(wrong)
-	o.checkNames(wrong)
-	o.checkMetadata(wrong)
-	o.Export.check(o.Exported, wrong)
+	check := func(option, want string, ok func(string) bool, values ...string) {
+		for _, v := range values {
+			if v != "" && !ok(v) {
+				wrong(option, "%q: want %s", v, want)
+			}
+		}
+	}
+	choice := func(option, value string, of ...string) {
+		check(option, "one of "+strings.Join(of, ", "), func(v string) bool { return slices.Contains(of, v) }, value)
+	}
+	choice("reads", o.Reads, readsDefault, readsStale)
+	choice("warning", o.Warning, warningServe, warningDrop)
+	choice("hosts", o.Hosts, hostsBoth, hostsShort, hostsDatacenter)
+	choice("identity", o.Identity, identityMetadata, identitySettings)
+	choice("virtualAddresses", o.VirtualAddresses, virtualAllocated, virtualNone)
+
+	const label = "lower-case letters, digits and '-'"
+	check("namespace", label, dnsname.ValidLabel, o.Namespace)
+	check("namespaces", label, dnsname.ValidLabel, o.Namespaces...)
+	check("datacenters", label+", or * alone for all", func(d string) bool {
+		return dnsname.ValidLabel(d) || d == allDatacenters && len(o.Datacenters) == 1
+	}, o.Datacenters...)
+	check("domain", "a DNS name, such as consul", func(d string) bool {
+		_, err := netip.ParseAddr(d)
+		return dnsname.Valid(d) && err != nil
+	}, o.Domain)
+	check("services", wantPattern, isPattern, o.Services...)
+	check("except", wantPattern, isPattern, o.Except...)
+	for option, pairs := range map[string]map[string]string{"metadata": o.Metadata, "nodeMetadata": o.NodeMetadata} {
+		check(option, "a key of letters, digits, '-' and '_' with a value; for an empty value use filter",
+			func(k string) bool { return metaKey(k) && pairs[k] != "" }, slices.Collect(maps.Keys(pairs))...)
+	}
+	check("protocol", "one of Istio's, such as http, http2, grpc, tcp or tls", func(p string) bool {
+		_, known := registry.ParseProtocol(p)
+		return known
+	}, o.Protocol)
+	check("serviceAccount", "the name of a service account: "+label+" and '.', and "+serviceName+" for the name of the service",
+		func(a string) bool { return dnsname.Valid(accountOf(a, "a")) }, o.ServiceAccount)
 	if o.ServicePort > 65535 {
 		wrong("servicePort", "%d: want 1 to 65535", o.ServicePort)
 	}
-	if _, known := registry.ParseProtocol(o.Protocol); o.Protocol != "" && !known {
-		wrong("protocol", "%q: want one of Istio's, such as http, http2, grpc, tcp or tls", o.Protocol)
+	check("exported", label+", and not export.owner: the mesh would read its own services", func(owner string) bool {
+		return dnsname.ValidLabel(owner) && owner != o.Export.Owner
+	}, o.Exported...)
+
+	x := o.Export
+	if x.Owner == "" && !reflect.ValueOf(x).IsZero() {
+		wrong("export.owner", "missing: name the owner of the entries; all replicas of one mesh have the same owner, "+
+			"two meshes never do")
 	}
-	if account := accountOf(o.ServiceAccount, "a"); o.ServiceAccount != "" && !dnsname.Valid(account) {
-		wrong("serviceAccount", "%q: want the name of a service account: lower-case letters, digits, '-' and '.', "+
-			"and %s for the name of the service", o.ServiceAccount, serviceName)
+	check("export.owner", fmt.Sprintf("at most %d %s", maxOwner, label), func(owner string) bool {
+		return dnsname.ValidLabel(owner) && len(owner) <= maxOwner
+	}, x.Owner)
+	check("export.hosts", wantPattern, isPattern, x.Hosts...)
+	check("export.except", wantPattern, isPattern, x.Except...)
+	check("export.name", label+", and ${name}, ${namespace}, ${host} among them", func(name string) bool {
+		return dnsname.ValidLabel(exportName(name, registry.Key{Host: "web.example", Namespace: "shop"}))
+	}, x.Name)
+	if x.Lease != 0 && (x.Lease < leastLease || x.Lease > maxLease) {
+		wrong("export.lease", "%s: want %s to %s", x.Lease, leastLease, maxLease)
 	}
 }
 
-func (o Options) checkChoices(wrong func(option, format string, args ...any)) {
-	for _, c := range []struct {
-		option, value string
-		want          []string
-	}{
-		{"reads", o.Reads, []string{readsDefault, readsStale}},
-		{"warning", o.Warning, []string{warningServe, warningDrop}},
-		{"hosts", o.Hosts, []string{hostsBoth, hostsShort, hostsDatacenter}},
-		{"identity", o.Identity, []string{identityMetadata, identitySettings}},
-		{"tlsMode", o.TLSMode, []string{tlsModeIstio, tlsModeDisabled}},
-		{"virtualAddresses", o.VirtualAddresses, []string{virtualAllocated, virtualNone}},
-	} {
-		if c.value != "" && !slices.Contains(c.want, c.value) {
-			wrong(c.option, "%q: want one of %s", c.value, strings.Join(c.want, ", "))
-		}
-	}
-}
+// wantPattern describes what isPattern accepts.
+const wantPattern = "a name, in which * means any text"
 
-func (o Options) checkNames(wrong func(option, format string, args ...any)) {
-	if o.Namespace != "" && !dnsname.ValidLabel(o.Namespace) {
-		wrong("namespace", "%q: want lower-case letters, digits and '-'", o.Namespace)
-	}
-	if _, err := netip.ParseAddr(o.Domain); o.Domain != "" && (!dnsname.Valid(o.Domain) || err == nil) {
-		wrong("domain", "%q: want a DNS name, such as consul", o.Domain)
-	}
-	for _, d := range o.Datacenters {
-		if d == allDatacenters && len(o.Datacenters) > 1 {
-			wrong("datacenters", "%q means all: write it alone", d)
-		} else if d != allDatacenters && !dnsname.ValidLabel(d) {
-			wrong("datacenters", "%q: want the name of a datacenter: lower-case letters, digits and '-'", d)
-		}
-	}
-	for _, n := range o.Namespaces {
-		if !dnsname.ValidLabel(n) {
-			wrong("namespaces", "%q: want the name of a namespace of Consul", n)
-		}
-	}
-	for option, patterns := range map[string][]string{"services": o.Services, "except": o.Except} {
-		for _, p := range patterns {
-			if _, err := path.Match(p, ""); err != nil || p == "" {
-				wrong(option, "%q: want a name, in which * means any text", p)
-			}
-		}
-	}
-}
-
-func (o Options) checkMetadata(wrong func(option, format string, args ...any)) {
-	for option, pairs := range map[string]map[string]string{"metadata": o.Metadata, "nodeMetadata": o.NodeMetadata} {
-		for k, v := range pairs {
-			if !metaKey(k) {
-				wrong(option, "%q: want a key of Consul's metadata: letters, digits, '-' and '_'", k)
-			} else if v == "" {
-				wrong(option, "%q has no value: write the value that instances must have; for an empty one use filter",
-					k)
-			}
-		}
-	}
+func isPattern(p string) bool {
+	_, err := path.Match(p, "")
+	return err == nil
 }
 
 // metaKey reports whether Consul accepts k as a key of metadata.

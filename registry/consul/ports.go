@@ -33,7 +33,7 @@ func (c *converter) portsOf(s *api.AgentService, labels map[string]string, main 
 	if len(out) == 0 {
 		out = c.namedPorts(s)
 	}
-	declared := cmp.Or(s.Meta[keyProtocol], s.Meta["protocol"], labels["protocol"])
+	declared := cmp.Or(s.Meta[keyProtocol], labels["protocol"])
 	protocol, known := registry.ParseProtocol(cmp.Or(declared, c.o.Protocol))
 	if declared != "" && !known {
 		c.warn(s.ID, "the protocol %q is unknown, so proxies detect it: use http, http2, grpc, tcp or another of Istio's",
@@ -48,24 +48,13 @@ func (c *converter) portsOf(s *api.AgentService, labels map[string]string, main 
 	}
 	for i := range out {
 		if out[i].protocol == registry.Unknown {
-			out[i].protocol = byName(out[i].name)
+			out[i].protocol = registry.ProtocolByName(out[i].name)
 		}
 		if out[i].protocol == registry.Unknown {
 			out[i].protocol = protocol
 		}
 	}
 	return out
-}
-
-// byName returns the protocol that a port's name begins with, such as http-web.
-// Source: istio.io, "Protocol selection".
-func byName(name string) registry.Protocol {
-	if strings.HasPrefix(name, "grpc-web") {
-		return registry.GRPCWeb
-	}
-	prefix, _, _ := strings.Cut(name, "-")
-	p, _ := registry.ParseProtocol(prefix)
-	return p
 }
 
 // servicePort returns the port of the service in the metadata. Zero if it has none.
@@ -127,9 +116,8 @@ func portNumber(s string) (uint32, bool) {
 }
 
 // ports returns the ports of a service: all that its instances declare. Where they differ, the
-// oldest instance decides. registered is the name of the port of the registrations. Empty if no
-// instance uses it.
-func (c *converter) ports(list []instance) (out []registry.Port, registered string) {
+// oldest instance decides.
+func (c *converter) ports(list []instance) (out []registry.Port) {
 	byAge := slices.Clone(list) // shares the ports of each instance with list
 	slices.SortStableFunc(byAge, func(a, b instance) int { return cmp.Compare(a.created, b.created) })
 	registered, number := c.registeredPort(byAge)
@@ -154,7 +142,33 @@ func (c *converter) ports(list []instance) (out []registry.Port, registered stri
 			}
 		}
 	}
-	return out, registered
+	return out
+}
+
+// ownPorts returns the target ports of an instance that differ from those of the service, by name.
+// A port of the instance serves that of its name, else that of its number. A target is zero if the
+// instance lacks the port.
+func (c *converter) ownPorts(in *instance, ports []registry.Port) (out map[string]uint32) {
+	for _, s := range ports {
+		i := slices.IndexFunc(in.ports, func(p port) bool { return p.name == s.Name })
+		if i < 0 {
+			i = slices.IndexFunc(in.ports, func(p port) bool { return p.number == s.Number })
+		}
+		target := uint32(0)
+		if i >= 0 {
+			target = in.ports[i].target
+		} else {
+			c.warn(in.ep.Workload, "lacks port %d (%s), which other instances of the service have, and gets no traffic for it: "+
+				"write %s%s into its metadata, or remove the port from the others", s.Number, s.Name, keyPortPrefix, s.Name)
+		}
+		if target != cmp.Or(s.TargetPort, s.Number) {
+			if out == nil {
+				out = map[string]uint32{}
+			}
+			out[s.Name] = target
+		}
+	}
+	return out
 }
 
 func describePort(p registry.Port) string {

@@ -37,15 +37,22 @@ func (s *syncer) updateProblems(c *catalog) {
 
 // warn reports what is wrong with a datacenter that answers.
 func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
-	if first := firstOf(c.failing); first != nil {
-		warn("cannot read %d of %d services, which stay as they were; %s: %s",
-			len(c.failing), len(c.services), first.name, c.failing[first])
-	}
-	hidden := 0
+	var first *service // of those that fail, by name
+	failing, hidden := 0, 0
 	for _, svc := range c.services {
 		if svc.hidden {
 			hidden++
 		}
+		if svc.err != "" {
+			failing++
+			if first == nil || svc.name < first.name {
+				first = svc
+			}
+		}
+	}
+	if first != nil {
+		warn("cannot read %d of %d services, which stay as they were; %s: %s", failing, len(c.services), first.name,
+			first.err)
 	}
 	if hidden > 0 {
 		warn("the token cannot read %d of %d services any more, which stay as they were: "+
@@ -56,7 +63,7 @@ func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
 			"(tokenFile: %s), or name those that it can read in the option services", cmp.Or(s.o.TokenFile,
 			"none is set"))
 	}
-	if c.answered && len(c.services) == 0 && s.o.chooses() {
+	if c.index != 0 && len(c.services) == 0 && s.o.chooses() {
 		warn("the settings choose no service: check services, except, tags, metadata and nodeMetadata")
 	}
 	if n := s.services(); n > maxBlocking && !s.client.shared() {
@@ -81,16 +88,6 @@ func (s *syncer) hasAllNamed(c *catalog) bool {
 		}
 	}
 	return len(s.o.Services) > 0
-}
-
-// firstOf returns the first service by name; nil if there is none.
-func firstOf(all map[*service]string) (first *service) {
-	for svc := range all {
-		if first == nil || svc.name < first.name {
-			first = svc
-		}
-	}
-	return first
 }
 
 // chooses reports whether an option excludes services.

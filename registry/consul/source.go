@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry"
@@ -51,8 +52,12 @@ func (s *Source) Name() string { return sourcePrefix + s.cfg.Name }
 // doc.go for a datacenter that does not answer.
 func (s *Source) Run(ctx context.Context, out chan<- batch) error {
 	ctx, cancel := context.WithCancel(ctx)
-	sync := newSyncer(s.Name(), &s.cfg.Options, s.client, s.cfg.Log)
-	sync.running.Go(func() { sync.watchDatacenters(ctx) })
+	sync := &syncer{
+		source: s.Name(), o: &s.cfg.Options, client: s.client, log: s.cfg.Log,
+		changes: make(chan func()), slots: semaphore.NewWeighted(maxBlocking),
+		catalogs: map[place]*catalog{}, pending: map[string]update{},
+	}
+	sync.watchDatacenters(ctx)
 	sync.loop(ctx, out)
 	cancel()
 	sync.running.Wait()

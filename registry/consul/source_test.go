@@ -64,28 +64,6 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// When Consul moves its index backwards, as after a restored snapshot, everything is read again.
-func TestIndexBackwards(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := withWeb("dc1")
-		r := receive(t, f, Options{}, true)
-		defer r.stop()
-		time.Sleep(time.Minute)
-		d := newFakeDC(50)
-		d.register(1, "web")
-		d.register(7, "other")
-		f.change(func() { f.dcs["dc1"] = d })
-		time.Sleep(2 * catalogWait)
-		for _, name := range []string{"web", "db", "other"} {
-			r.is(d, name, name+".service.consul")
-		}
-		f.change(func() { d.check(1, api.HealthCritical) })
-		time.Sleep(time.Second)
-		r.is(d, "web", web)
-	})
-}
-
 // A service that changes all the time is read 20 times a second at most, and its last state
 // arrives.
 func TestStorm(t *testing.T) {

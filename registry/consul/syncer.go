@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry"
@@ -33,7 +34,7 @@ type syncer struct {
 	changes chan func()    // see do
 	// slots is a semaphore for blocking service queries over plain HTTP, where each takes a
 	// connection.
-	slots chan struct{}
+	slots *semaphore.Weighted
 
 	// The rest is owned by loop.
 
@@ -41,18 +42,10 @@ type syncer struct {
 	datacentersListed bool   // catalogs has all datacenters
 	listErr           string // why the datacenters cannot be listed; empty if they can
 
-	pending     map[string]update // changed groups that are not sent yet
-	since       time.Time         // when the first of them changed
-	contentSent bool              // a batch without Down was sent
-	fullSent    bool              // a Full batch was sent
-	outageSent  string            // the error of the last batch; empty if it had none
-}
-
-func newSyncer(source string, o *Options, c *client, log hclog.Logger) *syncer {
-	return &syncer{
-		source: source, o: o, client: c, log: log, changes: make(chan func()), slots: make(chan struct{}, maxBlocking),
-		catalogs: map[place]*catalog{}, pending: map[string]update{},
-	}
+	pending    map[string]update // changed groups that are not sent yet
+	since      time.Time         // when the first of them changed
+	fullSent   bool              // a Full batch was sent
+	outageSent string            // the error of the last batch; empty if it had none
 }
 
 // do runs change on the loop goroutine. It does nothing if ctx is done first.
@@ -86,19 +79,6 @@ func (s *syncer) loop(ctx context.Context, out chan<- batch) {
 			s.sent(b)
 		case change := <-s.changes:
 			change()
-			s.drain()
-		}
-	}
-}
-
-// drain applies up to 256 pending changes, so that a burst becomes one batch.
-func (s *syncer) drain() {
-	for range 256 {
-		select {
-		case change := <-s.changes:
-			change()
-		default:
-			return
 		}
 	}
 }
@@ -112,7 +92,7 @@ func (s *syncer) next() (b batch, ok bool) {
 		return b, outage != s.outageSent
 	}
 	delivered, settled := s.progress()
-	if !s.contentSent && !settled {
+	if !s.fullSent && !settled {
 		return b, false
 	}
 	b.Full = delivered && !s.fullSent
@@ -136,7 +116,6 @@ func (s *syncer) sent(b batch) {
 		s.fullSent = true
 		s.log.Info("loaded the services of Consul", "groups", len(b.Updates))
 	}
-	s.contentSent = true
 	s.outageSent = ""
 	s.since = time.Time{}
 	clear(s.pending)

@@ -79,25 +79,3 @@ func TestPartialToken(t *testing.T) {
 		})
 	}
 }
-
-// A token that is refused is an outage.
-func TestTokenRefused(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := withWeb("dc1")
-		r := receive(t, f, Options{TokenFile: "/token"}, true)
-		defer r.stop()
-		time.Sleep(time.Minute)
-		before := r.host(web)
-		f.failing(403, "ACL not found")
-		time.Sleep(time.Minute)
-		got := r.down()
-		if !strings.Contains(got, "refuses the token (403, ACL not found)") ||
-			!strings.Contains(got, "tokenFile (/token)") {
-			t.Errorf("it is down with %q", got)
-		}
-		if got := r.host(web); got != before {
-			t.Errorf("web is %q, want %q", got, before)
-		}
-	})
-}

@@ -18,16 +18,18 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/registry/shared"
 )
 
 // newRuntime makes a Runtime whose registrations do not end: it is not run.
-func newRuntime(t *testing.T) *registry.Memory {
+func newRuntime(t *testing.T) *shared.Runtime {
 	t.Helper()
-	m, err := registry.NewMemory(registry.MemoryConfig{Replica: "one", Log: testlog.New(t)})
+	m, err := shared.New(t.Context(), shared.Config{Records: record.NewMemory(), Replica: "one", Log: testlog.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +51,7 @@ func join(group, address, identity string, change ...func(*registry.Registration
 }
 
 // registerAll registers workloads.
-func registerAll(t *testing.T, rt *registry.Memory, all ...registry.Registration) {
+func registerAll(t *testing.T, rt *shared.Runtime, all ...registry.Registration) {
 	t.Helper()
 	for _, r := range all {
 		h := r.Health

@@ -27,7 +27,8 @@ func (r *Runtime) setExpiry(name string) {
 		return
 	}
 	grace := r.cfg.RestartGrace
-	if !s.registration.DisconnectedAt.IsZero() {
+	// A replica that stops may disconnect all proxies, and alone it has no other to take them.
+	if stopped := r.cfg.Alone && s.owner != r.id; !stopped && !s.registration.DisconnectedAt.IsZero() {
 		grace = r.cfg.Grace
 	}
 	r.expiring[name] = expiry{s.version, time.Now().Add(grace)}

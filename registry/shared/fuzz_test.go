@@ -2,14 +2,19 @@ package shared
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 
-	"github.com/ashore-mesh/ashore/registry/runtimetest"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // Every value is rejected, or read as something that can be written and read again.
 func FuzzDecode(f *testing.F) {
-	web := runtimetest.Web("session")
+	web := registry.Registration{
+		RegistrationKey: registry.RegistrationKey{Namespace: "shop", Group: "web", Name: "web-10.0.0.1"},
+		Addresses:       []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+		Session:         "session",
+	}
 	value, err := encode(&web, "owner")
 	if err != nil {
 		f.Fatal(err)

@@ -28,10 +28,10 @@ type registrationRecord struct {
 
 // replicaRecord is the value of a replica's record, the heartbeat.
 type replicaRecord struct {
-	// Name, Advertise and Member are Config.Replica, Advertise and Member.
+	// Name, Advertise and Address are Config.Replica, Advertise and Address.
 	Name      string   `json:"name"`
 	Advertise []string `json:"advertise,omitempty"`
-	Member    string   `json:"member,omitempty"`
+	Address   string   `json:"address,omitempty"`
 	// Count increases with each heartbeat.
 	Count int `json:"count"`
 }

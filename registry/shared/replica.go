@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/record"
@@ -29,17 +30,19 @@ func (r *Runtime) heartbeat(ctx context.Context) error {
 	if r.available && now.Before(r.nextBeat) {
 		return nil
 	}
-	value, err := json.Marshal(replicaRecord{
-		Name: r.cfg.Replica, Advertise: r.cfg.Advertise, Member: r.cfg.Member, Count: r.count + 1,
-	})
-	if err != nil {
-		return err
+	if !r.cfg.Alone {
+		value, err := json.Marshal(replicaRecord{
+			Name: r.cfg.Replica, Advertise: r.cfg.Advertise, Address: r.cfg.Address, Count: r.count + 1,
+		})
+		if err != nil {
+			return err
+		}
+		key := record.Key{Table: replicaTable, Name: r.id}
+		if err := r.commit(ctx, record.Write{Key: key, Value: value, Version: record.Any}); err != nil {
+			return fmt.Errorf("write the heartbeat: %w", err)
+		}
+		r.count++
 	}
-	key := record.Key{Table: replicaTable, Name: r.id}
-	if err := r.commit(ctx, record.Write{Key: key, Value: value, Version: record.Any}); err != nil {
-		return fmt.Errorf("write the heartbeat: %w", err)
-	}
-	r.count++
 	r.nextBeat = now.Add(r.cfg.Heartbeat)
 	if !r.available {
 		r.available = true
@@ -172,28 +175,22 @@ func (r *Runtime) Replicas() int {
 	return n
 }
 
-// Alive reports whether another replica with this Config.Member is alive.
-func (r *Runtime) Alive(member string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, x := range r.replicas {
-		if x.Member == member && r.alive(id) {
-			return true
-		}
-	}
-	return false
+// Other is another replica that is alive.
+type Other struct {
+	// Name and Address are its Config.Replica and Config.Address.
+	Name, Address string
 }
 
-// DuplicateID returns the name of an alive replica with the same Config.Member as this one, or an
-// empty text. One of the two then has a copy of the other's state folder. A replica is a duplicate
-// after two heartbeats, because this replica may itself have left a record when it was killed.
-func (r *Runtime) DuplicateID() string {
+// Others returns the other replicas that are alive, sorted by name.
+func (r *Runtime) Others() []Other {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var out []Other
 	for id, x := range r.replicas {
-		if r.cfg.Member != "" && x.Member == r.cfg.Member && r.alive(id) && x.beats > 1 {
-			return x.Name
+		if r.alive(id) {
+			out = append(out, Other{x.Name, x.Address})
 		}
 	}
-	return ""
+	slices.SortFunc(out, func(a, b Other) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }

@@ -17,19 +17,22 @@ import (
 
 // Config configures a Runtime. Records and Log are required.
 type Config struct {
-	// Records are shared by the replicas. They must implement record.Changer.
+	// Records store the registrations. They must implement record.Changer.
 	Records record.Store
+	// Alone means that no other replica uses Records. This one then writes no heartbeats.
+	Alone bool
 	// Replica is the name of this replica, for operators.
 	Replica string
 	// Advertise lists where agents connect to this replica. The other replicas send it to machines
 	// that join.
 	Advertise []string
-	// Member is the ID of this replica in the certificate authority; see Alive. May be empty.
-	Member string
+	// Address is where other replicas connect to this one; see Others. May be empty.
+	Address string
 	// Grace is how long a registration lasts after its proxy disconnected. Zero means 10s, as in
 	// Istio.
 	Grace time.Duration
-	// RestartGrace is how long the registrations of a replica last after it stopped or was lost.
+	// RestartGrace is how long the registrations of a replica last after it stopped or was lost. If
+	// this replica is alone, it is how long those from before the start last.
 	// Zero means 5m.
 	RestartGrace time.Duration
 	// Heartbeat is how often this replica writes its record. Zero means 5s. A replica that missed
@@ -95,7 +98,7 @@ func (l *local) live() bool { return l.registration != nil && l.registration.Dis
 func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	records, ok := cfg.Records.(record.Changer)
 	if cfg.Log == nil || !ok {
-		return nil, errors.New("registry: a shared runtime needs a Log, and Records that list changes")
+		return nil, errors.New("registry: a runtime needs a Log, and Records that list changes")
 	}
 	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
 	cfg.RestartGrace = cmp.Or(cfg.RestartGrace, 5*time.Minute)

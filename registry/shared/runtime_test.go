@@ -14,7 +14,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/registry"
-	"github.com/ashore-mesh/ashore/registry/runtimetest"
 	"github.com/ashore-mesh/ashore/registry/shared"
 )
 
@@ -54,12 +53,12 @@ func TestContract(t *testing.T) {
 	for name, others := range map[string]int{"alone": 0, "with two others": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			runtimetest.Run(t, func(t *testing.T, grace time.Duration) registry.Runtime {
+			testContract(t, func(t *testing.T, grace time.Duration) registry.Runtime {
 				store := record.NewMemory()
 				for range others {
 					start(t, store, shared.Config{Grace: grace})
 				}
-				return start(t, store, shared.Config{Grace: grace})
+				return start(t, store, shared.Config{Grace: grace, Alone: others == 0})
 			})
 		})
 	}
@@ -67,7 +66,7 @@ func TestContract(t *testing.T) {
 
 // workload is a registration at 10.0.n/256.n%256.
 func workload(n int, session string) registry.Registration {
-	r := runtimetest.Web(session)
+	r := web(session)
 	r.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})}
 	r.Name = registry.RegistrationName(r.Group, r.Addresses[0], "")
 	return r
@@ -96,7 +95,7 @@ func run(t *testing.T, n int, f func(*mesh)) {
 // start starts replica i, again or for the first time.
 func (m *mesh) start(i int) {
 	x := start(m.t, m.store, shared.Config{
-		Replica: fmt.Sprint("replica ", i), Advertise: []string{fmt.Sprintf("r%d:15012", i)}, Member: fmt.Sprint("m",
+		Replica: fmt.Sprint("replica ", i), Advertise: []string{fmt.Sprintf("r%d:15012", i)}, Address: fmt.Sprint("m",
 			i),
 	})
 	if i == len(m.replicas) {
@@ -189,6 +188,41 @@ func TestShared(t *testing.T) {
 		m.after(9*time.Second, "1 2-")
 		m.after(time.Second, "1")
 		m.after(5*time.Hour, "1")
+	})
+}
+
+// A replica that is alone keeps what it saved for the restart grace, also of proxies that it
+// disconnected when it stopped. Nobody counts as connected before it has reconnected.
+func TestRestartAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &mesh{t: t, store: record.NewMemory()}
+		open := func() *replica { return start(t, m.store, shared.Config{Alone: true}) }
+		m.replicas = []*replica{open()}
+		for n := 1; n <= 3; n++ {
+			m.connect(0, n, "a")
+		}
+		m.report(0, 2, "a", registry.ReportedUnhealthy)
+		m.disconnect(0, 3, "a")
+		m.same("1 2! 3-")
+		m.kill(0)
+
+		time.Sleep(time.Hour)
+		m.replicas[0] = open()
+		if list, err := m.store.List(t.Context(), "replica"); err != nil || len(list) > 0 {
+			t.Errorf("heartbeats: %v, %v", list, err)
+		}
+		for _, r := range m.replicas[0].Registrations().All() {
+			if r.Session != "" || r.LeaseExpiry.IsZero() {
+				t.Errorf("%s counts as connected", r.Name)
+			}
+		}
+		m.same("1 2! 3-")
+		time.Sleep(4 * time.Minute)
+		m.connect(0, 2, "b")
+		m.same("1 2! 3-")
+		m.after(58*time.Second, "1 2! 3-")
+		m.after(3*time.Second, "2!")
 	})
 }
 
@@ -503,11 +537,16 @@ func TestReplicas(t *testing.T) {
 			if got := x.Advertised(); !slices.Equal(got, advertised) {
 				t.Errorf("replica %d: advertised %q, want %q", i, got, advertised)
 			}
-			for j := range 3 {
-				address := fmt.Sprintf("r%d:15012", j)
-				if got := x.Alive(fmt.Sprint("m", j)); got != slices.Contains(advertised, address) {
-					t.Errorf("replica %d: replica %d is alive: %v", i, j, got)
-				}
+			var others []string
+			for _, o := range x.Others() {
+				others = append(others, o.Name+" at "+o.Address)
+			}
+			var named []string
+			for _, a := range advertised {
+				named = append(named, fmt.Sprintf("replica %c at m%c", a[1], a[1]))
+			}
+			if !slices.Equal(others, named) {
+				t.Errorf("replica %d: the others are %q, want %q", i, others, named)
 			}
 		}
 		want(time.Second, 0, 3, "r1:15012", "r2:15012")
@@ -519,31 +558,6 @@ func TestReplicas(t *testing.T) {
 		m.start(2)
 		want(6*time.Second, 0, 2, "r2:15012")
 		want(20*time.Second, 2, 2, "r0:15012")
-	})
-}
-
-// Two replicas with one ID know it after two heartbeats. The record of a former run is no
-// duplicate.
-func TestDuplicateID(t *testing.T) {
-	run(t, 2, func(m *mesh) {
-		time.Sleep(time.Minute)
-		m.kill(0)
-		m.start(0)
-		for range 60 {
-			time.Sleep(time.Second)
-			if got := m.replicas[0].DuplicateID(); got != "" {
-				t.Fatalf("after a restart %q is a duplicate", got)
-			}
-		}
-		start(m.t, m.store, shared.Config{Replica: "copy", Member: "m0"})
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		if got := m.replicas[0].DuplicateID(); got != "copy" {
-			t.Errorf("the duplicate is %q, want copy", got)
-		}
-		if got := m.replicas[1].DuplicateID(); got != "" {
-			t.Errorf("another replica has the duplicate %q", got)
-		}
 	})
 }
 

@@ -39,15 +39,13 @@ func (r *Runtime) Run(ctx context.Context) error {
 			r.available = false
 			work, next = nil, time.Now().Add(retryGap)
 		}
-		timer := time.NewTimer(time.Until(next))
 		select {
 		case <-ctx.Done():
 		case <-registrations:
 		case <-replicas:
 		case <-work:
-		case <-timer.C:
+		case <-time.After(time.Until(next)):
 		}
-		timer.Stop()
 	}
 }
 
@@ -110,6 +108,9 @@ func (r *Runtime) updateRegistration(rec record.Record) {
 		r.cfg.Log.Error("the record of a registration cannot be read: it is ignored until its proxy connects again",
 			"record", rec.Name, "error", err)
 	} else {
+		if r.cfg.Alone && owner != r.id { // it is from before the start: its proxy is not connected yet
+			reg.Session, reg.LeaseExpiry = "", time.Now().Add(r.cfg.RestartGrace)
+		}
 		s.key, s.registration, s.owner = reg.RegistrationKey, reg, owner
 	}
 	r.saved[rec.Name] = s
@@ -173,7 +174,7 @@ func (r *Runtime) stop() error {
 	return nil
 }
 
-// failure is why registrations are not shared. Zero if they are.
+// failure is why registrations cannot be saved. Zero if they can.
 type failure struct {
 	text  string
 	since time.Time
@@ -186,25 +187,25 @@ func (r *Runtime) setFailure(err error) {
 	old := r.failure
 	switch {
 	case err == nil && old.text != "":
-		r.cfg.Log.Info("registrations are shared again", "after", time.Since(old.since).Round(time.Millisecond))
+		r.cfg.Log.Info("registrations are saved again", "after", time.Since(old.since).Round(time.Millisecond))
 		r.failure = failure{}
 	case err != nil && old.text == "":
-		r.cfg.Log.Error("registrations are not shared with the other replicas; it is tried again", "error", err)
+		r.cfg.Log.Error("registrations cannot be saved in the store; it is tried again", "error", err)
 		r.failure = failure{err.Error(), time.Now()}
 	case err != nil:
 		r.failure.text = err.Error()
 	}
 }
 
-// Problems returns a problem while registrations are not shared.
+// Problems returns a problem while registrations cannot be saved.
 func (r *Runtime) Problems() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failure.text == "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("registrations and health are not shared with the other replicas since %s: %s; "+
-		"what proxies send to this replica is active here only, until the store is available",
+	return []string{fmt.Sprintf("registrations and health cannot be saved in the store since %s: %s; "+
+		"what proxies send is active on this replica only, and a restart loses it, until the store is available",
 		r.failure.since.UTC().Format(time.RFC3339), r.failure.text)}
 }
 

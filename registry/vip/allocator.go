@@ -81,14 +81,12 @@ func (a *Allocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
 		if err != nil {
 			gap = retryGap
 		}
-		timer := time.NewTimer(gap)
 		select {
 		case <-ctx.Done():
 		case <-a.wake:
 		case <-changed:
-		case <-timer.C:
+		case <-time.After(gap):
 		}
-		timer.Stop()
 	}
 }
 

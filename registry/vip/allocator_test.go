@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,12 +24,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // unreliable is a store that can refuse writes.
 type unreliable struct {
 	*record.Memory
-	refuse error
+	refuse atomic.Bool
 }
 
+var errDiskFull = errors.New("disk full")
+
 func (u *unreliable) Commit(ctx context.Context, writes ...record.Write) error {
-	if u.refuse != nil {
-		return u.refuse
+	if u.refuse.Load() {
+		return errDiskFull
 	}
 	return u.Memory.Commit(ctx, writes...)
 }
@@ -129,14 +132,15 @@ func TestAllocateMany(t *testing.T) {
 // not.
 func TestStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &unreliable{Memory: record.NewMemory(), refuse: errors.New("disk full")}
+		store := &unreliable{Memory: record.NewMemory()}
+		store.refuse.Store(true)
 		one := run(t, store)
 		one.Want([]string{"web.shop"})
 		synctest.Wait()
 		if p := one.Problems(); len(p) != 1 || !strings.Contains(p[0].Text, "disk full") {
 			t.Errorf("problems are %v", p)
 		}
-		store.refuse = nil
+		store.refuse.Store(false)
 		time.Sleep(retryGap)
 		synctest.Wait()
 		if p := one.Problems(); len(p) != 0 || one.vips.Len() != 1 {
@@ -154,8 +158,8 @@ func TestRelease(t *testing.T) {
 		synctest.Wait()
 		one.Want([]string{"used"})
 		time.Sleep(6 * 24 * time.Hour)
-		if got, err := Release(t.Context(), store, time.Now()); err != nil || len(got) != 0 {
-			t.Errorf("after 6 days: released %v, %v", got, err)
+		if got, err := Release(t.Context(), store, time.Now()); err != nil || got == nil || len(got) != 0 {
+			t.Errorf("after 6 days: released %#v, %v; want an empty list, not nil", got, err)
 		}
 		time.Sleep(2 * 24 * time.Hour)
 		got, err := Release(t.Context(), store, time.Now())

@@ -27,7 +27,7 @@ const (
 // allocation is the value of a record.
 type allocation struct {
 	Host string `json:"host"`
-	// Used is at most a day before a replica last used the host.
+	// Used is when a replica last marked the host as used. Replicas do so once a day.
 	Used time.Time `json:"used"`
 
 	index   int
@@ -122,12 +122,13 @@ func write(ctx context.Context, records record.Store, list []allocation) error {
 }
 
 // Release frees the addresses of hosts that no replica has used for a week, and returns those
-// hosts, sorted.
+// hosts, sorted. They are not nil unless an error is returned.
 func Release(ctx context.Context, records record.Store, now time.Time) (released []string, err error) {
 	t, err := readTable(ctx, records)
 	if err != nil {
 		return nil, err
 	}
+	released = []string{} // in JSON [], not null
 	for host, a := range t.byHost {
 		if now.Sub(a.Used) <= unusedFor {
 			continue

@@ -157,10 +157,18 @@ func TestAgrees(t *testing.T) {
 		want := w.is()
 		for name, v := range views {
 			if !v.comes(func() bool { return cmp.Equal(v.everything(), want) }) {
-				t.Fatalf("%s: (-want +got)\n%s\nafter\n%s", name, cmp.Diff(want, v.now()), strings.Join(history, "\n"))
+				t.Fatalf("%s: (-want +got)\n%s\nafter\n%s\n%s", name, cmp.Diff(want, v.now()), strings.Join(history, "\n"),
+					v.state())
 			}
 		}
 	}
+}
+
+// state is the status of the source and its problems.
+func (v *view) state() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return fmt.Sprintf("%+v %+v", v.merged.Status(), v.merged.Problems(describe))
 }
 
 // now is everything, for who does not hold mu.

@@ -59,7 +59,7 @@ func TestMeshReload(t *testing.T) {
 		}
 		for _, p := range problems {
 			if strings.Contains(p.String(), "sources[0].address") &&
-				strings.Contains(p.String(), "the settings from before stay in use") {
+				strings.Contains(p.String(), "the former settings stay in use") {
 				return nil
 			}
 		}

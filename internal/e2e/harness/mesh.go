@@ -26,7 +26,6 @@ type Mesh struct {
 
 	subnet string // "127.70.3."
 	next   atomic.Int32
-	extra  []string // further flags of ashored
 	ns     *Namespace
 
 	settings string   // of a secure mesh: the settings file; empty: development
@@ -39,9 +38,6 @@ var subnets atomic.Int32
 
 // Option changes how a mesh starts.
 type Option func(*Mesh)
-
-// Flags gives ashored further flags.
-func Flags(flags ...string) Option { return func(m *Mesh) { m.extra = append(m.extra, flags...) } }
 
 // StateOn prepares the state folder before ashored starts.
 func StateOn(prepare func(dir string)) Option { return func(m *Mesh) { prepare(m.State) } }
@@ -118,7 +114,7 @@ func (m *Mesh) Start() {
 	} else {
 		argv = append(argv, "--config", m.SettingsFile())
 	}
-	m.Ashored = start(m.T, "ashored", 0, append(argv, m.extra...)...)
+	m.Ashored = start(m.T, "ashored", 0, argv...)
 	m.Admin = admin.NewClient(m.Socket())
 	Eventually(m.T, "ashored answers", func() error {
 		if !m.Ashored.Running() {

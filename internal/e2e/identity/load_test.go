@@ -144,7 +144,7 @@ func TestRootRotatedUnderLoad(t *testing.T) {
 	if err != nil || code != 0 {
 		t.Fatalf("ashorectl ca rotate: exit code %d, error %v:\n%s", code, err, out)
 	}
-	for _, step := range []string{"prepare", "distribute", "activate", "retire"} {
+	for _, step := range []string{"distribute", "activate", "retire"} {
 		rotated(t, m, step)
 		if step == "activate" {
 			m.Ashored.Kill()

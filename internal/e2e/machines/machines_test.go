@@ -76,6 +76,8 @@ func TestMachines(t *testing.T) {
 		{"the outside world", outsideWorld},
 		{"joined again", joinAgain},
 		{"two services on a machine", twoServices},
+		{"two identities on a machine", twoIdentities},
+		{"rules that cut the control plane off", rulesUndone},
 		{"a stopped application", stoppedApplication},
 		{"firewalls", firewalls},
 		{"restarts", restarts},

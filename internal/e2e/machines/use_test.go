@@ -102,6 +102,83 @@ spec:
 	}
 }
 
+// twoIdentities: a machine without interception runs another workload, at an address of its own. The
+// application listens on loopback alone, and sends at a loopback address of its own.
+func twoIdentities(t *testing.T, s *suite) {
+	const address = prefix4 + "23"
+	s.plane.write("/etc/ashore/config/api.yaml", `apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: api, namespace: shop}
+spec:
+  hosts: [api.shop.svc.cluster.local]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 8082, name: http, protocol: HTTP}]
+  workloadSelector: {labels: {app: api}}
+---
+apiVersion: networking.istio.io/v1
+kind: WorkloadGroup
+metadata: {name: api, namespace: shop}
+spec:
+  metadata: {labels: {app: api}}
+  template: {serviceAccount: api}
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: api, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: api}}
+  egress:
+  - {bind: 127.0.0.2, port: {number: 8081, name: http, protocol: HTTP}, hosts: ["*/*"]}
+`)
+	s.edge.run("mv /etc/nginx/sites-enabled/default /root/")
+	s.edge.write("/etc/nginx/sites-enabled/api", strings.NewReplacer("listen 80;", "listen 127.0.0.1:8082;",
+		"	listen [::]:80;\n", "", "backend saw", "api saw").Replace(page))
+	s.edge.run("systemctl start nginx; ip address add " + address + "/24 dev host0")
+	s.edge.run(s.token("shop/api --installed -- --name api-1 --address " + address + " --interception none"))
+	out := s.client.eventually(10*time.Second, "curl -sS --fail --max-time 2 http://api.shop.svc.cluster.local:8082/")
+	if !strings.Contains(out, "api saw: ") || !strings.Contains(out, "By=spiffe://cluster.local/ns/shop/sa/api") ||
+		!strings.Contains(out, "sa/client") {
+		t.Errorf("the second identity answered %q", out)
+	}
+	out = s.edge.eventually(10*time.Second,
+		"curl -sS --fail --max-time 2 -H 'Host: admin.shop.svc.cluster.local' http://127.0.0.2:8081/")
+	if !strings.Contains(out, "admin saw: ") || !strings.Contains(out, "sa/api") {
+		t.Errorf("the second identity was seen as %q", out)
+	}
+	if status, _, err := s.get("http://" + address + ":8082/"); err == nil {
+		t.Errorf("plaintext from outside the mesh was answered: %d", status)
+	}
+	if out := s.edge.run("ashore-agent status"); !strings.Contains(out, "sa/api") || !strings.Contains(out, "sa/edge") {
+		t.Errorf("status shows not both:\n%s", out)
+	}
+	s.edge.run("ashore-agent leave --yes --name api-1 --namespace shop; systemctl stop nginx; " +
+		"rm -r /etc/nginx/sites-enabled/api /var/lib/nginx/*; mv /root/default /etc/nginx/sites-enabled/; " +
+		"ip address del " + address + "/24 dev host0")
+	s.edge.run("ashore-agent status")
+}
+
+// rulesUndone: rules with which the control plane cannot be reached are removed again. Here a
+// firewall closes the control plane's port while they are checked.
+func rulesUndone(t *testing.T, s *suite) {
+	s.client.run("ashore-agent intercept remove")
+	s.client.run("nft 'add table inet closed; add chain inet closed out { type filter hook output priority 10; }; " +
+		"add rule inet closed out tcp dport 15012 drop'")
+	out, err := s.client.try("ashore-agent intercept install")
+	for _, want := range []string{"control plane: ", ":15012 does not answer", "the rules were removed again"} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("install: %v, want %q in\n%s", err, want, out)
+		}
+	}
+	if out, err := s.client.try("nft list table inet ashore"); err == nil {
+		t.Errorf("rules are left:\n%s", out)
+	}
+	s.client.run("curl -sS --max-time 5 http://outside.example.org:8080/")
+	s.client.run("nft delete table inet closed")
+	s.client.run("ashore-agent intercept install")
+	s.reaches(10 * time.Second)
+}
+
 // stoppedApplication: an application that stops leaves the endpoints, also for callers on its own
 // machine, and comes back.
 func stoppedApplication(t *testing.T, s *suite) {

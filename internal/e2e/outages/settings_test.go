@@ -216,7 +216,7 @@ func TestReload(t *testing.T) {
 		{"{name: x", "ashored.yaml:"},
 	} {
 		w.Reload(three.source(""), moved.source(""), bad.source)
-		w.problem("settings", bad.says, "the settings from before stay in use")
+		w.problem(bad.says, "the former settings stay in use")
 		w.flawless("refused settings")
 	}
 	if err := os.Remove(w.SettingsFile()); err != nil {

@@ -3,7 +3,6 @@ package replicas
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
@@ -20,7 +19,6 @@ import (
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/registry"
-	"github.com/ashore-mesh/ashore/registry/runtimetest"
 	"github.com/ashore-mesh/ashore/registry/shared"
 )
 
@@ -70,25 +68,11 @@ func open(t testing.TB, a *testconsul.Agent, prefix string, cfg shared.Config) *
 	return rt
 }
 
-// What every runtime promises holds on the real Consul, beside another replica.
-func TestRuntime(t *testing.T) {
-	t.Parallel()
-	a := testconsul.Start(t, nil)
-	n := 0
-	var counting sync.Mutex
-	runtimetest.Run(t, func(t *testing.T, grace time.Duration) registry.Runtime {
-		counting.Lock()
-		n++
-		prefix := fmt.Sprint("ashore/", n)
-		counting.Unlock()
-		open(t, a, prefix, shared.Config{Grace: grace})
-		return open(t, a, prefix, shared.Config{Grace: grace})
-	})
-}
-
 // crowd is the n-th of many workloads.
 func crowd(n int) registry.Registration {
-	r := runtimetest.Web("s")
+	r := registry.Registration{Identity: "spiffe://cluster.local/ns/shop/sa/web", Session: "s",
+		Labels: map[string]string{"app": "web"}}
+	r.Namespace, r.Group = "shop", "web"
 	var ip [4]byte
 	binary.BigEndian.PutUint32(ip[:], 10<<24|uint32(n))
 	r.Addresses = []netip.Addr{netip.AddrFrom4(ip)}

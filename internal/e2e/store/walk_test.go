@@ -99,7 +99,7 @@ func TestFromFiles(t *testing.T) {
 	web := service("web", "10.0.0.1")
 	b := newBench(t, map[string]string{"web.yaml": web, "other.yaml": service("other", "10.0.0.1")})
 	b.want(0, "apply -f "+b.Files, "web.yaml:2 defines it too", "revision 1: 2 created")
-	b.want(1, "problems", "defined in web.yaml:2 of source ", "which is used, and again in store:")
+	b.want(1, "problems", "defined in web.yaml:2 of source ", "which is used, and again in ")
 	b.Remove("web.yaml")
 	harness.Eventually(t, "the object is in use from the store", func() error {
 		found, err := b.Admin.Objects(t.Context(), "se", "default", "web")

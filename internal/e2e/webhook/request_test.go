@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
@@ -117,77 +115,4 @@ func TestManyAtOnce(t *testing.T) {
 		}
 	}
 	all.Wait()
-}
-
-// Who is slow, opens connections without end or asks too often, from one address, keeps nobody at
-// another one out.
-func TestStrangers(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "connections: 60", "rate: 1", "timeout: 2s")
-	const stranger = "127.0.72.9"
-	done := make(chan struct{})
-	var all sync.WaitGroup
-	finish := sync.OnceFunc(func() { close(done) })
-	defer all.Wait()
-	defer finish()
-	for range 60 { // more than one address may have
-		all.Go(func() { w.hoard(stranger, done) })
-	}
-	slow := w.client(stranger)
-	body, end := io.Pipe()
-	defer end.Close()
-	all.Go(func() {
-		a, err := w.post(slow, "/v1/validate", "", body) // its connection may be refused, too
-		if err == nil && a.code != http.StatusRequestTimeout && a.code != http.StatusTooManyRequests {
-			t.Errorf("a body that does not come: %d %s", a.code, a.body)
-		}
-	})
-	for i := range 20 {
-		if _, missing, wrong := w.judged(w.client(fmt.Sprintf("127.0.72.%d", 10+i)), i); missing != nil ||
-			wrong != nil {
-			t.Errorf("while others are slow: %v %v", missing, wrong)
-		}
-	}
-	if w.metric("ashore_webhook_connections_refused_total 0\n") == nil {
-		t.Error("no connection was refused")
-	}
-	finish()
-	harness.Eventually(t, "who asks too often is told so", func() error {
-		a, err := w.post(w.client(stranger), "/v1/validate", "", strings.NewReader(goodText))
-		if err != nil {
-			return err
-		}
-		if a.code != http.StatusTooManyRequests || !strings.Contains(a.body, stranger) {
-			return fmt.Errorf("%d %s", a.code, a.body)
-		}
-		return nil
-	})
-}
-
-// hoard opens a connection and leaves it open, says nothing, and opens another one when it is
-// closed, until done.
-func (w *world) hoard(from string, done <-chan struct{}) {
-	for {
-		c, err := dialer(from).Dial("tcp", w.at)
-		if err == nil {
-			closed := make(chan struct{})
-			go func() {
-				defer close(closed)
-				_, _ = io.Copy(io.Discard, c)
-			}()
-			select {
-			case <-done:
-				c.Close()
-				<-closed
-				return
-			case <-closed:
-				c.Close()
-			}
-		}
-		select {
-		case <-done:
-			return
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }

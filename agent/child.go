@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// killAfter is how long Envoy may take to end once it was asked to.
+const killAfter = 5 * time.Second
+
+// child runs Envoy as a child of this process, and starts it again whenever it ends before it
+// should.
+type child struct {
+	restarter
+	path   string
+	args   []string
+	stdout io.Writer    // access logs
+	lines  hclog.Logger // Envoy's own lines
+}
+
+// newChild describes how to start Envoy as a child with these settings.
+func newChild(s *Settings, path, bootstrap string, stdout io.Writer, lines, log hclog.Logger) *child {
+	args := append(commonArguments(s), "--config-path", bootstrap, "--disable-hot-restart",
+		"--log-format", logFormat)
+	return &child{newRestarter(log), path, args, stdout, lines}
+}
+
+// commonArguments are those of every Envoy, for settings that Complete has accepted.
+func commonArguments(s *Settings) []string {
+	return []string{
+		"--concurrency", strconv.Itoa(s.Envoy.Concurrency),
+		"--drain-time-s", seconds(s.Envoy.DrainTime),
+		// Every connection is asked to close with its next response; "gradual" would reach few
+		// within a short drain.
+		"--drain-strategy", "immediate",
+		"--log-level", s.Envoy.LogLevel,
+	}
+}
+
+// seconds is a duration in whole seconds, rounded up.
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10) }
+
+// Run implements envoyRunner.
+func (c *child) Run(ctx, last context.Context) error {
+	c.repeat(ctx, last, c.run)
+	return nil
+}
+
+// Resume implements envoyRunner: a child ends with the agent that started it.
+func (*child) Resume(context.Context) (bool, error) { return false, nil }
+
+// Stays implements envoyRunner.
+func (*child) Stays(context.Context) bool { return false }
+
+// Stop implements envoyRunner: a child ends when Run does.
+func (*child) Stop(context.Context) error { return nil }
+
+// run starts Envoy and returns when it has ended, with its last error. When ctx ends, Envoy is
+// asked to end and killed if it does not. Envoy does not outlive this process, even when that is
+// killed.
+func (c *child) run(ctx context.Context) error {
+	// The kernel sends the death signal when the *thread* that started Envoy ends, so this thread
+	// must live as long. https://github.com/golang/go/issues/27505
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	if err := raiseFileLimit(); err != nil {
+		c.log.Warn("Envoy may run out of files", "error", err)
+	}
+	w := &logWriter{log: c.lines}
+	cmd := exec.CommandContext(ctx, c.path, c.args...)
+	// Not files: Envoy opens /dev/stdout for access logs, which fails on systemd's sockets and
+	// works on our pipes.
+	cmd.Stdout, cmd.Stderr = writerOnly{c.stdout}, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setpgid:   true, // a terminal's Ctrl-C is for the agent, which drains first
+		Pdeathsig: syscall.SIGKILL,
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = killAfter
+	err := cmd.Start()
+	if err == nil {
+		c.change(func(s *envoyState) { s.PID = cmd.Process.Pid; s.Runs++ })
+		err = cmd.Wait()
+		c.change(func(s *envoyState) { s.PID = 0 })
+	}
+	w.Close()
+	if err == nil {
+		err = errors.New("it ended by itself")
+	}
+	if w.worst != "" {
+		return fmt.Errorf("%s: %w: %s", c.path, err, w.worst)
+	}
+	return fmt.Errorf("%s: %w", c.path, err)
+}
+
+// writerOnly hides that a writer is a file.
+type writerOnly struct{ io.Writer }
+
+// raiseFileLimit lets Envoy open as many files as this machine allows: Go raises the limit for its
+// own process and puts it back for those that it starts, unless it was set on purpose.
+func raiseFileLimit() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("read the limit of open files: %w", err)
+	}
+	limit.Cur = limit.Max
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("raise the limit of open files: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// Settings limit what the WorkloadGroup may check on this machine.
+type Settings struct {
+	// AllowGroupExec lets the group's probe run a command on this machine, as the agent's user:
+	// whoever may write the group can then do here what that user can.
+	AllowGroupExec bool `yaml:"allowGroupExec"`
+	// CheckPorts has the agent check each second whether the workload's ports are served. Where the
+	// group has no probe, that is the application's health.
+	CheckPorts bool `yaml:"checkPorts"`
+}
+
+// check says how the application is checked. The control plane sends it.
+type check struct {
+	probe   *networking.ReadinessProbe // of the WorkloadGroup; nil: it has none
+	ports   []checkedPort              // that have to be served
+	unit    string                     // of systemd that has to be active; empty: none
+	key     string                     // equal for equal checks
+	refused error                      // why the probe is not used; nil: it is
+}
+
+// read reads what the control plane sent; nil is nothing. A probe is refused when it would do what
+// the settings do not let the mesh's configuration do on this machine, or when the agent does not
+// know its method.
+func (c *Config) read(p *networking.ReadinessProbe) (out check) {
+	if p == nil {
+		return out
+	}
+	// a decoded message can be encoded
+	if key, err := (proto.MarshalOptions{Deterministic: true}).Marshal(p); err == nil {
+		out.key = string(key)
+	}
+	p = out.extensions(p)
+	if proto.Size(p) == 0 {
+		return out
+	}
+	if out.refused = c.allows(p); out.refused == nil {
+		out.probe = p
+	}
+	return out
+}
+
+// extensions reads the fields that are Ashore's own, and returns a copy of the probe without them.
+func (c *check) extensions(p *networking.ReadinessProbe) *networking.ReadinessProbe {
+	p = proto.CloneOf(p)
+	m := p.ProtoReflect()
+	var rest []byte
+	for raw := m.GetUnknown(); len(raw) > 0; {
+		number, typ, size := protowire.ConsumeField(raw)
+		field := raw[:size] // of a message that was decoded
+		raw = raw[size:]
+		if typ != protowire.BytesType || number != resource.ProbePortsField && number != resource.ProbeUnitField {
+			rest = append(rest, field...)
+			continue
+		}
+		_, _, tag := protowire.ConsumeTag(field)
+		value, _ := protowire.ConsumeBytes(field[tag:])
+		if number == resource.ProbeUnitField {
+			c.unit = string(value)
+		} else if one, ok := readCheckedPort(string(value)); ok {
+			c.ports = append(c.ports, one)
+		}
+	}
+	m.SetUnknown(rest)
+	return p
+}
+
+// allows returns why a group's probe is not used, and what to do; nil when it is.
+func (c *Config) allows(p *networking.ReadinessProbe) error {
+	switch p.GetHealthCheckMethod().(type) {
+	case *networking.ReadinessProbe_HttpGet:
+		return c.allowsHost(p.GetHttpGet().GetHost())
+	case *networking.ReadinessProbe_TcpSocket:
+		return c.allowsHost(p.GetTcpSocket().GetHost())
+	case *networking.ReadinessProbe_Grpc:
+		return nil
+	case *networking.ReadinessProbe_Exec:
+		if c.AllowGroupExec && len(p.GetExec().GetCommand()) > 0 {
+			return nil
+		}
+		return probeRefused("it runs a command, and this agent's settings do not let a group run commands on this " +
+			"machine; set probe.allowGroupExec here if whoever writes the group may, or use httpGet, tcpSocket or grpc in " +
+			"the group")
+	}
+	return probeRefused("this agent does not know its method; use httpGet, tcpSocket or grpc in the group, " +
+		"or a newer agent")
+}
+
+func probeRefused(why string) error {
+	return errors.New("the probe of the WorkloadGroup is not used: " + why)
+}
+
+// allowsHost returns why a group's probe may not connect to a host; nil when it may. An empty host
+// is the workload's own address.
+func (c *Config) allowsHost(host string) error {
+	if slices.Contains([]string{"", "127.0.0.1", "::1", "localhost"}, host) ||
+		slices.Contains(c.Addresses, host) {
+		return nil
+	}
+	return probeRefused(fmt.Sprintf("it connects to the host %q, which is not this workload; "+
+		"leave host out in the group (a Host header may go into httpHeaders)", host))
+}
+
+// schedule is when a check runs and how many results in a row change the health.
+type schedule struct {
+	delay, period, timeout time.Duration
+	up, down               int
+}
+
+// schedule is that of the group's probe, with Istio's defaults. Without a probe, what is checked is
+// this machine's own and costs little: it is checked each second and one result decides.
+func (c *check) schedule() schedule {
+	if c.probe == nil {
+		return schedule{period: time.Second, timeout: time.Second, up: 1, down: 1}
+	}
+	positive := func(value, fallback int32) int {
+		if value <= 0 {
+			value = fallback
+		}
+		return int(value)
+	}
+	seconds := func(value, fallback int32) time.Duration {
+		return time.Duration(positive(value, fallback)) * time.Second
+	}
+	p := c.probe
+	return schedule{delay: seconds(p.GetInitialDelaySeconds(), 0), period: seconds(p.GetPeriodSeconds(), 10),
+		timeout: seconds(p.GetTimeoutSeconds(), 1),
+		up:      positive(p.GetSuccessThreshold(), 1), down: positive(p.GetFailureThreshold(), 3)}
+}

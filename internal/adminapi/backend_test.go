@@ -1,0 +1,219 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/entry"
+)
+
+// ownNames shows sources and files by their own names.
+type ownNames struct{}
+
+func (ownNames) Text(text string) string      { return text }
+func (ownNames) Setting(source string) string { return source }
+
+func (ownNames) File(_, file string) string { return file }
+
+func (ownNames) Awaited(source string) string { return source }
+
+func noEntries() (none entry.Entries) { return none }
+
+// nobody is a server without proxies, or with one that is sent clusters and endpoints.
+type nobody struct{}
+
+func (nobody) Status() []admin.ProxyStatus { return []admin.ProxyStatus{} }
+
+func (nobody) Dump(id string) (admin.Dump, error) {
+	return admin.Dump{Proxy: id, Types: []admin.DumpType{{Type: "cds"}, {Type: "eds"}}}, nil
+}
+
+// answers is an assembler that answers this.
+type answers struct {
+	status   push.Status
+	problems []feed.Problem
+	err      error
+}
+
+func (a answers) Status(context.Context) (push.Status, error) { return a.status, a.err }
+
+func (a answers) Problems(context.Context) ([]feed.Problem, error) { return a.problems, a.err }
+
+// newBackend answers from the objects of some files.
+func newBackend(t *testing.T, texts ...string) *Backend {
+	t.Helper()
+	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
+	for _, text := range texts {
+		r := config.Parse("a.yaml", []byte(text))
+		if len(r.Problems) > 0 {
+			t.Fatal(r.Problems)
+		}
+		for _, o := range r.Objects {
+			in.Objects = in.Objects.With(o.Key, o)
+		}
+	}
+	key := registry.Key{Host: "web", Namespace: "shop"}
+	in.Services = in.Services.With(key, &registry.Service{Key: key})
+	in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: make([]registry.Endpoint, 3)})
+	b := &Backend{Published: NewPublished(), Names: ownNames{}, Entries: noEntries, Proxies: nobody{}, Settings: []feed.Problem{{Severity: feed.Warning, Text: "of the settings"}},
+		Assembler: answers{problems: []feed.Problem{{Severity: feed.Error}, {Severity: feed.Warning}}}}
+	if !b.Published.Publish(push.Build(nil, in)) {
+		t.Error("the first context is not the first")
+	}
+	if b.Published.Publish(push.Build(nil, in)) {
+		t.Error("the second context is the first again")
+	}
+	return b
+}
+
+const gatewayFile = `apiVersion: networking.istio.io/v1beta1
+kind: Gateway
+metadata: {name: gw, namespace: shop, labels: {team: a}}
+spec:
+  selector: {app: gw}
+  servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]
+---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: gw, namespace: other}
+spec:
+  selector: {app: gw}
+  servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]
+`
+
+func TestBackendStatus(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, gatewayFile)
+	if p := b.Problems(); len(p) != 3 || p[0].Text != "of the settings" {
+		t.Errorf("problems %v, want that of the settings first", p)
+	}
+	s := b.Status()
+	want := admin.ConfigStatus{Objects: map[string]int{"Gateway": 2}, Services: 1, Endpoints: 3, Errors: 1, Warnings: 2,
+		Contexts: 2, Built: s.Config.Built}
+	if d := cmp.Diff(want, s.Config); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if !s.Ready || s.Config.Built.IsZero() {
+		t.Errorf("status %+v, want ready and built", s)
+	}
+}
+
+// asked is a server that must not be asked for its proxies.
+type asked struct {
+	nobody
+	t *testing.T
+}
+
+func (a asked) Status() []admin.ProxyStatus {
+	a.t.Error("the proxies were asked for")
+	return nil
+}
+
+// What metrics are taken from is counted once for each context, and asks no proxy.
+func TestBackendSummary(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, gatewayFile)
+	b.Proxies = asked{t: t}
+	first, second := b.Summary().Config, b.Summary().Config
+	if d := cmp.Diff(first, second); d != "" || first.Endpoints != 3 || first.Errors != 1 {
+		t.Errorf("got %+v, then (-first +second):\n%s", first, d)
+	}
+	if reflect.ValueOf(first.Objects).Pointer() != reflect.ValueOf(second.Objects).Pointer() {
+		t.Error("what one context holds was counted twice")
+	}
+}
+
+// Before the first context nothing is ready, and the sources that are missing are named.
+func TestBackendWaiting(t *testing.T) {
+	t.Parallel()
+	b := &Backend{Published: NewPublished(), Names: ownNames{}, Entries: noEntries, Proxies: nobody{}, Assembler: answers{status: push.Status{Waiting: []string{"consul:dc1"}}}}
+	s := b.Status()
+	if s.Ready || !cmp.Equal(s.Waiting, []string{"the first build", "consul:dc1"}) {
+		t.Errorf("ready %v, waiting for %q", s.Ready, s.Waiting)
+	}
+	if p := b.Problems(); p == nil || len(p) != 0 {
+		t.Errorf("problems %#v, want an empty list: programs read [], not null", p)
+	}
+	if o, err := b.Objects("gateway", "", ""); err != nil || len(o) != 0 {
+		t.Errorf("objects %v, %v; want none", o, err)
+	}
+}
+
+func TestBackendObjects(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, gatewayFile)
+	for _, tc := range []struct {
+		kind, namespace, name string
+		want                  []string
+	}{
+		{"gateway", "", "", []string{"other/gw", "shop/gw"}},
+		{"gw", "shop", "", []string{"shop/gw"}},
+		{"Gateways", "", "gw", []string{"other/gw", "shop/gw"}},
+		{"vs", "", "", nil},
+	} {
+		got, err := b.Objects(tc.kind, tc.namespace, tc.name)
+		var names []string
+		for _, o := range got {
+			names = append(names, o.Metadata.Namespace+"/"+o.Metadata.Name)
+		}
+		if err != nil || !cmp.Equal(names, tc.want) {
+			t.Errorf("%s %s/%s: %q, %v; want %q", tc.kind, tc.namespace, tc.name, names, err, tc.want)
+		}
+	}
+	one, err := b.Objects("gw", "shop", "gw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := one[0]; o.APIVersion != "networking.istio.io/v1" || o.Kind != "Gateway" ||
+		o.Metadata.Labels["team"] != "a" || o.Origin.File != "a.yaml" || o.Origin.Line != 1 ||
+		!strings.Contains(string(o.Spec), `"selector"`) {
+		t.Errorf("object %+v", o)
+	}
+	for _, tc := range []struct {
+		kind, name string
+		is         error
+		want       string
+	}{
+		{"gw", "nobody", admin.ErrNotFound, `no Gateway "nobody" is in use`},
+		{"gatway", "", admin.ErrInvalid, `did you mean "gateway"?`},
+		{"WasmPlugin", "", admin.ErrInvalid, "WasmPlugin is not supported yet"},
+	} {
+		if _, err := b.Objects(tc.kind,
+			"", tc.name); !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s %s: error %v, want %q", tc.kind, tc.name, err, tc.want)
+		}
+	}
+}
+
+func TestBackendDump(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	if d, err := b.Dump("web", "EDS"); err != nil || len(d.Types) != 1 || d.Types[0].Type != "eds" {
+		t.Errorf("dump %+v, %v; want endpoints alone", d, err)
+	}
+	if d, err := b.Dump("web", ""); err != nil || len(d.Types) != 2 {
+		t.Errorf("dump %+v, %v; want both types", d, err)
+	}
+	for typ, want := range map[string]struct {
+		is   error
+		text string
+	}{
+		"rds": {admin.ErrNotFound, "web is sent no rds: it asked for cds, eds alone"},
+		"NDS": {admin.ErrNotFound, "web is sent no nds, the table of names: Envoy itself never asks for it"},
+		"xyz": {admin.ErrInvalid, `"xyz" is not a type: want cds, eds,`},
+	} {
+		if _, err := b.Dump("web", typ); !errors.Is(err, want.is) || !strings.Contains(err.Error(), want.text) {
+			t.Errorf("%s: got %v, want %q", typ, err, want.text)
+		}
+	}
+}

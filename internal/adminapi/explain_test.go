@@ -1,0 +1,299 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/authz"
+)
+
+const explainConfig = `
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: deny, namespace: shop}
+spec: {action: DENY, selector: {matchLabels: {app: web}}, rules: [{from: [{source: {namespaces: [bad]}}]}]}
+`
+
+// What policies say reaches operators with the policy that decides; who or what nobody knows is
+// said so.
+func TestExplainer(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, explainConfig)
+	web := push.Node{ID: "web-1.shop", Namespace: "shop",
+		Labels: new(intern.Lists[push.Label]).Of([]push.Label{{Key: "app", Value: "web"}}), Identity: true}
+	bad := spiffe.ID{TrustDomain: "cluster.local", Namespace: "bad", ServiceAccount: "a"}
+	e := Explainer{Published: b.Published, Proxies: func() []xds.ProxyStatus {
+		return []xds.ProxyStatus{
+			{ID: "sidecar~10.0.0.1~web-1.shop~x", Node: web},
+			{ID: "sidecar~10.0.0.2~a-1.bad~x", Node: push.Node{ID: "a-1.bad", Namespace: "bad"}, Who: xds.Peer{Identity: bad}},
+		}
+	}}
+	for _, tc := range []struct {
+		name, from, to, verdict, reason string
+		steps                           int
+		is                              error
+	}{
+		{"denied", "bad/a", "web-1.shop", "denied", "rule 0 of AuthorizationPolicy shop/deny denies it", 1, nil},
+		{"a proxy asks", "a-1.bad", "sidecar~10.0.0.1~web-1.shop~x", "denied", "shop/deny", 1, nil},
+		{"allowed", "shop/a", "web-1.shop", "allowed", "no policy denies it", 1, nil},
+		{"no caller", "web", "web-1.shop", "", "write shop/web", 0, admin.ErrInvalid},
+		{"no target", "shop/a", "shop/nobody", "", "web.example:80", 0, admin.ErrNotFound},
+	} {
+		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: tc.from, To: tc.to})
+		switch {
+		case tc.is != nil:
+			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.reason) {
+				t.Errorf("%s: error %v, want %v with %q", tc.name, err, tc.is, tc.reason)
+			}
+		case err != nil || got.Verdict != tc.verdict || !strings.Contains(got.Reason, tc.reason) ||
+			len(got.Steps) != tc.steps:
+			t.Errorf("%s: got %+v, %v", tc.name, got, err)
+		}
+	}
+	got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "bad/a", To: "web-1.shop"})
+	if err != nil || !got.Steps[0].Decides || !got.Steps[0].Matched || got.Steps[0].Origin != "a.yaml:2" ||
+		len(got.Notes) != 0 {
+		t.Errorf("the step is %+v, notes %v, %v", got.Steps, got.Notes, err)
+	}
+	if _, err := (Explainer{Published: NewPublished()}).Explain(t.Context(),
+		admin.ExplainRequest{}); !errors.Is(err, admin.ErrConflict) {
+		t.Errorf("without configuration: %v", err)
+	}
+}
+
+// Where the workloads of a service differ, each is told of on its own, and those that are alike
+// together.
+func TestExplanationOfSeveral(t *testing.T) {
+	t.Parallel()
+	one := authz.Explained{
+		Target:  authz.Target{Namespace: "shop", Workload: "a", Port: 80, MutualTLS: true},
+		Request: authz.Request{Method: "GET", Path: "/"}, Decision: authz.Decision{Verdict: authz.Allowed, Reason: "x"},
+	}
+	two := one
+	two.Workload, two.MutualTLS, two.Verdict, two.Reason = "b", false, authz.Denied, "y"
+	id := spiffe.ID{TrustDomain: "td", Namespace: "a", ServiceAccount: "b"}
+	got := explanation(id, "web", []authz.Explained{one, two, one})
+	want := []admin.ExplainPart{
+		{At: []string{"shop/a:80", "shop/a:80"}, Call: "GET /", Verdict: "allowed", Reason: "x", Steps: []admin.ExplainStep{}},
+		{At: []string{"shop/b:80"}, Call: "GET /", Verdict: "denied", Reason: "y", Steps: []admin.ExplainStep{}},
+	}
+	if diff := cmp.Diff(want, got.Parts); got.Verdict != "depends" || len(got.Notes) != 1 || len(got.Steps) != 0 ||
+		diff != "" {
+		t.Errorf("got %+v %s", got, diff)
+	}
+	if got := explanation(spiffe.ID{}, "web", []authz.Explained{one, one}); got.Verdict != "allowed" ||
+		got.From != "anonymous" || got.Notes != nil || got.Parts != nil {
+		t.Errorf("of two that are alike: %+v", got)
+	}
+}
+
+// twoPorts is a service whose workload takes HTTP at 8080 and connections at 7080, and lets
+// shop/web ask for /items, under more policies.
+func twoPorts(t *testing.T, more ...string) Explainer {
+	t.Helper()
+	const policy = `
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: readers, namespace: shop}
+spec: {rules: [{from: [{source: {serviceAccounts: [shop/web]}}], to: [{operation: {methods: [GET], paths: [/items]}}]}]}
+`
+	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
+	for _, o := range config.Parse("a.yaml", []byte(strings.Join(append(more, policy), "---\n"))).Objects {
+		in.Objects = in.Objects.With(o.Key, o)
+	}
+	http, raw := registry.Port{Number: 80, Name: "http", Protocol: registry.HTTP,
+		TargetPort: 8080}, registry.Port{Number: 70, Name: "tcp", Protocol: registry.TCP, TargetPort: 7080}
+	for host, ports := range map[string][]registry.Port{"api.example": {http, raw},
+		"db.example": {{Number: 70, Name: "tcp", Protocol: registry.TCP, TargetPort: 7081}}} {
+		key := registry.Key{Host: host, Namespace: "shop"}
+		in.Services = in.Services.With(key, &registry.Service{Key: key, Ports: ports})
+		in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: []registry.Endpoint{
+			{Address: "10.0.0.1", Namespace: "shop", Workload: host[:len(host)-len(".example")], ServiceAccount: "api", TLSMode: "istio"},
+		}})
+	}
+	c := push.Build(nil, in)
+	return Explainer{Published: publishedContext(c), Proxies: func() []xds.ProxyStatus { return nil }}
+}
+
+// A request is judged at ports that speak HTTP alone; without one, each port is told of on its own.
+func TestExplainPorts(t *testing.T) {
+	t.Parallel()
+	e := twoPorts(t)
+	ask := func(from, to string, port int, method, path string) (admin.Explanation, error) {
+		return e.Explain(t.Context(), admin.ExplainRequest{From: from, To: to, Port: port, Method: method, Path: path})
+	}
+	got, err := ask("shop/batch", "api.example", 0, "GET", "/items")
+	if err != nil || got.Verdict != "denied" || len(got.Parts) != 0 || len(got.Steps) != 1 ||
+		got.Steps[0].Why != "the caller's identity does not match" ||
+		len(got.Notes) != 1 || got.Notes[0] != "ports that speak no HTTP take no requests and are left out: shop/api:7080" {
+		t.Errorf("a request of somebody else: %+v, %v", got, err)
+	}
+	if got, err := ask("shop/web", "shop/api", 0, "GET", "/items"); err == nil && got.Verdict != "allowed" ||
+		err != nil {
+		t.Errorf("a request that is allowed: %+v, %v", got, err)
+	}
+	got, err = ask("shop/batch", "api.example", 0, "", "")
+	if err != nil || got.Verdict != "denied" || len(got.Parts) != 2 || got.Parts[0].Call != "a connection" ||
+		got.Parts[0].At[0] != "shop/api:7080" ||
+		got.Parts[1].Call != "GET /" || got.Parts[1].Steps[0].Why != "the caller's identity does not match" {
+		t.Errorf("nothing certain: %+v, %v", got, err)
+	}
+	if got, err = ask("shop/web", "api.example:8080", 0, "GET", "/items"); err != nil || got.Verdict != "allowed" {
+		t.Errorf("at the workload's port: %+v, %v", got, err)
+	}
+	for _, tc := range []struct {
+		to           string
+		port         int
+		method, path string
+		is           error
+		want         string
+	}{
+		{"db.example", 0, "GET", "", admin.ErrInvalid, "shop/db:7081 speaks no HTTP: ask without a method, a path and a host"},
+		{"api.example:99", 0, "", "", admin.ErrNotFound, "api.example:99 has no such port: there are 70 (at the workloads 7080), 80 (at the workloads 8080)"},
+		{"api.example", 99, "", "", admin.ErrNotFound, "has no such port"},
+		{"api.example", 0, "get", "", admin.ErrInvalid, `"get" is not GET`},
+		{"api.example", 0, "G T", "", admin.ErrInvalid, "not a method of HTTP"},
+	} {
+		if _, err := ask("shop/web", tc.to, tc.port, tc.method, tc.path); !errors.Is(err, tc.is) ||
+			!strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: got %v", tc, err)
+		}
+	}
+}
+
+// Policies about hosts are asked for the host that the request names, or else for that of the
+// service.
+func TestExplainHost(t *testing.T) {
+	t.Parallel()
+	const policy = `
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: admin, namespace: shop}
+spec: {action: DENY, rules: [{to: [{operation: {hosts: [admin.example]}}]}]}
+`
+	e := twoPorts(t, policy)
+	for _, tc := range []struct{ name, to, host, verdict string }{
+		{"the service's own", "api.example", "", "allowed"},
+		{"another one", "api.example", "admin.example", "denied"},
+		{"with a port", "api.example:80", "admin.example:8080", "denied"},
+		{"in capitals", "shop/api", "ADMIN.example", "denied"},
+		{"one that no policy is about", "shop/api", "web.example", "allowed"},
+	} {
+		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: tc.to, Path: "/items",
+			Host: tc.host})
+		if err != nil || got.Verdict != tc.verdict {
+			t.Errorf("%s: got %+v, %v, want %s", tc.name, got, err, tc.verdict)
+		}
+	}
+	if got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example",
+		Host: "admin.example"}); err != nil || len(got.Notes) != 1 {
+		t.Errorf("a host alone is not a request: %+v, %v", got, err)
+	}
+	for _, bad := range []string{"http://web.example", "web.example/x", "web example", "a@b", "wéb"} {
+		if _, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example",
+			Host: bad}); !errors.Is(err, admin.ErrInvalid) ||
+			!strings.Contains(err.Error(), "is not a host: write web.example") {
+			t.Errorf("%q: got %v", bad, err)
+		}
+	}
+}
+
+// A proxy is asked for the host that the request names; without one nobody can tell.
+func TestExplainHostOfProxy(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, strings.Replace(explainConfig, "from: [{source: {namespaces: [bad]}}]",
+		"to: [{operation: {hosts: [admin.example]}}]", 1))
+	web := push.Node{ID: "web-1.shop", Namespace: "shop",
+		Labels: new(intern.Lists[push.Label]).Of([]push.Label{{Key: "app", Value: "web"}}), Identity: true}
+	e := Explainer{Published: b.Published, Proxies: func() []xds.ProxyStatus {
+		return []xds.ProxyStatus{{ID: "web-1.shop",
+			Node: web}}
+	}}
+	for host, want := range map[string]string{"admin.example": "denied", "web.example": "allowed", "": "depends"} {
+		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/a", To: "web-1.shop", Method: "GET",
+			Host: host})
+		if err != nil || got.Verdict != want {
+			t.Errorf("host %q: got %+v, %v, want %s", host, got, err, want)
+		}
+	}
+}
+
+// Who is revoked is told so, also when it is cut off, and when it is not all of an identity.
+func TestExplainRevoked(t *testing.T) {
+	t.Parallel()
+	e := twoPorts(t)
+	workload := func(name, account string, revoked bool, leaves ...ca.Leaf) ca.Workload {
+		return ca.Workload{Name: name, Identity: "spiffe://cluster.local/ns/shop/sa/" + account, Revoked: revoked,
+			Leaves: leaves}
+	}
+	e.Workloads = func(context.Context) ([]ca.Workload, error) {
+		return []ca.Workload{
+			workload("shop/one", "alone", true), workload("shop/w-1", "web", false, ca.Leaf{Serial: "01"},
+				ca.Leaf{Serial: "02"}), workload("shop/w-2", "web", true), workload("shop/w.3", "web", false, ca.Leaf{Serial: "03", Revoked: true}),
+			workload("shop/old-1", "old", true), workload("shop/old-2", "old", true),
+		}, errors.New("workload shop/bad: damaged")
+	}
+	e.Proxies = func() []xds.ProxyStatus {
+		id := spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}
+		return []xds.ProxyStatus{{ID: "a", Node: push.Node{ID: "w-9.shop"}, Who: xds.Peer{Identity: id, Serial: "03"}},
+			{ID: "b", Node: push.Node{ID: "w-8.shop"}, Who: xds.Peer{Identity: id, Serial: "01"}}}
+	}
+	const damaged = "some of who has joined or is revoked cannot be told: workload shop/bad: damaged"
+	for _, tc := range []struct{ from, verdict, reason, note string }{
+		{"shop/alone", "denied", "the workload shop/one is revoked", ""},
+		{"one.shop", "denied", "the workload shop/one is revoked", ""},
+		{"shop/one", "denied", "the workload shop/one is revoked", "nobody has the identity spiffe://cluster.local/ns/shop/sa/one: this is about the workload shop/one, which is spiffe://cluster.local/ns/shop/sa/alone"},
+		{"shop/web", "allowed", "allows it", "of the workloads with this identity shop/w-2, shop/w.3 are revoked and refused, and this is about the others: shop/w-1"},
+		{"w-1.shop", "allowed", "allows it", ""},
+		{"w-2.shop", "denied", "the workload shop/w-2 is revoked", ""},
+		{"w.3.shop", "denied", "the latest certificate of the workload shop/w.3 is revoked", ""},
+		{"w-9.shop", "denied", "the certificate of the workload shop/w.3 is revoked", ""},
+		{"w-8.shop", "allowed", "allows it", ""},
+		{"shop/old", "denied", "every workload with this identity (shop/old-1, shop/old-2) is revoked", ""},
+		{"shop/none", "denied", "none of them matches", `no workload that has joined has the identity spiffe://cluster.local/ns/shop/sa/none: "ashorectl workload list" shows who has which`},
+		{"spiffe://other.domain/ns/shop/sa/web", "denied", "certificates of the trust domain other.domain are refused in the handshake: the mesh takes those of cluster.local", "no workload that has joined"},
+	} {
+		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: tc.from, To: "api.example:80", Path: "/items"})
+		if err != nil || got.Verdict != tc.verdict || !strings.Contains(got.Reason, tc.reason) || !strings.Contains(strings.Join(got.Notes, "\n"), tc.note) || !slices.Contains(got.Notes, damaged) || tc.note == "" && len(got.Notes) != 1 {
+			t.Errorf("%s: got %s, %s, notes %q, %v", tc.from, got.Verdict, got.Reason, got.Notes, err)
+		}
+	}
+	if _, err := e.Explain(t.Context(), admin.ExplainRequest{From: "nobody.shop", To: "api.example"}); !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), `no proxy "nobody.shop" is connected, and no workload of that name has joined`) {
+		t.Errorf("a proxy that there is not: %v", err)
+	}
+}
+
+// A path is judged as proxies compare it, and what no proxy takes is refused.
+func TestExplainPath(t *testing.T) {
+	t.Parallel()
+	e := twoPorts(t)
+	got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example:80", Path: "/x/..;y/%69tems?q"})
+	if err != nil || got.Verdict != "allowed" || len(got.Notes) != 1 || got.Notes[0] != "proxies compare the path /x/..;y/%69tems?q as /items?q" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, bad := range []string{"items", "/a b", "/é", "/a#b", "*"} {
+		if _, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example", Path: bad}); !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "is not a path: write /orders") {
+			t.Errorf("%q: got %v", bad, err)
+		}
+	}
+}
+
+// publishedContext has published one context.
+func publishedContext(c *push.Context) *Published {
+	p := NewPublished()
+	p.Publish(c)
+	return p
+}

@@ -1,0 +1,27 @@
+package adminapi
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+func TestKindNamed(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]config.Kind{
+		"VirtualService": config.VirtualService, "virtualservice": config.VirtualService, "virtualservices": config.VirtualService,
+		"vs": config.VirtualService, "SE": config.ServiceEntry, "serviceEntries": config.ServiceEntry,
+	} {
+		if got, err := kindNamed(name); err != nil || got.Kind != want {
+			t.Errorf("%s: %q, %v; want %q", name, got.Kind, err, want)
+		}
+	}
+	for name, want := range map[string]string{"virtualservise": `did you mean "virtualservice"?`, "pod": "known are "} {
+		if _, err := kindNamed(name); !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want ErrInvalid with %q", name, err, want)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// An operator accepts the removals of a source by its name in the settings or in problems. Each
+// attempt is in the audit log.
+func TestAcceptRemovals(t *testing.T) {
+	t.Parallel()
+	down := errors.New("the assembler does not answer")
+	for name, tc := range map[string]struct {
+		source string
+		err    error // of the assembler
+		want   admin.Accepted
+		is     error
+		events []audit.Event
+	}{
+		"by its setting": {source: "files", want: admin.Accepted{Source: "file:/etc/x", Removed: 3},
+			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x",
+				Details: map[string]string{"removed": "3"}}}},
+		"by its name": {source: "file:/etc/x", want: admin.Accepted{Source: "file:/etc/x", Removed: 3},
+			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x",
+				Details: map[string]string{"removed": "3"}}}},
+		"not in the settings any more": {source: "file:/old", want: admin.Accepted{Source: "file:/old", Removed: 2},
+			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/old",
+				Details: map[string]string{"removed": "2"}}}},
+		"unknown": {source: "flies", is: admin.ErrNotFound},
+		"no answer": {source: "files", err: down, is: down, want: admin.Accepted{Source: "file:/etc/x"},
+			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x",
+				Outcome: audit.Failed, Reason: down.Error(), Details: map[string]string{"removed": "0"}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var accepted []string
+			var events []audit.Event
+			named := func(setting string) (string, bool) {
+				source, ok := map[string]string{"files": "file:/etc/x", "file:/etc/x": "file:/etc/x", "dc": "consul:dc"}[setting]
+				return source, ok
+			}
+			m := &Maintenance{
+				Named: named,
+				Problems: func() []feed.Problem {
+					return []feed.Problem{{Source: "file:/old",
+						Text: "its items stay active"}}
+				},
+				Accept: func(_ context.Context, source string) (int, error) {
+					accepted = append(accepted, source)
+					return tc.want.Removed, tc.err
+				},
+				Record: func(e audit.Event) { events = append(events, e) },
+			}
+			got, err := m.AcceptRemovals(t.Context(), admin.AcceptRequest{Source: tc.source}, "ann")
+			if got != tc.want || !errors.Is(err, tc.is) {
+				t.Errorf("got %+v, %v; want %+v, %v", got, err, tc.want, tc.is)
+			}
+			if d := cmp.Diff(tc.events, events); d != "" {
+				t.Errorf("audit events (-want +got):\n%s", d)
+			}
+			if len(accepted) != len(tc.events) || len(accepted) == 1 && accepted[0] != tc.want.Source {
+				t.Errorf("accepted are %q, want %q", accepted, tc.want.Source)
+			}
+		})
+	}
+}

@@ -1,0 +1,90 @@
+package adminapi
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+const (
+	// fewChanges is how many changes of one revision are told, unless all are asked for.
+	fewChanges = 20
+	// maxDifferences is how many changes one answer shows with their differences: both sides of all
+	// of them are in memory.
+	maxDifferences = 20_000
+)
+
+// History implements admin.Stores.
+func (k *Store) History(ctx context.Context, r admin.HistoryRequest) (admin.StoreHistory, error) {
+	q := config.Query{Limit: r.Limit, Bare: !r.Differences}
+	if r.Ref != nil {
+		var err error
+		if q.Key, err = keyOf(*r.Ref); err != nil {
+			return admin.StoreHistory{}, err
+		}
+	}
+	if err := k.few(ctx, q); err != nil {
+		return admin.StoreHistory{}, err
+	}
+	past, err := k.Store.History(ctx, q)
+	if err != nil {
+		return admin.StoreHistory{}, storeError(err)
+	}
+	out := admin.StoreHistory{Latest: past.Latest, Since: past.Since, Revisions: []admin.StoreRevision{}}
+	for _, rev := range past.Revisions {
+		shown, err := shownRevision(ctx, rev, r)
+		if err != nil {
+			return out, err
+		}
+		out.Revisions = append(out.Revisions, shown)
+	}
+	return out, nil
+}
+
+// few says that there are not too many changes to show with their differences. Errors:
+// admin.ErrInvalid.
+func (k *Store) few(ctx context.Context, q config.Query) error {
+	if q.Bare {
+		return nil
+	}
+	q.Bare = true
+	past, err := k.Store.History(ctx, q)
+	if err != nil {
+		return storeError(err)
+	}
+	n := 0
+	for _, r := range past.Revisions {
+		n += len(r.Writes)
+	}
+	if n > maxDifferences {
+		return admin.NewError(admin.ErrInvalid,
+			fmt.Sprintf("%d changes are too many to show how each one changed its object, %d may be: ask for fewer revisions (--limit), or for one object", n, maxDifferences))
+	}
+	return nil
+}
+
+// shownRevision is a past write for operators.
+func shownRevision(ctx context.Context, r config.Revision, q admin.HistoryRequest) (admin.StoreRevision, error) {
+	out := admin.StoreRevision{Revision: r.Number, Who: r.Who, When: r.When, Changes: []admin.ObjectChange{},
+		Count: map[string]int{}}
+	for _, w := range r.Writes {
+		c := admin.ObjectChange{Ref: refOf(w.Key), Action: actionOf(w.Before, w.After)}
+		out.Count[c.Action]++
+		if !q.All && !q.Differences && len(out.Changes) == fewChanges {
+			continue
+		}
+		if q.Differences {
+			err := ctx.Err()
+			if err == nil {
+				c.Difference, err = objectDifference(w.Before, w.After)
+			}
+			if err != nil {
+				return out, err
+			}
+		}
+		out.Changes = append(out.Changes, c)
+	}
+	return out, nil
+}

@@ -1,0 +1,109 @@
+package adminapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// objectsOf are the objects of files.
+func objectsOf(t *testing.T, texts ...string) push.Objects {
+	t.Helper()
+	var out push.Objects
+	for i, text := range texts {
+		found := config.Parse(fmt.Sprintf("%d.yaml", i), []byte(text))
+		if len(found.Problems) > 0 {
+			t.Fatal(found.Problems)
+		}
+		for _, o := range found.Objects {
+			out = out.With(o.Key, o)
+		}
+	}
+	return out
+}
+
+// Each object that is created, changed or deleted is one event, with what differs and not with what
+// is in it.
+func TestWritten(t *testing.T) {
+	t.Parallel()
+	var got []audit.Event
+	w := &ConfigAudit{Record: func(e audit.Event) { got = append(got, e) }}
+	web, api := fmt.Sprintf(entryFile, "web"), fmt.Sprintf(entryFile, "api")
+	steps := []struct {
+		files []string
+		want  string // reason, target, difference
+	}{
+		{[]string{web}, "read at the start everything "},
+		{[]string{web}, ""},
+		{[]string{web, api}, "created ServiceEntry shop/api "},
+		{[]string{web, strings.ReplaceAll(strings.Replace(api, "name: api,", "name: api, labels: {a: hidden},", 1), "10.0.0.1", "10.0.0.2")}, "changed ServiceEntry shop/api metadata.labels, spec.endpoints"},
+		{[]string{web}, "deleted ServiceEntry shop/api "},
+	}
+	for i, s := range steps {
+		got = nil
+		w.Published(objectsOf(t, s.files...))
+		text := ""
+		for _, e := range got {
+			text += e.Reason + " " + e.Target + " " + e.Details["difference"]
+			if strings.Contains(fmt.Sprint(e), "hidden") || e.Action != audit.ConfigWrite {
+				t.Errorf("step %d: %+v", i, e)
+			}
+		}
+		if text != s.want {
+			t.Errorf("step %d: got %q, want %q", i, text, s.want)
+		}
+	}
+	if e := got[0]; e.Details["before"] == "" || e.Details["sha256"] != "" {
+		t.Errorf("deleted: %+v, want what it was and nothing else", e)
+	}
+}
+
+// A change of everything does not flood the log, and can be told from another one.
+func TestWrittenMuch(t *testing.T) {
+	t.Parallel()
+	var got []audit.Event
+	w := &ConfigAudit{Record: func(e audit.Event) { got = append(got, e) }}
+	w.Published(push.Objects{})
+	var files []string
+	for i := range maxWritten + 5 {
+		files = append(files, fmt.Sprintf(entryFile, fmt.Sprintf("s%d", i)))
+	}
+	all := objectsOf(t, files...)
+	w.Published(all)
+	if last := got[len(got)-1]; len(got) != maxWritten+2 || last.Reason != "5 more objects were changed at once" ||
+		last.Details["sha256"] != digest(all) {
+		t.Errorf("%d events, the last one %+v", len(got), last)
+	}
+	if digest(all) == digest(objectsOf(t, files[1:]...)) {
+		t.Error("another configuration has the same digest")
+	}
+}
+
+// What the store has was recorded when it was written; what a file takes over from it, or it from a
+// file, was not.
+func TestWrittenByStore(t *testing.T) {
+	t.Parallel()
+	var got []string
+	w := &ConfigAudit{Record: func(e audit.Event) { got = append(got, e.Reason+" by "+e.Actor) }, Store: "store:x"}
+	of := func(source, address string) push.Objects {
+		var out push.Objects
+		for key, o := range objectsOf(t, strings.Replace(fmt.Sprintf(entryFile, "web"), "10.0.0.1", address, 1)).All() {
+			o.Origin.Source = source
+			out = out.With(key, o)
+		}
+		return out
+	}
+	for _, o := range []push.Objects{{}, of("store:x", "10.0.0.1"), of("store:x", "10.0.0.2"), of("file:y", "10.0.0.3"),
+		of("store:x", "10.0.0.4"), {}} {
+		w.Published(o)
+	}
+	want := []string{"read at the start by ashored", "changed by file:y", "changed by store:x"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

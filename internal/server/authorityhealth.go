@@ -1,0 +1,227 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ashore-mesh/ashore/analyze"
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/adminapi"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+)
+
+const (
+	// healthInterval is the time between two examinations, which read all records.
+	healthInterval = 10 * time.Second
+	// healthTimeout is how long one may take.
+	healthTimeout = 5 * time.Second
+)
+
+// authorityHealth reports the state of the certificate authority as problems and metrics. Safe for
+// concurrent use.
+type authorityHealth struct {
+	authority *adminapi.Authority
+	jwt       *ca.JWTAttestor
+	log       hclog.Logger
+
+	root, chain, server, step, waiting      *prometheus.Desc
+	problem, tokens, workloads, revocations *prometheus.Desc
+	pending                                 *prometheus.Desc
+
+	found atomic.Pointer[findings] // of the last examination; nil before the first
+}
+
+// findings are how an authority is. Not to be changed.
+type findings struct {
+	authority ca.Status
+	// tokens, workloads and revocations are counted by state, state and kind.
+	tokens, workloads, revocations map[string]int
+	doubled                        []feed.Problem // workloads by whose names several machines go
+	unknownPrincipals              []feed.Problem // callers that policies deny and that do not exist
+	err                            error
+}
+
+// newAuthorityHealth returns one. Names of metrics are Istio's where it has one.
+func newAuthorityHealth(authority *adminapi.Authority, id *identity, log hclog.Logger) *authorityHealth {
+	desc := prometheus.NewDesc
+	return &authorityHealth{
+		authority: authority, jwt: id.jwt, log: log,
+		root: desc("citadel_server_root_cert_expiry_timestamp",
+			"When the root that signs ends, in seconds since 1970.", nil, nil),
+		chain: desc("citadel_server_cert_chain_expiry_timestamp",
+			"When the certificate that signs ends, in seconds since 1970.", nil, nil),
+		server: desc("ashore_ca_server_expiry_timestamp_seconds",
+			"When the control plane's own certificate ends, in seconds since 1970.", nil, nil),
+		step: desc("ashore_ca_rotation_step",
+			"1 for the step of a rotation of the root that was done last; none: no rotation goes on.", []string{"step"}, nil),
+		waiting: desc("ashore_ca_rotation_waiting", "What the next step of a rotation waits for.", nil, nil),
+		problem: desc("ashore_ca_problems", "What an operator should see to in the certificate authority.", nil,
+			nil),
+		tokens: desc("ashore_join_tokens", "Join tokens, by state.", []string{"state"}, nil),
+		workloads: desc("ashore_workloads",
+			"Workloads that joined, by whether their certificate is valid, ended or revoked.", []string{"state"}, nil),
+		revocations: desc("ashore_revocations", "Revocations in force, by kind.", []string{"kind"}, nil),
+		pending: desc("ashore_revocations_pending",
+			"Revocations in force on this replica that the store does not have yet.", nil, nil),
+	}
+}
+
+// run examines the authority until ctx ends.
+func (c *authorityHealth) run(ctx context.Context) error {
+	tick := time.NewTicker(healthInterval)
+	defer tick.Stop()
+	for {
+		c.refresh(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *authorityHealth) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	found := c.examine(ctx, time.Now())
+	if found.err != nil && !errors.Is(found.err, context.Canceled) {
+		c.log.Warn("cannot examine the certificate authority", "error", found.err)
+	}
+	c.found.Store(&found)
+}
+
+// examine looks anew.
+func (c *authorityHealth) examine(ctx context.Context, now time.Time) findings {
+	f := findings{tokens: map[string]int{}, workloads: map[string]int{}, revocations: map[string]int{}}
+	if f.authority, f.err = c.authority.Manager.Show(ctx); f.err != nil {
+		return f
+	}
+	tokens, err := c.authority.Ledger.Tokens(ctx)
+	if err != nil {
+		return findings{err: err}
+	}
+	list, err := c.authority.ListWorkloads(ctx)
+	if err != nil {
+		return findings{err: err}
+	}
+	for _, t := range tokens {
+		f.tokens[t.State(now)]++
+	}
+	for _, w := range list.Workloads {
+		state := "ended"
+		if n := len(w.Leaves); n > 0 && w.Leaves[n-1].NotAfter.After(now) {
+			state = "valid"
+		}
+		if w.Revoked {
+			state = "revoked"
+		}
+		f.workloads[state]++
+		if w.Warning != "" {
+			f.doubled = append(f.doubled, feed.Problem{Severity: feed.Warning, Source: "workloads", Object: w.Name,
+				Text: w.Warning})
+		}
+	}
+	for _, r := range list.Revocations {
+		f.revocations[r.Kind]++
+	}
+	f.unknownPrincipals = c.unknownPrincipals(ctx, f.authority, list.Workloads)
+	return f
+}
+
+// unknownPrincipals are the callers that policies deny and that do not exist. Below a root that is
+// plugged in others may issue certificates too.
+func (c *authorityHealth) unknownPrincipals(ctx context.Context, authority ca.Status, joined []admin.Workload) []feed.Problem {
+	latest := c.authority.Published.Context()
+	if latest == nil || authority.Source != ca.SelfSigned {
+		return nil
+	}
+	var ids []spiffe.ID
+	for _, w := range joined {
+		if id, err := spiffe.Parse(w.Identity); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return analyze.Problems(analyze.UnknownPrincipals(ctx, latest, ids))
+}
+
+// problems are what an operator should see to.
+func (c *authorityHealth) problems() []feed.Problem {
+	f := c.found.Load()
+	if f == nil {
+		return nil
+	}
+	var out []feed.Problem
+	if f.err != nil {
+		out = append(out, feed.Problem{Severity: feed.Error, Source: "certificate authority", Text: f.err.Error()})
+	}
+	for _, k := range c.jwt.Failures() {
+		p := feed.Problem{Severity: feed.Error, Source: "setting attestors.jwt", Object: k.Issuer, Stale: k.Kept,
+			Text: k.Err.Error() + "; no token of this issuer is accepted until its keys can be read"}
+		if k.Kept {
+			p.Severity, p.Text = feed.Warning, k.Err.Error()+"; the keys that were read last stay in use"
+		}
+		out = append(out, p)
+	}
+	for _, text := range c.authority.Ledger.Problems() {
+		out = append(out, feed.Problem{Severity: feed.Error, Source: "ledger of workloads", Text: text})
+	}
+	for _, text := range f.authority.Problems {
+		out = append(out, feed.Problem{Severity: feed.Warning, Source: "certificate authority", Text: text})
+	}
+	return slices.Concat(out, f.doubled, f.unknownPrincipals)
+}
+
+// Describe implements prometheus.Collector.
+func (c *authorityHealth) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.root, c.chain, c.server, c.step, c.waiting, c.problem, c.tokens, c.workloads,
+		c.revocations, c.pending} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector. What cannot be told is not there.
+func (c *authorityHealth) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(c.pending, float64(c.authority.Ledger.Pending()))
+	f := c.found.Load()
+	if f == nil || f.err != nil {
+		return
+	}
+	for _, r := range f.authority.Roots {
+		if r.Role == "signs" {
+			gauge(c.root, seconds(r.NotAfter))
+		}
+	}
+	gauge(c.chain, seconds(f.authority.Signer.NotAfter))
+	gauge(c.server, seconds(f.authority.Server.NotAfter))
+	at := string(f.authority.Rotation.Step)
+	if at == "" {
+		at = "none"
+	}
+	for _, step := range []string{"none", string(ca.StepDistribute), string(ca.StepActivate)} {
+		gauge(c.step, map[bool]float64{true: 1}[step == at], step)
+	}
+	gauge(c.waiting, float64(f.authority.Rotation.Count))
+	gauge(c.problem, float64(len(f.authority.Problems)))
+	counted := func(d *prometheus.Desc, have map[string]int, states ...string) {
+		for _, s := range states {
+			gauge(d, float64(have[s]), s)
+		}
+	}
+	counted(c.tokens, f.tokens, "unused", "used", "expired", "revoked")
+	counted(c.workloads, f.workloads, "valid", "ended", "revoked")
+	counted(c.revocations, f.revocations, string(ca.RevokeIdentity), string(ca.RevokeWorkload), string(ca.RevokeSerial))
+}
+
+// seconds are those since 1970.
+func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }

@@ -1,0 +1,193 @@
+package server
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/xds"
+)
+
+// One workload has so many connections, whatever its keys and addresses.
+func TestConnectionsOfOneWorkload(t *testing.T) {
+	t.Parallel()
+	l, err := newConnLimiter(2, prometheus.NewRegistry(), testlog.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := spiffe.ID{TrustDomain: "mesh.example", Namespace: "shop", ServiceAccount: "web"}
+	of := func(workload, source string) client {
+		from := netip.MustParsePrefix(source)
+		return client{id, xds.QuotaKey(id, workload, from), from}
+	}
+	first := of("shop/web-1", "127.0.0.8/32")
+	for i, step := range []struct {
+		client client
+		leave  bool
+		want   string
+	}{
+		{first, false, ""},
+		{of("shop/web-1", "127.0.0.9/32"), false, ""},
+		{of("shop/web-1", "127.0.0.10/32"), false, "this workload has 2 connections, no more are served (setting xds.workloadConnections"},
+		{of("shop/web-2", "127.0.0.8/32"), false, ""},
+		{of("", "127.0.0.8/32"), false, ""}, // without a name all connections of an identity and address are one workload's
+		{of("", "127.0.0.8/32"), false, ""},
+		{of("", "127.0.0.8/32"), false, "this workload has 2 connections"},
+		{of("", "127.0.0.9/32"), false, ""},
+		{first, true, ""},
+		{first, false, ""},
+		{first, false, "this workload has 2 connections"},
+	} {
+		if step.leave {
+			l.leave(step.client)
+			continue
+		}
+		_, err := l.enter(step.client)
+		if got := fmt.Sprint(err); step.want == "" && err != nil || !strings.HasPrefix(got, step.want) &&
+			step.want != "" {
+			t.Errorf("step %d: got %v, want %q", i, err, step.want)
+		}
+	}
+	for range 2 {
+		l.leave(first)
+	}
+	if len(l.workloads) != 3 {
+		t.Errorf("%d workloads have connections, want 3", len(l.workloads))
+	}
+}
+
+// closeAfter closes a connection that is not closed before.
+func TestCloseAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, other := net.Pipe()
+		conn := closeAfter(one, time.Minute)
+		read := make(chan error, 1)
+		go func() {
+			_, err := other.Read(make([]byte, 1))
+			read <- err
+		}()
+		time.Sleep(time.Minute - time.Second)
+		synctest.Wait()
+		select {
+		case err := <-read:
+			t.Errorf("closed too early: %v", err)
+		default:
+		}
+		time.Sleep(2 * time.Second)
+		if err := <-read; !errors.Is(err, io.EOF) {
+			t.Errorf("read: %v", err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// selfSigned is a certificate of an identity.
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"localhost"}}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// A connection that is one too many is refused with the reason, and then closed; open ones are
+// served.
+func TestConnectionRefused(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	limiter, err := newConnLimiter(1, r, testlog.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := limitUnauthenticated(inner, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving := selfSigned(t)
+	workload, other := selfSigned(t), selfSigned(t)
+	verify := func(chain []*x509.Certificate, _ time.Time) (spiffe.ID, error) {
+		id := spiffe.ID{TrustDomain: "mesh.example", Namespace: "shop", ServiceAccount: "web"}
+		if bytes.Equal(chain[0].Raw, other.Certificate[0]) {
+			id.ServiceAccount = "api"
+		}
+		return id, nil
+	}
+	creds := limitedTLS{credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{serving},
+		ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}), verify, limiter}
+	srv := grpc.NewServer(append(refusals(), grpc.Creds(creds))...)
+	healthv1.RegisterHealthServer(srv, health.NewServer())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	t.Cleanup(func() {
+		srv.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	dial := func(cert tls.Certificate) healthv1.HealthClient {
+		conn, err := grpc.NewClient(inner.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{cert}, InsecureSkipVerify: true}))) //nolint:gosec // whom it trusts is not what is tested
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return healthv1.NewHealthClient(conn)
+	}
+	first, second, third := dial(workload), dial(workload), dial(other)
+	if _, err := first.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = second.Check(t.Context(), &healthv1.HealthCheckRequest{})
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(),
+		"this workload has 1 connections") {
+		t.Errorf("the second connection of a workload: %v", err)
+	}
+	watch, err := second.Watch(t.Context(), &healthv1.HealthCheckRequest{})
+	if err == nil {
+		_, err = watch.Recv()
+	}
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a stream of the second connection: %v", err)
+	}
+	for name, c := range map[string]healthv1.HealthClient{"first": first, "another workload": third} {
+		if _, err := c.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/jwks"
+	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds"
+)
+
+// maxValidity is the longest certificate that a workload may request, unless ca.validity is longer.
+const maxValidity = 24 * time.Hour
+
+// identity is the certificate authority with its parts. Nil: there is none, for nothing listens with
+// TLS. All fields are immutable.
+type identity struct {
+	manager     *ca.Manager
+	ledger      *ca.Ledger
+	peers       *ca.PeerVerifier
+	issuer      *ca.Server
+	jwt         *ca.JWTAttestor
+	domain      string // the trust domain
+	connections ca.Connections
+	// group returns the namespace and service account of a WorkloadGroup.
+	group func(ctx context.Context, group string) (namespace, account string, err error)
+}
+
+// newIdentity finds the certificate authority, or creates one. The xDS server is built after it:
+// the callbacks that need it are called only while Run runs.
+func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach reach, replicas workloads,
+	exported *mcpPublisher) (*identity, error) {
+	if !cfg.Secure() {
+		return nil, nil
+	}
+	log, records := s.log.Named("ca"), s.store.Records()
+	id := &identity{domain: cfg.MeshConfig.Config.GetTrustDomain(),
+		connections: ca.BoundConnections(cfg.CA.Validity), group: groups(s.published.Context, exported.exported)}
+	grace := cfg.CA.Grace
+	if grace == 0 {
+		grace = -1 // the ledger's zero is its default
+	}
+	var err error
+	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: AuthorityFolder(cfg),
+		TrustDomain: id.domain, Groups: id.group, Grace: grace, Connections: id.connections,
+		Present: s.present, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("ledger of workloads: %w", err)
+	}
+	c := ca.ManagerConfig{
+		Dir: AuthorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain, KeyKind: ca.ECDSAP256,
+		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
+		Replicas: replicas.others, Audit: s.audit.Record, Log: log,
+		Facts: func(ctx context.Context) (ca.Facts, error) { return s.rotationFacts(ctx, id.ledger) },
+	}
+	if cfg.Store.Shared() {
+		c.Address = reach.own
+	}
+	if id.manager, err = ca.NewManager(ctx, c); err != nil && cfg.CA.Plugged != "" {
+		return nil, fmt.Errorf("%w (setting ca.plugged: correct the files, or remove the setting)", err)
+	} else if err != nil {
+		return nil, authorityError(err)
+	}
+	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: id.manager.Bundle,
+		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Ledger: id.ledger})
+	id.jwt, err = ca.NewJWTAttestor(ca.JWTConfig{Issuers: issuers(cfg), Ledger: id.ledger,
+		Fetcher: jwks.NewFetcher(cfg.FetchConfig), Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("setting attestors.jwt: %w", err)
+	}
+	attestors := []ca.Attestor{ca.NewTokenAttestor(id.ledger), ca.NewCertificateAttestor(id.peers, id.ledger), id.jwt}
+	id.issuer, err = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
+		Rules: ca.Rules{Validity: cfg.CA.Validity, MaxValidity: max(maxValidity, cfg.CA.Validity)}, Attestors: attestors,
+		Ledger: id.ledger, Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
+	if err != nil {
+		return nil, err
+	}
+	s.run("certificate authority", id.manager.Run)
+	s.run("ledger of workloads", id.ledger.Run)
+	s.run("issuers of tokens", id.jwt.Run)
+	return id, nil
+}
+
+// authorityError adds where an error is to be fixed, unless it says so itself.
+func authorityError(err error) error {
+	if errors.Is(err, ca.ErrReplica) {
+		return err
+	}
+	return fmt.Errorf("%w (in the state folder, setting state)", err)
+}
+
+// issuers are those of the setting attestors.jwt.
+func issuers(cfg settings.Config) []ca.Issuer {
+	var out []ca.Issuer
+	for _, j := range cfg.Attestors.JWT {
+		i := ca.Issuer{Name: j.Issuer, Audiences: j.Audiences, File: j.JWKS, Namespace: j.Namespace,
+			ServiceAccount: j.ServiceAccount}
+		if strings.Contains(j.JWKS, "://") {
+			i.File, i.URL = "", j.JWKS
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// serverNames are the names and addresses of the control plane's certificate, beside those that it
+// always has. reached is where agents reach it.
+func serverNames(cfg settings.Config, reached []string) []string {
+	out := append([]string{settings.MachineName()}, cfg.CA.Names...)
+	for _, address := range append(slices.Clone(reached), cfg.XDS.Address, cfg.Webhook.Address) {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" &&
+			(net.ParseIP(host) == nil || !net.ParseIP(host).IsUnspecified()) {
+			out = append(out, host)
+		}
+	}
+	return out
+}
+
+// verify returns the identity of a certificate chain.
+func (id *identity) verify(chain []*x509.Certificate, now time.Time) (spiffe.ID, error) {
+	if id == nil {
+		return spiffe.ID{}, errors.New("there is no certificate authority")
+	}
+	p, err := id.peers.Verify(chain, now)
+	return p.ID, err
+}
+
+// revoked returns why an identity or a certificate is revoked, or nil. It is cheap.
+func (id *identity) revoked(who spiffe.ID, fingerprint string) error {
+	if id == nil {
+		return nil
+	}
+	return id.peers.Revoked(who, fingerprint)
+}
+
+// joined returns the group that the workload of a certificate joined, empty if it is unknown. A key
+// that was replaced cannot register.
+func (id *identity) joined(ctx context.Context, leaf *x509.Certificate) (string, error) {
+	w, err := id.ledger.Holds(ctx, leaf)
+	if r, ok := errors.AsType[*ca.Refusal](err); ok && r.Code != codes.Unavailable {
+		return "", &xds.NotJoinedError{Public: r.Public, Err: r}
+	}
+	return w.Group, err
+}
+
+// credentials returns those of the listener with TLS.
+func (id *identity) credentials(limiter *connLimiter) credentials.TransportCredentials {
+	return limitedTLS{credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), id.verify, limiter}
+}
+
+// present returns where a workload is connected.
+func (s *Server) present(w ca.Workload) (ca.Presence, bool) {
+	p, ok := s.proxies.Present(hasLeaf(w.Leaves))
+	return ca.Presence{Address: p.Address.String(), Since: p.Since, Connected: p.Connected}, ok
+}
+
+// replaced ends the streams of a workload whose name another machine took.
+func (s *Server) replaced(r ca.Replacement) {
+	has := hasLeaf(r.Former)
+	s.proxies.Expel(func(p xds.Peer) bool { return has(p.Fingerprint()) },
+		&xds.NotJoinedError{Public: r.Text, Err: errors.New(r.Text)})
+}
+
+// hasLeaf returns whether one of the certificates has a fingerprint.
+func hasLeaf(leaves []ca.Leaf) func(fingerprint string) bool {
+	known := make(map[string]bool, len(leaves))
+	for _, l := range leaves {
+		known[l.SHA256] = true
+	}
+	return func(fingerprint string) bool { return known[fingerprint] }
+}
+
+// rotationFacts are what a rotation of the root waits for.
+func (s *Server) rotationFacts(ctx context.Context, ledger *ca.Ledger) (ca.Facts, error) {
+	f, err := ledger.Facts(ctx)
+	if err != nil {
+		return f, err
+	}
+	for _, b := range s.proxies.Bundles() {
+		// A proxy that never asks for roots, as Istio's agents, never acknowledges any. Its
+		// certificate in the ledger is waited for.
+		if b.Who.Identity != (spiffe.ID{}) && b.Asked {
+			f.Connected = append(f.Connected, ca.ProxyBundle{Name: b.Proxy, BundleID: b.Bundle})
+		}
+	}
+	return f, nil
+}
+
+// groups looks WorkloadGroups up in the latest context. Before the first one, in what other control
+// planes are sent: two control planes that need a certificate of each other would otherwise wait for
+// each other's objects.
+func groups(latest func() *push.Context, exported func() push.Objects) func(context.Context, string) (namespace,
+	account string, err error) {
+	return func(_ context.Context, group string) (string, string, error) {
+		objects, all := exported(), false
+		if c := latest(); c != nil {
+			objects, all = c.Inputs().Objects, true
+		}
+		namespace, name, _ := strings.Cut(group, "/")
+		o, found := objects.Get(config.Key{Kind: config.WorkloadGroup, Namespace: namespace, Name: name})
+		if !found && !all {
+			return "", "", errors.New("configuration is not read yet: \"ashorectl sources\" says why. " +
+				"A source that cannot be read before this is made needs required: false")
+		}
+		if !found {
+			return "", "", ca.ErrNoGroup
+		}
+		spec, ok := o.Spec.(*networking.WorkloadGroup)
+		if !ok {
+			return "", "", ca.ErrNoGroup
+		}
+		return o.Namespace, cmp.Or(spec.GetTemplate().GetServiceAccount(), "default"), nil
+	}
+}

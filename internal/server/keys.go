@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/jwks"
+	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// keySource fetches the keys of the issuers that policies name, for the assembler.
+type keySource struct{ keeper *jwks.Keeper }
+
+var _ push.KeySource = keySource{}
+
+// newKeySource keeps what it has fetched in the state folder.
+func newKeySource(s settings.Config, log hclog.Logger) keySource {
+	fetcher := jwks.NewFetcher(s.FetchConfig)
+	return keySource{jwks.NewKeeper(jwks.KeeperConfig{Fetch: fetcher.Fetch, File: filepath.Join(s.State, "jwks.json"),
+		Log: log})}
+}
+
+// problems are the keys that cannot be fetched.
+func (k keySource) problems() []feed.Problem {
+	var out []feed.Problem
+	for _, f := range k.keeper.Failures() {
+		p := feed.Problem{Severity: feed.Error, Source: "keys of issuers", Object: f.URL, Since: f.Since, Stale: f.Kept,
+			Text: f.Err.Error()}
+		switch {
+		case errors.Is(f.Err, jwks.ErrAddress):
+			p.Text += " (the setting fetch.allow opens a range of addresses)"
+		case errors.Is(f.Err, jwks.ErrURL) && strings.HasPrefix(f.URL, "http://"):
+			p.Text += " (the setting fetch.http allows it for all issuers)"
+		}
+		if f.Kept {
+			p.Severity, p.Text = feed.Warning, p.Text+"; the keys that were fetched last stay in use"
+		} else {
+			p.Text += "; no token of its issuers is accepted until they can be fetched"
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// metric counts them.
+func (k keySource) metric() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_jwks_failing",
+		Help: "Addresses of issuers' keys that cannot be fetched."},
+		func() float64 { return float64(len(k.keeper.Failures())) })
+}
+
+// Want implements push.KeySource.
+func (k keySource) Want(urls []string) { k.keeper.Want(urls) }
+
+// Run implements push.KeySource.
+func (k keySource) Run(ctx context.Context, out chan<- *push.KeySets) error {
+	return k.keeper.Run(ctx, func(ctx context.Context, texts map[string]string) {
+		select {
+		case out <- &push.KeySets{ByURL: texts}:
+		case <-ctx.Done():
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"context"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// savedState keeps what is active in the state folder, for the next start.
+type savedState struct {
+	content  push.Saved // of before the restart
+	objects  *feed.Writer[*config.Object]
+	services *feed.Writer[registry.Instances]
+	unread   []feed.Problem // of the start
+}
+
+// openSaved reads what was active before the restart. Content that cannot be read is a problem until
+// the next start.
+func (s *Server) openSaved(ctx context.Context) *savedState {
+	log := s.log.Named("saved state")
+	out := &savedState{
+		objects:  feed.NewWriter(s.home, "config", config.Codec(), log),
+		services: feed.NewWriter(s.home, "services", registry.Codec(), log),
+	}
+	var err error
+	if out.content.Objects, err = feed.Load(ctx, s.home, "config", config.Codec()); err != nil {
+		out.report(err, log)
+	}
+	if out.content.Services, err = feed.Load(ctx, s.home, "services", registry.Codec()); err != nil {
+		out.report(err, log)
+	}
+	s.run("saved objects", out.objects.Run)
+	s.run("saved services", out.services.Run)
+	return out
+}
+
+// savedSources are the names of the sources of objects that delivered before the restart.
+func savedSources(saved *savedState) map[string]bool {
+	names := map[string]bool{}
+	for _, group := range saved.content.Objects {
+		names[group.Source] = true
+	}
+	return names
+}
+
+func (s *savedState) report(err error, log hclog.Logger) {
+	log.Error("a part of what was active before the restart cannot be read", "error", err)
+	s.unread = append(s.unread, feed.Problem{Severity: feed.Warning, Source: "saved state",
+		Text: "a part of what was active before the restart cannot be read, " +
+			"and is used only when its source delivers it: " + err.Error()})
+}
+
+// save implements push.AssemblerConfig.Save.
+func (s *savedState) save(changed push.Saved) {
+	s.objects.Put(changed.Objects)
+	s.services.Put(changed.Services)
+}
+
+func (s *savedState) problems() []feed.Problem {
+	return append(append(append([]feed.Problem{}, s.unread...), s.objects.Problems()...), s.services.Problems()...)
+}

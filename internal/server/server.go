@@ -1,0 +1,310 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ashore-mesh/ashore/analyze"
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/adminapi"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/sdnotify"
+	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/internal/task"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/registry/vip"
+	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/gen"
+)
+
+const (
+	// buildGap is the least time between two builds while changes keep coming.
+	buildGap = 50 * time.Millisecond
+	// gcPercent is GOGC: with 1000 proxies that connect at once, 50 needs half the memory of the
+	// default, 100, for a tenth more CPU.
+	gcPercent = 50
+)
+
+// Server is every part of ashored, connected. Run it once.
+type Server struct {
+	log      hclog.Logger
+	settings settings.Config // those in use; owned by Reload
+	registry *prometheus.Registry
+	parts    []task.Part
+	closers  []func() error // in order of opening
+	problems []func() []feed.Problem
+
+	listeners listeners
+	home      *bolt.Store // in the state folder
+	store     meshStore   // what is written to the mesh
+	audit     *audit.Log
+
+	published *adminapi.Published
+	sources   *sourceMaker
+	exports   *exports
+	proxies   *xds.Server
+	assembler *push.Assembler
+	backend   *adminapi.Backend
+	reload    reloadProblems
+}
+
+// New opens and builds every part: state, listeners, store, certificate authority, sources,
+// assembler, xDS, admin API. On error it closes what it opened, in reverse.
+func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, error) {
+	debug.SetGCPercent(gcPercent)
+	for _, w := range s.Warnings {
+		log.Warn("setting", "problem", w.String())
+	}
+	if s.XDS.PlaintextAddress != "" && !loopback(s.XDS.PlaintextAddress) {
+		log.Warn("xDS without TLS is open to other machines: whoever reaches it reads the mesh's configuration, "+
+			"and in development registers workloads", "address", s.XDS.PlaintextAddress, "development", s.Development)
+	}
+	srv := &Server{log: log, settings: s, registry: newRegistry(), published: adminapi.NewPublished()}
+	if err := srv.build(ctx, s); err != nil {
+		return nil, errors.Join(err, srv.close())
+	}
+	return srv, nil
+}
+
+// Run runs all parts until ctx ends or one fails, and closes everything.
+func (s *Server) Run(ctx context.Context) error {
+	return errors.Join(task.Run(ctx, s.parts...), s.close())
+}
+
+// close closes what was opened, the last first.
+func (s *Server) close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// run adds a part.
+func (s *Server) run(name string, f func(context.Context) error) {
+	s.parts = append(s.parts, task.Part{Name: name, Run: f})
+}
+
+// report adds the problems of a part.
+func (s *Server) report(problems func() []feed.Problem) { s.problems = append(s.problems, problems) }
+
+// build builds all parts in the order in which they need each other.
+func (s *Server) build(ctx context.Context, cfg settings.Config) error {
+	if err := s.openState(cfg); err != nil {
+		return err
+	}
+	if err := s.listen(cfg); err != nil {
+		return err
+	}
+	if err := s.openStore(ctx, cfg); err != nil {
+		return err
+	}
+	saved := s.openSaved(ctx)
+	s.sources = newSourceMaker(s.store, savedSources(saved), s.log)
+	sources, take, err := s.sources.make(cfg.SourceList)
+	if err != nil {
+		return err
+	}
+	take()
+	reach := s.findReach(ctx, cfg)
+	workloads, err := s.newRuntime(ctx, cfg, reach)
+	if err != nil {
+		return err
+	}
+	mcp := newMCPPublisher(cfg, s.log.Named("mcp"))
+	id, err := s.newIdentity(ctx, cfg, reach, workloads, mcp)
+	if err != nil {
+		return err
+	}
+	generator := gen.New()
+	s.proxies, err = xds.New(xds.Config{
+		Generator: generator, Objects: mcp.objects(), Runtime: workloads, RegisterAnybody: cfg.Development,
+		Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined,
+		WorkloadStreams: cfg.XDS.WorkloadConnections,
+		WorkloadBytes:   workloadLimit(workloadBytes, cfg.XDS.WorkloadConnections),
+		Log:             s.log, Registerer: s.registry, Audit: s.audit.Record,
+	})
+	if err != nil {
+		return err
+	}
+	s.run("xds", s.proxies.Run)
+	s.exports = newExports(cfg.MeshConfig, s.log.Named("export"))
+	if err := s.exports.arrange(cfg.SourceList); err != nil {
+		return err
+	}
+	keys := newKeySource(cfg, s.log.Named("jwks"))
+	deriver := entry.New(workloads)
+	vips := vip.New(vip.Config{Records: s.store.Records(), Log: s.log.Named("vip")})
+	logAnalysis := problemLogger(s.log.Named("analysis"))
+	analysis := analyze.NewBackground(func(appeared, gone []analyze.Finding) {
+		logAnalysis(analyze.Problems(appeared), analyze.Problems(gone))
+	})
+	s.run("analysis", analysis.Run)
+	s.assembler = push.NewAssembler(push.AssemblerConfig{
+		Sources: sources, Saved: saved.content, Save: saved.save, Mesh: cfg.MeshConfig, Gap: buildGap,
+		Join:   registry.JoinConfig{Shadow: cfg.Merge.Endpoints == "shadow"},
+		Export: mcp.exportConfig(s.proxies.PublishObjects), Deriver: deriver, Allocator: vips, Keys: keys,
+		Trust: s.runTrust(id), Publish: s.publisher(analysis),
+	})
+	s.report(func() []feed.Problem { return analyze.Problems(analysis.Findings()) })
+	for _, problems := range []func() []feed.Problem{generator.Refused, s.sources.exposed, s.auditProblems,
+		saved.problems, vips.Problems, s.proxies.RefusedRegistrations, s.storeProblems, keys.problems,
+		s.reload.problems, s.exports.problems} {
+		s.report(problems)
+	}
+	if err := errors.Join(s.registry.Register(keys.metric()), s.registry.Register(s.exports)); err != nil {
+		return err
+	}
+	if err := s.serveOperators(cfg, id, reach, workloads, deriver); err != nil {
+		return err
+	}
+	if err := s.serveXDS(cfg, id); err != nil {
+		return err
+	}
+	if err := s.serveWebhook(cfg, id); err != nil {
+		return err
+	}
+	s.run("workloads", workloads.Run)
+	s.run("configuration", s.assembler.Run)
+	s.run("export", s.exports.run)
+	s.run("problem log", (&problemLog{problems: s.backend.ReadSourceProblems,
+		report: problemLogger(s.log.Named("sources"))}).run)
+	s.run("systemd", (&startup{notifier: sdnotify.Notifier{Log: s.log}, waiting: s.backend.Waiting,
+		responds: s.assembler.Responds, log: s.log}).run)
+	return nil
+}
+
+// serveOperators builds the admin API, metrics and health.
+func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, workloads workloads,
+	deriver *entry.Deriver) error {
+	s.backend = &adminapi.Backend{Started: time.Now(), Settings: cfg.Warnings, Published: s.published,
+		Assembler: s.assembler, Proxies: adminapi.Proxies{Server: s.proxies}, Names: s.sources,
+		Entries: deriver.Entries}
+	log := s.log.Named("admin")
+	control := admin.Config{Listener: s.listeners.admin, Backend: s.backend, Audit: s.audit,
+		Missing: adminapi.NoAuthority, Record: s.audit.Record, Log: log, Role: cfg.Access.Role}
+	explainer := adminapi.Explainer{Published: s.published, Proxies: s.proxies.Proxies}
+	if id != nil {
+		authority := &adminapi.Authority{Manager: id.manager, Ledger: id.ledger, TrustDomain: id.domain,
+			Published: s.published, Proxies: s.proxies, Group: id.group, Revoked: id.revoked,
+			Addresses: reach.addresses, Notes: reach.notes, OtherAddresses: workloads.Advertised}
+		control.Tokens, control.Authority, control.Workloads = authority, authority, authority
+		explainer.Workloads = id.ledger.Workloads
+		health := newAuthorityHealth(authority, id, s.log.Named("ca"))
+		s.report(health.problems)
+		s.run("certificate authority health", health.run)
+		if err := s.registry.Register(health); err != nil {
+			return err
+		}
+	}
+	control.Explain = explainer
+	control.Catalog = &adminapi.Catalog{Published: s.published, Supplied: s.assembler.Supplied,
+		Entries: deriver.Entries, Derived: deriver.Name(), Names: s.sources}
+	control.Store = &adminapi.Store{Store: s.store, Published: s.published, Sources: s.backend.Sources,
+		Problems: s.backend.SourceProblems, Record: s.audit.Record, Log: log.Named("store")}
+	control.Maintenance = &adminapi.Maintenance{Named: s.sources.named, Problems: s.backend.SourceProblems,
+		Accept: s.assembler.AcceptRemovals, Records: s.store.Records(), Record: s.audit.Record}
+	s.backend.More = s.problems
+	s.run("admin", admin.New(control).Run)
+	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.backend.Waiting,
+		log: s.log.Named("metrics")}
+	s.run("metrics", site.run)
+	return s.registry.Register(newCounts(s.backend.Summary))
+}
+
+// publisher hands each context to the proxies, then to operators, the audit log and exports.
+func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, push.Changes) {
+	log := s.log.Named("push")
+	written := &adminapi.ConfigAudit{Record: s.audit.Record, Store: s.store.Name()}
+	return func(c *push.Context, changes push.Changes) {
+		s.proxies.Publish(c, changes.Since)
+		first := s.published.Publish(c)
+		analysis.Publish(c)
+		written.Published(c.Inputs().Objects)
+		s.exports.publish(c)
+		if first {
+			debug.FreeOSMemory() // reading everything leaves as much garbage as there is configuration
+			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(),
+				"services", c.Inputs().Services.Len())
+			return
+		}
+		log.Debug("published", "mesh", changes.Mesh, "objects", changes.Objects, "services", changes.Services,
+			"endpoints", changes.Endpoints)
+	}
+}
+
+// auditProblems are what keeps events out of the audit log.
+func (s *Server) auditProblems() (out []feed.Problem) {
+	for _, text := range s.audit.Problems() {
+		out = append(out, feed.Problem{Severity: feed.Error, Source: "audit log", Text: text})
+	}
+	return out
+}
+
+// maxLogged is how many problems that appear, or end, at once are logged one by one.
+const maxLogged = 50
+
+// problemLogger logs problems of configuration when they appear and when they end.
+func problemLogger(log hclog.Logger) func(appeared, gone []feed.Problem) {
+	return func(appeared, gone []feed.Problem) {
+		for _, p := range appeared[:min(len(appeared), maxLogged)] {
+			log.Warn("configuration problem", "problem", p.String(), "source", p.Source)
+		}
+		if more := len(appeared) - maxLogged; more > 0 {
+			log.Warn("more configuration problems: \"ashorectl problems\" lists all", "problems", more)
+		}
+		for _, p := range gone[:min(len(gone), maxLogged)] {
+			log.Info("configuration problem is over", "problem", p.String(), "source", p.Source)
+		}
+		if more := len(gone) - maxLogged; more > 0 {
+			log.Info("more configuration problems are over", "problems", more)
+		}
+	}
+}
+
+// findReach finds where agents reach the listener with TLS.
+func (s *Server) findReach(ctx context.Context, cfg settings.Config) reach {
+	if !cfg.Secure() {
+		return reach{}
+	}
+	at := s.listeners.secure.Addr()
+	r := findReach(ctx, cfg.XDS.Advertise, at, thisMachine())
+	r.own = findReach(ctx, nil, at, thisMachine()).addresses[0]
+	s.log.Named("ca").Info("machines join here", "addresses", r.addresses)
+	return r
+}
+
+// Init creates the store and the root certificate in the state folder, and returns what it created.
+// A root that is shared or plugged in is left to the first start.
+func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (created string, err error) {
+	s := &Server{log: log, settings: cfg, registry: prometheus.NewRegistry()}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.openState(cfg); err != nil {
+		return "", err
+	}
+	created = "created the store in " + cfg.State
+	if !cfg.Secure() || cfg.Store.Shared() || cfg.CA.Plugged != "" {
+		return created, nil
+	}
+	authority, err := ca.NewManager(ctx, ca.ManagerConfig{
+		Dir: AuthorityFolder(cfg), TrustDomain: cfg.MeshConfig.Config.GetTrustDomain(), KeyKind: ca.ECDSAP256,
+		Names: serverNames(cfg, cfg.XDS.Advertise), Records: s.home.Records(), Audit: s.audit.Record, Log: log,
+	})
+	if err != nil {
+		return "", authorityError(err)
+	}
+	root := authority.Bundle().Roots[0]
+	return fmt.Sprintf("%s, and the root certificate %s, valid until %s", created, ca.RootID(root),
+		root.NotAfter.Format(time.DateOnly)), nil
+}

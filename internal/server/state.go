@@ -1,0 +1,129 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
+)
+
+const (
+	// CheckStoreCommand is the command of ashored that checks a store file: reading a damaged one
+	// may end the process, so a child does it.
+	CheckStoreCommand = "check-store"
+	// auditFileSize is the size at which the audit log begins a new file.
+	auditFileSize = 64 << 20
+)
+
+// AuthorityFolder is where the keys of the certificate authority are.
+func AuthorityFolder(cfg settings.Config) string { return filepath.Join(cfg.State, "ca") }
+
+// openState opens the store and the audit log in the state folder, or creates them. It comes first:
+// the second of two processes with one state folder gets an error that names the first.
+func (s *Server) openState(cfg settings.Config) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program, to check the store with it: %w", err)
+	}
+	err = wholefile.Guard(cfg.State, "set another folder (setting state, or --state)")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s.home, err = bolt.New(bolt.Config{Dir: cfg.State, CheckCommand: []string{self, CheckStoreCommand},
+		Lost: lostWithState(cfg), Log: s.log.Named("store")})
+	if err != nil {
+		return fmt.Errorf("store (setting state, or --state in development): %w", err)
+	}
+	s.closers = append(s.closers, s.home.Close)
+	s.run("file of the store", s.home.Watch)
+	if err := wholefile.Clean(cfg.State); err != nil {
+		return fmt.Errorf("state folder (setting state, or --state in development): %w", err)
+	}
+	s.audit, err = audit.Open(audit.Config{Path: filepath.Join(cfg.State, "audit.jsonl"), MaxSize: auditFileSize,
+		Keep: cfg.Audit.Keep, Log: s.log.Named("audit"), Registerer: s.registry})
+	if err != nil {
+		return fmt.Errorf("%w (in the state folder, setting state)", err)
+	}
+	s.closers = append(s.closers, s.audit.Close)
+	return s.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ashore_store_file_unwritable",
+		Help: "1 while the store in the state folder cannot be written: " +
+			"its disk is full or read-only, or its file is missing.",
+	}, func() float64 { return truth(s.home.Outage().Error != "") }))
+}
+
+// lostWithState says what is lost with a damaged store file; empty: everything that is written to
+// the mesh.
+func lostWithState(cfg settings.Config) string {
+	if !cfg.Store.Shared() {
+		return ""
+	}
+	return "what was active before the restart, and this replica's copy of the store in Consul (setting store), " +
+		"which it reads again from there: that start needs Consul"
+}
+
+// storeProblems returns why the stores cannot be read or written.
+func (s *Server) storeProblems() []feed.Problem {
+	out := storeFileProblems(s.home)
+	if shared, ok := s.store.(sharedStore); ok {
+		out = append(out, sharedProblems(shared, s.sources.active)...)
+	}
+	return out
+}
+
+// listeners are opened before anything runs: an address in use shows at once.
+type listeners struct {
+	secure, plain net.Listener // of xDS; nil: not served
+	metrics       net.Listener
+	admin         net.Listener
+}
+
+// listen opens the addresses.
+func (s *Server) listen(cfg settings.Config) error {
+	for _, to := range []struct {
+		at                     *net.Listener
+		address, setting, flag string
+	}{
+		{&s.listeners.secure, cfg.XDS.Address, "xds.address", "xds-tls-address"},
+		{&s.listeners.plain, cfg.XDS.PlaintextAddress, "xds.plaintextAddress", "xds-address"},
+		{&s.listeners.metrics, cfg.Metrics.Address, "metrics.address", "metrics-address"},
+	} {
+		if to.address == "" {
+			continue
+		}
+		l, err := listen(to.address, to.setting, to.flag)
+		if err != nil {
+			return err
+		}
+		*to.at = l
+		s.closeLater(l)
+	}
+	l, err := admin.Listen(cfg.Admin.Socket, cfg.Access.Others())
+	if err != nil {
+		return fmt.Errorf("%w (setting admin.socket, or --admin-socket in development)", err)
+	}
+	s.listeners.admin = l
+	s.closeLater(l)
+	return nil
+}
+
+// closeLater closes l with the server, unless the part that serves it has done so.
+func (s *Server) closeLater(l net.Listener) {
+	s.closers = append(s.closers, func() error {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/httpserver"
+)
+
+// web serves what machines ask over HTTP: metrics, health, readiness, version. Nothing in it is
+// secret.
+type web struct {
+	listener net.Listener
+	gatherer prometheus.Gatherer
+	// waiting names what proxies still wait for; empty when they are served.
+	waiting func() []string
+	log     hclog.Logger
+}
+
+// run serves until ctx ends.
+func (w *web) run(ctx context.Context) error {
+	srv := &http.Server{
+		Handler:           http.MaxBytesHandler(w.routes(), 0),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          w.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+	return httpserver.Run(ctx, srv, w.listener, time.Second)
+}
+
+func (w *web) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(w.gatherer, promhttp.HandlerOpts{
+		ErrorLog:            w.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
+		MaxRequestsInFlight: 4,
+		Timeout:             20 * time.Second,
+	}))
+	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { w.text(rw, http.StatusOK, "alive") })
+	mux.HandleFunc("GET /ready", func(rw http.ResponseWriter, _ *http.Request) {
+		if waiting := w.waiting(); len(waiting) > 0 {
+			w.text(rw, http.StatusServiceUnavailable, "not ready: waits for "+strings.Join(waiting, ", "))
+			return
+		}
+		w.text(rw, http.StatusOK, "ready")
+	})
+	mux.HandleFunc("GET /version", func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(rw).Encode(build.Read()); err != nil {
+			w.log.Debug("answer not read", "error", err)
+		}
+	})
+	return mux
+}
+
+func (w *web) text(rw http.ResponseWriter, code int, text string) {
+	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	rw.WriteHeader(code)
+	if _, err := fmt.Fprintln(rw, text); err != nil {
+		w.log.Debug("answer not read", "error", err)
+	}
+}

@@ -1,0 +1,130 @@
+package server
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+)
+
+func sample() admin.Status {
+	return admin.Status{
+		Config: admin.ConfigStatus{Objects: map[string]int{"VirtualService": 2, "Gateway": 1}, Services: 5,
+			Endpoints: 9, Errors: 1, Warnings: 3, Conflicts: 2, Contexts: 7},
+		Sources: []feed.SourceStatus{{Name: "file:/x", Synced: true, Items: 3},
+			{Name: "mcp:x", Setting: "peer", Synced: true, Problems: 4, Retained: 2, Error: "away", ErrorSince: time.Now().Add(-time.Hour)}},
+	}
+}
+
+func sampleRegistry() *prometheus.Registry {
+	reg := newRegistry()
+	reg.MustRegister(newCounts(sample))
+	return reg
+}
+
+// Metrics have Istio's names where it has one.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	w := &web{gatherer: sampleRegistry(), log: testlog.New(t)}
+	rec := httptest.NewRecorder()
+	w.routes().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	lines := strings.Split(rec.Body.String(), "\n")
+	for _, want := range []string{
+		`ashore_config_objects{kind="Gateway"} 1`,
+		`ashore_config_objects{kind="VirtualService"} 2`,
+		`ashore_config_problems{severity="error"} 1`,
+		`ashore_config_problems{severity="warning"} 3`,
+		"ashore_contexts_total 7",
+		"ashore_endpoints 9",
+		`ashore_source_synced{source="file:/x"} 1`,
+		`ashore_source_items{source="file:/x"} 3`,
+		"ashore_config_conflicts 2",
+		`ashore_source_up{source="file:/x"} 1`,
+		`ashore_source_age_seconds{source="file:/x"} 0`,
+		`ashore_source_up{source="peer"} 0`,
+		`ashore_source_problems{source="peer"} 4`,
+		`ashore_source_retained_items{source="peer"} 2`,
+		"pilot_services 5",
+		"pilot_virt_services 2",
+		`istio_build{component="pilot",tag="` + build.Read().Version + `"} 1`,
+		`pilot_info{version="` + build.Read().Version + `"} 1`,
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no line %s in\n%s", want, rec.Body)
+		}
+	}
+	if !strings.Contains(rec.Body.String(), "\nashore_source_age_seconds{source=\"peer\"} 36") {
+		t.Error("the source that is down for an hour has another age")
+	}
+	if !strings.Contains(rec.Body.String(), "go_goroutines ") {
+		t.Error("no metrics of the Go runtime")
+	}
+}
+
+func TestWeb(t *testing.T) {
+	t.Parallel()
+	waiting := []string{"file:/etc/ashore"}
+	w := &web{gatherer: sampleRegistry(), waiting: func() []string { return waiting }, log: testlog.New(t)}
+	srv := httptest.NewServer(w.routes())
+	defer srv.Close()
+	check := func(path string, code int, want string) {
+		t.Helper()
+		resp, err := srv.Client().Get(srv.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != code || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %d %.80q, %v; want %d with %q", path, resp.StatusCode, body, err, code, want)
+		}
+	}
+	check("/healthz", http.StatusOK, "alive")
+	check("/ready", http.StatusServiceUnavailable, "waits for file:/etc/ashore")
+	waiting = nil
+	check("/ready", http.StatusOK, "ready")
+	check("/metrics", http.StatusOK, "pilot_services 5")
+	check("/version", http.StatusOK, `"go":"go1`)
+	check("/nothing", http.StatusNotFound, "")
+}
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+	l, err := listen("127.0.0.1:0", "xds.plaintextAddress", "xds-address")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for address, want := range map[string]string{
+		l.Addr().String(): "port " + port + " of 127.0.0.1 is in use by another process",
+		"192.0.2.1:1":     "192.0.2.1:1 is not an address of this machine",
+	} {
+		_, err := listen(address, "xds.plaintextAddress", "xds-address")
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "setting xds.plaintextAddress, or --xds-address") {
+			t.Errorf("%s: error %v, want %q and the setting", address, err, want)
+		}
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]bool{"127.0.0.1:1": true, "127.0.0.9:1": true, "[::1]:1": true, ":1": false,
+		"0.0.0.0:1": false, "10.0.0.1:1": false, "x": false} {
+		if got := loopback(address); got != want {
+			t.Errorf("%s: %v, want %v", address, got, want)
+		}
+	}
+}

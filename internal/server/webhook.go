@@ -1,0 +1,45 @@
+package server
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/webhook"
+)
+
+// The limits of validation over HTTPS.
+const (
+	// webhookTimeout limits how long a body may take, and how long it then waits for its turn.
+	webhookTimeout = 10 * time.Second
+	// webhookRate limits the requests of one address in a second.
+	webhookRate        = 500
+	webhookRequests    = 256 // at once
+	webhookConnections = 512 // at once
+)
+
+// serveWebhook validates configuration over HTTPS if webhook.address is set.
+func (s *Server) serveWebhook(cfg settings.Config, id *identity) error {
+	if cfg.Webhook.Address == "" {
+		return nil
+	}
+	l, err := listen(cfg.Webhook.Address, "webhook.address", "webhook-address")
+	if err != nil {
+		return err
+	}
+	s.closeLater(l)
+	size, err := cfg.Webhook.Bytes()
+	if err != nil {
+		return fmt.Errorf("setting webhook.maxBytes: %w", err)
+	}
+	log := s.log.Named("webhook")
+	w, err := webhook.New(webhook.Config{Listener: l, Certificate: id.manager.ServerCertificate,
+		MaxBytes: size, Timeout: webhookTimeout, Rate: webhookRate, Requests: webhookRequests,
+		Connections: min(webhookConnections, openFiles()/4), Log: log, Registerer: s.registry})
+	if err != nil {
+		return err
+	}
+	log.Info("validating", "address", l.Addr())
+	s.run("webhook", w.Run)
+	return nil
+}

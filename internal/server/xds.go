@@ -1,0 +1,66 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/xds"
+)
+
+const (
+	// drainTime is how long streams may take to end when the program stops.
+	drainTime = 2 * time.Second
+	// handshakeTime is how long a connection may take for TLS and HTTP/2. A stop waits for
+	// handshakes.
+	handshakeTime = 10 * time.Second
+)
+
+// serveXDS serves xDS on the open addresses, and the certificate authority beside it where there is
+// TLS.
+func (s *Server) serveXDS(cfg settings.Config, id *identity) error {
+	timeout := grpc.ConnectionTimeout(handshakeTime)
+	if l := s.listeners.plain; l != nil {
+		plain := grpc.NewServer(append(xds.ServerOptions(), timeout)...)
+		s.proxies.Register(plain)
+		s.run("plaintext xds listener", func(ctx context.Context) error { return serveGRPC(ctx, plain, l) })
+	}
+	if id == nil {
+		return nil
+	}
+	limiter, err := newConnLimiter(cfg.XDS.WorkloadConnections, s.registry, s.log.Named("xds"))
+	if err != nil {
+		return err
+	}
+	l, err := limitUnauthenticated(s.listeners.secure, s.registry)
+	if err != nil {
+		return err
+	}
+	secure := grpc.NewServer(slices.Concat(xds.ServerOptions(), refusals(),
+		[]grpc.ServerOption{grpc.Creds(id.credentials(limiter)), timeout})...)
+	s.proxies.Register(secure)
+	id.issuer.Register(secure)
+	s.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, l) })
+	return nil
+}
+
+// serveGRPC serves srv on l until ctx ends, and closes its connections drainTime later.
+func serveGRPC(ctx context.Context, srv *grpc.Server, l net.Listener) error {
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	cut := time.AfterFunc(drainTime, srv.Stop)
+	defer cut.Stop()
+	srv.GracefulStop()
+	<-failed
+	return nil
+}

@@ -1,0 +1,297 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/jwks"
+	"github.com/ashore-mesh/ashore/internal/strictyaml"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+const (
+	DefaultFile    = "/etc/ashore/ashored.yaml"
+	defaultFiles   = "/etc/ashore/config"
+	DefaultMetrics = "127.0.0.1:15014"
+	DevXDS         = "127.0.0.1:15010"
+	DevState       = ".ashore"
+)
+
+// settings are the settings file. docs/settings.md tells operators about each.
+type Config struct {
+	// State is the folder of all that is kept on this machine. Default /var/lib/ashore.
+	State string `yaml:"state"`
+	// Store says where what is written to the mesh is kept.
+	Store Store `yaml:"store"`
+	// Sources are where configuration and services come from, the deciding one first. Default: the
+	// files of /etc/ashore/config, then the store.
+	Sources yaml.Node `yaml:"sources"`
+	// Merge says how one service is made of what several sources say of it.
+	Merge Merge `yaml:"merge"`
+	// Domain completes short host names: "web" in namespace shop is web.shop.svc.<Domain>. Default
+	// cluster.local.
+	Domain  string  `yaml:"domain"`
+	XDS     XDS     `yaml:"xds"`
+	Metrics Metrics `yaml:"metrics"`
+	Admin   Admin   `yaml:"admin"`
+	Log     Log     `yaml:"log"`
+	CA      CA      `yaml:"ca"`
+	// Attestors are whom the authority believes besides join tokens and its own certificates.
+	Attestors Attestors `yaml:"attestors"`
+	Audit     Audit     `yaml:"audit"`
+	Workloads Workloads `yaml:"workloads"`
+	// Webhook is validation over HTTPS.
+	Webhook Webhook `yaml:"webhook"`
+	// MCP says which other control planes are told the configuration.
+	MCP MCP `yaml:"mcp"`
+	// Fetch bounds where keys of issuers are fetched from.
+	Fetch Fetch `yaml:"fetch"`
+	// Mesh and Networks are Istio's MeshConfig and MeshNetworks.
+	Mesh     yaml.Node `yaml:"mesh"`
+	Networks yaml.Node `yaml:"meshNetworks"`
+
+	SourceList  []Source       // made of Sources
+	MeshConfig  *push.Mesh     // made of Mesh and Networks
+	Warnings    []feed.Problem // about them
+	Access      admin.Access   // made of Admin.Roles
+	FetchConfig jwks.Config    // made of Fetch
+
+	// Development is set by --dev, and Flags are the flags that settings come from.
+	Development bool
+	Flags       map[string]string
+
+	places *strictyaml.Places // of the settings in the file
+}
+
+type XDS struct {
+	// Address serves xDS and the certificate authority with TLS. Default :15012; empty, as in
+	// development: there is no authority, and nobody has an identity.
+	Address string `yaml:"address"`
+	// Advertise is where agents reach Address: each HOST:PORT stands in the command that makes them
+	// join. Default: Address, and where that is every address, what findReach finds.
+	Advertise []string `yaml:"advertise"`
+	// PlaintextAddress serves xDS without TLS: for loopback, or a network that is trusted. What
+	// connects there has no identity. Default: off; 127.0.0.1:15010 in development.
+	PlaintextAddress string `yaml:"plaintextAddress"`
+	// WorkloadConnections is how many connections to Address, and how many streams on all of them,
+	// one workload may have at once. What it may hold in memory grows with it beyond 16. Default
+	// 16.
+	WorkloadConnections int `yaml:"workloadConnections"`
+}
+
+type Metrics struct {
+	// Address serves metrics, health and readiness over HTTP. Default 127.0.0.1:15014.
+	Address string `yaml:"address"`
+}
+
+type Admin struct {
+	// Socket is the unix socket of the admin API. Default /run/ashore/admin.sock; admin.sock in the
+	// state folder in development.
+	Socket string `yaml:"socket"`
+	// Roles says who may use it besides root and the user that ashored runs as. Default: nobody.
+	Roles admin.Roles `yaml:"roles"`
+}
+
+type Log struct {
+	// Level is trace, debug, info, warn or error. Default info.
+	Level string `yaml:"level"`
+	// Format is text or json. Default text.
+	Format string `yaml:"format"`
+}
+
+// defaults are the settings of an empty file.
+func Default() Config {
+	return Config{
+		State:      "/var/lib/ashore",
+		Store:      defaultStore(),
+		SourceList: DefaultSources(defaultFiles),
+		Merge:      Merge{Endpoints: "unite"},
+		Domain:     "cluster.local",
+		XDS:        XDS{Address: ":15012", WorkloadConnections: 16},
+		Metrics:    Metrics{Address: DefaultMetrics},
+		Admin:      Admin{Socket: "/run/ashore/admin.sock"},
+		Log:        Log{Level: "info", Format: "text"},
+		CA:         CA{Validity: 24 * time.Hour, Grace: ca.DefaultGrace},
+		Audit:      Audit{Keep: 8},
+		Workloads:  Workloads{Grace: 10 * time.Second, RestartGrace: 5 * time.Minute},
+		Webhook:    Webhook{MaxBytes: "1MiB"},
+	}
+}
+
+// devDefaults are the settings of development without flags or file.
+func Dev() Config {
+	s := Default()
+	s.Development = true
+	s.SourceList = nil
+	s.State, s.Admin.Socket, s.XDS.Address, s.XDS.PlaintextAddress = DevState, "", "", DevXDS
+	return s
+}
+
+// Read lays the file path over s. What they mean is for check to say.
+func Read(path string, s Config) (Config, error) {
+	data, err := strictyaml.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s, fmt.Errorf("there is no settings file %s: write one, name another with --config, or start with --dev",
+			path)
+	case err != nil:
+		return s, err
+	}
+	s.places, err = strictyaml.Decode(path, data, &s)
+	return s, errors.Join(err, s.readSources())
+}
+
+// place is where a setting is from: a flag, a line of the file, or file.
+func (s *Config) place(setting, file string) string {
+	return cmp.Or(s.Flags[setting], s.places.Of(setting), file)
+}
+
+// check makes the mesh's Config and tells everything that is wrong; file is where the settings
+// are from.
+func (s *Config) Check(file string) error {
+	return errors.Join(s.checkMesh(file), s.checkOwn(file))
+}
+
+// checkOwn checks Ashore's own settings.
+func (s *Config) checkOwn(file string) error {
+	var errs []error
+	wrong := func(setting, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s: %s", s.place(setting, file), setting, fmt.Sprintf(format, args...)))
+	}
+	s.checkServed(wrong)
+	s.checkIdentity(wrong)
+	if s.Webhook.Address != "" && !s.Secure() {
+		wrong("webhook.address", "there is no certificate authority: set xds.address, or remove this")
+	}
+	if _, err := s.Webhook.Bytes(); err != nil {
+		wrong("webhook.maxBytes", "%v", err)
+	}
+	s.checkMCP(wrong)
+	for _, path := range []struct{ setting, value string }{{"state", s.State}, {"admin.socket", s.Admin.Socket}} {
+		if path.value == "" {
+			wrong(path.setting, "empty: name a path")
+		}
+	}
+	s.checkStore(wrong)
+	s.checkSources(wrong)
+	s.checkMerge(wrong)
+	if !dnsname.Valid(s.Domain) {
+		wrong("domain", "%q is not the suffix of host names: want lower-case letters, digits, '-' and dots, as cluster.local",
+			s.Domain)
+	}
+	if hclog.LevelFromString(s.Log.Level) == hclog.NoLevel || strings.EqualFold(s.Log.Level, "off") {
+		wrong("log.level", "%q is not a level: want trace, debug, info, warn or error", s.Log.Level)
+	}
+	if s.Log.Format != "text" && s.Log.Format != "json" {
+		wrong("log.format", "%q is not a format: want text or json", s.Log.Format)
+	}
+	return errors.Join(errs...)
+}
+
+// checkServed checks the addresses that are listened on, and how many may connect.
+func (s *Config) checkServed(wrong func(setting, format string, args ...any)) {
+	if s.XDS.WorkloadConnections < 1 {
+		wrong("xds.workloadConnections", "%d: want 1 or more, such as 16", s.XDS.WorkloadConnections)
+	}
+	if s.XDS.Address == "" && s.XDS.PlaintextAddress == "" {
+		wrong("xds.address", "empty, and xds.plaintextAddress is not set: there is no address to serve proxies at")
+	}
+	addresses := []struct{ setting, value string }{{"xds.address", s.XDS.Address},
+		{"xds.plaintextAddress", s.XDS.PlaintextAddress}, {"metrics.address", s.Metrics.Address}, {"webhook.address",
+			s.Webhook.Address}}
+	for i, a := range addresses {
+		// An empty address of metrics would be any port of every interface.
+		if err := checkAddress(a.value); err != nil && (a.value != "" || a.setting == "metrics.address") {
+			wrong(a.setting, "%v", err)
+		}
+		for _, b := range addresses[:i] {
+			if a.value != "" && a.value == b.value {
+				wrong(a.setting, "%s is %s too: give each an address of its own", a.value, b.setting)
+			}
+		}
+	}
+}
+
+// inside says whether path is dir or lies below it. Empty paths are told of elsewhere. A hidden
+// folder does not count: configuration is not looked for in it.
+func inside(path, dir string) bool {
+	if path == "" || dir == "" {
+		return false
+	}
+	rel, err := filepath.Rel(absolute(dir), absolute(path))
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../") && (rel == "." || !strings.HasPrefix(rel, "."))
+}
+
+// absolute is path from the root on, or as it is when the working folder is gone.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// checkMesh reads Istio's part.
+func (s *Config) checkMesh(file string) error {
+	section := func(n *yaml.Node) *yaml.Node {
+		if n.IsZero() {
+			return nil
+		}
+		return n
+	}
+	mesh, problems := config.ParseMesh(file, section(&s.Mesh))
+	networks, more := config.ParseMeshNetworks(file, section(&s.Networks))
+	s.MeshConfig = &push.Mesh{Config: mesh, Networks: networks, Domain: s.Domain}
+	s.Warnings = nil
+	var errs []error
+	for _, p := range append(problems, more...) {
+		if p.IsError() {
+			errs = append(errs, errors.New(p.String()))
+			continue
+		}
+		s.Warnings = append(s.Warnings, p)
+	}
+	return errors.Join(errs...)
+}
+
+// checkAddress wants host:port with a literal IP address or nothing before the colon.
+func checkAddress(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf("%q is not an address: want HOST:PORT such as %s", s, DevXDS)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 && host == "" {
+		return fmt.Errorf("%q is not a port of %q: want a number up to 65535", port, s)
+	}
+	if host != "" && net.ParseIP(host) == nil {
+		return fmt.Errorf("%q of %q is not an IP address", host, s)
+	}
+	return nil
+}
+
+// Localhost is the name of no particular machine.
+const Localhost = "localhost"
+
+// MachineName returns the name of this machine, or Localhost if a certificate cannot contain it.
+func MachineName() string {
+	name, err := os.Hostname()
+	if err != nil || !dnsname.Valid(strings.ToLower(name)) {
+		return Localhost
+	}
+	return strings.ToLower(name)
+}

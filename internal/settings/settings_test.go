@@ -1,0 +1,193 @@
+package settings
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// readAndCheck is what a settings file means.
+func readAndCheck(path string) (Config, error) {
+	s, err := Read(path, Default())
+	if err == nil {
+		err = s.Check(path)
+	}
+	return s, err
+}
+
+// write makes a file of the test and returns its path.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	path := write(t, "ashored.yaml", `
+state: /srv/ashore
+domain: mesh.example
+xds: {plaintextAddress: "127.0.0.1:7000"}
+log: {level: debug, format: json}
+mesh:
+  accessLogFile: /dev/stdout
+`)
+	s, err := readAndCheck(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.State != "/srv/ashore" || !slices.Equal(foldersOf(s), []string{"/etc/ashore/config"}) ||
+		s.XDS.PlaintextAddress != "127.0.0.1:7000" ||
+		s.Log.Format != "json" || s.Metrics.Address != DefaultMetrics {
+		t.Errorf("settings %+v", s)
+	}
+	if s.XDS.Address != ":15012" || s.CA.Grace != 168*time.Hour || s.Access.Others() {
+		t.Errorf("settings %+v, want the defaults of what is not set", s)
+	}
+	if s.MeshConfig.Config.GetAccessLogFile() != "/dev/stdout" || s.MeshConfig.Domain != "mesh.example" ||
+		s.MeshConfig.Config.GetConnectTimeout().AsDuration() != 10*time.Second {
+		t.Errorf("mesh %+v: want what was set, and Istio's defaults", s.MeshConfig)
+	}
+}
+
+// Every wrong setting is told with where it is and what to do.
+func TestWrongSettings(t *testing.T) {
+	t.Parallel()
+	const address = "xds: {plaintextAddress: \"127.0.0.1:1\"}\n"
+	for _, tc := range []struct{ name, in, want string }{
+		{"unknown", address + "stat: /x\n", `ashored.yaml:2: stat: unknown setting; did you mean "state"?`},
+		{"nothing to serve", "xds: {address: \"\"}\n", "ashored.yaml:1: xds.address: empty, and xds.plaintextAddress is not set"},
+		{"secure address", "xds: {address: localhost}\n", `xds.address: "localhost" is not an address`},
+		{"advertised", "xds: {advertise: [\"mesh.example:1\", \"0.0.0.0:1\"]}\n", `xds.advertise: "0.0.0.0" of "0.0.0.0:1" is no name or address`},
+		{"advertised without port", "xds: {advertise: [mesh]}\n", `xds.advertise: "mesh" is not an address`},
+		{"no connections", "xds: {workloadConnections: 0}\n", "ashored.yaml:1: xds.workloadConnections: 0: want 1 or more"},
+		{"validity", "ca: {validity: 1s}\n", "ca.validity: 1s: want 1m or more"},
+		{"grace", "ca: {grace: -1h}\n", "ca.grace: want a duration"},
+		{"name", "ca: {names: ['a b']}\n", `ca.names: "a b" is neither a DNS name nor an IP address`},
+		{"issuer", "attestors: {jwt: [{jwks: /x}]}\n", `attestors.jwt: issuer 1 "": issuer is not set`},
+		{"keys", "attestors: {jwt: [{issuer: x}]}\n", `attestors.jwt: issuer 1 "x": jwks is not set`},
+		{"keys of plain HTTP", "attestors: {jwt: [{issuer: \"http://x\"}]}\n", `attestors.jwt: issuer 1 "http://x": jwks is not set`},
+		{"one issuer twice", "attestors: {jwt: [{issuer: x, jwks: /x}, {issuer: x, jwks: /y}]}\n", `attestors.jwt: issuer 2 "x": it is there twice`},
+		{"keys in the open", "attestors: {jwt: [{issuer: x, jwks: 'http://x/keys'}]}\n", `"http://x/keys" is neither a file nor an https:// address`},
+		{"half a mapping", "attestors: {jwt: [{issuer: x, jwks: /x, namespace: [a]}]}\n", "namespace and serviceAccount go together"},
+		{"issuer for nobody", "xds: {address: \"\", plaintextAddress: \"127.0.0.1:1\"}\nattestors: {jwt: [{issuer: x, jwks: /x}]}\n", "attestors.jwt: there is nobody to prove it to"},
+		{"audit logs", "audit: {keep: 0}\n", "audit.keep: 0: want 1 to 1000"},
+		{"lease", "workloads: {grace: 0s}\n", "workloads: grace 0s and restartGrace 5m0s: want more than 0"},
+		{"webhook size", address + "webhook: {maxBytes: 17MiB}\n", `ashored.yaml:2: webhook.maxBytes: "17MiB" is not a size from 1MiB to 16MiB`},
+		{"no such user", "admin: {roles: {viewer: {users: [no-such-user-here]}}}\n", `ashored.yaml:1: admin.roles: viewer: this machine has no user "no-such-user-here"`},
+		{"range", "fetch: {allow: [localhost]}\n", `fetch.allow: "localhost" is not a range of addresses`},
+		{"address without port", "xds: {plaintextAddress: localhost}\n", `xds.plaintextAddress: "localhost" is not an address: want HOST:PORT`},
+		{"host name", address + "metrics: {address: \"localhost:1\"}\n", `ashored.yaml:2: metrics.address: "localhost" of "localhost:1" is not an IP address`},
+		{"port", address + "metrics: {address: \":70000\"}\n", `"70000" is not a port`},
+		{"level", address + "log: {level: loud}\n", `ashored.yaml:2: log.level: "loud" is not a level`},
+		{"format", address + "log:\n  level: info\n  format: xml\n", `ashored.yaml:4: log.format: "xml" is not a format`},
+		{"domain with a space", address + "domain: 'a b'\n", `ashored.yaml:2: domain: "a b" is not the suffix of host names`},
+		{"domain with an empty part", address + "domain: .local\n", `ashored.yaml:2: domain: ".local" is not`},
+		{"no setting", address + "foo: 1\n", "ashored.yaml:2: foo: unknown setting; known here: admin, attestors, audit, ca, domain, "},
+		{"no metrics address", address + "metrics: {address: \"\"}\n", `metrics.address: "" is not an address`},
+		{"a source without folder", address + "sources: [{kind: files}]\n", "ashored.yaml:2: sources[0].folder: empty: name a path"},
+		{"a source of no kind", address + "sources:\n- name: x\n", `ashored.yaml:3: sources[0].kind: "" is no kind of source: want one of `},
+		{"an unknown option", address + "sources:\n- kind: files\n  foldr: /x\n", `ashored.yaml:4: sources[0].foldr: unknown setting; did you mean "folder"?`},
+		{"an option of the wrong type", address + "sources:\n- kind: files\n  folder: /x\n  required: 7\n", "ashored.yaml:5: sources[0].required: want true or false"},
+		{"two sources of one name", address + "sources:\n- {kind: files, folder: /x}\n- {kind: files, folder: /y}\n", `ashored.yaml:4: sources[1].name: "files" is there twice`},
+		{"one export twice", address + "sources:\n- {kind: consul, export: {owner: a}}\n- {name: y, kind: consul, export: {owner: a}}\n", `ashored.yaml:4: sources[1].export.owner: "a" is that of another source with this address`},
+		{"one folder twice", address + "sources:\n- {kind: files, folder: /x}\n- {name: y, kind: files, folder: /x/}\n", "ashored.yaml:4: sources[1].folder: /x/ is there twice"},
+		{"two stores", address + "sources:\n- {kind: store}\n- name: b\n  kind: store\n", "ashored.yaml:5: sources[1].kind: there is one store only: sources[0] is it; remove one of the two"},
+		{"two stores of one name", address + "sources: [{kind: store}, {kind: store}]\n", "ashored.yaml:2: sources[1].kind: there is one store only"},
+		{"a name with a space", address + "sources:\n- {kind: store}\n- kind: mcp\n  address: a:1\n  name: a b/c\n", `ashored.yaml:6: sources[1].name: "a b/c": want 1 to 63 letters of a to z, A to Z, digits, '-', '_' and '.'`},
+		{"a long name", address + "sources: [{kind: store, name: " + strings.Repeat("a", 64) + "}]\n", "sources[0].name: \"aaaa"},
+		{"a port of a server that does not exist", address + "sources:\n- kind: mcp\n  address: 127.0.51.121:1501000\n", `ashored.yaml:4: sources[0].address: "1501000" is not a port of "127.0.51.121:1501000": want a number from 1 to 65535`},
+		{"a port of Consul that does not exist", address + "sources:\n- kind: consul\n  address: http://127.0.51.130:850000\n", `ashored.yaml:4: sources[0].address: "850000" is not a port of "http://127.0.51.130:850000": want a number from 1 to 65535`},
+		{"a port of the store that does not exist", address + "store:\n  kind: consul\n  address: http://127.0.51.130:0\n", `ashored.yaml:4: store.address: "0" is not a port of "http://127.0.51.130:0"`},
+		{"too old at once", address + "sources:\n- kind: mcp\n  address: a:1\n  maxAge: 1ms\n", "ashored.yaml:5: sources[0].maxAge: 1ms: want 1m or more, or 0s for any age"},
+		{"too old", address + "sources:\n- {kind: store, whenTooOld: burn}\n", `sources[0].whenTooOld: "burn": want keep or drop`},
+		{"a folder's age", address + "sources:\n- {kind: files, folder: /x}\n- kind: store\n  maxAge: 1h\n", `ashored.yaml:5: sources[1].maxAge: a source of the kind store is of this machine`},
+		{"a folder that is dropped", address + "sources:\n- kind: files\n  folder: /x\n  whenTooOld: drop\n", "sources[0].maxAge: a source of the kind files"},
+		{"dropped without age", address + "sources:\n- kind: mcp\n  address: a:1\n  whenTooOld: drop\n", "ashored.yaml:5: sources[0].whenTooOld: without maxAge nothing is ever too old"},
+		{"a store of no kind", address + "store: {kind: etcd}\n", `ashored.yaml:2: store.kind: "etcd": want bolt or consul`},
+		{"a store in Consul that is none", address + "store:\n  prefix: a/b\n", "ashored.yaml:3: store.prefix: is only for store.kind consul, and that is bolt"},
+		{"a store in Consul nowhere", address + "store:\n  kind: consul\n  address: consul:8500\n", `ashored.yaml:4: store.address: "consul:8500": want http://HOST:PORT`},
+		{"a store below nothing", address + "store:\n  kind: consul\n  prefix: a//b\n", `ashored.yaml:4: store.prefix: "a//b": want letters`},
+		{"a store that is older than nothing", address + "store:\n  kind: consul\n  maxAge: -1h\n", `ashored.yaml:4: store.maxAge: want a duration`},
+		{"a store that is too old at once", address + "store:\n  kind: consul\n  maxAge: 10s\n", `ashored.yaml:4: store.maxAge: 10s: want 1m or more`},
+		{"an age of the store at home", address + "store: {maxAge: 1h}\n", "store.maxAge: is only for store.kind consul"},
+		{"a store by half of TLS", address + "store:\n  kind: consul\n  address: https://consul\n  tls: {certFile: /x}\n", "store.tls: certFile and keyFile belong together"},
+		{"merging endpoints", address + "merge: {endpoints: hide}\n", `ashored.yaml:2: merge.endpoints: "hide": want unite or shadow`},
+		{"a server without address", address + "sources:\n- kind: mcp\n", `ashored.yaml:3: sources[0].address: want host:port`},
+		{"a server in the open and by TLS", address + "sources:\n- kind: mcp\n  address: a:1\n  plaintext: true\n  caFile: /x\n", `ashored.yaml:5: sources[0].plaintext: without TLS, caFile`},
+		{"no list of sources", address + "sources: {kind: files}\n", "ashored.yaml:2: sources: want a list"},
+		{"an empty list of sources", address + "sources: []\n", "ashored.yaml:2: sources: the list is empty"},
+		{"no source", address + "sources: [files]\n", `ashored.yaml:2: sources[0]: want settings with names (name: value), got "files"`},
+		{"empty domain", address + "domain: \"\"\n", `ashored.yaml:2: domain: "" is not the suffix`},
+		{"empty state", address + "state: \"\"\n", "state: empty: name a path"},
+		{"mesh", address + "mesh:\n  accesLogFile: x\n", "ashored.yaml:3"},
+		{"networks", address + "meshNetworks:\n  netwrks: {}\n", "ashored.yaml:3"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := readAndCheck(write(t, "ashored.yaml", tc.in))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+	t.Run("no file", func(t *testing.T) {
+		t.Parallel()
+		if _, err := Read("/does/not/exist.yaml", Default()); err == nil || !strings.Contains(err.Error(), "there is no settings file /does/not/exist.yaml") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// A field of MeshConfig that is not honoured warns, it does not stop the mesh.
+func TestMeshWarning(t *testing.T) {
+	t.Parallel()
+	s, err := readAndCheck(write(t, "ashored.yaml", "xds: {plaintextAddress: \"127.0.0.1:1\"}\nmesh:\n  ingressClass: x\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Warnings) != 1 || s.Warnings[0].Line != 3 {
+		t.Errorf("warnings %v, want one of line 3", s.Warnings)
+	}
+}
+
+// Two settings that get in one another's way are refused, and the default places are not.
+func TestSettingsTogether(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ text, want string }{
+		"one address for two":  {"xds: {address: \"127.0.0.1:7000\", plaintextAddress: \"127.0.0.1:7000\"}\n", "xds.plaintextAddress: 127.0.0.1:7000 is xds.address too"},
+		"webhook alone":        {"xds: {address: \"\", plaintextAddress: \"127.0.0.1:7000\"}\nwebhook: {address: \":15017\"}\n", "webhook.address: there is no certificate authority"},
+		"one address":          {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nmetrics: {address: \"127.0.0.1:7000\"}\n", "metrics.address"},
+		"state in files":       {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh/state\n", "state: /srv/mesh/state"},
+		"one folder":           {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh/\n", "state"},
+		"files in state":       {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh/files}]\nstate: /srv/mesh\n", "state"},
+		"hidden state":         {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh/.ashore\n", ""},
+		"folders side by side": {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh-state\n", ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := readAndCheck(write(t, "ashored.yaml", tc.text))
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// foldersOf are those of all sources of files.
+func foldersOf(s Config) []string {
+	var out []string
+	for _, src := range s.SourceList {
+		if f, ok := src.Options.(*FilesSource); ok {
+			out = append(out, f.Folder)
+		}
+	}
+	return out
+}

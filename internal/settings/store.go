@@ -1,0 +1,68 @@
+package settings
+
+import (
+	"cmp"
+
+	"github.com/ashore-mesh/ashore/filestore/consul"
+	"github.com/ashore-mesh/ashore/internal/consulhttp"
+)
+
+// The kinds of store.
+const (
+	StoreBolt   = "bolt"
+	StoreConsul = "consul"
+)
+
+// Store say where the objects of the store, tokens, the ledger of workloads, revocations
+// and virtual IPs are kept.
+type Store struct {
+	// Kind is bolt (a file in the state folder, for one ashored) or consul (Consul's KV, for any
+	// number of them). Default bolt.
+	Kind string `yaml:"kind"`
+	// Options are those of a store in Consul. Prefix may be empty: "ashore/" and the trust domain.
+	consul.Options
+}
+
+func defaultStore() Store {
+	return Store{Kind: StoreBolt, Options: consul.Options{Address: consulhttp.DefaultAddress}}
+}
+
+// ConsulOptions are those of a store in Consul, for a trust domain.
+func (s Store) ConsulOptions(domain string) consul.Options {
+	o := s.Options
+	o.Prefix = cmp.Or(o.Prefix, "ashore/"+domain)
+	return o
+}
+
+func (s *Config) checkStore(wrong func(setting, format string, args ...any)) {
+	switch s.Store.Kind {
+	case StoreConsul:
+		s.Store.ConsulOptions(s.MeshConfig.Config.GetTrustDomain()).Check(func(option, format string,
+			args ...any) {
+			wrong("store."+option, format, args...)
+		})
+		if age := s.Store.MaxAge; age > 0 && age < leastAge {
+			wrong("store.maxAge", "%v: want 1m or more, or 0s for any age: how long the store was in touch is written down each minute", age)
+		}
+	case StoreBolt:
+		alone := defaultStore()
+		for _, o := range []struct {
+			name  string
+			other bool
+		}{
+			{"address", s.Store.Address != alone.Address}, {"prefix", s.Store.Prefix != ""}, {"tokenFile",
+				s.Store.TokenFile != ""}, {"tls", s.Store.TLS != alone.TLS},
+			{"datacenter", s.Store.Datacenter != ""}, {"namespace", s.Store.Namespace != ""}, {"partition",
+				s.Store.Partition != ""}, {"maxAge", s.Store.MaxAge != 0},
+		} {
+			if o.other {
+				wrong("store."+o.name, "is only for store.kind consul, and that is %s", s.Store.Kind)
+			}
+		}
+	default:
+		wrong("store.kind", "%q: want bolt or consul", s.Store.Kind)
+	}
+}
+
+// Shared says that other replicas write there too.
+func (s Store) Shared() bool { return s.Kind == StoreConsul }

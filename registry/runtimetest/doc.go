@@ -1,2 +1,0 @@
-// Package runtimetest is what every registry.Runtime promises, as a test.
-package runtimetest
