@@ -36,8 +36,8 @@ type catalog struct {
 	missing  int    // consecutive lists of datacenters that lack it
 
 	services map[string]*service
-	waiting  map[*service]bool       // neither read nor failed yet
-	owners   map[instanceID]*service // the service of each instance
+	waiting  map[*service]bool    // neither read nor failed yet
+	owners   map[instanceID]owner // the service of each instance
 
 	changed  bool // problems may be out of date
 	problems []problem
@@ -51,7 +51,7 @@ func (s *syncer) addCatalog(ctx context.Context, at place) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &catalog{
 		at: at, group: "/" + at.title(), cancel: cancel, reads: semaphore.NewWeighted(maxReads),
-		services: map[string]*service{}, waiting: map[*service]bool{}, owners: map[instanceID]*service{},
+		services: map[string]*service{}, waiting: map[*service]bool{}, owners: map[instanceID]owner{},
 	}
 	s.catalogs[at] = c
 	s.watchCatalog(ctx, c)

@@ -62,8 +62,8 @@ type converted struct {
 	// instances has the service once for each of its hosts. Empty if it is not part of the mesh.
 	instances []registry.Instances
 	problems  []feed.Problem
-	// ids are those of all instances, whether they become endpoints or not.
-	ids []instanceID
+	// ids has all instances, whether they become endpoints or not, with their ModifyIndex.
+	ids map[instanceID]uint64
 }
 
 // instanceID identifies an instance in a datacenter.
@@ -89,8 +89,9 @@ func (c *converter) convert(entries []*api.ServiceEntry) converted {
 	slices.SortStableFunc(entries, func(a, b *api.ServiceEntry) int {
 		return cmp.Or(cmp.Compare(a.Node.Node, b.Node.Node), cmp.Compare(a.Service.ID, b.Service.ID))
 	})
+	c.out.ids = make(map[instanceID]uint64, len(entries))
 	for _, e := range entries {
-		c.out.ids = append(c.out.ids, instanceID{e.Node.Node, e.Service.ID})
+		c.out.ids[instanceID{e.Node.Node, e.Service.ID}] = e.Service.ModifyIndex
 	}
 	// Sidecars and gateways of Consul's own mesh use certificates of Consul: no client of ours can
 	// call them.

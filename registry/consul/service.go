@@ -141,27 +141,38 @@ func (s *syncer) setContent(ctx context.Context, c *catalog, svc *service, conte
 	if !same {
 		s.post(svc.update())
 	}
-	s.setOwner(ctx, c, svc, old.ids)
+	s.setOwners(ctx, c, svc, old.ids)
 }
 
-// setOwner records which instances a service has. former are those that it had. If an instance is
+// owner is the service of an instance, and the ModifyIndex of the registration.
+type owner struct {
+	service *service
+	index   uint64
+}
+
+// setOwners records which instances a service has. former are those that it had. If an instance is
 // registered again under another name, Consul does not answer blocking queries about its former
-// service. That service is read again.
+// service. So of two services with one instance, that with the older registration is read again.
 // Source: Consul, agent/consul/state/catalog.go (ensureServiceTxn).
-func (s *syncer) setOwner(ctx context.Context, c *catalog, svc *service, former []instanceID) {
-	for _, id := range former {
-		if c.owners[id] == svc {
+func (s *syncer) setOwners(ctx context.Context, c *catalog, svc *service, former map[instanceID]uint64) {
+	for id := range former {
+		if c.owners[id].service == svc {
 			delete(c.owners, id)
 		}
 	}
-	for _, id := range svc.latest.ids {
-		other := c.owners[id]
-		if other != nil && slices.Contains(former, id) {
-			continue // other has taken it over since
+	outdated := map[*service]bool{}
+	for id, index := range svc.latest.ids {
+		other, found := c.owners[id]
+		if found && index < other.index {
+			outdated[svc] = true
+			continue
 		}
-		if other != nil {
-			s.watchService(ctx, c, other)
+		if found {
+			outdated[other.service] = true
 		}
-		c.owners[id] = svc
+		c.owners[id] = owner{svc, index}
+	}
+	for svc := range outdated {
+		s.watchService(ctx, c, svc)
 	}
 }

@@ -132,7 +132,10 @@ func TestAgrees(t *testing.T) {
 	seed := rand.Uint64()
 	w := town{newCatalog(t, server, ""), rand.New(rand.NewPCG(seed, 1)), map[string]bool{}}
 	t.Logf("seed %d", seed)
-	w.put("anchor-1", "10.0.0.1", 80, "passing") // a catalogue of nothing is doubted
+	w.put("anchor-1", "10.0.0.1", 80, "passing")
+	for i := range 12 { // however many of the others are lost at once, it is not most of the catalogue
+		w.put(fmt.Sprintf("anchor%d-1", i), "10.0.0.1", 80, "passing")
+	}
 	views := map[string]*view{}
 	for _, way := range ways() {
 		for _, reads := range []string{"default", "stale"} {
