@@ -120,7 +120,7 @@ func everywhere(bind string) bool {
 	return bind == "" || err == nil && a.IsUnspecified()
 }
 
-// The ports that every proxy has open on all its addresses. Source: docs/guide.md.
+// The ports that every proxy has open on all its addresses. Source: docs/agent.md.
 const (
 	healthPort  = 15021
 	metricsPort = 15090
