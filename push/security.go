@@ -26,19 +26,17 @@ type Trust struct {
 	// Certificates lists the hex SHA-256 fingerprints of the revoked leaf certificates, in lower
 	// case, sorted.
 	Certificates []string
-	// Epoch increases with each revocation, and with nothing else.
-	Epoch uint64
 	// Connections limits the lifetime of connections of clients with a certificate.
 	Connections ConnectionBounds
 }
 
-// ConnectionBounds limits the lifetime of HTTP connections. Envoy checks a certificate only when a
+// ConnectionBounds limits the lifetime of connections. Envoy checks a certificate only when a
 // connection begins, so an expired certificate would be of use for the length of the connection.
 type ConnectionBounds struct {
-	// Age is how long a connection accepts requests. Requests in progress then continue. Zero means
-	// without limit.
+	// Age is how long an HTTP connection accepts requests; requests in progress then continue. A raw
+	// connection is closed at this age. Zero means without limit.
 	Age time.Duration
-	// Idle is how long a connection may have no request. Zero means Envoy's default, 1h.
+	// Idle is how long an HTTP connection may have no request. Zero means Envoy's default, 1h.
 	Idle time.Duration
 }
 

@@ -75,7 +75,6 @@ func (t *trust) read() *push.Trust {
 	t.proxies.Recheck()
 	b := t.manager.Bundle()
 	out := &push.Trust{ID: b.ID, Identities: t.peers.Names(known.Identities), Certificates: known.Certificates,
-		Epoch:       known.Epoch,
 		Connections: t.connections}
 	for _, r := range b.Roots {
 		out.Roots = append(out.Roots, string(ca.EncodeCertificates(r)))
@@ -85,7 +84,7 @@ func (t *trust) read() *push.Trust {
 
 // sameTrust is old where found says the same: equal things keep their pointer.
 func sameTrust(old, found *push.Trust) *push.Trust {
-	if old != nil && old.ID == found.ID && old.Epoch == found.Epoch && slices.Equal(old.Roots, found.Roots) &&
+	if old != nil && old.ID == found.ID && slices.Equal(old.Roots, found.Roots) &&
 		slices.Equal(old.Identities, found.Identities) && slices.Equal(old.Certificates, found.Certificates) {
 		return old
 	}

@@ -18,13 +18,10 @@ const (
 	// capDNSCluster is the kind of cluster that resolves names; without it the older kinds do, of
 	// which Envoy warns.
 	capDNSCluster
-	// capHandshake is that clusters choose their sockets by the state of connections: see
-	// ofHandshakes.
-	capHandshake
 )
 
 // capStock is what stock Envoy has.
-const capStock = capGRPCStats | capDNSCluster | capHandshake
+const capStock = capGRPCStats | capDNSCluster
 
 // capability is the bit of an extension by its name; zero when generation does not ask about it.
 func capability(extension string) push.Capabilities {
@@ -41,8 +38,6 @@ func capability(extension string) push.Capabilities {
 		return capMetadataExchange
 	case dnsClusterExtension:
 		return capDNSCluster
-	case socketStateInput:
-		return capHandshake
 	default:
 		return 0
 	}

@@ -59,8 +59,6 @@ type clusterIn struct {
 	identity bool
 	// caps are those of capDNSCluster, and set only when there are resolved.keys.
 	caps push.Capabilities
-	// handshakes are those of capHandshake.
-	handshakes push.Capabilities
 	// endpoints are those of resolved.keys, in that order.
 	endpoints *intern.List[*registry.EndpointList]
 	// client is set only when resolved.ordered is.
@@ -81,7 +79,6 @@ func (c *clusters) set(sc *push.Scope) resource.Set {
 		interception: sc.Interception,
 		families:     familiesOf(sc),
 		identity:     sc.Identity,
-		handshakes:   sc.Capabilities & capHandshake,
 		endpoints:    endpointsOf(c.endpoints, r.keys, sc),
 	}
 	if len(r.keys) > 0 {

@@ -277,7 +277,7 @@ func TestCapabilities(t *testing.T) {
 	}{
 		"does not tell":    {nil, capStock},
 		"nothing of use":   {[]string{"envoy.filters.http.router"}, 0},
-		"stock":            {[]string{"envoy.filters.http.grpc_stats", "envoy.cluster.dns", socketStateInput, "envoy.filters.http.router"}, capStock},
+		"stock":            {[]string{"envoy.filters.http.grpc_stats", "envoy.cluster.dns", "envoy.filters.http.router"}, capStock},
 		"istio's filters":  {[]string{"istio.alpn", "istio.stats"}, capIstioALPN | capIstioStats},
 		"istio's metadata": {[]string{"envoy.filters.http.peer_metadata", "envoy.filters.network.metadata_exchange"}, capPeerMetadata | capMetadataExchange},
 	} {

@@ -7,13 +7,14 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"golang.org/x/tools/txtar"
 
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// agesOf are the ages of connections by the names of the chains that route requests, "*" for one
-// without.
+// agesOf returns the maximum ages of connections by the names of chains. Those of raw connections
+// end with " tcp".
 func agesOf(t *testing.T, listeners []*listenerv3.Listener,
 	pick func(*listenerv3.FilterChain) string) map[string]time.Duration {
 	t.Helper()
@@ -21,6 +22,13 @@ func agesOf(t *testing.T, listeners []*listenerv3.Listener,
 	for _, l := range listeners {
 		for _, c := range append(l.FilterChains[:len(l.FilterChains):len(l.FilterChains)], l.DefaultFilterChain) {
 			for _, f := range c.GetFilters() {
+				p := &tcpv3.TcpProxy{}
+				if f.GetTypedConfig().MessageIs(p) {
+					if err := f.GetTypedConfig().UnmarshalTo(p); err != nil {
+						t.Fatal(err)
+					}
+					out[pick(c)+" tcp"] = p.GetMaxDownstreamConnectionDuration().AsDuration()
+				}
 				m := &hcmv3.HttpConnectionManager{}
 				if !f.GetTypedConfig().MessageIs(m) {
 					continue
@@ -40,7 +48,7 @@ func agesOf(t *testing.T, listeners []*listenerv3.Listener,
 	return out
 }
 
-// Connections are bounded whose callers are asked for a certificate, and no others.
+// Only connections whose callers are asked for a certificate have a maximum age.
 func TestConnectionsOfProvenCallersAreBounded(t *testing.T) {
 	t.Parallel()
 	const age = 7 * time.Hour
@@ -94,7 +102,7 @@ spec: {hosts: ["*.example.com"], gateways: [edge], http: [{route: [{destination:
 		pick func(*listenerv3.FilterChain) string
 		want map[string]time.Duration
 	}{
-		{"sidecar", inbound, security, map[string]time.Duration{"mutual TLS": age, "plaintext": 0}},
+		{"sidecar", inbound, security, map[string]time.Duration{"mutual TLS": age, "mutual TLS tcp": age, "plaintext": 0, "plaintext tcp": 0}},
 		{"gateway", gateway, name, map[string]time.Duration{"mutual.example.com": age, "mesh.example.com": age, "open.example.com": 0, "plaintext": 0}},
 	} {
 		tc.sc.Trust = trust

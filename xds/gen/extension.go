@@ -137,9 +137,6 @@ func (e *extensions) plan(in extensionsIn) *resource.Layer {
 		m, cluster := in.filter(connections, name)
 		add(name+ofConnections, cluster, m)
 	}
-	for _, name := range handshakeFilters() {
-		add(name+ofHandshakes, "", in.handshake(connections, name))
-	}
 	return e.layers.Get(e.items.Of(out))
 }
 

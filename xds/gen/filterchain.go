@@ -45,13 +45,12 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 		out.Filters = b.blackHoleFilters
 	default:
 		p := tcpProxyOf(c.tcp, b.connectionLog)
+		if side != sideOutbound && c.asksForCertificate() {
+			boundLifetime(p, b.proven)
+		}
 		wrapped = append(wrapped, p)
 		if side != sideOutbound {
 			out.Filters = slices.Clone(b.judges)
-		}
-		if side == sideInbound && b.handshakeJudges != nil {
-			awaitHandshake(p)
-			out.Filters = slices.Concat(b.handshakeJudges, out.Filters)
 		}
 		if c.asksOthers() {
 			out.Filters = slices.Concat(judgeConnections(filterForeign), out.Filters)

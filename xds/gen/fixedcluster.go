@@ -18,8 +18,6 @@ type fixedSpec struct {
 	families families
 	// interception is that of the inbound side.
 	interception push.Interception
-	// caps are those of capHandshake.
-	caps push.Capabilities
 }
 
 // fixedOf lists the clusters that every proxy has. Routers have no connections whose destination
@@ -35,7 +33,7 @@ func (c *clusters) fixedOf(in clusterIn) []*madeCluster {
 	if in.interception == push.None {
 		return out
 	}
-	spec.name, spec.families, spec.caps = inboundPassthrough, in.families, in.handshakes
+	spec.name, spec.families = inboundPassthrough, in.families
 	spec.interception = in.interception
 	return append(out, c.fixed.Get(spec))
 }
@@ -54,7 +52,6 @@ func (s fixedSpec) cluster() *clusterv3.Cluster {
 	c := s.passthrough()
 	if s.name == inboundPassthrough {
 		c.UpstreamBindConfig = inboundSource(s.interception, s.families)
-		refuseMarked(c, s.caps)
 	}
 	return c
 }

@@ -21,8 +21,6 @@ type gatewayListenersIn struct {
 	// routes are the VirtualServices of each server that route connections.
 	routes       *intern.List[*intern.List[*push.VirtualService]]
 	destinations *push.Destinations
-	// epoch changes with revocations.
-	epoch uint64
 }
 
 // planGateways chooses the listeners of a router. A port on which no route leads anywhere is left
@@ -47,8 +45,7 @@ type gatewayPlanner struct {
 }
 
 func (p *gatewayPlanner) listener(port *gatewayPort) listenerSpec {
-	s := listenerSpec{base: p.in.base, name: port.at.name(), at: port.at, side: sideGateway, bound: true,
-		epoch: p.in.epoch}
+	s := listenerSpec{base: p.in.base, name: port.at.name(), at: port.at, side: sideGateway, bound: true}
 	if port.at.wildcard() {
 		s.also = p.in.base.families.second()
 	}

@@ -23,8 +23,6 @@ type inboundListenersIn struct {
 	sidecar *push.SidecarConfig
 	// modes are how the workload takes connections.
 	modes push.PeerModes
-	// epoch changes with revocations.
-	epoch uint64
 	// bypassed is what is wrong with ports that have no listener.
 	bypassed bypass
 }
@@ -67,7 +65,7 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 		set := newChainSet(lists)
 		set.specs = in.chains(p, false)
 		out = append(out, listenerSpec{base: in.base, name: p.at.name(), at: p.at, side: sideInbound, bound: true,
-			chains: set.list(), epoch: in.epoch})
+			chains: set.list()})
 	}
 	if in.base.interception == push.None {
 		if in.bypassed != (bypass{}) {
@@ -84,7 +82,6 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 		bound:   true,
 		capture: captureHere,
 		chains:  virtual.list(),
-		epoch:   in.epoch,
 	})
 }
 

@@ -25,8 +25,6 @@ type workloadIn struct {
 	families     families
 	listenPort   uint32
 	mesh         *push.Mesh
-	// caps are those of capHandshake.
-	caps push.Capabilities
 	// pools are those that rules set for own.Inbound, in that order; nil when none does.
 	pools *intern.List[inboundPool]
 }
@@ -50,7 +48,6 @@ type workloadSpec struct {
 	interception push.Interception
 	families     families
 	pool         *networking.ConnectionPoolSettings
-	caps         push.Capabilities
 	// decides is the object that sets pool, else the one that says where to is, for people; nil:
 	// none.
 	decides *config.Object
@@ -67,7 +64,7 @@ func (c *clusters) ownLayer(sc *push.Scope) *resource.Layer {
 	}
 	return &c.own.Get(workloadIn{
 		own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception, families: capturedFamilies(sc),
-		listenPort: inboundListenPort(sc.Mesh), mesh: sc.Mesh, caps: sc.Capabilities & capHandshake, pools: c.poolsOf(sc),
+		listenPort: inboundListenPort(sc.Mesh), mesh: sc.Mesh, pools: c.poolsOf(sc),
 	}).Layer
 }
 
@@ -96,7 +93,7 @@ func (c *clusters) buildOwn(in workloadIn) *clusterLayer {
 	for _, p := range in.ports() {
 		spec := workloadSpec{
 			port: p.port, protocol: p.protocol, to: in.target(p), mesh: in.mesh, families: in.families,
-			caps: in.caps, interception: in.interception,
+			interception: in.interception,
 		}
 		spec.loop = p.bound && spec.to == p.at
 		services, first := in.served(p.port)
@@ -239,9 +236,6 @@ func (s workloadSpec) cluster(name string) *clusterv3.Cluster {
 	}
 	if s.to.path == "" && !s.to.ip.IsLoopback() {
 		c.UpstreamBindConfig = inboundSource(s.interception, s.families)
-	}
-	if !s.protocol.IsHTTP() {
-		refuseMarked(c, s.caps)
 	}
 	h := &upstreamHTTP{protocol: s.upstreamProtocol()}
 	applyPool(c, h, s.pool, s.mesh)

@@ -71,8 +71,7 @@ func edit(in push.Inputs, what, which, how byte) push.Inputs {
 		return editTokens(in, which, how)
 	case 5:
 		if how%5 == 4 {
-			in.Trust = &push.Trust{Identities: []string{fmt.Sprintf("spiffe://cluster.local/ns/shop/sa/w%d", which%2)},
-				Epoch: uint64(how)}
+			in.Trust = &push.Trust{Identities: []string{fmt.Sprintf("spiffe://cluster.local/ns/shop/sa/w%d", which%2)}}
 			return in
 		}
 		key := config.Key{Kind: config.AuthorizationPolicy,

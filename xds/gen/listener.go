@@ -91,7 +91,6 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 			servers:      in.servers,
 			routes:       l.gatewayRoutes(sc),
 			destinations: sc.Destinations,
-			epoch:        epochOf(sc),
 		}).Layer}
 	}
 	out := resource.Set{Shared: &l.outbound.Get(outboundListenersIn{
@@ -102,8 +101,7 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 		destinations: sc.Destinations,
 	}).Layer}
 	if sc.Own != nil {
-		in := inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc),
-			epoch: epochOf(sc)}
+		in := inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc)}
 		in.bypassed = bypassOf(sc, in.modes)
 		out.Own = &l.inbound.Get(in).Layer
 	}

@@ -98,9 +98,8 @@ type listenerBase struct {
 	// judged ones of those that others send to it.
 	httpFilters, grpcWebFilters         []*hcmv3.HttpFilter
 	judgedFilters, judgedGRPCWebFilters []*hcmv3.HttpFilter
-	// judges are the filters of connections from others, before the one that forwards them;
-	// handshakeJudges judge those to the workload before.
-	judges, handshakeJudges []*listenerv3.Filter
+	// judges are the filters of connections from others, before the one that forwards them.
+	judges []*listenerv3.Filter
 	// catchAllFilters forward to catchAll, blackHoleFilters close.
 	catchAllFilters, blackHoleFilters []*listenerv3.Filter
 }
@@ -115,9 +114,6 @@ func newListenerBase(s listenerSettings) *listenerBase {
 	b.httpFilters, b.grpcWebFilters = httpFilters(s.caps, false, nil), httpFilters(s.caps, true, nil)
 	b.judgedFilters, b.judgedGRPCWebFilters = httpFilters(s.caps, false, judges), httpFilters(s.caps, true, judges)
 	b.judges = judgeConnections(connectionFilters()...)
-	if s.caps.Has(capHandshake) {
-		b.handshakeJudges = judgeHandshakes()
-	}
 	b.catchAllFilters = b.tcpFilters(tcpSpec{statPrefix: s.catchAll, cluster: s.catchAll})
 	b.blackHoleFilters = []*listenerv3.Filter{tcpProxy(tcpSpec{statPrefix: blackHole, cluster: blackHole}, nil)}
 	return b

@@ -142,9 +142,6 @@ func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string,
 		} else {
 			refs.addChain(c, s.side)
 		}
-		if !c.isHTTP() {
-			markEpoch(chain, s.epoch)
-		}
 		if c.match.all() && s.capture == captureNone && s.chains.Len() > 1 {
 			l.DefaultFilterChain = chain
 			continue

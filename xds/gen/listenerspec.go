@@ -32,9 +32,6 @@ type listenerSpec struct {
 	bypassed bypass
 	// problems is the port of a gateway whose problems are reported; nil: it has none.
 	problems *gatewayPort
-	// epoch changes with revocations: see markEpoch. Zero: nobody was revoked, or the listener is
-	// not for callers.
-	epoch uint64
 }
 
 // listenerSide says whose traffic a listener takes.

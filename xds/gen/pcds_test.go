@@ -34,7 +34,7 @@ func TestTrustBundle(t *testing.T) {
 		t.Errorf("roots %v, %v", got.CaCertificatesPem, err)
 	}
 	revoked := g.Set(gen.ProxyConfigType, &push.Scope{Trust: &push.Trust{ID: "a", Roots: []string{"one", "two"},
-		Identities: []string{"x"}, Epoch: 1}})
+		Identities: []string{"x"}}})
 	if revoked != one {
 		t.Error("a revocation sends the roots anew")
 	}

@@ -375,8 +375,7 @@ func emptiedPolicy(t *testing.T, rnd *rand.Rand, o *config.Object) *config.Objec
 	return nil
 }
 
-// A changed policy changes no listener, not by a byte, and neither does a provider or a revocation
-// whose epoch stays.
+// A changed policy, provider or revocation changes no listener.
 func TestPoliciesTouchNoListener(t *testing.T) {
 	t.Parallel()
 	g := New()
@@ -412,12 +411,12 @@ func TestFiltersAreShared(t *testing.T) {
 	changed := g.Set(ExtensionConfigType, c)
 	for r := range changed.All() {
 		was := first.Get(r.Name)
-		if isDeny := slices.Contains([]string{filterDeny, filterDeny + ofConnections, filterDeny + ofHandshakes},
+		if isDeny := slices.Contains([]string{filterDeny, filterDeny + ofConnections},
 			r.Name); (was == r) == isDeny {
 			t.Errorf("%s: the same as before: %v", r.Name, was == r)
 		}
 	}
-	if n := changed.Len(); n != len(requestFilters())+len(connectionFilters())+len(handshakeFilters())+2 {
+	if n := changed.Len(); n != len(requestFilters())+len(connectionFilters())+2 {
 		t.Errorf("there are %d filters", n)
 	}
 }

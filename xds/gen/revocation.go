@@ -1,16 +1,9 @@
 package gen
 
 import (
-	"strconv"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	exprv1alpha1 "google.golang.org/genproto/googleapis/api/expr/v1alpha1"
-	"google.golang.org/protobuf/types/known/structpb"
-
-	"github.com/ashore-mesh/ashore/push"
 )
 
 // Names of the rules of revocation, in statistics and access logs.
@@ -41,31 +34,6 @@ func (in extensionsIn) revocations() *rbacv3.RBAC {
 		}
 	}
 	return r
-}
-
-// epochMetadata is where a filter chain bears the epoch of revocations.
-const epochMetadata = "ashore.revocation"
-
-// epochOf is that of a scope.
-func epochOf(sc *push.Scope) uint64 {
-	if sc.Trust == nil {
-		return 0
-	}
-	return sc.Trust.Epoch
-}
-
-// markEpoch has a filter chain replaced with each revocation, and with nothing else, so that Envoy
-// drains the connections that it took before: a connection is judged when it begins, and never
-// again. Chains of requests need none: each request is judged. Envoy 1.40, tried: chains without
-// the mark keep their connections.
-func markEpoch(c *listenerv3.FilterChain, epoch uint64) {
-	if epoch == 0 {
-		return
-	}
-	c.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
-		epochMetadata: {Fields: map[string]*structpb.Value{"epoch": structpb.NewStringValue(strconv.FormatUint(epoch,
-			10))}},
-	}}
 }
 
 // certificateIn is the condition that the caller showed one of these certificates, by the SHA-256

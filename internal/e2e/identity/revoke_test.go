@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,20 +12,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
-
-// drainTime is that of the agents in these tests: the bound for raw connections that are open when
-// somebody is revoked.
-const drainTime = 2 * time.Second
-
-// draining is a flag of an agent with that drain time.
-func draining(t *testing.T) []string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "agent.yaml")
-	if err := os.WriteFile(file, []byte(fmt.Sprintf("envoy:\n  drainTime: %s\n", drainTime)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return []string{"--config", file}
-}
 
 // held are connections of a caller that stay open with a server.
 type held struct {
@@ -117,7 +101,7 @@ func TestRevokedWorkload(t *testing.T) {
 	var web []*server
 	for _, name := range []string{"web-1", "web-2", "web-3"} {
 		s := applications(t, m, name)
-		s.Proxy = m.Join(harness.Workload{Name: name, Group: "shop/web", IP: s.ip(), Flags: draining(t)})
+		s.Proxy = m.Join(harness.Workload{Name: name, Group: "shop/web", IP: s.ip()})
 		web = append(web, s)
 	}
 	a := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
@@ -142,18 +126,13 @@ func TestRevokedWorkload(t *testing.T) {
 	m.Audited(audit.WorkloadRevoke, "shop/web-3", "stolen")
 	for _, p := range peers {
 		harness.Eventually(t, "new connections are refused", func() error { return out(t, p.server, thief) })
-		wait(t, 30*time.Second, "raw connections end", func() error {
-			if p.tcp.line() == nil {
-				return errors.New("it is served still")
-			}
-			return nil
-		})
-		t.Logf("%s closed its open raw connection %v after the command; the drain time is %v", p.server.http.Name,
-			time.Since(begin).Round(time.Millisecond), drainTime)
 	}
 	for _, p := range others {
 		if status, _, err := p.http.get(); err != nil || status != http.StatusOK {
 			t.Errorf("a bystander's open connection with %s: %d, error %v", p.server.http.Name, status, err)
+		}
+		if err := p.tcp.line(); err != nil {
+			t.Errorf("a bystander's open raw connection with %s: %v", p.server.http.Name, err)
 		}
 		let(t, p.server, bystander)
 	}

@@ -191,16 +191,16 @@ func (s *stage) comes(o *oracles, name string) {
 func TestProvidersComeAndGo(t *testing.T) {
 	t.Parallel()
 	s, o := newStage(t, ""), newOracles(t, http.StatusOK)
-	s.publish("", "", 0)
+	s.publish("", "")
 	s.opened()
 	end := s.stream(http.StatusOK)
 	defer end()
 	for i := range 12 {
 		name := fmt.Sprint("oracle-", i)
-		s.show(o.table(name), 0)
+		s.show(o.table(name))
 		s.comes(o, name)
 		if i%2 == 1 {
-			s.show(o.table(""), 0)
+			s.show(o.table(""))
 		}
 	}
 	s.eventually("all go", func() string {
@@ -217,14 +217,14 @@ func TestProvidersComeAndGo(t *testing.T) {
 func TestProviderTakesOver(t *testing.T) {
 	t.Parallel()
 	s, o := newStage(t, ""), newOracles(t, http.StatusUnauthorized)
-	deny := func() { s.publish(policyHead+`{action: DENY, rules: [{}]}`, "", 0) }
+	deny := func() { s.publish(policyHead+`{action: DENY, rules: [{}]}`, "") }
 	deny()
 	s.opened()
 	end := s.stream(http.StatusUnauthorized, http.StatusForbidden)
 	defer end()
 	for i := range 8 {
 		name := fmt.Sprint("oracle-", i)
-		s.show(o.table(name), 0)
+		s.show(o.table(name))
 		s.comes(o, name)
 		deny()
 		time.Sleep(20 * time.Millisecond) // that the next one may find it in force, or on its way
