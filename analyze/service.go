@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -12,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// services checks that declared services have endpoints, and that clients send mutual TLS to
-// workloads that accept it.
+// services reports ServiceEntries without endpoints, and services that receive plaintext although
+// their workloads accept mutual TLS.
 func (a *analysis) services() {
 	for key, s := range a.in.Services.All() {
 		if a.stopped() {
@@ -21,20 +20,21 @@ func (a *analysis) services() {
 		}
 		o := a.in.Objects.At(config.ParseKey(s.Object))
 		if o == nil {
-			continue // only registries have it
+			continue // it comes from a registry: there is no object to correct
 		}
 		spec, ok := o.Spec.(*networking.ServiceEntry)
 		if !ok {
 			continue
 		}
 		list := a.in.Endpoints.At(key)
-		declares := len(spec.Endpoints) > 0 || spec.WorkloadSelector != nil
-		if s.Resolution == registry.Static && !s.Relayed && list.Len() == 0 && !declares {
+		hasOwnEndpoints := len(spec.Endpoints) > 0 || spec.WorkloadSelector != nil
+		if s.Resolution == registry.Static && !s.Relayed && list.Len() == 0 && !hasOwnEndpoints {
 			a.report(EmptyService, o, "spec",
 				fmt.Sprintf("%s has no endpoints, so requests to it fail", s.Host),
-				"write endpoints or workloadSelector, or register instances of it")
+				"add endpoints or a workloadSelector, or register instances")
 		}
 		acceptsMTLS := func(ep registry.Endpoint) bool { return ep.TLSMode == "istio" }
+		// With automatic mutual TLS, clients send plaintext to services outside of the mesh.
 		plaintext := s.External && a.mesh.GetEnableAutoMtls().GetValue()
 		if !plaintext || list.Len() == 0 || !slices.ContainsFunc(list.Items, acceptsMTLS) {
 			continue
@@ -43,31 +43,36 @@ func (a *analysis) services() {
 			a.report(PlaintextToMesh, o, "spec.location",
 				fmt.Sprintf("workloads of %s accept mutual TLS, but clients send them plaintext, because the service is "+
 					"outside of the mesh (MESH_EXTERNAL, the default)", s.Host),
-				"write location: MESH_INTERNAL, or a DestinationRule with the tls mode that is meant")
+				"set location: MESH_INTERNAL, or add a DestinationRule with an explicit tls mode")
 		}
 	}
 }
 
-// addressPort is where connections to services meet. Comparable.
+// addressPort is the address and port of an outbound listener, which services may share.
 type addressPort struct {
-	address netip.Prefix // zero: any address that no service has
+	address netip.Prefix // zero: the listener for destinations that are no address of a service
 	port    uint32
 }
 
 func (p addressPort) String() string {
 	if !p.address.IsValid() {
-		return fmt.Sprintf("port %d of addresses that no service has", p.port)
+		return fmt.Sprintf("port %d (services without addresses share it)", p.port)
 	}
-	return fmt.Sprintf("address %s port %d", strings.TrimSuffix(p.address.String(), "/32"), p.port)
+	address := p.address.String()
+	if p.address.IsSingleIP() {
+		address = p.address.Addr().String()
+	}
+	return fmt.Sprintf("address %s port %d", address, p.port)
 }
 
-// addressConflicts reports services that connections to their address and port do not reach.
+// addressConflicts reports services that clients cannot reach because an older service has the same
+// address and port.
 //
 // Source: Istio. A sidecar has one listener for an address and port. It selects TLS services by SNI
-// and HTTP services by the Host header. Other connections go to the oldest service. xds/gen has the
-// same rule.
+// and HTTP services by the Host header. Other connections go to the oldest service. xds/gen
+// implements the same rule.
 func (a *analysis) addressConflicts() {
-	places := map[addressPort][]*registry.Service{}
+	byAddress := map[addressPort][]*registry.Service{}
 	for _, s := range a.in.Services.All() {
 		addresses := s.Addresses
 		if len(addresses) == 0 {
@@ -75,43 +80,45 @@ func (a *analysis) addressConflicts() {
 		}
 		for _, p := range s.Ports {
 			for _, ip := range addresses {
-				if at := (addressPort{ip.Masked(), p.Number}); needsAddress(p, ip) {
-					places[at] = append(places[at], s)
+				if at := (addressPort{ip.Masked(), p.Number}); needsOwnListener(p, ip) {
+					byAddress[at] = append(byAddress[at], s)
 				}
 			}
 		}
 	}
-	for at, members := range places {
+	for at, services := range byAddress {
 		if a.stopped() {
 			return
 		}
-		slices.SortStableFunc(members, (*registry.Service).CompareAge)
-		var owners []*registry.Service
-		for _, s := range members {
-			if i := slices.IndexFunc(owners, func(o *registry.Service) bool { return a.excludes(o, s) }); i >= 0 {
-				a.reportAddress(at, s, owners[i])
+		slices.SortStableFunc(services, (*registry.Service).CompareAge)
+		var reachable []*registry.Service
+		for _, s := range services {
+			if i := slices.IndexFunc(reachable, func(o *registry.Service) bool { return a.hides(o, s) }); i >= 0 {
+				a.reportAddress(at, s, reachable[i])
 			} else {
-				owners = append(owners, s)
+				reachable = append(reachable, s)
 			}
 		}
 	}
 }
 
-// needsAddress reports whether a service cannot share the address and port with other services.
-func needsAddress(p registry.Port, ip netip.Prefix) bool {
+// needsOwnListener reports whether a port needs an address and port that no other service has.
+func needsOwnListener(p registry.Port, ip netip.Prefix) bool {
 	switch {
 	case p.Protocol == registry.UDP || p.Protocol.IsHTTP() || p.Protocol.IsTLS():
-		return false // not proxied, or selected by host or SNI
+		return false // UDP is not proxied; HTTP and TLS services are selected by host or SNI
 	case p.Protocol == registry.Unknown && !ip.IsValid():
-		return false // most are HTTP; proxies that capture DNS reach the rest by allocated addresses
+		return false // most are HTTP; with DNS capture the others have virtual IPs
 	default:
 		return true
 	}
 }
 
-// excludes reports whether all clients that see s reach other, which is older, instead.
-func (a *analysis) excludes(other, s *registry.Service) bool {
-	if other.Host == s.Host || other.Object != "" && other.Object == s.Object {
+// hides reports whether every client that sees s also sees other, the older service, and so reaches
+// that one.
+func (a *analysis) hides(other, s *registry.Service) bool {
+	sameObject := other.Object != "" && other.Object == s.Object
+	if other.Host == s.Host || sameObject {
 		return false
 	}
 	return covers(a.c.ServiceExportedTo(other), a.c.ServiceExportedTo(s))
@@ -120,7 +127,7 @@ func (a *analysis) excludes(other, s *registry.Service) bool {
 func (a *analysis) reportAddress(at addressPort, s, first *registry.Service) {
 	o := a.in.Objects.At(config.ParseKey(s.Object))
 	if o == nil {
-		return // only registries have it, so there is no object to correct
+		return // it comes from a registry: there is no object to correct
 	}
 	where := "from " + first.Source
 	if f := a.in.Objects.At(config.ParseKey(first.Object)); f != nil {
@@ -129,14 +136,14 @@ func (a *analysis) reportAddress(at addressPort, s, first *registry.Service) {
 	port, _ := s.Port(at.port)
 	kind := ""
 	if port.Protocol == registry.Unknown {
-		kind = " that are not HTTP"
+		kind = "non-HTTP "
 	}
 	remedy := "use another address or port for one of the two, or export them to different namespaces"
 	if !at.address.IsValid() && len(s.AutoAddresses) > 0 {
-		remedy += fmt.Sprintf("; proxies that capture DNS reach it by its allocated address, %s", s.AutoAddresses[0])
+		remedy += fmt.Sprintf("; proxies with DNS capture reach it by its virtual IP, %s", s.AutoAddresses[0])
 	}
 	a.report(ConflictingAddresses, o, fmt.Sprintf("spec.ports[%d]", slices.Index(s.Ports, port)),
-		fmt.Sprintf("connections to %s%s go to host %s (%s), not to %s, from clients that see both",
-			at, kind, first.Host, where, s.Host),
+		fmt.Sprintf("%sconnections to %s reach host %s (%s), not %s, from clients that see both services",
+			kind, at, first.Host, where, s.Host),
 		remedy)
 }

@@ -17,13 +17,13 @@ func tcp(name, protocol, addresses, more string) string {
 func TestAddressConflicts(t *testing.T) {
 	t.Parallel()
 	lost := func(where string) []string {
-		return []string{"ASH0010 mesh.yaml:6 ServiceEntry a/y spec.ports[0]: connections to " + where + " go to host x.internal (ServiceEntry a/x (mesh.yaml)), not to y.internal, from clients that see both"}
+		return []string{"ASH0010 mesh.yaml:6 ServiceEntry a/y spec.ports[0]: connections to " + where + " reach host x.internal (ServiceEntry a/x (mesh.yaml)), not y.internal, from clients that see both services"}
 	}
 	check(t, []testCase{
 		{"different addresses", []string{tcp("x", "TCP", "10.0.0.1", ""), tcp("y", "TCP", "10.0.0.2", "")}, nil},
 		{"one address", []string{tcp("x", "TCP", "10.0.0.1", ""), tcp("y", "TCP", "10.0.0.2, 10.0.0.1", "")}, lost("address 10.0.0.1 port 9")},
 		{"one prefix", []string{tcp("x", "TCP", "10.1.0.0/16", ""), tcp("y", "MONGO", "10.1.0.0/16", "")}, lost("address 10.1.0.0/16 port 9")},
-		{"no address", []string{tcp("x", "TCP", "", ""), tcp("y", "TCP", "", "")}, lost("port 9 of addresses that no service has")},
+		{"no address", []string{tcp("x", "TCP", "", ""), tcp("y", "TCP", "", "")}, lost("port 9 (services without addresses share it)")},
 		{"HTTP is told apart by host", []string{tcp("x", "HTTP", "10.0.0.1", ""), tcp("y", "HTTP", "10.0.0.1", "")}, nil},
 		{"TLS is told apart by SNI", []string{tcp("x", "TLS", "10.0.0.1", ""), tcp("y", "TLS", "10.0.0.1", "")}, nil},
 		{"for different clients", []string{tcp("x", "TCP", "10.0.0.1", ", exportTo: [b]"), tcp("y", "TCP", "10.0.0.1", ", exportTo: [.]")}, nil},

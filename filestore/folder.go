@@ -216,8 +216,8 @@ func (s *Source) read(name string, was known, had bool) reading {
 		r.unchanged = true
 		return r
 	}
-	if blank(data) {
-		r.update.Unreadable, r.update.Problems = true, blankResult(name, blankActive).Problems
+	if empty(data) {
+		r.update.Unreadable, r.update.Problems = true, emptyResult(name, emptyInSource).Problems
 		return r
 	}
 	result := config.Parse(name, data)

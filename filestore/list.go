@@ -65,8 +65,8 @@ func Content(path string) ([]byte, []config.Problem) {
 // Parse parses the content of a file. An empty file is a problem. The extension of name selects
 // YAML or JSON.
 func Parse(name string, data []byte) config.Result {
-	if blank(data) {
-		return blankResult(name, blankGiven)
+	if empty(data) {
+		return emptyResult(name, emptyArgument)
 	}
 	return config.Parse(name, data)
 }

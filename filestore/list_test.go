@@ -50,7 +50,7 @@ func TestTogether(t *testing.T) {
 	all.Add(Parse("c.yaml", nil))
 	want := []string{
 		"b.yaml:1: ServiceEntry default/x: is defined in a.yaml:1 too: remove one of the two",
-		"c.yaml: it is empty: it defines nothing and removes nothing",
+		"c.yaml: the file is empty: it defines nothing and removes nothing",
 	}
 	if got := problemTexts(all.Problems); !slices.Equal(got, want) || len(all.Objects) != 3 || !all.Unread {
 		t.Errorf("got %d objects, unread %v, %q; want 3, true, %q", len(all.Objects), all.Unread, got, want)

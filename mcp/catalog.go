@@ -74,7 +74,7 @@ func NewCatalog(cfg CatalogConfig) *Catalog {
 }
 
 // May returns why an identity may not read the catalog; nil: it may.
-func (c *Catalog) May(id spiffe.ID) error { return c.cfg.Readers.May(id) }
+func (c *Catalog) May(id spiffe.ID) error { return c.cfg.Readers.Authorize(id) }
 
 // Publish replaces the content with what objects returns. objects is called at most once, by the
 // next read, and not at all when Publish is called again before that. Publish never waits for it.

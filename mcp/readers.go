@@ -8,35 +8,35 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// Readers are the identities that may read the configuration of the mesh.
+// Readers decides which identities may read the configuration of the mesh.
 type Readers struct {
-	// Anybody allows clients without an identity too, for development.
+	// Anybody allows every client, also without an identity.
 	Anybody bool
-	// Identities may read.
+	// Identities lists the allowed identities.
 	Identities []spiffe.ID
-	// RootNamespace allows all identities of that namespace in TrustDomain; empty: none. Source:
-	// Istio allows those of its root namespace.
+	// RootNamespace allows every identity of that namespace in TrustDomain. Empty allows none. Istio
+	// does the same for its root namespace.
 	RootNamespace, TrustDomain string
 }
 
 var (
-	// ErrUnknownReader is the error for clients without an identity.
-	ErrUnknownReader = errors.New("reading configuration requires an authenticated identity of a control plane")
-	// ErrNotReader is the error for identities that may not read.
-	ErrNotReader = errors.New("may not read the configuration")
+	// ErrUnauthenticated means that the client has no identity.
+	ErrUnauthenticated = errors.New("reading the configuration requires a client certificate with a SPIFFE ID")
+	// ErrPermissionDenied means that the identity is not allowed to read.
+	ErrPermissionDenied = errors.New("not allowed to read the configuration (setting mcp.readers)")
 )
 
-// May returns why an identity may not read; nil: it may. Errors: ErrUnknownReader, ErrNotReader.
-func (r *Readers) May(id spiffe.ID) error {
+// Authorize returns nil if the identity may read. Errors: ErrUnauthenticated, ErrPermissionDenied.
+func (r *Readers) Authorize(id spiffe.ID) error {
 	switch {
 	case r.Anybody:
 		return nil
 	case id == (spiffe.ID{}):
-		return ErrUnknownReader
+		return ErrUnauthenticated
 	case slices.Contains(r.Identities, id):
 		return nil
 	case r.RootNamespace != "" && id.Namespace == r.RootNamespace && id.TrustDomain == r.TrustDomain:
 		return nil
 	}
-	return fmt.Errorf("%s %w", id, ErrNotReader)
+	return fmt.Errorf("%s: %w", id, ErrPermissionDenied)
 }

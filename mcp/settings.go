@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,49 +14,51 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/dnsname"
 )
 
-// Config holds the settings of one source. Zero values of all but Name and Address are the
-// defaults.
+// Config holds the settings of one source. Name and Address are required. A zero value of any other
+// field is its default.
 type Config struct {
 	// Name is the name in the settings; the source is named "mcp:<name>".
 	Name string
 	// Address is "host:port" of the server, also written "xds://host:port".
 	Address string
 
-	// Plaintext connects without TLS: anybody on the path can read and change the mesh's
-	// configuration. Not together with TLS files.
+	// Plaintext connects without TLS: anyone on the network path can read and change the
+	// configuration. It excludes CAFile, CertFile, KeyFile and ServerName.
 	Plaintext bool
-	// CAFile holds the authorities (PEM) that the server's certificate must be signed by. Default:
-	// those that the machine trusts.
+	// CAFile holds the authorities (PEM) that verify the server's certificate. Default: those that
+	// the machine trusts.
 	CAFile string
-	// CertFile and KeyFile are our client certificate and its key (PEM). Default: none. All files
+	// CertFile and KeyFile hold the client certificate and its key (PEM). Default: none. All files
 	// are read again for each connection.
 	CertFile, KeyFile string
-	// ServerName is whom the certificate of the server must name. Default: the host of Address.
+	// ServerName is the DNS name that the server certificate must have. Default: the host of Address.
 	ServerName string
 	// Kinds are the kinds to subscribe to. Default: all of Istio's kinds.
 	Kinds []string
 
-	// NodeID is our name in the protocol. Default: the name of the machine.
+	// NodeID is the name in the node ID of requests. Default: the host name, or "ashored" if that is
+	// not a DNS label.
 	NodeID string
-	// Namespace is our namespace in the protocol; a server may compare it with our certificate.
-	// Default istio-system.
+	// Namespace is the namespace in the node ID. The server may compare it with the client
+	// certificate. Default istio-system.
 	Namespace string
-	// Revision is the revision to ask for. Objects whose label istio.io/rev names another one are
-	// left out. Default: all.
+	// Revision is the revision to request. Objects whose label istio.io/rev names another one are
+	// ignored. Default: all.
 	Revision string
 
-	// AnswerWait is how long a server may take to answer for all kinds after a connection. Default
-	// 30s.
+	// AnswerWait is how long the server may take for the first responses for all kinds. Then the
+	// source connects again. Default 30s.
 	AnswerWait time.Duration
 	// MaxObjects limits the number of objects. Default 100,000.
 	MaxObjects int
-	// MaxMessage limits the bytes of one answer, and all objects together to four times that.
-	// Default 128 MiB.
+	// MaxMessage limits the size of one response in bytes. All objects together may have four times
+	// as many. Default 128 MiB.
 	MaxMessage int
 
-	// Log receives connections and refusals; nil discards them.
+	// Log receives new connections and rejected objects. Nil discards them.
 	Log hclog.Logger
 }
 
@@ -65,9 +66,10 @@ const (
 	defaultWait    = 30 * time.Second
 	defaultObjects = 100_000
 	defaultMessage = 128 << 20
+	mostMessage    = 1 << 30
 )
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero values by defaults.
 func (c Config) withDefaults() Config {
 	c.Address = strings.TrimPrefix(c.Address, "xds://")
 	c.Namespace = cmp.Or(c.Namespace, "istio-system")
@@ -75,7 +77,7 @@ func (c Config) withDefaults() Config {
 	c.MaxObjects = cmp.Or(c.MaxObjects, defaultObjects)
 	c.MaxMessage = cmp.Or(c.MaxMessage, defaultMessage)
 	if c.NodeID == "" {
-		c.NodeID = machineName()
+		c.NodeID = hostLabel()
 	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
@@ -83,27 +85,24 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// machineName is the name of the machine, as part of a node ID.
-func machineName() string {
+// hostLabel returns the first label of the host name, or "ashored" if it is not a DNS label.
+func hostLabel() string {
 	name, err := os.Hostname()
-	if name, _, _ = strings.Cut(strings.ToLower(name), "."); err != nil || !label().MatchString(name) {
+	if name, _, _ = strings.Cut(strings.ToLower(name), "."); err != nil || !dnsname.ValidLabel(name) {
 		return "ashored"
 	}
 	return name
 }
 
-// label matches a part of a node ID.
-func label() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`) }
-
-// check returns which setting is wrong.
+// check returns an error for the first invalid setting.
 func (c *Config) check() error {
 	if c.Name == "" {
-		return errors.New("name: it is missing")
+		return errors.New("name: required")
 	}
 	if host, port, err := net.SplitHostPort(c.Address); err != nil || port == "" || host == "" {
 		return fmt.Errorf("address: want host:port, such as istiod.example.com:15012, not %q", c.Address)
 	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return fmt.Errorf("address: %q is not a port of %q: want a number from 1 to 65535", port, c.Address)
+		return fmt.Errorf("address: invalid port %q in %q: want a number from 1 to 65535", port, c.Address)
 	}
 	for _, check := range []func() error{c.checkTLS, c.checkKinds, c.checkNode, c.checkLimits} {
 		if err := check(); err != nil {
@@ -116,10 +115,9 @@ func (c *Config) check() error {
 func (c *Config) checkTLS() error {
 	switch {
 	case c.Plaintext && c.CAFile+c.CertFile+c.KeyFile+c.ServerName != "":
-		return errors.New("plaintext: without TLS, caFile, certFile, keyFile and serverName have no effect: " +
-			"remove one or the other")
+		return errors.New("plaintext: cannot be combined with caFile, certFile, keyFile or serverName")
 	case (c.CertFile == "") != (c.KeyFile == ""):
-		return errors.New("certFile: certFile and keyFile belong together")
+		return errors.New("certFile: set both certFile and keyFile, or neither")
 	}
 	return nil
 }
@@ -134,11 +132,11 @@ func (c *Config) checkKinds() error {
 }
 
 func (c *Config) checkNode() error {
-	if !label().MatchString(c.NodeID) {
-		return fmt.Errorf("nodeID: want lower-case letters, digits and \"-\", not %q", c.NodeID)
+	if !dnsname.ValidLabel(c.NodeID) {
+		return fmt.Errorf("nodeID: want a DNS label (lower-case letters, digits and \"-\", at most 63 characters), not %q", c.NodeID)
 	}
-	if !label().MatchString(c.Namespace) {
-		return fmt.Errorf("namespace: want lower-case letters, digits and \"-\", not %q", c.Namespace)
+	if !dnsname.ValidLabel(c.Namespace) {
+		return fmt.Errorf("namespace: want a DNS label (lower-case letters, digits and \"-\", at most 63 characters), not %q", c.Namespace)
 	}
 	return nil
 }
@@ -146,11 +144,11 @@ func (c *Config) checkNode() error {
 func (c *Config) checkLimits() error {
 	switch {
 	case c.AnswerWait < 0:
-		return errors.New("answerWait: want a time of more than zero")
+		return errors.New("answerWait: must not be negative")
 	case c.MaxObjects < 0:
-		return errors.New("maxObjects: want a number of more than zero")
-	case c.MaxMessage < 0 || c.MaxMessage > 1<<30:
-		return errors.New("maxMessage: want a number of bytes from 1 to 1 GiB")
+		return errors.New("maxObjects: must not be negative")
+	case c.MaxMessage < 0 || c.MaxMessage > mostMessage:
+		return errors.New("maxMessage: must be at most 1073741824 (1 GiB), and not negative")
 	}
 	return nil
 }

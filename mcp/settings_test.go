@@ -17,7 +17,7 @@ func TestNew(t *testing.T) {
 		"good":              {func(*Config) {}, ""},
 		"name":              {func(c *Config) { c.Name = "" }, "name:"},
 		"address":           {func(c *Config) { c.Address = "istiod" }, "address:"},
-		"address, port":     {func(c *Config) { c.Address = "istiod:1501000" }, `address: "1501000" is not a port of "istiod:1501000"`},
+		"address, port":     {func(c *Config) { c.Address = "istiod:1501000" }, `address: invalid port "1501000" in "istiod:1501000"`},
 		"address, port 0":   {func(c *Config) { c.Address = "istiod:0" }, "address:"},
 		"address, no host":  {func(c *Config) { c.Address = ":15012" }, "address:"},
 		"plaintext, caFile": {func(c *Config) { c.Plaintext, c.CAFile = true, "ca.pem" }, "plaintext:"},

@@ -46,7 +46,7 @@ func New(cfg Config) (*Source, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	node, err := nodeOf(cfg.NodeID, cfg.Namespace, cfg.Revision)
+	node, err := encodeNode(cfg.NodeID, cfg.Namespace, cfg.Revision)
 	if err != nil {
 		return nil, fmt.Errorf("revision: %w", err)
 	}
@@ -88,7 +88,7 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 				continue
 			}
 		}
-		text := s.explain(err, st.heard)
+		text := s.explain(err, st.responded)
 		if text != down {
 			s.cfg.Log.Warn("disconnected from the server", "server", s.cfg.Address, "error", text)
 			down = text

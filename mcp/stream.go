@@ -17,41 +17,41 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// stream is one discovery stream while it lasts. One goroutine, run, owns it.
+// stream is one xDS stream. The goroutine that calls run owns it.
 //
-// It claims nothing of former streams, so the first answer for each type is the server's whole
-// state of it. When all kinds are answered, everything is sent as one Full batch; after that, each
-// answer is a batch.
+// It sends no initial_resource_versions, so the first response for each type has all of its
+// resources. Once every kind has a response, the stream publishes one Full batch. After that, it
+// publishes each response.
 type stream struct {
 	src *Source
 	out chan<- feed.Batch[*config.Object]
 
 	subscriptions map[string]*subscription               // by type URL
-	kinds         [][]*subscription                      // those of each kind, the newest version first
-	pending       map[string]feed.Update[*config.Object] // groups, until all kinds are answered
-	resources     int                                    // of all subscriptions
-	bytes         int                                    // of all resources
+	kinds         [][]*subscription                      // of each kind, the newest API version first
+	pending       map[string]feed.Update[*config.Object] // by group, until the Full batch is sent
+	objectCount   int                                    // of all subscriptions
+	byteCount     int                                    // of all objects
 	nodeSent      bool
-	heard         bool // the server answered
+	responded     bool // the server sent a response
 	complete      bool // the Full batch was sent
 }
 
-// subscription is one type URL that is subscribed to.
+// subscription is the state of one type URL.
 type subscription struct {
 	typeURL   string
 	kind      config.KindInfo
-	asked     bool
-	answered  bool
-	version   string              // accepted last; for state of the world
-	rejected  time.Time           // when an answer was rejected last
+	requested bool
+	responded bool
+	version   string              // last accepted version; only for state of the world
+	rejected  time.Time           // when a response was last rejected
 	resources map[string]received // by name
 }
 
-// received is what the server sent last of a resource.
+// received describes the last version of a resource.
 type received struct {
 	group string
-	sum   uint64
-	bytes int
+	hash  uint64
+	size  int
 }
 
 func newStream(s *Source, out chan<- feed.Batch[*config.Object]) *stream {
@@ -70,7 +70,7 @@ func newStream(s *Source, out chan<- feed.Batch[*config.Object]) *stream {
 	return st
 }
 
-// run speaks with the server until the stream ends, and returns why.
+// run connects and serves the stream until it ends. It returns the reason.
 func (st *stream) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	conn, closeConn, err := st.src.connect(ctx)
@@ -85,8 +85,8 @@ func (st *stream) run(ctx context.Context) error {
 		ended <- receive(ctx, conn, messages)
 	}()
 	defer func() { cancel(); closeConn(); <-done }()
-	err = st.speak(ctx, conn, messages, ended)
-	for errors.Is(err, io.EOF) { // of a send: receiving returns the reason
+	err = st.serve(ctx, conn, messages, ended)
+	for errors.Is(err, io.EOF) { // SendMsg returns io.EOF if the stream is broken; RecvMsg returns the reason
 		select {
 		case err = <-ended:
 		case <-messages:
@@ -95,10 +95,10 @@ func (st *stream) run(ctx context.Context) error {
 	return err
 }
 
-// speak subscribes to all kinds and handles messages until the stream ends.
-func (st *stream) speak(ctx context.Context, conn grpc.ClientStream, messages <-chan []byte, ended <-chan error) error {
+// serve subscribes to all kinds and handles messages until the stream ends.
+func (st *stream) serve(ctx context.Context, conn grpc.ClientStream, messages <-chan []byte, ended <-chan error) error {
 	for _, versions := range st.kinds {
-		if err := st.ask(conn, versions[0]); err != nil {
+		if err := st.subscribe(conn, versions[0]); err != nil {
 			return err
 		}
 	}
@@ -122,13 +122,13 @@ func (st *stream) speak(ctx context.Context, conn grpc.ClientStream, messages <-
 	}
 }
 
-// receive passes messages on until the stream ends, and returns why.
+// receive forwards messages until the stream ends, and returns the reason.
 func receive(ctx context.Context, conn grpc.ClientStream, messages chan<- []byte) error {
 	for {
 		var f frame
 		if err := conn.RecvMsg(&f); err != nil {
 			if errors.Is(err, io.EOF) {
-				return errors.New("it ended the stream")
+				return errors.New("the server closed the stream")
 			}
 			return err
 		}
@@ -140,37 +140,37 @@ func receive(ctx context.Context, conn grpc.ClientStream, messages chan<- []byte
 	}
 }
 
-// overdue returns which kinds the server has not answered; nil: none.
+// overdue returns an error if a kind has no response after AnswerWait.
 func (st *stream) overdue() error {
-	missing := st.unanswered()
+	missing := st.missingKinds()
 	switch {
 	case st.complete, len(missing) == 0:
 		return nil
-	case !st.heard:
+	case !st.responded:
 		return fmt.Errorf("%w within %s (answerWait)", errSilent, st.src.cfg.AnswerWait)
 	}
-	return fmt.Errorf("it did not answer for %d kinds within %s (answerWait), the first is %s",
+	return fmt.Errorf("no response for %d kinds within %s (answerWait), the first is %s",
 		len(missing), st.src.cfg.AnswerWait, missing[0])
 }
 
-// unanswered lists the kinds for which an answer is missing.
-func (st *stream) unanswered() (out []config.Kind) {
+// missingKinds lists the kinds without a response.
+func (st *stream) missingKinds() (out []config.Kind) {
 	for _, versions := range st.kinds {
-		if slices.ContainsFunc(versions, func(s *subscription) bool { return s.asked && !s.answered }) {
+		if slices.ContainsFunc(versions, func(s *subscription) bool { return s.requested && !s.responded }) {
 			out = append(out, versions[0].kind.Kind)
 		}
 	}
 	return out
 }
 
-// ask subscribes to a type.
-func (st *stream) ask(conn grpc.ClientStream, sub *subscription) error {
-	sub.asked = true
+// subscribe sends the first request for a type.
+func (st *stream) subscribe(conn grpc.ClientStream, sub *subscription) error {
+	sub.requested = true
 	return st.send(conn, sub, "", nil)
 }
 
-// send sends a request: the first for a type without a nonce, after that the acknowledgement or
-// rejection of an answer.
+// send sends a request. Without a nonce it subscribes; with one it acknowledges or rejects that
+// response.
 func (st *stream) send(conn grpc.ClientStream, sub *subscription, nonce string, rejection *ads.Rejection) error {
 	var node []byte
 	if !st.nodeSent {
@@ -184,82 +184,83 @@ func (st *stream) send(conn grpc.ClientStream, sub *subscription, nonce string, 
 	return conn.SendMsg(&frame{ask.Encode()})
 }
 
-// answer is one response of the server.
-type answer struct {
+// response is one response of the server.
+type response struct {
 	typeURL, nonce, version string
 	items                   []ads.Item
 	removed                 []string
-	whole                   bool // resources that are not in items are gone
+	full                    bool // resources that are not in items are removed
 }
 
-func (st *stream) read(raw []byte) (a answer, err error) {
+// decode decodes a response.
+func (st *stream) decode(raw []byte) (a response, err error) {
 	limits := ads.Limits{Names: max(2*st.src.cfg.MaxObjects, 1000)}
 	if st.src.stateOfTheWorld {
 		r, err := ads.ReadStateReply(raw, limits)
 		if err != nil {
 			return a, err
 		}
-		return answer{typeURL: r.TypeURL, nonce: r.Nonce, version: r.Version, items: r.Items, whole: true}, nil
+		return response{typeURL: r.TypeURL, nonce: r.Nonce, version: r.Version, items: r.Items, full: true}, nil
 	}
 	r, err := ads.ReadReply(raw, limits)
 	if err != nil {
 		return a, err
 	}
-	return answer{typeURL: r.TypeURL, nonce: r.Nonce, items: r.Items, removed: r.Removed}, nil
+	return response{typeURL: r.TypeURL, nonce: r.Nonce, items: r.Items, removed: r.Removed}, nil
 }
 
-// handle takes in one message: its content is passed on, then it is acknowledged or rejected.
+// handle applies one response, acknowledges or rejects it, and publishes the changes.
 func (st *stream) handle(ctx context.Context, conn grpc.ClientStream, raw []byte) error {
-	since := time.Now()
-	a, err := st.read(raw)
+	receivedAt := time.Now()
+	a, err := st.decode(raw)
 	if err != nil {
-		return fmt.Errorf("it sent an answer that cannot be read: %w", err)
+		return fmt.Errorf("invalid response: %w", err)
 	}
-	st.heard = true
+	st.responded = true
 	sub := st.subscriptions[a.typeURL]
-	if sub == nil || !sub.asked {
-		st.src.cfg.Log.Debug("ignored an answer for a type that is not subscribed", "type", clip(a.typeURL))
+	if sub == nil || !sub.requested {
+		st.src.cfg.Log.Debug("ignored a response for a type without a subscription", "type", clip(a.typeURL))
 		return nil
 	}
 	changed, removed, problems, err := st.apply(sub, a)
 	if err != nil {
 		return err
 	}
-	sub.answered = true
+	sub.responded = true
 	if err := st.acknowledge(conn, sub, a, problems); err != nil {
 		return err
 	}
-	if err := st.askOlder(conn, sub); err != nil {
+	if err := st.subscribeOlder(conn, sub); err != nil {
 		return err
 	}
-	return st.publish(ctx, changed, removed, since)
+	return st.publish(ctx, changed, removed, receivedAt)
 }
 
-// askOlder subscribes to the next older version of a kind when the server has nothing under the
-// newer ones: servers answer versions that they do not know with nothing.
-func (st *stream) askOlder(conn grpc.ClientStream, sub *subscription) error {
+// subscribeOlder tries the next older API version of a kind that has no resources so far. Servers
+// send an empty response for versions that they do not know.
+func (st *stream) subscribeOlder(conn grpc.ClientStream, sub *subscription) error {
 	for _, versions := range st.kinds {
 		i := slices.Index(versions, sub)
-		if i < 0 || i+1 == len(versions) || versions[i+1].asked ||
+		if i < 0 || i+1 == len(versions) || versions[i+1].requested ||
 			slices.ContainsFunc(versions, func(s *subscription) bool { return len(s.resources) > 0 }) {
 			continue
 		}
-		return st.ask(conn, versions[i+1])
+		return st.subscribe(conn, versions[i+1])
 	}
 	return nil
 }
 
-// apply takes in an answer, and returns the groups that it changes and removes. problems are the
-// resources that are refused.
-func (st *stream) apply(sub *subscription, a answer) (
+// apply updates the subscription, and returns the changed and removed groups. problems has the
+// errors of invalid resources.
+func (st *stream) apply(sub *subscription, a response) (
 	changed []feed.Update[*config.Object], removed []string, problems []feed.Problem, err error,
 ) {
 	kept := map[string]bool{}
 	remove := func(name string) {
-		if old, had := sub.resources[name]; had {
+		if old, ok := sub.resources[name]; ok {
 			delete(sub.resources, name)
-			st.resources, st.bytes = st.resources-1, st.bytes-old.bytes
-			if !st.supplies(sub.kind.Kind, name) {
+			st.objectCount, st.byteCount = st.objectCount-1, st.byteCount-old.size
+			if !st.hasResource(sub.kind.Kind, name) {
 				removed = append(removed, old.group)
 			}
 		}
@@ -269,11 +270,11 @@ func (st *stream) apply(sub *subscription, a answer) (
 		u := r.update(st.src.Name(), st.src.cfg.Revision)
 		name := r.id()
 		kept[name] = true
-		old, had := sub.resources[name]
-		now := received{group: u.Group, sum: r.sum(), bytes: len(it.Body)}
-		st.bytes += now.bytes - old.bytes
-		if !had {
-			st.resources++
+		old, known := sub.resources[name]
+		now := received{group: u.Group, hash: r.sum(), size: len(it.Body)}
+		st.byteCount += now.size - old.size
+		if !known {
+			st.objectCount++
 		}
 		sub.resources[name] = now
 		for _, p := range u.Problems {
@@ -281,22 +282,22 @@ func (st *stream) apply(sub *subscription, a answer) (
 				problems = append(problems, p)
 			}
 		}
-		if !had || old.sum != now.sum {
+		if !known || old.hash != now.hash {
 			changed = append(changed, u)
 		}
 	}
-	if most := st.src.cfg.MaxObjects; st.resources > most {
-		return nil, nil, nil, fmt.Errorf("it lists more than %d objects: raise maxObjects, or subscribe to fewer kinds",
+	if most := st.src.cfg.MaxObjects; st.objectCount > most {
+		return nil, nil, nil, fmt.Errorf("more than %d objects: raise maxObjects, or subscribe to fewer kinds",
 			most)
 	}
-	if most := 4 * st.src.cfg.MaxMessage; st.bytes > most {
+	if most := 4 * st.src.cfg.MaxMessage; st.byteCount > most {
 		return nil, nil, nil, fmt.Errorf(
-			"it lists objects of more than %d bytes, four times maxMessage: raise it, or subscribe to fewer kinds", most)
+			"objects have more than %d bytes, four times maxMessage: raise maxMessage, or subscribe to fewer kinds", most)
 	}
 	for _, name := range a.removed {
 		remove(name)
 	}
-	if a.whole {
+	if a.full {
 		for _, name := range slices.Sorted(maps.Keys(sub.resources)) {
 			if !kept[name] {
 				remove(name)
@@ -306,22 +307,23 @@ func (st *stream) apply(sub *subscription, a answer) (
 	return changed, removed, problems, nil
 }
 
-// supplies reports whether the server has a resource under any version of its kind.
-func (st *stream) supplies(kind config.Kind, name string) bool {
+// hasResource reports whether any API version of a kind has the resource.
+func (st *stream) hasResource(kind config.Kind, name string) bool {
 	for _, sub := range st.subscriptions {
-		if _, has := sub.resources[name]; has && sub.kind.Kind == kind {
+		if _, ok := sub.resources[name]; ok && sub.kind.Kind == kind {
 			return true
 		}
 	}
 	return false
 }
 
-// mostRefused limits the problems in a rejection.
-const mostRefused = 20
+// maxProblems limits the problems in a rejection.
+const maxProblems = 20
 
-// acknowledge accepts an answer, or rejects it with the problems. Some servers send a rejected
-// answer again at once, so a type is rejected at most once a second.
-func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a answer, problems []feed.Problem) error {
+// acknowledge accepts a response, or rejects it with the problems. Some servers send a rejected
+// response again at once. So a type is rejected at most once a second, and further invalid responses
+// are acknowledged.
+func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a response, problems []feed.Problem) error {
 	if a.nonce == "" {
 		return nil
 	}
@@ -331,14 +333,14 @@ func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a answe
 		return st.send(conn, sub, a.nonce, nil)
 	}
 	sub.rejected = now
-	text := fmt.Sprintf("refused %d: ", len(problems))
-	for i, p := range problems[:min(mostRefused, len(problems))] {
+	text := fmt.Sprintf("%d invalid resources: ", len(problems))
+	for i, p := range problems[:min(maxProblems, len(problems))] {
 		if i > 0 {
 			text += "; "
 		}
 		text += clip(p.String())
 	}
-	st.src.cfg.Log.Warn("the server sent objects that are not valid", "server", st.src.cfg.Address,
+	st.src.cfg.Log.Warn("the server sent invalid objects", "server", st.src.cfg.Address,
 		"type", sub.typeURL, "count", len(problems), "first", problems[0].String())
 	return st.send(conn, sub, a.nonce, &ads.Rejection{Code: codeInvalidArgument,
 		Message: strings.ToValidUTF8(text, "?")})
@@ -347,8 +349,8 @@ func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a answe
 // codeInvalidArgument is google.rpc.Code.INVALID_ARGUMENT.
 const codeInvalidArgument = 3
 
-// publish passes groups on: once all kinds are answered as a Full batch, then as they change. What
-// the server removed by name is an explicit removal.
+// publish sends one Full batch once every kind has a response, and after that the changes of each
+// response. Removals by name are explicit.
 func (st *stream) publish(
 	ctx context.Context, changed []feed.Update[*config.Object], removed []string, since time.Time,
 ) error {
@@ -359,7 +361,7 @@ func (st *stream) publish(
 		for _, group := range removed {
 			delete(st.pending, group)
 		}
-		if len(st.unanswered()) > 0 {
+		if len(st.missingKinds()) > 0 {
 			return nil
 		}
 		b := feed.Batch[*config.Object]{Full: true, Since: since}
@@ -367,7 +369,7 @@ func (st *stream) publish(
 			b.Updates = append(b.Updates, st.pending[group])
 		}
 		st.pending, st.complete = nil, true
-		st.src.cfg.Log.Info("connected to the server", "server", st.src.cfg.Address, "objects", st.resources)
+		st.src.cfg.Log.Info("connected to the server", "server", st.src.cfg.Address, "objects", st.objectCount)
 		return st.deliver(ctx, b)
 	}
 	if len(changed) > 0 {

@@ -10,10 +10,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// frame is an encoded message, for package xds/ads.
+// frame is an encoded discovery message. Package xds/ads encodes and decodes it, so that large
+// messages are decoded once and without reflection.
 type frame struct{ raw []byte }
 
-// codec passes frames through.
+// codec is a gRPC codec that sends and receives frames unchanged.
 type codec struct{}
 
 var _ encoding.CodecV2 = codec{}
@@ -40,11 +41,17 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// nodeOf encodes the envoy.config.core.v3.Node of a client that asks for configuration: an ID that
-// Istio can read, and the metadata by which it recognizes such clients. Source: Istio, pkg/adsc and
-// pilot/pkg/xds.
-func nodeOf(name, namespace, revision string) ([]byte, error) {
-	metadata := map[string]any{"GENERATOR": "api", "NAMESPACE": namespace, "ISTIO_VERSION": "65536.65536.65536"}
+// Field numbers of envoy.config.core.v3.Node.
+const nodeIDField, nodeMetadataField = 1, 3
+
+// encodeNode encodes the envoy.config.core.v3.Node of this client. The ID has Istio's format for
+// sidecars. GENERATOR=api requests Istio objects instead of Envoy resources. Source: Istio, pkg/adsc
+// and pilot/pkg/xds.
+func encodeNode(name, namespace, revision string) ([]byte, error) {
+	metadata := map[string]any{
+		"GENERATOR": "api", "NAMESPACE": namespace,
+		"ISTIO_VERSION": "65536.65536.65536", // Istio's latest version: nothing is converted for old clients
+	}
 	if revision != "" {
 		metadata["ISTIO_REVISION"] = revision
 	}
@@ -57,6 +64,6 @@ func nodeOf(name, namespace, revision string) ([]byte, error) {
 		return nil, err
 	}
 	id := fmt.Sprintf("sidecar~127.0.0.1~%s.%s~%s.svc.cluster.local", name, namespace, namespace)
-	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), id)
-	return protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), raw), nil
+	b := protowire.AppendString(protowire.AppendTag(nil, nodeIDField, protowire.BytesType), id)
+	return protowire.AppendBytes(protowire.AppendTag(b, nodeMetadataField, protowire.BytesType), raw), nil
 }

@@ -115,7 +115,7 @@ func (a *assembly) acceptRemovals(source string, now time.Time) int {
 func (a *assembly) updateObjects(keys []config.Key, now time.Time) {
 	for _, k := range keys {
 		supplies := a.objects.Items(k)
-		a.inputs.Objects = replace(a.inputs.Objects, k, first(supplies))
+		a.inputs.Objects = set(a.inputs.Objects, k, first(supplies))
 		if a.exporter != nil {
 			a.exporter.setObject(k, supplies)
 		}

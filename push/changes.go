@@ -2,40 +2,40 @@ package push
 
 import "time"
 
-// Changes counts the differences between two contexts, for the log and for metrics. No decision
-// depends on it: a stream compares the resources of its client with the latest context.
+// Changes counts the differences between two contexts, for the log and for metrics. It does not
+// affect what is sent to clients.
 type Changes struct {
-	// Mesh means that the mesh-wide settings differ.
+	// Mesh is true if the mesh-wide settings differ.
 	Mesh bool
-	// Trust means that roots or revocations differ.
+	// Trust is true if roots or revocations differ.
 	Trust bool
-	// Keys means that keys of token issuers differ.
+	// Keys is true if keys of token issuers differ.
 	Keys bool
 	// Objects and Services are the numbers of objects and services that differ.
 	Objects, Services int
 	// Endpoints is the number of services whose endpoints differ.
 	Endpoints int
-	// Since is when the first change was noticed. Zero if that is unknown.
+	// Since is when the first change was received. The assembler sets it. Zero means unknown.
 	Since time.Time
 }
 
-// Compare counts the differences between two contexts. The second was built from the first, which
-// may be nil. The cost grows with the number of differences.
+// Compare counts the differences between two contexts. The first may be nil. If the second was built
+// from the first, the cost is proportional to the number of differences.
 func Compare(from, to *Context) Changes {
-	var previous Inputs
+	var old Inputs
 	if from != nil {
-		previous = from.in
+		old = from.in
 	}
 	c := Changes{
-		Mesh: previous.Mesh != to.in.Mesh, Trust: previous.Trust != to.in.Trust, Keys: previous.Keys != to.in.Keys,
+		Mesh: old.Mesh != to.in.Mesh, Trust: old.Trust != to.in.Trust, Keys: old.Keys != to.in.Keys,
 	}
-	for range to.in.Objects.Diff(previous.Objects) {
+	for range to.in.Objects.Diff(old.Objects) {
 		c.Objects++
 	}
-	for range to.in.Services.Diff(previous.Services) {
+	for range to.in.Services.Diff(old.Services) {
 		c.Services++
 	}
-	for range to.in.Endpoints.Diff(previous.Endpoints) {
+	for range to.in.Endpoints.Diff(old.Endpoints) {
 		c.Endpoints++
 	}
 	return c

@@ -15,13 +15,13 @@ type Services = pmap.Map[registry.Key, *registry.Service]
 // Endpoints holds the endpoints of all services by key.
 type Endpoints = pmap.Map[registry.Key, *registry.EndpointList]
 
-// Inputs holds everything that a Context depends on. Comparable.
+// Inputs holds everything that a Context depends on. Two are equal if == says so.
 type Inputs struct {
 	// Mesh holds the mesh-wide settings. It is never nil.
 	Mesh *Mesh
 	// Objects holds the active configuration objects.
 	Objects Objects
-	// Services and Endpoints are joined from all sources. Services have their allocated virtual
+	// Services and Endpoints are merged from all sources. Services have their allocated virtual
 	// IPs.
 	Services  Services
 	Endpoints Endpoints
@@ -31,11 +31,11 @@ type Inputs struct {
 	Keys *KeySets
 }
 
-// Context is the whole mesh at one moment: the inputs, and indexes over them. Immutable; safe for
+// Context is an immutable snapshot of the mesh: the inputs, and indexes over them. It is safe for
 // concurrent use.
 type Context struct {
 	in     Inputs
-	tables *tables
+	tables *tables // interned values, shared by all contexts of a mesh domain; safe for concurrent use
 
 	virtual   virtualServices
 	rules     rules
@@ -47,13 +47,14 @@ type Context struct {
 	peers, requests, authorization policies
 	identities                     identities
 
-	cache    *contextCache // results that were computed from the above on demand
-	previous *contextCache // cache of the last context that computed results; keeps them in the memos
+	cache    *contextCache // lazily computed results
+	previous *contextCache // cache of the last context that was used; keeps its results in memory
 }
 
-// Build returns the context of in. The result equals Build(nil, in). It shares what did not change
-// with prev, which may be nil, and so its cost grows with the changes only.
+// Build returns the context for in. It reuses the unchanged parts of prev, which may be nil, so the
+// cost is proportional to the changes.
 func Build(prev *Context, in Inputs) *Context {
+	// The indexes contain resolved host names, so a new domain rebuilds all of them.
 	if prev == nil || prev.in.Mesh.Domain != in.Mesh.Domain {
 		prev = &Context{tables: newTables()}
 	}
@@ -66,7 +67,7 @@ func Build(prev *Context, in Inputs) *Context {
 		c.workloads = c.workloads.with(c.tables, ch)
 		c.identities = c.identities.with(c.tables, ch)
 	}
-	if prev.cache != nil && prev.cache.asked.Load() {
+	if prev.cache != nil && prev.cache.used.Load() {
 		c.previous = prev.cache
 	}
 	c.cache = newContextCache(&c)
@@ -80,7 +81,7 @@ func (c *Context) Inputs() Inputs { return c.in }
 func (c *Context) Object(key config.Key) *config.Object { return c.in.Objects.At(key) }
 
 // index updates the index for the kind of a changed object. If only the position in its file
-// changed, the index keeps the old pointer, and everything that was computed from it stays valid.
+// changed, the index keeps the old object, and memoized results stay valid.
 func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 	if ch.Old != nil && ch.New != nil && ch.Old.Hash != 0 && ch.Old.Hash == ch.New.Hash {
 		return
@@ -93,20 +94,20 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 	case config.Sidecar:
 		c.sidecars = c.sidecars.with(ch.Key, ch.New)
 	case config.Gateway:
-		c.gateways.byKey = replace(c.gateways.byKey, ch.Key, ch.New)
+		c.gateways.byKey = set(c.gateways.byKey, ch.Key, ch.New)
 	case config.WorkloadEntry:
 		c.entries = c.entries.with(ch.Old, ch.New)
 	case config.PeerAuthentication:
-		c.peers.byKey = replace(c.peers.byKey, ch.Key, ch.New)
+		c.peers.byKey = set(c.peers.byKey, ch.Key, ch.New)
 	case config.RequestAuthentication:
-		c.requests.byKey = replace(c.requests.byKey, ch.Key, ch.New)
+		c.requests.byKey = set(c.requests.byKey, ch.Key, ch.New)
 	case config.AuthorizationPolicy:
-		c.authorization.byKey = replace(c.authorization.byKey, ch.Key, ch.New)
+		c.authorization.byKey = set(c.authorization.byKey, ch.Key, ch.New)
 	}
 }
 
-// replace returns m with v at key k, or without k if v is zero.
-func replace[K pmap.Key[K], V comparable](m pmap.Map[K, V], k K, v V) pmap.Map[K, V] {
+// set returns m with v at key k, or without k if v is zero.
+func set[K pmap.Key[K], V comparable](m pmap.Map[K, V], k K, v V) pmap.Map[K, V] {
 	var zero V
 	if v == zero {
 		return m.Without(k)

@@ -44,7 +44,7 @@ type exporter struct {
 
 func (e *exporter) setObject(k config.Key, supplies []feed.Supply[*config.Object]) {
 	external := func(s feed.Supply[*config.Object]) bool { return e.cfg.External(s.Source) }
-	e.current.Objects = replace(e.current.Objects, k, first(slices.DeleteFunc(slices.Clone(supplies), external)))
+	e.current.Objects = set(e.current.Objects, k, first(slices.DeleteFunc(slices.Clone(supplies), external)))
 }
 
 func (e *exporter) setServices(host registry.Host, parts []registry.Part) {

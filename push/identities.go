@@ -37,7 +37,7 @@ type identities struct {
 // with returns a copy of the index with ch applied.
 func (x identities) with(t *tables, ch pmap.Change[registry.Key, *registry.EndpointList]) identities {
 	if current := identitiesOf(t, ch.New); current != x.byService.At(ch.Key) {
-		x.byService = replace(x.byService, ch.Key, current)
+		x.byService = set(x.byService, ch.Key, current)
 	}
 	return x
 }

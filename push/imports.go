@@ -22,7 +22,7 @@ func (in viewIn) imported(all *visible) (groups []*Egress, called []*registry.Se
 			hosts[s.Host] = true
 		}
 		for _, vs := range routes.Items() {
-			for d := range destinationsOf(vs.Spec) {
+			for d := range destinations(vs.Spec) {
 				hosts[d.Host] = true
 			}
 		}

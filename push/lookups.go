@@ -77,7 +77,7 @@ func (c *Context) CompareRoutes(a, b *VirtualService) int {
 // Destinations yields all destinations of a VirtualService, with the path of each field.
 func (vs *VirtualService) Destinations() iter.Seq2[string, *networking.Destination] {
 	return func(yield func(string, *networking.Destination) bool) {
-		for at, to := range destinationsAt(vs.Spec) {
+		for at, to := range destinationFields(vs.Spec) {
 			if !yield(at.String(), to) {
 				return
 			}

@@ -79,7 +79,7 @@ type contextCache struct {
 	services func() *serviceView
 	routes   func() *routeView
 	rules    func() *ruleView
-	asked    atomic.Bool
+	used     atomic.Bool
 
 	views         sync.Map // viewIn -> *view
 	identityViews sync.Map // identityViewIn -> *view
@@ -97,7 +97,7 @@ func newContextCache(c *Context) *contextCache {
 }
 
 func (c *Context) viewOf(f Facets) *view {
-	c.cache.asked.Store(true)
+	c.cache.used.Store(true)
 	in := viewIn{
 		tables: c.tables, mesh: c.in.Mesh, services: c.cache.services(), routes: c.cache.routes(), rules: c.cache.rules(),
 		typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
@@ -234,7 +234,7 @@ func referenced(all *visible, servers *intern.List[GatewayServer]) []*registry.S
 	hosts := map[string]bool{}
 	for _, s := range servers.Items() {
 		for _, vs := range s.Routes.Items() {
-			for d := range destinationsOf(vs.Spec) {
+			for d := range destinations(vs.Spec) {
 				hosts[d.Host] = true
 			}
 		}

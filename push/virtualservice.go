@@ -46,7 +46,7 @@ func resolveVirtualService(o *config.Object, domain string) *VirtualService {
 		spec.Hosts[i] = full(h)
 	}
 	spec.Gateways = gatewaysOf(o)
-	for d := range destinationsOf(spec) {
+	for d := range destinations(spec) {
 		d.Host = full(d.Host)
 	}
 	for _, r := range spec.Http {

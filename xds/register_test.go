@@ -41,7 +41,7 @@ const healthType = "type.googleapis.com/istio.v1.HealthInformation"
 func newRuntime(t *testing.T) *shared.Runtime {
 	t.Helper()
 	m, err := shared.New(t.Context(),
-		shared.Config{Records: record.NewMemory(), Alone: true, Log: testlog.New(t), Grace: time.Hour})
+		shared.Config{Records: record.NewMemory(), SingleReplica: true, Log: testlog.New(t), Grace: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

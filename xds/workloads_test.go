@@ -77,7 +77,7 @@ type world struct {
 // newWorld runs one over the registrations in a store.
 func newWorld(t *testing.T, addr string, store record.Store) *world {
 	t.Helper()
-	rt, err := shared.New(t.Context(), shared.Config{Records: store, Alone: true, Log: testlog.New(t), Grace: time.Hour})
+	rt, err := shared.New(t.Context(), shared.Config{Records: store, SingleReplica: true, Log: testlog.New(t), Grace: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,9 +27,9 @@ type workloads struct {
 // newRuntime returns the workloads of this ashored, or of all that share a store.
 func (s *Server) newRuntime(ctx context.Context, cfg settings.Config, reach reach) (workloads, error) {
 	log := s.log.Named("workloads")
-	c := shared.Config{Records: s.store.Records(), Alone: !cfg.Store.Shared(), Replica: settings.MachineName(),
+	c := shared.Config{Records: s.store.Records(), SingleReplica: !cfg.Store.Shared(), Replica: settings.MachineName(),
 		Grace: cfg.Workloads.Grace, RestartGrace: cfg.Workloads.RestartGrace, Log: log}
-	if cfg.Secure() && !c.Alone {
+	if cfg.Secure() && !c.SingleReplica {
 		c.Replica += " (" + reach.own + ")"
 		c.Advertise, c.Address = reach.addresses, reach.own
 	}
@@ -43,7 +43,7 @@ func (s *Server) newRuntime(ctx context.Context, cfg settings.Config, reach reac
 		}
 		return out
 	})
-	if c.Alone {
+	if c.SingleReplica {
 		return workloads{rt, rt.Run, func() []string { return nil }, func() []ca.Replica { return nil }}, nil
 	}
 	others := func() (out []ca.Replica) {

@@ -55,7 +55,7 @@ func TestMCPReaders(t *testing.T) {
 		{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}:            false,
 		{}: false,
 	} {
-		if err := r.May(id); (err == nil) != may {
+		if err := r.Authorize(id); (err == nil) != may {
 			t.Errorf("%s: got %v, want %v", id, err, may)
 		}
 	}

@@ -28,7 +28,7 @@ func (r *Runtime) setExpiry(name string) {
 	}
 	grace := r.cfg.RestartGrace
 	// A replica that stops may disconnect all proxies, and alone it has no other to take them.
-	if stopped := r.cfg.Alone && s.owner != r.id; !stopped && !s.registration.DisconnectedAt.IsZero() {
+	if stopped := r.cfg.SingleReplica && s.owner != r.id; !stopped && !s.registration.DisconnectedAt.IsZero() {
 		grace = r.cfg.Grace
 	}
 	r.expiring[name] = expiry{s.version, time.Now().Add(grace)}

@@ -27,10 +27,10 @@ type replica struct {
 // unavailable.
 func (r *Runtime) heartbeat(ctx context.Context) error {
 	now := time.Now()
-	if r.available && now.Before(r.nextBeat) {
+	if r.available && now.Before(r.nextHeartbeat) {
 		return nil
 	}
-	if !r.cfg.Alone {
+	if !r.cfg.SingleReplica {
 		value, err := json.Marshal(replicaRecord{
 			Name: r.cfg.Replica, Advertise: r.cfg.Advertise, Address: r.cfg.Address, Count: r.count + 1,
 		})
@@ -43,7 +43,7 @@ func (r *Runtime) heartbeat(ctx context.Context) error {
 		}
 		r.count++
 	}
-	r.nextBeat = now.Add(r.cfg.Heartbeat)
+	r.nextHeartbeat = now.Add(r.cfg.Heartbeat)
 	if !r.available {
 		r.available = true
 		r.restartTimers()

@@ -19,8 +19,8 @@ import (
 type Config struct {
 	// Records store the registrations. They must implement record.Changer.
 	Records record.Store
-	// Alone means that no other replica uses Records. This one then writes no heartbeats.
-	Alone bool
+	// SingleReplica means that no other replica uses Records. This one then writes no heartbeats.
+	SingleReplica bool
 	// Replica is the name of this replica, for operators.
 	Replica string
 	// Advertise lists where agents connect to this replica. The other replicas send it to machines
@@ -61,10 +61,10 @@ type Runtime struct {
 	watchers map[chan struct{}]bool // capacity 1
 
 	// The following belong to Run, and to New before it.
-	mark      record.Mark // of the registrations that were read
-	available bool        // the latest write succeeded
-	count     int         // heartbeats written
-	nextBeat  time.Time
+	revision      record.Mark // of the registrations that were read
+	available     bool        // the latest write succeeded
+	count         int         // heartbeats written
+	nextHeartbeat time.Time
 }
 
 var _ registry.Runtime = (*Runtime)(nil)

@@ -58,7 +58,7 @@ func TestContract(t *testing.T) {
 				for range others {
 					start(t, store, shared.Config{Grace: grace})
 				}
-				return start(t, store, shared.Config{Grace: grace, Alone: others == 0})
+				return start(t, store, shared.Config{Grace: grace, SingleReplica: others == 0})
 			})
 		})
 	}
@@ -197,7 +197,7 @@ func TestRestartAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &mesh{t: t, store: record.NewMemory()}
-		open := func() *replica { return start(t, m.store, shared.Config{Alone: true}) }
+		open := func() *replica { return start(t, m.store, shared.Config{SingleReplica: true}) }
 		m.replicas = []*replica{open()}
 		for n := 1; n <= 3; n++ {
 			m.connect(0, n, "a")

@@ -12,18 +12,19 @@ import (
 const (
 	// timeout is how long the store may take for one read or write.
 	timeout = 10 * time.Second
-	// retryGap is the time between attempts while the store is unavailable.
-	retryGap = time.Second
-	// maxPause bounds the pause between two rounds: it lets changes of many proxies become one
-	// write.
+	// retryInterval is the time between attempts while the store is unavailable.
+	retryInterval = time.Second
+	// maxPause limits the pause after a round. The pause equals the duration of the round, so that
+	// under load many changes share one write.
 	maxPause = 100 * time.Millisecond
-	// maxWrites and maxBytes limit one write.
+	// stopTimeout is how long deleting the record of this replica may take.
+	stopTimeout = 2 * time.Second
+	// maxWrites and maxBytes limit one commit.
 	maxWrites, maxBytes = 256, 256 << 10
 )
 
-// Run reads what other replicas write, writes what the streams of this one sent, and deletes
-// registrations that have ended, until ctx ends. Then it deletes the record of this replica and
-// returns nil.
+// Run synchronizes registrations with the store until ctx ends: it reads changes, writes pending
+// registrations and deletes expired ones. Then it deletes the record of this replica and returns nil.
 func (r *Runtime) Run(ctx context.Context) error {
 	registrations, replicas := r.records.Watch(ctx, registrationTable), r.records.Watch(ctx, replicaTable)
 	for {
@@ -34,10 +35,11 @@ func (r *Runtime) Run(ctx context.Context) error {
 			return r.stop()
 		}
 		r.setFailure(err)
-		work, next := r.work, r.nextExpiry(r.nextBeat)
+		work, next := r.work, r.nextExpiry(r.nextHeartbeat)
 		if err != nil {
 			r.available = false
-			work, next = nil, time.Now().Add(retryGap)
+			// A nil channel blocks: pending work must not shorten the back-off.
+			work, next = nil, time.Now().Add(retryInterval)
 		}
 		select {
 		case <-ctx.Done():
@@ -49,7 +51,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	}
 }
 
-// pause waits.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -57,12 +59,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sync does one round. It returns an error if the store is unavailable.
+// sync runs one round: read, write, expire. It returns an error if the store is unavailable.
 func (r *Runtime) sync(ctx context.Context) error {
 	if err := r.read(ctx); err != nil {
-		return err
-	}
-	if err := r.heartbeat(ctx); err != nil {
 		return err
 	}
 	if err := r.write(ctx); err != nil {
@@ -71,7 +70,7 @@ func (r *Runtime) sync(ctx context.Context) error {
 	return r.expire(ctx)
 }
 
-// read reads the changes in the store.
+// read loads the replicas, and the registrations that changed since the last read.
 func (r *Runtime) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -79,11 +78,11 @@ func (r *Runtime) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read replicas: %w", err)
 	}
-	changes, mark, err := r.records.Changes(ctx, registrationTable, r.mark)
+	changes, revision, err := r.records.Changes(ctx, registrationTable, r.revision)
 	if err != nil {
 		return fmt.Errorf("read registrations: %w", err)
 	}
-	r.mark = mark
+	r.revision = revision
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.updateReplicas(replicas)
@@ -105,10 +104,11 @@ func (r *Runtime) updateRegistration(rec record.Record) {
 	s.value, s.version = rec.Value, rec.Version
 	reg, owner, err := decode(rec.Name, rec.Value)
 	if err != nil {
-		r.cfg.Log.Error("the record of a registration cannot be read: it is ignored until its proxy connects again",
+		r.cfg.Log.Error("invalid registration record; keeping its previous content until the proxy connects again",
 			"record", rec.Name, "error", err)
 	} else {
-		if r.cfg.Alone && owner != r.id { // it is from before the start: its proxy is not connected yet
+		// The record is from the previous process. Its proxy has RestartGrace to connect again.
+		if r.cfg.SingleReplica && owner != r.id {
 			reg.Session, reg.LeaseExpiry = "", time.Now().Add(r.cfg.RestartGrace)
 		}
 		s.key, s.registration, s.owner = reg.RegistrationKey, reg, owner
@@ -117,18 +117,18 @@ func (r *Runtime) updateRegistration(rec record.Record) {
 	r.settle(rec.Name, s.key)
 }
 
-// write writes what is pending. It returns an error if the store is unavailable.
+// write sends a heartbeat and commits pending registrations in batches. It returns an error if the store is unavailable.
 func (r *Runtime) write(ctx context.Context) error {
 	for {
 		if err := r.heartbeat(ctx); err != nil {
 			return err
 		}
-		writes := r.writes()
+		writes := r.nextBatch()
 		if len(writes) == 0 {
 			return nil
 		}
 		err := r.commit(ctx, writes...)
-		if err != nil && !errors.Is(err, record.ErrConflict) { // after a conflict read and retry
+		if err != nil && !errors.Is(err, record.ErrConflict) { // after a conflict, read the new versions and retry
 			return fmt.Errorf("write %d registrations, the first is %s: %w", len(writes), writes[0].Name, err)
 		}
 		if err := r.read(ctx); err != nil {
@@ -137,14 +137,15 @@ func (r *Runtime) write(ctx context.Context) error {
 	}
 }
 
-// writes returns as much of what is pending as one write may have.
-func (r *Runtime) writes() (out []record.Write) {
+// nextBatch returns pending registrations, up to the limits of one commit.
+func (r *Runtime) nextBatch() (out []record.Write) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	size := 0
 	for name := range r.pending {
 		value := r.local[name].value
-		if size += len(value); len(out) == maxWrites || size > maxBytes && len(out) > 0 {
+		size += len(value)
+		if full := len(out) == maxWrites || size > maxBytes; full && len(out) > 0 { // a large value has its own commit
 			break
 		}
 		key := record.Key{Table: registrationTable, Name: name}
@@ -159,13 +160,13 @@ func (r *Runtime) commit(ctx context.Context, writes ...record.Write) error {
 	return r.records.Commit(ctx, writes...)
 }
 
-// stop deletes the record of this replica. If that fails, the others find that it sends no
-// heartbeats.
+// stop deletes the record of this replica. If that fails, other replicas remove it when they miss
+// its heartbeats.
 func (r *Runtime) stop() error {
 	if r.count == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	key := record.Key{Table: replicaTable, Name: r.id}
 	if err := r.records.Commit(ctx, record.Write{Key: key, Version: record.Any}); err != nil {
@@ -174,7 +175,7 @@ func (r *Runtime) stop() error {
 	return nil
 }
 
-// failure is why registrations cannot be saved. Zero if they can.
+// failure describes the current outage of the store. Zero if the store is available.
 type failure struct {
 	text  string
 	since time.Time
@@ -187,29 +188,29 @@ func (r *Runtime) setFailure(err error) {
 	old := r.failure
 	switch {
 	case err == nil && old.text != "":
-		r.cfg.Log.Info("registrations are saved again", "after", time.Since(old.since).Round(time.Millisecond))
+		r.cfg.Log.Info("the store is available again", "outage", time.Since(old.since).Round(time.Millisecond))
 		r.failure = failure{}
 	case err != nil && old.text == "":
-		r.cfg.Log.Error("registrations cannot be saved in the store; it is tried again", "error", err)
+		r.cfg.Log.Error("cannot save registrations; retrying", "error", err)
 		r.failure = failure{err.Error(), time.Now()}
 	case err != nil:
 		r.failure.text = err.Error()
 	}
 }
 
-// Problems returns a problem while registrations cannot be saved.
+// Problems reports the current outage of the store, if there is one.
 func (r *Runtime) Problems() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failure.text == "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("registrations and health cannot be saved in the store since %s: %s; "+
-		"what proxies send is active on this replica only, and a restart loses it, until the store is available",
+	return []string{fmt.Sprintf("the store has been unavailable since %s: %s. "+
+		"New registrations and health are active on this replica only, and a restart loses them",
 		r.failure.since.UTC().Format(time.RFC3339), r.failure.text)}
 }
 
-// Unshared returns the number of workloads with changes that are not written yet.
+// Unshared returns the number of workloads whose changes are pending.
 func (r *Runtime) Unshared() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -75,7 +75,7 @@ func TestPartition(t *testing.T) {
 	off := w.where(web1)
 	id := w.meshes[off].Enrol(w.application(off, "web-3"))
 	w.cut(off)
-	w.problem(off, "cannot be saved in the store")
+	w.problem(off, "the store has been unavailable")
 	if w.where(web1) != off {
 		t.Error("a proxy was cut off because its replica was")
 	}
@@ -104,7 +104,7 @@ func TestConsulAway(t *testing.T) {
 	time.Sleep(3 * time.Second) // each replica's copy is written down
 
 	w.consul.Kill()
-	w.problem(0, "cannot be saved in the store")
+	w.problem(0, "the store has been unavailable")
 	for i, m := range w.meshes { // each in turn starts while Consul is away
 		m.Ashored.Kill()
 		w.on(web1, 1-i)
