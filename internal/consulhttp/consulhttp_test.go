@@ -24,12 +24,12 @@ func TestSplitAddress(t *testing.T) {
 		"unix:///run/c.sock":     "unix /run/c.sock",
 		"consul:8500":            `"consul:8500": want http://HOST:PORT`,
 		"http://a/b":             "want http://HOST:PORT",
-		"http://a:850000":        `"850000" is not a port of "http://a:850000"`,
-		"https://a:0":            `"0" is not a port of`,
-		"http://a:":              `"" is not a port of "http://a:"`,
-		"unix://run/c.sock":      "want unix:// and a whole path",
-		"http://me:secret@a:1":   `"http://a:1": want a host and a port`,
-		"http://a:1?token=s3cre": `"http://a:1": want a host and a port`,
+		"http://a:850000":        `invalid port "850000" in "http://a:850000"`,
+		"https://a:0":            `invalid port "0" in`,
+		"http://a:":              `invalid port "" in "http://a:"`,
+		"unix://run/c.sock":      "want an absolute path",
+		"http://me:secret@a:1":   `"http://a:1": want only scheme, host and port`,
+		"http://a:1?token=s3cre": `"http://a:1": want only scheme, host and port`,
 		"\x00":                   "want http://HOST:PORT",
 	} {
 		scheme, rest, err := SplitAddress(in)
@@ -101,7 +101,7 @@ func TestBounded(t *testing.T) {
 
 func TestOneLine(t *testing.T) {
 	t.Parallel()
-	if got := OneLine("a\n\tb\x1b[1m\xff" + strings.Repeat("ü", 400)); strings.ContainsAny(got, "\n\t\x1b") || len(got) > maxSaid+len("…") || !strings.HasPrefix(got, "a b [1m?") {
+	if got := OneLine("a\n\tb\x1b[1m\xff" + strings.Repeat("ü", 400)); strings.ContainsAny(got, "\n\t\x1b") || len(got) > maxText+len("…") || !strings.HasPrefix(got, "a b [1m?") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -17,56 +17,55 @@ import (
 )
 
 const (
-	// maxAnswer bounds one answer of Consul, in bytes. An instance takes some 2 kB.
+	// maxAnswer limits a response, in bytes. An instance takes about 2 kB.
 	maxAnswer = 256 << 20
-	// maxPEM bounds a file of certificates or a key, maxToken one with a token.
+	// maxPEM and maxToken limit the size of PEM and token files, in bytes.
 	maxPEM, maxToken = 1 << 20, 4 << 10
 	dialTimeout      = 5 * time.Second
-	// A connection to a Consul that has vanished is given up after some 30 seconds.
+	// A dead connection is closed after 30s: 15s idle, then 3 keep-alive probes 5s apart.
 	probeAfter, probeEvery, probes = 15 * time.Second, 5 * time.Second, 3
 )
 
-// Config says how to reach a Consul.
+// Config configures a Transport.
 type Config struct {
-	// Address is that of its HTTP interface; see SplitAddress. Required.
+	// Address is Consul's HTTP address; see SplitAddress. Required.
 	Address string
-	// TokenFile has the ACL token, and is read anew for each request. Empty: there is none.
+	// TokenFile holds the ACL token. It is read for each request. Empty means no token.
 	TokenFile string
 	// TLS is for an https address.
 	TLS TLS
-	// Connections is how many there are at most; required.
+	// Connections limits the number of connections. Required.
 	Connections int
-	// Enterprise says that namespaces or partitions are named. Otherwise none goes out, whatever
-	// the environment says.
+	// Enterprise allows the ns and partition parameters. Otherwise they are removed from requests:
+	// the client library may add them from the environment.
 	Enterprise bool
 }
 
-// TLS is how an https address is verified, and how this side shows who it is.
+// TLS configures server verification and the client certificate.
 type TLS struct {
-	// CAFile has the certificates of the authorities that Consul's certificate is verified by, in
-	// PEM. Default: the machine's.
+	// CAFile is a PEM bundle of CAs that verify Consul's certificate. Default: system roots.
 	CAFile string `yaml:"caFile"`
-	// CertFile and KeyFile are what this side shows when Consul asks (verify_incoming), in PEM.
-	// Read anew for each connection.
+	// CertFile and KeyFile are the client certificate and key (PEM), for Consul's verify_incoming.
+	// Reloaded for each connection.
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
 	// ServerName is the name in Consul's certificate. Default: the host of the address.
 	ServerName string `yaml:"serverName"`
 }
 
-// Transport is the way to Consul. It knows what no request may say: what the environment of the
-// process suggests to the library. Safe for concurrent use.
+// Transport is an http.RoundTripper for Consul. It removes headers and parameters that the client
+// library takes from the environment. Safe for concurrent use.
 type Transport struct {
 	base  *http.Transport
 	token func() (string, error)
-	// address is what the library is to be told.
+	// address is the base URL for the client library.
 	address    string
 	enterprise bool
-	// shared says that the last answer came over HTTP/2, by which many requests share a connection.
+	// shared reports whether the last response used HTTP/2, so that requests share connections.
 	shared atomic.Bool
 }
 
-// New makes a transport; it asks nobody. Errors: the address.
+// New returns a Transport. It does no I/O. It returns an error for an invalid address.
 func New(c Config) (*Transport, error) {
 	scheme, rest, err := SplitAddress(c.Address)
 	if err != nil {
@@ -83,12 +82,11 @@ func New(c Config) (*Transport, error) {
 	switch scheme {
 	case "unix":
 		address = "http://consul"
-		base.DialContext = func(ctx context.Context, _, _ string) (net.Conn,
-			error) {
+		base.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return d.DialContext(ctx, "unix", rest)
 		}
 	case "https":
-		// By dialling here, each connection is made by what the files say at that time.
+		// Dial here so that each connection uses the current TLS files.
 		base.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			cfg, err := c.TLS.config(addr)
 			if err != nil {
@@ -100,24 +98,22 @@ func New(c Config) (*Transport, error) {
 	return &Transport{base: base, token: tokenReader(c.TokenFile), address: address, enterprise: c.Enterprise}, nil
 }
 
-// Address is what Consul's library is to be told; the transport knows where that is.
+// Address returns the base URL for the client library. For unix sockets it is a placeholder.
 func (t *Transport) Address() string { return t.address }
 
-// Client asks by the transport, and follows nobody elsewhere.
+// Client returns an HTTP client that uses t and does not follow redirects.
 func (t *Transport) Client() *http.Client {
-	return &http.Client{Transport: t, CheckRedirect: func(*http.Request,
-		[]*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{Transport: t, CheckRedirect: stay}
 }
 
-// Shared says that the last answer came over HTTP/2, by which many requests share a connection.
+// Shared reports whether the last response used HTTP/2, so that requests share connections.
 func (t *Transport) Shared() bool { return t.shared.Load() }
 
-// CloseIdleConnections closes those that nobody uses.
+// CloseIdleConnections closes idle connections.
 func (t *Transport) CloseIdleConnections() { t.base.CloseIdleConnections() }
 
-// config is that of one connection to addr.
+// config returns the TLS configuration for a connection to addr.
 func (t TLS) config(addr string) (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -134,7 +130,7 @@ func (t TLS) config(addr string) (*tls.Config, error) {
 		}
 		out.RootCAs = x509.NewCertPool()
 		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.caFile: %s has no certificate in PEM", t.CAFile)
+			return nil, fmt.Errorf("tls.caFile: no PEM certificate in %s", t.CAFile)
 		}
 	}
 	if t.CertFile != "" {
@@ -163,8 +159,8 @@ func (t TLS) certificate() (tls.Certificate, error) {
 	return cert, nil
 }
 
-// tokenReader reads the token as it is now; without a file there is none. A file without a token is
-// an error: as nobody, one would be told that there are no services.
+// tokenReader returns a function that reads the token. An empty file is an error: an anonymous
+// request could return an empty catalog.
 func tokenReader(file string) func() (string, error) {
 	return func() (string, error) {
 		if file == "" {
@@ -182,7 +178,7 @@ func tokenReader(file string) func() (string, error) {
 	}
 }
 
-// RoundTrip sends a request with the token of now, and bounds its answer.
+// RoundTrip adds the current token and limits the response size.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	token, err := t.token()
 	if err != nil {
@@ -215,7 +211,7 @@ type bounded struct {
 	left int64
 }
 
-var errTooLong = errors.New("the answer is longer than any of Consul's")
+var errTooLong = errors.New("the response is longer than 256 MiB")
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {

@@ -32,7 +32,7 @@ func TestBare(t *testing.T) {
 		"no address":        {errors.New("a->b is no connection"), "a->b is no connection"},
 		"a dial":            {&net.OpError{Op: "dial", Net: "tcp", Addr: tcp("10.0.0.1:8500"), Err: syscall.ECONNREFUSED}, "dial tcp 10.0.0.1:8500: connection refused"},
 		"nothing but text":  {errors.New("EOF"), "EOF"},
-		"an odd answer":     {&url.Error{Op: "Get", Err: errors.New("readLoopPeekFailLocked: %!w(<nil>)")}, "an answer came that was not asked for"},
+		"an odd answer":     {&url.Error{Op: "Get", Err: errors.New("readLoopPeekFailLocked: %!w(<nil>)")}, "unsolicited response on an idle connection"},
 		"several\nof lines": {errors.New("a\nb"), "a b"},
 	}
 	for name, tc := range tests {

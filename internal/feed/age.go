@@ -2,8 +2,8 @@ package feed
 
 import "time"
 
-// expiry returns when the items of a source will be older than MaxAge. Zero if they will not be, or
-// are already.
+// expiry returns when the items of a source exceed MaxAge. Zero if the source is up, has no MaxAge,
+// or has expired already.
 func (s *source[K, T]) expiry() time.Time {
 	if s.MaxAge == 0 || s.status.Error == "" || s.expired {
 		return time.Time{}
@@ -11,7 +11,7 @@ func (s *source[K, T]) expiry() time.Time {
 	return s.status.ErrorSince.Add(s.MaxAge)
 }
 
-// dropped reports whether the items of a source are not used because they are older than MaxAge.
+// dropped reports whether MaxAge has disabled the items of a source.
 func (s *source[K, T]) dropped() bool { return s.expired && s.DropStale }
 
 // setExpired sets whether the items of a source are older than MaxAge.

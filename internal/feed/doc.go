@@ -1,5 +1,5 @@
-// Package feed is the interface between sources (files, stores, registries) and the assembler. Its
-// rules keep the last known good state.
+// Package feed merges items from several sources (files, stores, registries) and keeps the last
+// known good state.
 //
 // A Source sends whole groups, never differences. A group is a unit that the source reads at once,
 // such as a file or a Consul service. Sources retain nothing. The Merger does, by five rules:
@@ -12,7 +12,7 @@
 //   - R5: groups are saved, and are used after a restart until their source delivers.
 //
 // A Writer saves the groups of a Merger in the background, and Load reads them at the next start.
-// The package depends on neither configuration nor services.
+// The package is generic: it knows neither configuration nor services.
 //
 // Limits: removals within the delay of R3 may be lost if the process is killed. An object that
 // moves between two sources that are both down may be used from either. Age is per source, not per

@@ -2,10 +2,10 @@ package feed
 
 import "time"
 
-// faults holds the faults for which R3 may retain an item.
+// faults lists reasons to extend the retention of items.
 type faults[K Key, T any] struct {
 	settle     time.Duration
-	invalid    map[string]*group[K, T] // a group that names a key as invalid
+	invalid    map[string]*group[K, T] // group that reports the key as invalid
 	unreadable []*group[K, T]
 }
 

@@ -10,11 +10,11 @@ type Update[T any] struct {
 	// Group is the name of a unit that the source reads at once: a file, a Consul service. Unique
 	// within the source.
 	Group string
-	// Items lists the valid items of the group. Of several items with one key the first is used. A
-	// group without Items, Invalid, Unreadable and Problems is removed.
+	// Items lists the valid items of the group. If several items have the same key, the first is
+	// used. An Update with only a Group removes the group.
 	Items []T
 	// Invalid lists the keys, in the form of Key.String, of items that failed validation. The
-	// previous item of the group with such a key stays (R1). Problems has the reason.
+	// previous item with this key stays active. Problems explains why.
 	Invalid []string
 	// Unreadable means that the group cannot be read at all. Its items stay (R1), and Items and
 	// Invalid are ignored. Problems has the reason.
@@ -37,10 +37,9 @@ type Batch[T any] struct {
 	// Down is why the source cannot reach its origin (a server, a folder). Its items stay (R2), and
 	// the batch has no Updates and is not Full. A nil Down means that the origin is reachable.
 	Down error
-	// Reading is the number of files, or similar, that the source has yet to read before its next
-	// batch. Zero if they are few. It is shown to operators.
+	// Reading is the number of units (files) still to be read, for operators. Zero if few.
 	Reading int
-	// Since is when the source noticed the change that led to this batch. Zero if unknown.
+	// Since is when the source received the first change of this batch. Zero if unknown.
 	Since time.Time
 }
 
@@ -48,10 +47,10 @@ type Batch[T any] struct {
 type Source[T any] interface {
 	// Name returns the name of the source: "file:/etc/ashore/config", "consul:dc1".
 	Name() string
-	// Run sends a Full batch first, which may be empty, and then a batch for each change. If a
-	// source cannot read everything at first, it sends the rest in a batch that is not Full, and a
-	// Full one later. If it cannot reach the origin, it sends a batch with Down, never an empty
-	// one, and retries. Run returns nil when ctx ends. It returns an error if the source can never
-	// work, such as for a wrong setting.
+	// Run first sends a Full batch, which may be empty, and then changes. A source that cannot read
+	// everything at first sends what it has as a partial batch, and a Full batch later. If it
+	// cannot reach the origin, it sends a batch with Down, never an empty one, and retries. Run
+	// returns nil when ctx ends. It returns an error only if the source cannot work, such as for an
+	// invalid setting.
 	Run(ctx context.Context, out chan<- Batch[T]) error
 }

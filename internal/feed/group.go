@@ -24,7 +24,7 @@ type GroupState struct {
 // ok reports whether the group has no fault.
 func (g *GroupState) ok() bool { return len(g.Invalid) == 0 && g.Unreadable.IsZero() && !g.HasError }
 
-// group holds the latest content of a group, and what is retained of its previous content.
+// group holds the current items of a group and its retained items.
 type group[K Key, T any] struct {
 	GroupState
 	source *source[K, T]
@@ -72,7 +72,7 @@ func (m *Merger[K, T]) replace(s *source[K, T], u Update[T], now time.Time) (los
 	return lost
 }
 
-// replaceItems replaces the items of a group that can be read. An item that became invalid stays in
+// replaceItems replaces the items of a group that can be read. An item that became invalid keeps
 // its previous version.
 func (m *Merger[K, T]) replaceItems(g *group[K, T], values []T) (lost []*item[K, T]) {
 	old := g.items
@@ -108,7 +108,7 @@ func (m *Merger[K, T]) newItem(g *group[K, T], index int, saved SavedItem[T]) *i
 	return &item[K, T]{SavedItem: saved, key: m.cfg.KeyOf(saved.Item), group: g, index: index}
 }
 
-// tidy updates the indexes after a group changed, and removes the group if it is empty.
+// tidy marks the group unsaved, updates the set of faulty groups, and deletes the group if empty.
 func (m *Merger[K, T]) tidy(g *group[K, T]) {
 	s := g.source
 	m.unsaved[groupID{s.Name, g.name}] = struct{}{}

@@ -23,8 +23,8 @@ type Config[K Key, T any] struct {
 	// two registries. Lost items are then retained even if other sources supply the key, and
 	// several items of one key are not a problem.
 	Union bool
-	// Settle is how long an item stays after no source supplies it (R3). Zero means that it is
-	// removed at once.
+	// Settle is how long an item stays active after its last source removed it. Zero means that it
+	// is removed at once.
 	Settle time.Duration
 	// MassRemoval is how long items stay after a source lost most of its items at once (R4). Zero
 	// means until they return or AcceptRemovals is called.
@@ -37,8 +37,8 @@ type SourceConfig struct {
 	Name string
 	// Required means that serving waits until the source has sent content, now or before a restart.
 	Required bool
-	// MaxAge is how long items are used while their source is down. Zero means without limit. It
-	// starts again after a restart.
+	// MaxAge is how long items are used while their source is down. Zero means without limit. The
+	// time restarts with the process.
 	MaxAge time.Duration
 	// DropStale means that the items of the source are not used after MaxAge. Otherwise they stay
 	// and cause a problem.
@@ -46,20 +46,19 @@ type SourceConfig struct {
 }
 
 // Merger holds the latest content of every group of every source, and what is retained of previous
-// content. It has no clock: one goroutine owns it, and passes the time.
+// content. It is not safe for concurrent use. Callers pass the current time.
 //
-// Of several items with one key it uses that of the first source in the list, within a source that
-// of the first group by name, and within a group the first item. So the order of arrival does not
-// matter.
+// Items with the same key are ordered by source (SetSources order), then by group name, then by
+// position. The first is active. So the order of arrival does not matter.
 type Merger[K Key, T any] struct {
 	cfg     Config[K, T]
 	sources map[string]*source[K, T]
-	list    []*source[K, T] // those of SetSources, in their order
+	list    []*source[K, T] // sources of SetSources, in order
 
-	items  map[K][]*item[K, T] // in order of use
+	items  map[K][]*item[K, T] // in order of precedence
 	shared map[K]struct{}      // keys with several items
 
-	nextRemoval time.Time            // no removal is due before; zero: none is
+	nextRemoval time.Time            // time of the next removal check; zero if none
 	changed     map[K]struct{}       // keys whose items changed in this call
 	unsaved     map[groupID]struct{} // groups that changed since TakeChanged
 }
@@ -73,7 +72,7 @@ type source[K Key, T any] struct {
 	groups map[string]*group[K, T]
 	faulty map[*group[K, T]]struct{} // groups that have problems or faults, or retain items
 
-	delivered bool // the source sent content, perhaps before the restart
+	delivered bool // has ever sent content, also before a restart
 	expired   bool // the items are older than MaxAge
 }
 
@@ -92,9 +91,9 @@ func NewMerger[K Key, T any](cfg Config[K, T]) *Merger[K, T] {
 	}
 }
 
-// SetSources replaces the list of sources, in order of precedence. The groups of a source that is
-// no longer in the list are removed by R3 when all required sources have delivered. It returns the
-// keys whose items changed, in no order.
+// SetSources replaces the list of sources, in order of precedence. A source that is no longer
+// listed is removed once all required sources have synced. It returns the keys whose items changed,
+// in no order.
 func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed []K) {
 	for _, s := range m.sources {
 		m.setExpired(s, false)
@@ -109,7 +108,7 @@ func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed [
 		}
 	}
 	for _, s := range m.sources {
-		if s.rank == unlisted { // if the source returns, its groups are as after a restart
+		if s.rank == unlisted { // if the source is added again, its groups are treated as restored
 			s.status.Synced, s.status.Error = false, ""
 		}
 	}
@@ -133,8 +132,8 @@ func (m *Merger[K, T]) source(name string) *source[K, T] {
 	return s
 }
 
-// Apply applies a batch and returns the keys whose items changed, in no order. Some of these items
-// may be equal to the previous ones. It ignores a batch of a source that is not in the list.
+// Apply applies a batch and returns the keys whose items changed, in no order. It may include
+// unchanged items. It ignores a batch of a source that is not in the list.
 func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) (changed []K) {
 	s := m.sources[b.Source]
 	if s == nil || s.rank == unlisted {
@@ -180,14 +179,14 @@ func (m *Merger[K, T]) applyGroups(s *source[K, T], b Batch[T], now time.Time) {
 	if b.Explicit {
 		return
 	}
-	slices.SortFunc(lost, (*item[K, T]).compare) // of several items of a key the used one is retained
+	slices.SortFunc(lost, (*item[K, T]).compare) // the item with precedence is retained first
 	for _, i := range lost {
 		i.Removal = Removal{At: now, Settled: s.rank == unlisted}
 		m.retain(i, now)
 	}
 }
 
-// finish applies MaxAge and removals that are due, and returns the keys whose items changed.
+// finish applies MaxAge, removes unlisted sources and due removals, and returns the changed keys.
 func (m *Merger[K, T]) finish(now time.Time) []K {
 	for _, s := range m.list {
 		if at := s.expiry(); !at.IsZero() && !now.Before(at) {
@@ -227,7 +226,7 @@ func (i *item[K, T]) compare(o *item[K, T]) int {
 		cmp.Compare(i.index, o.index))
 }
 
-// add adds an item to those of its key. It ends the retention of items that it replaces.
+// add indexes an item and ends the retention of items it replaces.
 func (m *Merger[K, T]) add(i *item[K, T]) {
 	for _, o := range slices.Clone(m.items[i.key]) {
 		if o.lost() && m.replaces(i, o) {

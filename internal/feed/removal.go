@@ -11,7 +11,8 @@ const (
 	// unreadableBefore is the longest time from when a group became unreadable to a removal for
 	// which it may be the reason (R3).
 	unreadableBefore = 10 * time.Minute
-	// massItems is the least number of items that a source must lose for R4, unless it loses all.
+	// massItems is the minimum number of lost items that counts as a mass removal, unless all are
+	// lost.
 	massItems = 10
 )
 
@@ -31,13 +32,14 @@ type Removal struct {
 // lost reports whether no source supplies the item any more.
 func (r *Removal) lost() bool { return !r.At.IsZero() }
 
-// replaces reports whether a lost item is not retained because of the item by.
+// replaces reports whether the item by makes retaining the lost item unnecessary. With Union, only an
+// item of the same source does: an active one, or a retained one of the same group.
 func (m *Merger[K, T]) replaces(by, lost *item[K, T]) bool {
 	a, b := by.group, lost.group
 	return !m.cfg.Union || a.source == b.source && (!by.lost() || a.name == b.name)
 }
 
-// retain keeps a lost item in use, unless another item replaces it.
+// retain keeps a lost item active, unless another item replaces it.
 func (m *Merger[K, T]) retain(i *item[K, T], now time.Time) {
 	if slices.ContainsFunc(m.items[i.key], func(o *item[K, T]) bool { return m.replaces(o, i) }) {
 		return
@@ -104,7 +106,7 @@ func (m *Merger[K, T]) NextExpiry() time.Time {
 	return next
 }
 
-// settle checks the removals that are due, and ends or extends their retention.
+// settle ends or extends the retention of items whose removal is due.
 func (m *Merger[K, T]) settle(now time.Time) {
 	if m.nextRemoval.IsZero() || now.Before(m.nextRemoval) {
 		return
@@ -117,7 +119,7 @@ func (m *Merger[K, T]) settle(now time.Time) {
 			switch {
 			case mass && !i.Settled:
 				m.retainMass(i)
-			case i.due.IsZero() || now.Before(i.due):
+			case i.due.IsZero() || now.Before(i.due): // retained until later
 			case i.Mass || !m.settleItem(i, f, now):
 				m.endRemoval(i)
 				continue
@@ -127,7 +129,8 @@ func (m *Merger[K, T]) settle(now time.Time) {
 	}
 }
 
-// settleItem checks R3 after each settle time of a removal. It returns whether the item stays.
+// settleItem decides, each time Settle has passed, whether a fault may still be the reason for a
+// removal (R3). It reports whether the item stays.
 func (m *Merger[K, T]) settleItem(i *item[K, T], f faults[K, T], now time.Time) (stays bool) {
 	i.reason, i.due = f.reason(i), now.Add(m.cfg.Settle)
 	if !i.Settled {
@@ -137,8 +140,8 @@ func (m *Merger[K, T]) settleItem(i *item[K, T], f faults[K, T], now time.Time) 
 	return i.reason != ""
 }
 
-// lostMost reports whether R4 applies to the pending removals of the source. It returns false if
-// the settle time of none of them has ended.
+// lostMost reports whether the pending removals are a mass removal. It is only evaluated once one
+// of them is due.
 func (s *source[K, T]) lostMost(now time.Time) bool {
 	lost, due := 0, false
 	for i := range s.removed() {
@@ -151,7 +154,7 @@ func (s *source[K, T]) lostMost(now time.Time) bool {
 		return false
 	}
 	items := s.items()
-	return items == 0 || lost >= massItems && lost > items
+	return items == 0 || (lost >= massItems && lost > items)
 }
 
 // AcceptRemovals removes all items of a source that R3 and R4 retain, and returns the keys whose

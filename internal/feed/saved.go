@@ -13,14 +13,14 @@ type SavedGroup[T any] struct {
 	Items []SavedItem[T]
 }
 
-// deliveredGroup is the name of a saved group without items. It means that the source has
-// delivered.
+// deliveredGroup is a marker: a saved group with this name records that the source has sent
+// content.
 const deliveredGroup = ""
 
 // SavedItem is an item of a SavedGroup.
 type SavedItem[T any] struct {
 	Item T
-	// Stale means that the group has a newer version, which cannot be used (R1).
+	// Stale means that a newer version exists but is invalid.
 	Stale bool `json:",omitzero"`
 	// Removal is set if the item is used although the group no longer supplies it.
 	Removal `json:",omitzero"`

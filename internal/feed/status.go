@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Waiting returns the required sources that have never sent content, also not before a restart, in
-// the order of the list.
+// Waiting returns the required sources that have never synced, not even before a restart.
 func (m *Merger[K, T]) Waiting() []string {
 	var out []string
 	for _, s := range m.list {
@@ -33,8 +32,7 @@ type SourceStatus struct {
 	Problems int `json:"problems"`
 	// Retained is the number of items that are used although the source no longer supplies them.
 	Retained int `json:"retained,omitempty"`
-	// Stale is the number of groups of which older content is used, because the current one is
-	// invalid or unreadable.
+	// Stale is the number of groups with last known good content.
 	Stale int `json:"stale,omitempty"`
 	// LastUpdate is when the source last sent content.
 	LastUpdate time.Time `json:"lastUpdate,omitzero"`
@@ -117,7 +115,7 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 	return out
 }
 
-// outdated returns the keys, as text, of items of which an older version is used.
+// outdated returns the keys of stale items.
 func (m *Merger[K, T]) outdated() map[string]struct{} {
 	out := map[string]struct{}{}
 	for _, s := range m.sources {
@@ -132,8 +130,7 @@ func (m *Merger[K, T]) outdated() map[string]struct{} {
 	return out
 }
 
-// problem returns why the items of the source may be outdated. Its Text is empty if there is no
-// reason.
+// problem describes why the source's items may be stale. Text is empty if they are not.
 func (s *source[K, T]) problem() Problem {
 	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.dropped(), Text: s.status.Error,
 		Since: s.status.ErrorSince}
@@ -184,10 +181,10 @@ func (s *source[K, T]) retainedProblems(describe func(T) string) (out []Problem)
 	return out
 }
 
-// commonProblem returns why items of one source are retained that have the same reason.
+// commonProblem returns one problem for items retained for the same reason.
 func commonProblem[K Key, T any](items []*item[K, T]) Problem {
 	names := make([]string, len(items))
-	first := items[0] // the one that was lost first
+	first := items[0] // removed first
 	for n, i := range items {
 		names[n] = i.key.String()
 		if i.At.Before(first.At) {

@@ -15,12 +15,12 @@ import (
 type Store interface {
 	// LoadGroups returns the saved content of a set, by name.
 	LoadGroups(ctx context.Context, set string) (map[string][]byte, error)
-	// SaveGroups saves content by name, all or none; nil removes it.
+	// SaveGroups saves content by name in one transaction; nil deletes.
 	SaveGroups(ctx context.Context, set string, content map[string][]byte) error
 }
 
-// Codec encodes items as JSON and decodes them. Decode returns an error if an item is invalid, and
-// must check what a source checks. Both are called from other goroutines than that of the Merger.
+// Codec encodes items as JSON and decodes them. Decode must validate like the source does. Both
+// must be safe to call from another goroutine.
 type Codec[T any] struct {
 	Encode func(T) (json.RawMessage, error)
 	Decode func(json.RawMessage) (T, error)
@@ -70,8 +70,7 @@ func (w *Writer[T]) Problems() []Problem {
 	return []Problem{{Severity: Error, Text: text, Since: since}}
 }
 
-// Load returns the groups that a Writer saved in a set. It omits what cannot be read, and returns
-// an error for it.
+// Load returns the saved groups. Unreadable groups are omitted and reported in the error.
 func Load[T any](ctx context.Context, store Store, set string, codec Codec[T]) ([]SavedGroup[T], error) {
 	content, err := store.LoadGroups(ctx, set)
 	errs := []error{err}

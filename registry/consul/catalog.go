@@ -26,7 +26,7 @@ const (
 type catalog struct {
 	// Immutable.
 	at     place
-	group  string              // of the problems of the datacenter as a whole
+	group  string              // feed group that carries the problems of the datacenter
 	cancel context.CancelFunc  // ends all its watches
 	reads  *semaphore.Weighted // of maxReads
 
@@ -36,14 +36,14 @@ type catalog struct {
 	missing  int    // consecutive lists of datacenters that lack it
 
 	services map[string]*service
-	waiting  map[*service]bool    // neither read nor failed yet
-	owners   map[instanceID]owner // the service of each instance
+	waiting  map[*service]bool    // not yet read or failed
+	owners   map[instanceID]owner // which service has registered each instance
 
 	changed  bool // problems may be out of date
 	problems []problem
 }
 
-// delivered reports whether the datacenter has listed its services, and each was read or failed.
+// delivered reports whether the service list and every service have been read or failed.
 func (c *catalog) delivered() bool { return c.index != 0 && len(c.waiting) == 0 }
 
 // addCatalog starts watching a datacenter.
@@ -81,7 +81,7 @@ func (s *syncer) watchCatalog(ctx context.Context, c *catalog) {
 	})
 }
 
-// setError sets why a datacenter cannot be reached.
+// setError records that a datacenter is unreachable.
 func (s *syncer) setError(c *catalog, text string) {
 	if c.at.Datacenter != "" {
 		text += " (" + c.at.title() + ")"
@@ -94,17 +94,16 @@ func (s *syncer) setError(c *catalog, text string) {
 
 // setServices handles the names of all services. It adds services, and removes them by these rules:
 //
-//   - An empty answer about a service changes nothing if the ACL token filtered it: the service
-//     may still have instances.
-//   - Any other empty answer is pending until the next catalog answer. So a Consul that lost its
-//     data shows as one batch that removes all services.
-//   - A service that the catalog does not list is removed, unless the token filtered the catalog
-//     and the service has endpoints: it may exist.
+//   - An empty response that was filtered by ACLs changes nothing.
+//   - Any other empty response is applied with the next catalog response. If Consul lost its data,
+//     all removals are then in one batch.
+//   - A service that the catalog does not list is removed, unless the catalog was filtered by ACLs
+//     and the service has endpoints.
 //
-// A Consul that lost its tokens too answers 403, which is an outage.
+// If Consul also lost its ACL tokens, it responds 403, which counts as an outage.
 //
-// All services are read again after an outage, when queries may wait on a dead connection, and when
-// the index went backwards, because a snapshot was restored.
+// All services are queried again after an outage, because pending queries may use dead connections,
+// and after the index moved back (a restored snapshot).
 func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a answer) {
 	readAgain := c.err != "" || a.index < c.index
 	if c.err != "" {

@@ -15,8 +15,7 @@ const (
 	// catalogWait and instancesWait limit how long Consul holds a query when nothing changes. That
 	// of catalogs is short, so that a server that hangs is detected.
 	catalogWait, instancesWait = 30 * time.Second, 10 * time.Minute
-	// queryTimeout is how long an answer may take besides the wait. catalogTimeout is the same for
-	// catalogs.
+	// queryTimeout and catalogTimeout limit the response time of a query, in addition to the wait.
 	queryTimeout, catalogTimeout = 30 * time.Second, 10 * time.Second
 	// maxConnections is less than the 200 that Consul allows one client address by default.
 	maxConnections = 150
@@ -27,8 +26,7 @@ type client struct {
 	o         *Options
 	api       *api.Client
 	transport *consulhttp.Transport
-	// shared reports whether queries share connections, as over HTTP/2. It is known after the first
-	// answer.
+	// shared reports whether requests are multiplexed (HTTP/2). False before the first response.
 	shared func() bool
 }
 
@@ -40,7 +38,7 @@ func newClient(o *Options) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The library takes missing values from the environment; the transport removes those again.
+	// api.NewClient reads CONSUL_* variables; Token "-" and the transport override them.
 	c, err := api.NewClient(&api.Config{Address: t.Address(), Token: "-", HttpClient: t.Client()})
 	if err != nil {
 		return nil, fmt.Errorf("address: %w", err)
@@ -51,8 +49,7 @@ func newClient(o *Options) (*client, error) {
 // query describes a query.
 type query struct {
 	place
-	// index makes it a blocking query: Consul answers when its data is newer, or after wait. If it
-	// is zero, Consul answers at once.
+	// index, if not zero, makes the query block until the data is newer or wait ends.
 	index  uint64
 	filter string
 }
@@ -67,8 +64,8 @@ type answer struct {
 	size int
 }
 
-// send calls f with the options of q, and checks the metadata of the answer. Consul holds a blocking
-// query for wait. timeout is how long the answer may take besides.
+// send calls f with the options of q and validates the response metadata. A blocking query takes up
+// to wait; timeout is added to it.
 func (c *client) send(
 	ctx context.Context, q query, wait, timeout time.Duration, f func(*api.QueryOptions) (*api.QueryMeta, error),
 ) (answer, error) {
@@ -123,7 +120,7 @@ func (c *client) instances(ctx context.Context, q query, service string) ([]*api
 	return list, a, err
 }
 
-// complete reports whether the instances have all parts that Consul always sends.
+// complete reports whether no required field is missing.
 func complete(list []*api.ServiceEntry) bool {
 	return !slices.ContainsFunc(list, func(e *api.ServiceEntry) bool {
 		return e == nil || e.Node == nil || e.Service == nil || slices.Contains(e.Checks, nil)

@@ -57,19 +57,19 @@ func (p place) title() string {
 	return strings.Join(p.parts(), ", ")
 }
 
-// converted is the content of one answer about one service.
+// converted is one service after conversion.
 type converted struct {
-	// instances has the service once for each of its hosts. Empty if it is not part of the mesh.
+	// instances has one entry per host name. Empty if the service is not usable.
 	instances []registry.Instances
 	problems  []feed.Problem
-	// ids has all instances, whether they become endpoints or not, with their ModifyIndex.
+	// ids maps every instance, usable or not, to its ModifyIndex.
 	ids map[instanceID]uint64
 }
 
 // instanceID identifies an instance in a datacenter.
 type instanceID struct{ node, id string }
 
-// converter converts one answer about one service. It has no I/O and no history.
+// converter converts one answer about one service. It is a pure function of its input.
 type converter struct {
 	o      *Options
 	at     place
@@ -79,8 +79,8 @@ type converter struct {
 	out converted
 }
 
-// convert converts an answer. It sorts entries, and removes those that are not used. Endpoints are
-// in the order of their nodes and IDs.
+// convert converts one answer. It reorders entries in place.
+// Endpoints are sorted by node and ID.
 func (c *converter) convert(entries []*api.ServiceEntry) converted {
 	entries = slices.DeleteFunc(entries, func(e *api.ServiceEntry) bool {
 		owner := e.Service.Meta[keyOwner]
@@ -93,8 +93,7 @@ func (c *converter) convert(entries []*api.ServiceEntry) converted {
 	for _, e := range entries {
 		c.out.ids[instanceID{e.Node.Node, e.Service.ID}] = e.Service.ModifyIndex
 	}
-	// Sidecars and gateways of Consul's own mesh use certificates of Consul: no client of ours can
-	// call them.
+	// Skip Consul Connect proxies and gateways: they only accept Consul certificates.
 	entries = slices.DeleteFunc(entries,
 		func(e *api.ServiceEntry) bool { return e.Service.Kind != api.ServiceKindTypical })
 	if len(entries) > 0 {
@@ -144,8 +143,8 @@ func hasName(ep registry.Endpoint) bool {
 // namespace returns the namespace of the service in the mesh.
 func (c *converter) namespace() string { return cmp.Or(c.o.Namespace, c.at.Namespace, "default") }
 
-// hostsOf returns the host names of a service. They are those of Consul's DNS.
-// Source: Consul, "DNS reference" (service lookups; with namespaces and partitions).
+// hostsOf returns the Consul DNS names of a service. Source: Consul, "DNS reference" (service
+// lookups; with namespaces and partitions).
 func hostsOf(o *Options, at place, datacenter, name string) []string {
 	base, own := name+".service", at.Datacenter == ""
 	in := ""
@@ -170,14 +169,14 @@ func hostsOf(o *Options, at place, datacenter, name string) []string {
 	return out
 }
 
-// misnamed returns the result for a service whose name cannot be a host.
+// misnamed records that the service name is not a DNS label.
 func (c *converter) misnamed() converted {
 	c.problem(feed.Error, "", "has a name that is not a DNS label, so it is not part of the mesh: "+
 		"use letters, digits and '-'")
 	return c.out
 }
 
-// warn adds a warning about an instance. Empty id if it is about the whole service.
+// warn adds a warning about an instance, or about the service if id is empty.
 func (c *converter) warn(id, format string, args ...any) {
 	c.problem(feed.Warning, id, format, args...)
 }

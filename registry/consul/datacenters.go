@@ -9,8 +9,8 @@ import (
 const (
 	// listGap is how often the datacenters are listed. There is no blocking query for them.
 	listGap = time.Minute
-	// missingLists is the number of consecutive lists that lack a datacenter before it is removed.
-	// A server that restarts does not list the others before it has joined them.
+	// missingLists is how many consecutive lists must lack a datacenter before it is removed. A
+	// restarting server lists only itself at first.
 	missingLists = 2
 )
 
@@ -31,7 +31,7 @@ func (s *syncer) watchDatacenters(ctx context.Context) {
 	})
 }
 
-// listDatacenters returns the datacenters of the settings. That of the agent is the empty name.
+// listDatacenters returns the selected datacenters. The agent's datacenter is the empty string.
 func (s *syncer) listDatacenters(ctx context.Context) ([]string, error) {
 	known, err := s.client.datacenters(ctx)
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *syncer) listDatacenters(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// ownDatacenter returns the datacenter of the agent: the only one that it knows, or that of
-// Consul's own service.
+// ownDatacenter returns the agent's datacenter: the only known one, or else the datacenter of the
+// service consul.
 func (s *syncer) ownDatacenter(ctx context.Context, known []string) (string, error) {
 	if len(known) == 1 {
 		return known[0], nil

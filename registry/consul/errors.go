@@ -24,16 +24,15 @@ const (
 		"give the token node:read and service:read for it")
 )
 
-// Texts of Consul's answers.
-// Source: Consul, agent/http_ce.go (parseEntMetaPartition), agent/consul/rpc.go (ErrNoDCPath), and
-// github.com/hashicorp/go-bexpr for filters.
+// Substrings of Consul's error responses. Source: Consul, agent/http_ce.go (parseEntMetaPartition),
+// agent/consul/rpc.go (ErrNoDCPath), and github.com/hashicorp/go-bexpr for filters.
 const (
 	textBadFilter  = "boolean expression evaluator"
 	textEnterprise = "Consul Enterprise feature"
 	textNoPath     = "No path to datacenter"
 )
 
-// explain returns what an error of a query means, and what to do.
+// explain describes a query error and its remedy.
 func (c *client) explain(err error) string {
 	var status api.StatusError
 	if errors.As(err, &status) {
@@ -48,7 +47,7 @@ func (c *client) explain(err error) string {
 	return fmt.Sprintf("Consul at %s cannot be reached: %v%s", c.o.Address, consulhttp.Bare(err), c.o.TLS.Remedy(err))
 }
 
-// explainStatus returns what an answer with that HTTP status and text means, and what to do.
+// explainStatus describes an HTTP error response and its remedy.
 func (c *client) explainStatus(code int, text string) string {
 	remedy := "check that its servers have a leader"
 	switch {

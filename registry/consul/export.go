@@ -15,8 +15,8 @@ type ExportOptions struct {
 	// owner, and two meshes never do. It is part of the names of the nodes, and is in the metadata
 	// of each entry. Default: none, and nothing is registered.
 	Owner string `yaml:"owner"`
-	// Hosts are the host names that are registered, and Except those that are not; "*" stands for
-	// any text. Default: all, none.
+	// Hosts selects host names; "*" matches any text. Default: all. Except excludes host names.
+	// Default: none.
 	Hosts  []string `yaml:"hosts"`
 	Except []string `yaml:"except"`
 	// Namespaces limits the services that are registered to these namespaces of the mesh. Default:
@@ -25,19 +25,19 @@ type ExportOptions struct {
 	// Name is what a service is called in Consul: ${name} is the first part of its host name,
 	// ${namespace} its namespace, ${host} the host name with "-" for ".". Default ${name}.
 	Name string `yaml:"name"`
-	// Tags are set on each entry. Labels are the keys of endpoint labels that become a tag
-	// "key=value" as well. Default: none; app and version.
+	// Tags are added to each entry. Default: none. Labels lists endpoint labels that become tags
+	// "key=value". Default: app, version.
 	Tags   []string `yaml:"tags"`
 	Labels []string `yaml:"labels"`
-	// Lease is how long entries are valid after the replica that registered them stopped: then
-	// Consul turns them critical. Consul may take up to twice as long. Default 30s, 10s to 24h.
+	// Lease is the TTL of the replica's Consul session. When it expires, Consul marks its entries
+	// critical; this may take up to twice the TTL. Default 30s; 10s to 24h.
 	Lease time.Duration `yaml:"lease"`
 }
 
 const (
 	defaultLease         = 30 * time.Second
 	leastLease, maxLease = 10 * time.Second, 24 * time.Hour
-	// maxOwner leaves room for the prefix and the replica in a DNS name, in bytes.
+	// maxOwner is the maximum length of Owner in bytes. The node name must be a DNS name.
 	maxOwner = 50
 	// nodePrefix begins the names of nodes that entries belong to.
 	nodePrefix = "ashore-"

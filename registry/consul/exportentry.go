@@ -18,8 +18,7 @@ import (
 
 // Metadata keys of exported entries, in addition to those that an importing mesh reads.
 const (
-	// keyOwner holds the owner of an entry. An entry without it, or with another owner, is never
-	// written or removed.
+	// keyOwner holds the owner of an entry. Entries of other owners are never changed or removed.
 	keyOwner = "ashore-exported-by"
 	// keyHost and keyNamespace identify the service in the mesh, for people.
 	keyHost      = "ashore-host"
@@ -47,7 +46,7 @@ func (e *exportEntry) equal(o *exportEntry) bool {
 		a.Weights.Passing == b.Weights.Passing && slices.Equal(a.Tags, b.Tags) && maps.Equal(a.Meta, b.Meta)
 }
 
-// entries returns what is to be registered, by ID, and why services are not registered.
+// entries returns the wanted entries by ID, and problems of services that cannot be registered.
 func (e *Exporter) entries(mesh meshState) (map[string]*exportEntry, []feed.Problem) {
 	var list []*registry.Service
 	for _, s := range mesh.services.All() {
@@ -75,7 +74,7 @@ func (e *Exporter) entries(mesh meshState) (map[string]*exportEntry, []feed.Prob
 		}
 		named[name] = s
 		for _, ep := range mesh.endpoints.At(s.Key).All() {
-			// Of two endpoints with one address and port it prefers a healthy one.
+			// Prefer the healthy one of two endpoints with the same address and port.
 			entry := entryOf(&e.cfg.Options.Export, name, s, &ep)
 			if entry != nil && (out[entry.service.ID] == nil || entry.check.Status == api.HealthPassing) {
 				out[entry.service.ID] = entry
@@ -85,10 +84,9 @@ func (e *Exporter) entries(mesh meshState) (map[string]*exportEntry, []feed.Prob
 	return out, problems
 }
 
-// exports reports whether a service belongs to the mesh and is visible to everybody. What is in
-// Consul is not registered there again: neither services of a Consul source, nor hosts of Consul's
-// DNS. Services relayed by other control planes are in a registry already, and two control planes
-// could keep each other's copies alive.
+// exports reports whether a service is registered. It must belong to the mesh and be exported to
+// "*". Services from Consul are excluded. So are services relayed by other control planes: two of
+// them could keep each other's copies alive.
 func (e *Exporter) exports(s *registry.Service) bool {
 	x, domain, to := &e.cfg.Options.Export, e.cfg.Options.Domain, s.ExportTo
 	if len(to) == 0 {
@@ -128,7 +126,7 @@ func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.En
 		},
 		check: api.HealthCheck{
 			CheckID: checkIDOf(id), Name: "health in the mesh", Type: "ashore", Status: api.HealthCritical,
-			ServiceID: id, ServiceName: name, // the token is checked against the name
+			ServiceID: id, ServiceName: name, // Consul checks the ACL against ServiceName
 		},
 	}
 	switch ep.Health {
@@ -143,9 +141,8 @@ func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.En
 }
 
 // tagsOf returns the tags of an entry: those of the options, and "key=value" for the endpoint's
-// labels that the options name. Workloads choose their own labels and programs outside the mesh act
-// on tags, so no other labels become tags, and no values with other characters than those of
-// labels.
+// labels that the options name. Only listed labels with valid label values become tags, because
+// workloads control their labels and Consul clients act on tags.
 func tagsOf(x *ExportOptions, labels map[string]string) []string {
 	out := slices.Clone(x.Tags)
 	for _, k := range x.Labels {

@@ -37,10 +37,10 @@ type ExporterConfig struct {
 	Log hclog.Logger
 }
 
-// Exporter keeps the services of the mesh registered in a Consul. Each replica has its own node
-// there, with a check that Consul turns critical when the replica has not renewed its session for
-// the lease. So replicas need no coordination, and each instance is listed once for each replica.
-// Run it once.
+// Exporter keeps the services of the mesh registered in a Consul. Each replica registers its own
+// node with a check bound to a session. If the session is not renewed within Lease, the check
+// becomes critical. Replicas need no coordination; each endpoint appears once per replica. Run it
+// once.
 type Exporter struct {
 	// Immutable.
 	cfg    ExporterConfig
@@ -62,8 +62,8 @@ type Exporter struct {
 
 	lastRead   time.Time               // zero: what Consul has is not known
 	registered map[string]*exportEntry // our entries in Consul, by ID
-	taken      map[string]bool         // names that somebody else has registered
-	refused    map[string]string       // services that Consul refuses by name, and why
+	taken      map[string]bool         // service names registered by others
+	refused    map[string]string       // why Consul rejects a service, by name
 	conflicts  []feed.Problem          // services that cannot be registered
 }
 
@@ -81,7 +81,7 @@ type meshState struct {
 
 // ExportStatus describes an Exporter.
 type ExportStatus struct {
-	// Entries is how many entries this replica had in Consul when it last answered.
+	// Entries is the number of this replica's entries in Consul, as last read.
 	Entries int
 	// Writes counts the transactions that were sent.
 	Writes uint64
@@ -130,11 +130,10 @@ func (e *Exporter) poke() {
 	}
 }
 
-// Target identifies the Consul and the node. Two exporters with one target would write the same
-// entries.
+// Target identifies the Consul address and node. It must be unique.
 func (e *Exporter) Target() string { return e.cfg.Options.Address + " " + e.node }
 
-// Status returns a description of the exporter. Safe for concurrent use.
+// Status returns the current status. Safe for concurrent use.
 func (e *Exporter) Status() ExportStatus {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -149,8 +148,8 @@ const exportGap = 200 * time.Millisecond
 // renewGap is how often the session is renewed.
 func (e *Exporter) renewGap() time.Duration { return min(e.cfg.Options.Export.Lease/3, readGap) }
 
-// Run keeps the services registered until ctx ends, and leaves the entries to the lease: a replica
-// that restarts within it finds them unchanged. After Withdraw it removes them and returns. It
+// Run keeps the services registered until ctx ends. It does not remove entries then: they expire
+// with the lease, or a restarted replica finds them. After Withdraw it removes them. Run always
 // returns nil.
 func (e *Exporter) Run(ctx context.Context) error {
 	defer e.client.transport.CloseIdleConnections()
@@ -179,7 +178,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 		default:
 			failures = 0
 		}
-		if err == nil || failures > 1 { // Consul elects a leader now and then
+		if err == nil || failures > 1 { // ignore a single failure, such as a leader election
 			e.report(err)
 		}
 		if sleep(ctx, pause) != nil {

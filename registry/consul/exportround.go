@@ -24,13 +24,13 @@ const (
 	// readGap is how often the entries in Consul are read and compared.
 	readGap = 30 * time.Second
 	// maxChanges limits a transaction. Each change takes up to two operations, and Consul accepts
-	// 64 of them before 1.10. 31 entries are smaller than its limit of 512 KiB. Source: Consul,
+	// 64 of them before 1.10. 31 entries fit in its 512 KiB limit. Source: Consul,
 	// agent/txn_endpoint.go (maxTxnOps), txn_max_req_len.
 	maxChanges = 31
 )
 
-// reconcile makes our entries in Consul equal to those that are wanted, or removes our node. It
-// ends when the session has to be renewed; another round writes the rest.
+// reconcile writes the differences to the wanted entries, or removes the node. It stops early if
+// the session must be renewed; the next round continues.
 func (e *Exporter) reconcile(ctx context.Context, withdrawn bool) error {
 	ctx, cancel := context.WithTimeout(ctx, e.renewGap()+queryTimeout)
 	defer cancel()
@@ -53,8 +53,8 @@ func (e *Exporter) reconcile(ctx context.Context, withdrawn bool) error {
 	return e.write(ctx)
 }
 
-// read reads our entries, and the names that somebody else has registered. The mesh does not add to
-// their services.
+// read loads this replica's entries and the service names of other owners, which are never exported
+// to.
 func (e *Exporter) read(ctx context.Context) error {
 	owner, catalog := e.cfg.Options.Export.Owner, e.client.api.Catalog()
 	list, _, err := catalog.NodeServiceList(e.node, e.readOptions(ctx))
@@ -95,8 +95,8 @@ func (e *Exporter) read(ctx context.Context) error {
 	return e.removeStopped(ctx)
 }
 
-// renewSession renews the session, if that is due. Consul drops a session that was not renewed in
-// time, and may lack it and the entries after a restore.
+// renewSession renews the session if due. If Consul no longer has it (expired, or a restored
+// snapshot), entries are read again.
 func (e *Exporter) renewSession(ctx context.Context) error {
 	if e.session == "" || time.Since(e.lastRenewed) < e.renewGap() {
 		return nil
@@ -182,8 +182,8 @@ func (e *Exporter) write(ctx context.Context) error {
 	return nil
 }
 
-// changes returns the differences. Entries are set before others are removed, so that no service is
-// empty in between. What Consul refused since the last read is left out.
+// changes returns the differences. Additions come first, so that no service is empty in between.
+// Entries rejected since the last read are skipped.
 func (e *Exporter) changes() (out []exportChange) {
 	e.mu.Lock()
 	mesh := e.mesh
@@ -203,8 +203,8 @@ func (e *Exporter) changes() (out []exportChange) {
 	return slices.DeleteFunc(out, func(c exportChange) bool { return e.refused[c.entry.service.Service] != "" })
 }
 
-// send writes changes in one transaction. Consul refuses a transaction as a whole. So the next
-// round writes those that it does not name.
+// send writes one transaction. If Consul rejects it, the operations it names are marked rejected
+// and the next round writes the others.
 func (e *Exporter) send(ctx context.Context, batch []exportChange) error {
 	var ops api.TxnOps
 	names := map[int]string{} // of the service, by operation
@@ -253,7 +253,7 @@ func (e *Exporter) removeNode(ctx context.Context, node string) error {
 	return err
 }
 
-// readOptions returns options for reads. A writer reads what the leader has.
+// readOptions returns options for consistent reads.
 func (e *Exporter) readOptions(ctx context.Context) *api.QueryOptions {
 	return (&api.QueryOptions{Partition: e.cfg.Options.Partition, RequireConsistent: true}).WithContext(ctx)
 }

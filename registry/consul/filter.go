@@ -24,7 +24,8 @@ func (o *Options) instanceFilter() string {
 // nameFilter returns the filter of /v1/catalog/services for services that have such an instance.
 func (o *Options) nameFilter() string {
 	parts := o.filters("ServiceTags", "ServiceMeta", "NodeMeta")
-	// Without exports there are few such entries, and the filter costs more than it saves.
+	// Only exclude exported entries if this mesh exports: otherwise they are few and the filter
+	// costs more than it saves.
 	if o.Export.on() {
 		owned := quote(keyOwner) + " not in ServiceMeta"
 		for _, owner := range o.Exported {
@@ -35,8 +36,8 @@ func (o *Options) nameFilter() string {
 	return strings.Join(parts, " and ")
 }
 
-// filters returns the conditions of the options tags, metadata and nodeMetadata, with these
-// selectors.
+// filters returns the conditions for tags, metadata and nodeMetadata, with the given selector
+// names.
 func (o *Options) filters(tags, meta, nodeMeta string) (out []string) {
 	for _, t := range o.Tags {
 		out = append(out, quote(t)+" in "+tags)
@@ -50,8 +51,7 @@ func (o *Options) filters(tags, meta, nodeMeta string) (out []string) {
 	return out
 }
 
-// quote returns a text as a filter has it: in quotes, or in backquotes if it has characters that
-// quotes cannot hold.
+// quote returns s as a filter literal. go-bexpr needs backquotes for quotes and backslashes.
 func quote(s string) string {
 	if strings.ContainsAny(s, "\"\\") && !strings.Contains(s, "`") {
 		return "`" + s + "`"

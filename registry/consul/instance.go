@@ -100,7 +100,7 @@ func (c *converter) address(e *api.ServiceEntry) (string, uint32) {
 	return plain(e.Node.Address), own
 }
 
-// plain returns an address in its usual form: without final dot, and in lower case.
+// plain returns the canonical form of an address.
 func plain(a string) string {
 	if ip, err := netip.ParseAddr(a); err == nil {
 		return ip.Unmap().String()
@@ -130,7 +130,7 @@ func (c *converter) health(e *api.ServiceEntry) (registry.Health, uint32) {
 	}
 }
 
-// maxWeight is the limit of Consul.
+// maxWeight is Consul's maximum weight.
 const maxWeight = 65535
 
 func weight(w int) uint32 { return uint32(min(max(0, w), maxWeight)) }
@@ -150,8 +150,7 @@ func (c *converter) locality(e *api.ServiceEntry) registry.Locality {
 }
 
 // identity returns the service account of an instance, and "istio" if it accepts the mesh's mutual
-// TLS. An invalid account is replaced by the account default, so that clients neither send plain
-// text nor accept any certificate.
+// TLS. An invalid account becomes "default", so that clients still verify a service account.
 func (c *converter) identity(s *api.AgentService, labels map[string]string) (account, mode string) {
 	account = accountOf(c.o.ServiceAccount, strings.ToLower(c.name))
 	if c.o.Identity == identityMetadata {
@@ -181,7 +180,7 @@ func (c *converter) identity(s *api.AgentService, labels map[string]string) (acc
 // serviceName is the placeholder for the name of the service in the option serviceAccount.
 const serviceName = "${service}"
 
-// accountOf returns the service account of a service that the option serviceAccount gives.
+// accountOf expands the option serviceAccount for a service.
 func accountOf(option, service string) string {
 	return strings.ReplaceAll(option, serviceName, service)
 }
@@ -210,7 +209,7 @@ func (c *converter) dropDuplicates(list []instance) []instance {
 	return out
 }
 
-// addresses returns a text that identifies the address and ports.
+// addresses returns a text that identifies the address and ports of an instance.
 func (in *instance) addresses() string {
 	key := in.ep.Address
 	for _, p := range in.ports {
@@ -219,7 +218,7 @@ func (in *instance) addresses() string {
 	return key
 }
 
-// betterThan reports whether a is used rather than b, which has the same address and ports.
+// betterThan reports whether a is used instead of b.
 func betterThan(a, b *instance) bool {
 	rank := map[registry.Health]int{registry.Healthy: 2, registry.Draining: 1}
 	return cmp.Or(cmp.Compare(rank[a.ep.Health], rank[b.ep.Health]), cmp.Compare(a.created, b.created)) > 0

@@ -15,13 +15,13 @@ const (
 	keyExternal       = "ashore-external"
 )
 
-// tlsModeLabel is a tag that sets whether an instance accepts the mesh's mutual TLS.
-// Source: Istio, label security.istio.io/tlsMode.
+// tlsModeLabel is the label that says whether an instance accepts Istio mutual TLS. Source: Istio,
+// label security.istio.io/tlsMode.
 const tlsModeLabel = "security.istio.io/tlsMode"
 
-// labelsOf returns the labels for tags and metadata. The tags "key=value" and "key|value" are the
-// label key; any other tag is a label with the value "true". Metadata comes before tags, and the
-// first of several tags is used.
+// labelsOf returns the labels for tags and metadata. A tag "key=value" or "key|value" becomes the
+// label key=value; any other tag becomes tag="true". Metadata overrides tags; the first of several
+// tags wins.
 func labelsOf(tags []string, meta map[string]string) map[string]string {
 	var out map[string]string
 	put := func(k, v string) {

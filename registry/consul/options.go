@@ -26,70 +26,69 @@ type Options struct {
 	TokenFile string `yaml:"tokenFile"`
 	// TLS is for https addresses.
 	TLS TLSOptions `yaml:"tls"`
-	// Reads is which of Consul's servers may answer: default (the leader) or stale (any). Default:
-	// default.
+	// Reads is the consistency mode: default (the leader answers) or stale (any server).
 	Reads string `yaml:"reads"`
-	// Datacenters are those whose services are read; "*" means all that Consul knows. Default: the
-	// agent's own.
+	// Datacenters lists the datacenters to read; "*" selects all. Default: the agent's datacenter.
 	Datacenters []string `yaml:"datacenters"`
-	// Namespaces and Partition are those of Consul Enterprise. Default: those of the token.
+	// Namespaces and Partition select Consul Enterprise namespaces and a partition. Default: the
+	// token's.
 	Namespaces []string `yaml:"namespaces"`
 	Partition  string   `yaml:"partition"`
 
-	// Services are the names of services that are read, with "*" for any text; Except are excluded.
-	// Default: all except Consul's own, consul; none.
+	// Services selects services by name; "*" matches any text. Default: all except "consul". Except
+	// excludes services by name. Default: none.
 	Services []string `yaml:"services"`
 	Except   []string `yaml:"except"`
-	// Tags, Metadata and NodeMetadata are what an instance must have. Default: nothing.
+	// An instance must have all of Tags, Metadata and NodeMetadata. Default: no condition.
 	Tags         []string          `yaml:"tags"`
 	Metadata     map[string]string `yaml:"metadata"`
 	NodeMetadata map[string]string `yaml:"nodeMetadata"`
 	// Filter is a filter expression of /v1/health/service that instances must match. Default: none.
 	Filter string `yaml:"filter"`
-	// Exported are the owners (export.owner) of other meshes whose entries are read. Default: none.
+	// Exported lists other meshes, by their export.owner, whose exported services are read.
+	// Default: none.
 	Exported []string `yaml:"exported"`
-	// Warning is what happens to instances with a check in the state warning: serve (they get
-	// traffic) or drop. Default: serve.
+	// Warning says whether instances in state warning get traffic: serve or drop. Default: serve.
 	Warning string `yaml:"warning"`
 
-	// Namespace is the namespace of the services in the mesh. Default: Consul's where Namespaces
-	// are set, else "default".
+	// Namespace is the mesh namespace of the services. Default: the Consul namespace if Namespaces
+	// is set, else "default".
 	Namespace string `yaml:"namespace"`
 	// Domain is the suffix of host names. Default: consul.
 	Domain string `yaml:"domain"`
 	// Hosts is which host names services of the agent's datacenter have: short
-	// (web.service.consul), datacenter (web.service.dc1.consul) or both. Other datacenters always
-	// have the latter. Default: both.
+	// (web.service.consul), datacenter (web.service.dc1.consul) or both. Services of other
+	// datacenters always have the datacenter form.
 	Hosts string `yaml:"hosts"`
-	// ServicePort is the port of services whose metadata names none. Default 0: that of their
+	// ServicePort is the port of services without ashore-port metadata. Default 0: the port of the
 	// instances.
 	ServicePort uint32 `yaml:"servicePort"`
-	// Protocol is that of ports that declare none. Default: proxies detect it.
+	// Protocol is the protocol of ports that declare none. Default: proxies detect it.
 	Protocol string `yaml:"protocol"`
-	// AddressTags are names of tagged addresses; the first that an instance or its node has is
-	// used. Default: wan for other datacenters, else the instance's own address.
+	// AddressTags lists tagged addresses in order of preference; the first present is used.
+	// Default: wan for other datacenters, else the instance's own address.
 	AddressTags []string `yaml:"addressTags"`
 	// VirtualAddresses is whether services get virtual IPs: allocated (by Ashore) or none. Default:
 	// allocated.
 	VirtualAddresses string `yaml:"virtualAddresses"`
 
-	// Identity is whether metadata may set the service account and TLS mode of an instance:
-	// metadata (it may) or settings (it may not). Default: metadata.
+	// Identity says where the service account and TLS mode come from: metadata (then settings) or
+	// settings only. Default: metadata.
 	Identity string `yaml:"identity"`
-	// ServiceAccount is that of instances that declare none; ${service} in it is the name of the
-	// service. Default: none.
+	// ServiceAccount is the default service account; ${service} expands to the service name.
+	// Default: none.
 	ServiceAccount string `yaml:"serviceAccount"`
-	// Network is that of instances and nodes whose metadata names none. Default: none.
+	// Network is the default network of instances. Default: none.
 	Network string `yaml:"network"`
 
-	// Export is which services of the mesh are registered in this Consul. Default: none.
+	// Export selects mesh services to register in this Consul. Default: none.
 	Export ExportOptions `yaml:"export"`
 }
 
 // TLSOptions are for https addresses.
 type TLSOptions = consulhttp.TLS
 
-// The values of options that are one of a few.
+// Allowed values of enumerated options.
 const (
 	readsDefault, readsStale               = "default", "stale"
 	warningServe, warningDrop              = "serve", "drop"
@@ -102,7 +101,7 @@ const (
 // allDatacenters in Datacenters means all of them.
 const allDatacenters = "*"
 
-// withDefaults returns o with a value wherever there is a default.
+// withDefaults fills in defaults.
 func (o Options) withDefaults() Options {
 	for field, value := range map[*string]string{
 		&o.Address: consulhttp.DefaultAddress, &o.Reads: readsDefault, &o.Warning: warningServe, &o.Domain: "consul",
@@ -119,7 +118,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// checked returns everything that is wrong with o as one error; nil: nothing.
+// checked returns all problems of o as one error.
 func (o Options) checked() error {
 	var errs []error
 	o.Check(func(option, format string, args ...any) {

@@ -26,8 +26,8 @@ type port struct {
 // mainName is the name of the port of the registration when its protocol is not known.
 const mainName = "main"
 
-// portsOf returns the ports of an instance: those of its metadata, else Consul's named ports, else
-// main, the one of the registration.
+// portsOf returns the ports of an instance: from its metadata, else its named ports, else the
+// registered port.
 func (c *converter) portsOf(s *api.AgentService, labels map[string]string, main uint32) []port {
 	out := c.metaPorts(s)
 	if len(out) == 0 {
@@ -94,7 +94,7 @@ func (c *converter) metaPorts(s *api.AgentService) []port {
 	return out
 }
 
-// namedPorts returns the ports of a registration that has several.
+// namedPorts returns the ports of a multi-port registration.
 func (c *converter) namedPorts(s *api.AgentService) []port {
 	var out []port
 	for _, p := range s.Ports {
@@ -118,7 +118,7 @@ func portNumber(s string) (uint32, bool) {
 // ports returns the ports of a service: all that its instances declare. Where they differ, the
 // oldest instance decides.
 func (c *converter) ports(list []instance) (out []registry.Port) {
-	byAge := slices.Clone(list) // shares the ports of each instance with list
+	byAge := slices.Clone(list) // byAge[i].ports aliases list[i].ports; the loop sets names and numbers in both.
 	slices.SortStableFunc(byAge, func(a, b instance) int { return cmp.Compare(a.created, b.created) })
 	registered, number := c.registeredPort(byAge)
 	for i := range byAge {
@@ -145,9 +145,8 @@ func (c *converter) ports(list []instance) (out []registry.Port) {
 	return out
 }
 
-// ownPorts returns the target ports of an instance that differ from those of the service, by name.
-// A port of the instance serves that of its name, else that of its number. A target is zero if the
-// instance lacks the port.
+// ownPorts returns the instance ports that differ from the service's target ports, by service port
+// name. It matches ports by name, then by number. Zero means that the instance lacks the port.
 func (c *converter) ownPorts(in *instance, ports []registry.Port) (out map[string]uint32) {
 	for _, s := range ports {
 		i := slices.IndexFunc(in.ports, func(p port) bool { return p.name == s.Name })
@@ -175,14 +174,13 @@ func describePort(p registry.Port) string {
 	return fmt.Sprintf("%d (%s, protocol %s)", p.Number, p.Name, strings.ToLower(p.Protocol.String()))
 }
 
-// anyPort is the port of a service whose instances have different ports and declare none, as with
-// dynamic ports.
+// anyPort is the service port when instances use different ports, such as dynamic ports, and none
+// is declared.
 const anyPort = 80
 
-// registeredPort returns the name and number of the service's port for the registered ports of its
-// instances. The number is the one that the oldest instance declares, else the setting, else the
-// port that at least half of the instances have. If two ports do, as halfway through a rolling
-// change, the oldest instance decides.
+// registeredPort returns the service port for instances that have only a registered port. The
+// number is, in this order: the one declared by the oldest instance; servicePort; the port of at
+// least half of the instances (the oldest wins a tie); dynamicPort.
 func (c *converter) registeredPort(byAge []instance) (name string, number uint32) {
 	var targets []uint32
 	count := map[uint32]int{}

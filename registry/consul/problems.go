@@ -10,7 +10,7 @@ import (
 
 type problem = feed.Problem
 
-// update returns the group that carries the problems of a datacenter as a whole. It has no items.
+// update returns the datacenter's problem group.
 func (c *catalog) update() update { return update{Group: c.group, Problems: c.problems} }
 
 // updateProblems posts the problems of a datacenter if they have changed.
@@ -35,9 +35,9 @@ func (s *syncer) updateProblems(c *catalog) {
 	}
 }
 
-// warn reports what is wrong with a datacenter that answers.
+// warn reports the problems of a datacenter that responds.
 func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
-	var first *service // of those that fail, by name
+	var first *service // first failing service by name
 	failing, hidden := 0, 0
 	for _, svc := range c.services {
 		if svc.hidden {

@@ -59,8 +59,7 @@ func (s *syncer) converter(c *catalog, name string) *converter {
 	return &converter{o: s.o, at: c.at, name: name, source: s.source}
 }
 
-// watchService starts watching the instances of a service, and ends its former watch. The first
-// query does not block.
+// watchService (re)starts the watch of a service. The first query does not block.
 func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) {
 	if !dnsname.ValidLabel(strings.ToLower(svc.name)) {
 		delete(c.waiting, svc)
@@ -87,8 +86,8 @@ func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) {
 	})
 }
 
-// readInstances reads a service: at once if index is zero, else when it has changed, or after
-// pollGap if too many queries block.
+// readInstances queries a service. With index 0 it returns at once. Otherwise it blocks until a
+// change, or polls after pollInterval if all slots are in use.
 func (s *syncer) readInstances(
 	ctx context.Context, c *catalog, name string, index uint64,
 ) ([]*api.ServiceEntry, answer, error) {
@@ -112,7 +111,7 @@ func (s *syncer) readInstances(
 	return s.client.instances(ctx, q, name)
 }
 
-// setAnswer handles an answer about a service. See setServices for empty ones.
+// setAnswer applies a response. setServices documents empty responses.
 func (s *syncer) setAnswer(ctx context.Context, c *catalog, svc *service, content converted, a answer) {
 	delete(c.waiting, svc)
 	empty := a.size == 0
@@ -125,8 +124,8 @@ func (s *syncer) setAnswer(ctx context.Context, c *catalog, svc *service, conten
 	}
 }
 
-// setContent sets the content of a service, and posts it if it has changed. Equal parts keep their
-// pointers.
+// setContent replaces the content of a service and queues it if it changed. Unchanged parts keep
+// their pointers.
 func (s *syncer) setContent(ctx context.Context, c *catalog, svc *service, content converted) {
 	old := svc.latest
 	former := make(map[registry.Key]registry.Instances, len(old.instances))
@@ -150,10 +149,10 @@ type owner struct {
 	index   uint64
 }
 
-// setOwners records which instances a service has. former are those that it had. If an instance is
-// registered again under another name, Consul does not answer blocking queries about its former
-// service. So of two services with one instance, that with the older registration is read again.
-// Source: Consul, agent/consul/state/catalog.go (ensureServiceTxn).
+// setOwners records the instances of a service. When an instance is re-registered under another
+// service name, Consul does not wake blocking queries of the old service. So the service with the
+// older registration is queried again. Source: Consul, agent/consul/state/catalog.go
+// (ensureServiceTxn).
 func (s *syncer) setOwners(ctx context.Context, c *catalog, svc *service, former map[instanceID]uint64) {
 	for id := range former {
 		if c.owners[id].service == svc {

@@ -15,9 +15,9 @@ import (
 type Config struct {
 	// Name identifies the source among those of this kind. Required.
 	Name string
-	// Options are those of the settings file.
+	// Options are the options from the settings file.
 	Options Options
-	// Log receives what an operator would act on. Required.
+	// Log is the logger. Required.
 	Log hclog.Logger
 }
 
@@ -48,8 +48,8 @@ func New(cfg Config) (*Source, error) {
 // Name returns "consul:" and the name of the configuration.
 func (s *Source) Name() string { return sourcePrefix + s.cfg.Name }
 
-// Run sends all services once every datacenter has answered, and then changes, until ctx ends. See
-// doc.go for a datacenter that does not answer.
+// Run sends all services once every datacenter has responded or failed, and then changes, until ctx
+// ends.
 func (s *Source) Run(ctx context.Context, out chan<- batch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	sync := &syncer{

@@ -39,7 +39,7 @@ type syncer struct {
 	// The rest is owned by loop.
 
 	catalogs          map[place]*catalog
-	datacentersListed bool   // catalogs has all datacenters
+	datacentersListed bool   // the datacenters were listed at least once
 	listErr           string // why the datacenters cannot be listed; empty if they can
 
 	pending    map[string]update // changed groups that are not sent yet
@@ -121,8 +121,8 @@ func (s *syncer) sent(b batch) {
 	clear(s.pending)
 }
 
-// outage returns why no datacenter can be reached; empty if one can, or if that is not known yet.
-// Of several errors it is that of the first datacenter by name.
+// outage returns an error text if every datacenter is unreachable, else "". It uses the error of
+// the first datacenter by name.
 func (s *syncer) outage() string {
 	if !s.datacentersListed {
 		return s.listErr
@@ -142,8 +142,7 @@ func (s *syncer) outage() string {
 	return first.err
 }
 
-// progress returns whether all datacenters have delivered their services, and whether each has
-// delivered or failed.
+// progress reports whether all datacenters are loaded, and whether each is loaded or failed.
 func (s *syncer) progress() (delivered, settled bool) {
 	delivered, settled = s.datacentersListed, s.datacentersListed
 	for _, c := range s.catalogs {

@@ -5,26 +5,24 @@ import (
 	"time"
 )
 
-// watch repeats a query, which blocks in Consul until its data changes.
+// watch repeats a blocking query.
 // https://developer.hashicorp.com/consul/api-docs/features/blocking
 type watch struct {
-	// query sends a query. It must not block if index is zero. The goroutine of syncer.loop calls
-	// apply, which handles the answer.
+	// query sends one request and returns a function that applies the response. It must not block
+	// if index is zero. apply runs on the loop goroutine.
 	query func(ctx context.Context, index uint64) (a answer, apply func(), err error)
-	// report is called by the goroutine of syncer.loop with every failure but the first ones
-	// (tolerate).
+	// report receives each failure after the first tolerate ones. It runs on the loop goroutine.
 	report func(text string)
 	// tolerate is the number of consecutive failures that are not reported.
 	tolerate int
-	// gap is the minimum time from an answer to the next query. It grows with the size of the
-	// answer.
+	// gap is the minimum time between a response and the next query, plus gapPerItem per item.
 	gap time.Duration
 	// maxBackoff is the maximum retry delay.
 	maxBackoff time.Duration
 }
 
-// gapPerItem is added to the gap for each instance of an answer, so that a large service that
-// changes all the time does not keep a processor busy.
+// gapPerItem extends the interval per instance. It limits the CPU cost of a large service that
+// changes constantly.
 const gapPerItem = 100 * time.Microsecond
 
 // start repeats the query of w until ctx ends.
@@ -45,9 +43,8 @@ func (s *syncer) start(ctx context.Context, w watch) {
 				}
 			}
 			_ = sleep(ctx, pause) // the loop ends with ctx
-			// It is zero after a failure: a blocking query would not notice that Consul is back.
-			// After a restore Consul moves the index backwards, and the next query waits for more
-			// than the new one.
+			// Zero after a failure, so that the next query returns at once. After a restore the
+			// index may go back; use it as received.
 			// https://developer.hashicorp.com/consul/api-docs/features/blocking#implementation-details
 			index = a.index
 		}
