@@ -160,8 +160,8 @@ spec:
   http:
     - name: "123"
 `},
-		{"dump", "dump web-1.shop", 0, "TYPE  NAME  VERSION  BYTES\ncds   a     1        9\ncds   b     2        8\n\nUse -o yaml to see them whole.\n"},
-		{"dump one", "dump web-1.shop --name b -o yaml", 0, `proxy: web-1.shop
+		{"proxy-config", "proxy-config all web-1.shop", 0, "TYPE  NAME  VERSION  BYTES\ncds   a     1        9\ncds   b     2        8\n\nUse -o yaml to see the content.\n"},
+		{"proxy-config, one", "pc clusters web-1.shop --name b -o yaml", 0, `proxy: web-1.shop
 types:
   - type: cds
     typeUrl: t
@@ -189,7 +189,7 @@ types:
 // One proxy is shown type by type.
 func TestStatusOfOne(t *testing.T) {
 	t.Parallel()
-	_, out, _ := result(t, "status", "web-1.shop", "--socket", serve(t, &fake{}))
+	_, out, _ := result(t, "proxy-status", "web-1.shop", "--socket", serve(t, &fake{}))
 	for _, want := range []string{"state of the world",
 		"TYPE  ASKED  RESOURCES  ACKNOWLEDGED             LATEST           STATE\n" +
 			"cds   all    1          0123456.fedcba9, 5s ago  0123456.fedcba9  latest\neds   0      0          -                        -                latest\n" +
@@ -231,23 +231,23 @@ func TestMistakes(t *testing.T) {
 		{"authz explain shop/web", 2, "FROM and TO are needed"},
 		{"authz explain a b --port 70000", 2, "--port 70000 is not a port"},
 		{"status --frob", 2, "unknown flag: --frob"},
-		{"status a b", 2, `"b" is one argument too many: want ashorectl status [PROXY]`},
+		{"proxy-status a b", 2, `"b" is one argument too many: want ashorectl proxy-status [PROXY]`},
 		{"status -o xml", 2, "want table, json or yaml"},
 		{"get", 2, `KIND is missing: name one, such as "ashorectl get virtualservice"; there are `},
 		{"get a b c", 2, `"c" is one argument too many: want ashorectl get KIND [NAME]`},
-		{"dump", 2, `PROXY is missing: name one, such as "ashorectl dump api-1.shop"; connected are api-1.shop, web-1.shop`},
-		{"dump --socket /does/not/exist.sock", 2, `PROXY is missing: name one, such as "ashorectl dump web-1.shop"; "ashorectl status" lists them`},
+		{"proxy-config", 2, `want TYPE and PROXY, such as "ashorectl proxy-config all api-1.shop"; proxies: api-1.shop, web-1.shop are connected`},
+		{"proxy-config all --socket /does/not/exist.sock", 2, `such as "ashorectl proxy-config all web-1.shop"; proxies: "ashorectl proxy-status" lists them`},
 		{"problems x", 2, `"x" is one argument too many: want ashorectl problems`},
 		{"get vs a/b -n c", 2, `namespace "a" in the name, and "c" by -n`},
 		{"validate", 2, "name at least one file or folder with -f"},
 		{"get nonsense", 2, `unknown kind "nonsense"`},
-		{"dump web-1.shop --type xyz", 2, "--type xyz is not a type: want cds, eds, lds, rds, sds, ecds, nds"},
+		{"proxy-config xyz web-1.shop", 2, `unknown TYPE "xyz": want all, cluster, endpoint, listener, route`},
 		{"completion foo", 2, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
 		{"completion bash foo", 2, `"foo" is one argument too many`},
-		{"status --timeout -1s", 2, "--timeout -1s is less than no time"},
-		{"status nobody", 1, `no proxy "nobody" is connected`},
-		{"dump nobody", 1, "no proxy nobody"},
-		{"dump web-1.shop --name zz", 1, `is sent no resource "zz"`},
+		{"status --timeout -1s", 2, "--timeout -1s: want 0 or more"},
+		{"proxy-status nobody", 1, `no proxy "nobody" is connected`},
+		{"proxy-config all nobody", 1, "no proxy nobody"},
+		{"proxy-config all web-1.shop --name zz", 1, `receives no resource "zz"`},
 		{"validate -f /does/not/exist", 2, "-f /does/not/exist: no such file or directory; name a file"},
 		{"status --socket /does/not/exist.sock", 1, "ashored is not running: there is no admin socket /does/not/exist.sock"},
 	} {
@@ -343,12 +343,12 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
 	for args, want := range map[string]string{
-		"__complete dump --socket " + socket + " ":           "api-1.shop\nweb-1.shop\n",
-		"__complete get ":                                    "virtualservice\n",
+		"__complete proxy-config all --socket " + socket + " ": "api-1.shop\nweb-1.shop\n",
+		"__complete get ": "virtualservice\n",
 		"__complete get vs --socket " + socket + " ":         "shop/web\n",
 		"__complete get vs -n shop --socket " + socket + " ": "web\n",
 		"__complete get vs web --socket " + socket + " ":     ":4\n",
-		"__complete dump x --type ":                          "cds\neds\n",
+		"__complete proxy-config ":                           "all\ncluster\nendpoint\n",
 		"__complete status --socket " + socket + "/none -o ": "table\njson\nyaml\n",
 	} {
 		if _, out, _ := result(t, strings.Split(args, " ")...); !strings.Contains(out, want) {

@@ -21,11 +21,11 @@ func TestNamesOfStrangers(t *testing.T) {
 			t.Errorf("no %q in %s", want, out)
 		}
 	}
-	if _, out, _ := result(t, "__complete", "--socket", socket, "status", ""); !strings.HasPrefix(out,
+	if _, out, _ := result(t, "__complete", "--socket", socket, "proxy-status", ""); !strings.HasPrefix(out,
 		"api-1.shop\nweb-1.shop\n:") {
 		t.Errorf("completed are %q", out)
 	}
-	if code, _, errOut := result(t, "status", "--socket", socket, "x\x1b[2J"); code == 0 ||
+	if code, _, errOut := result(t, "proxy-status", "--socket", socket, "x\x1b[2J"); code == 0 ||
 		strings.Contains(errOut, "\x1b") {
 		t.Errorf("exit code %d, %q", code, errOut)
 	}

@@ -39,34 +39,29 @@ func newRoot() *cobra.Command {
 	t := &tool{output: table}
 	root := &cobra.Command{
 		Use:   "ashorectl",
-		Short: "Ask a running ashored how everything is, and let machines join",
-		Long: `ashorectl asks a running ashored how everything is: which proxies are connected and what they
-have, what is wrong with the configuration, what is in use, and what a proxy is sent. It writes
-configuration to the store and brings back what was there, makes the tokens by which machines join,
-takes identities away, and shows who did what.
+		Short: "Inspect and configure a running ashored, and let machines join",
+		Long: `ashorectl inspects a running ashored: proxies and what they receive, problems, and the active configuration. It
+writes configuration to the store, makes join tokens, revokes identities, and reads the audit log.
 
-It talks to the admin socket of ashored on the same machine, as root, as the user that ashored runs
-as, or as one to whom the setting admin.roles gives a role: viewer, operator or admin. Without --socket
-it takes the one of a development run in this folder or a folder above it (.ashore or .run), else
-/run/ashore/admin.sock.
+It connects to the admin socket of ashored on the same machine, as root, as the user of ashored, or as a user
+with a role (setting admin.roles: viewer, operator or admin). Without --socket it uses the socket of a development
+run in this folder or a folder above it (.ashore or .run), or else /run/ashore/admin.sock.
 
-Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors; 2 wrong usage.`,
-		Example: `  ashorectl status                          every proxy on one line
-  ashorectl status web-1.shop               one proxy, type by type, rejections in Envoy's words
-  ashorectl problems                        what is wrong with the configuration, and what to do
-  ashorectl get virtualservice -n shop      what is in use, and where it was read
-  ashorectl get endpoints -w                who serves which host, how they are, and from which source
-  ashorectl dump web-1.shop --type rds -o yaml
-  ashorectl validate -f config/             check files before they go live
-  ashorectl apply -f web.yaml --dry-run     what writing it to the store would change; then without
-  ashorectl rollback 41                     bring back what the store held at a revision
+Exit codes: 0 success; 1 failure, or "problems", "validate" or "analyze" found errors; 2 wrong usage.`,
+		Example: `  ashorectl status                               the state of ashored, and every proxy
+  ashorectl proxy-status web-1.shop              one proxy, type by type, with what it rejected
+  ashorectl problems                             what is wrong with the configuration, and what to do
+  ashorectl get virtualservice -n shop           active objects, and where each is defined
+  ashorectl proxy-config route web-1.shop -o yaml
+  ashorectl analyze -f config/                   check files before they go live
+  ashorectl apply -f web.yaml --dry-run          show the difference; without --dry-run write it to the store
+  ashorectl rollback 41                          restore revision 41 of the store
   ashorectl join-token create --group shop/web   print the commands that make a machine join
-  ashorectl workload list                   who has an identity, and what is revoked
   ashorectl authz explain shop/web shop/api --method GET --path /
-  source <(ashorectl completion bash)       completion of commands, kinds and proxies`,
+  source <(ashorectl completion bash)            completion of commands, kinds and proxies`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if t.timeout < 0 {
-				return usage(cmd, fmt.Errorf("--timeout %s is less than no time: want 0 or more", t.timeout))
+				return usage(cmd, fmt.Errorf("--timeout %s: want 0 or more", t.timeout))
 			}
 			return nil
 		},
@@ -78,14 +73,14 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 	}
 	root.PersistentFlags().StringVar(&t.socket, "socket", "", "admin socket of ashored (default: see above)")
 	root.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second,
-		"how long ashored may take to answer, 4m for what writes to the store and 40s for a revocation unless it is set; 0: for ever")
-	root.PersistentFlags().VarP(&t.output, "output", "o", "table for people, json or yaml for programs")
+		"how long ashored may take; unless set, 4m for writes to the store and 40s for revocations; 0: no limit")
+	root.PersistentFlags().VarP(&t.output, "output", "o", "table, json or yaml")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, wanted(err)) })
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"},
 		cobra.ShellCompDirectiveNoFileComp)))
-	addGroup(root, "inspect", "Inspect:", t.statusCommand(), t.sourcesCommand(), t.problemsCommand(),
-		t.getCommand(), t.dumpCommand(), t.authzCommand(), t.auditCommand())
+	addGroup(root, "inspect", "Inspect:", t.statusCommand(), t.proxyStatusCommand(), t.proxyConfigCommand(),
+		t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.authzCommand(), t.auditCommand())
 	addGroup(root, "configure", "Configure:", t.validateCommand(), t.analyzeCommand(), t.applyCommand(),
 		t.deleteCommand(), t.historyCommand(), t.rollbackCommand(), t.vipCommand())
 	addGroup(root, "identity", "Identity:", t.joinTokenCommand(), t.workloadCommand(), t.caCommand())

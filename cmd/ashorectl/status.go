@@ -17,29 +17,43 @@ import (
 
 func (t *tool) statusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "status [PROXY]",
-		Short: "Show every proxy: since when, what it acknowledged, what it rejected",
-		Long: `status shows how ashored is and every connected proxy on one line. For each type of Envoy
-resource a column says how the proxy stands:
+		Use:   "status",
+		Short: "Show the state of ashored: readiness, sources, problems, proxies",
+		Long: `status shows the version of ashored, whether it is ready, and how many objects, services, endpoints and
+problems it has. A line names each source that was not read yet, is down or is partly stale. Then follow all
+proxies, as in "proxy-status", and the control planes that read the configuration over MCP.`,
+		Example: "  ashorectl status\n  ashorectl status -o json | jq '.config'\n  watch ashorectl status",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := ask(t, cmd, (*admin.Client).Status)
+			if err != nil {
+				return err
+			}
+			return t.output.write(cmd.OutOrStdout(), s, func(w io.Writer) error { return statusText(w, s, time.Now()) })
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+}
 
-  24          it acknowledged the latest of all 24 that it is to have
-  24 sent     a change of them was sent and is not acknowledged yet
-  24 behind   a change of them is still to be sent
-  24 (1 bad)  it rejected one, which is not sent again until it changes
-  -           it did not ask for the type
+func (t *tool) proxyStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "proxy-status [PROXY]",
+		Aliases: []string{"ps"},
+		Short:   "Show which configuration each proxy has acknowledged or rejected",
+		Long: `proxy-status shows every connected proxy on one line. Each type of Envoy resources has a column:
 
-Control planes that read the configuration (over MCP) have a table of their own below: how many kinds
-they asked for, how many objects there are of those, and whether they acknowledged all ("in step"), or of
-which kinds a change was sent, or is still to be sent ("behind"). How many objects they refused is counted.
+  24          the proxy acknowledged the latest version of all 24 resources
+  24 sent     a change is sent and not acknowledged yet
+  24 behind   a change is not sent yet
+  24 (1 bad)  the proxy rejected one resource, which is sent again when it changes
+  -           the proxy did not request the type
 
-A line before the table names each source of configuration that was not read yet, or of which older
-content is in use.
-
-Rejections follow below the tables in Envoy's own words, long ones cut to what they begin with and their
-reason; -o json has all of them. With the name of a proxy, that proxy is shown type by type, with
-short names of the content that it acknowledged and of the latest one.`,
-		Example: "  ashorectl status\n  ashorectl status web-1.shop\n  ashorectl status -o json | jq '.proxies[] | select(.types[].latest | not) | .id'",
-		Args:    atMost(1),
+Readers of the configuration (MCP) have a table of their own. Rejections follow with the proxy's messages, which
+are shortened; -o json has all of them. With PROXY it shows one proxy, type by type, with versions.`,
+		Example: `  ashorectl proxy-status
+  ashorectl ps web-1.shop
+  ashorectl ps -o json | jq '.[] | select(.types[].latest | not) | .id'`,
+		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := ask(t, cmd, (*admin.Client).Status)
 			if err != nil {
@@ -48,9 +62,11 @@ short names of the content that it acknowledged and of the latest one.`,
 			if len(args) == 1 {
 				return t.oneProxy(cmd.OutOrStdout(), s, args[0])
 			}
-			return t.output.write(cmd.OutOrStdout(), s, func(w io.Writer) error {
-				return statusTable(w, s,
-					time.Now())
+			if s.Proxies == nil {
+				s.Proxies = []admin.ProxyStatus{} // [] for programs, not null
+			}
+			return t.output.write(cmd.OutOrStdout(), s.Proxies, func(w io.Writer) error {
+				return proxyStatusText(w, s, time.Now())
 			})
 		},
 		ValidArgsFunction: offerFirst(t.completeProxies),
@@ -61,17 +77,25 @@ short names of the content that it acknowledged and of the latest one.`,
 func (t *tool) oneProxy(w io.Writer, s admin.Status, id string) error {
 	i := slices.IndexFunc(s.Proxies, func(p admin.ProxyStatus) bool { return p.ID == id || p.Node == id })
 	if i < 0 {
-		return fmt.Errorf("no proxy %q is connected: \"ashorectl status\" lists them", id)
+		return fmt.Errorf("no proxy %q is connected: \"ashorectl proxy-status\" lists them", id)
 	}
 	p := s.Proxies[i]
 	return t.output.write(w, p, func(w io.Writer) error { return proxyTable(w, p, time.Now()) })
 }
 
-// statusTable is the whole answer for people.
-func statusTable(w io.Writer, s admin.Status, now time.Time) error {
+// statusText writes the state of ashored, and all proxies.
+func statusText(w io.Writer, s admin.Status, now time.Time) error {
 	if err := headline(w, s, now); err != nil {
 		return err
 	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return proxyStatusText(w, s, now)
+}
+
+// proxyStatusText writes the proxies, the readers and what they rejected.
+func proxyStatusText(w io.Writer, s admin.Status, now time.Time) error {
 	proxies, readers := apart(s.Proxies)
 	if err := proxiesTable(w, proxies, now); err != nil {
 		return err
@@ -82,10 +106,10 @@ func statusTable(w io.Writer, s admin.Status, now time.Time) error {
 	return rejections(w, s.Proxies, now)
 }
 
-// proxiesTable has a row for each proxy, after an empty line.
+// proxiesTable writes a row for each proxy.
 func proxiesTable(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error {
 	if len(proxies) == 0 {
-		_, err := fmt.Fprintln(w, "\nno proxy is connected")
+		_, err := fmt.Fprintln(w, "no proxy is connected")
 		return err
 	}
 	types := typeColumns(proxies)
@@ -100,9 +124,6 @@ func proxiesTable(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error
 			row = append(row, cell(p, typ))
 		}
 		rows = append(rows, row)
-	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
 	}
 	return columns(w, header, rows)
 }
@@ -306,7 +327,7 @@ func rejections(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error {
 		for _, r := range refusals(p) {
 			words, cut := gist(r.Error)
 			if cut {
-				words += fmt.Sprintf("\n  (all %s: ashorectl status %s -o json)",
+				words += fmt.Sprintf("\n  (all %s: ashorectl proxy-status %s -o json)",
 					count(1+strings.Count(r.Error, "\n"), "line"), p.ID)
 			}
 			if _, err := fmt.Fprintf(w, "\n%s rejected %s:\n  %s\n", p.ID, culprit(r.of, r.Rejection, now),

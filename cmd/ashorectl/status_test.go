@@ -68,7 +68,7 @@ func TestReaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			if err := statusTable(&out, admin.Status{Proxies: tc.all}, now); err != nil {
+			if err := statusText(&out, admin.Status{Proxies: tc.all}, now); err != nil {
 				t.Fatal(err)
 			}
 			_, got, _ := strings.Cut(out.String(), "\n\n")

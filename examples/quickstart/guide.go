@@ -61,7 +61,7 @@ Revoke the frontend's identity: it is refused, with all that it has open, and to
 Kill the control plane. Traffic goes on; it is started again after %[4]v
   kill -9 $(cat %[5]s)
 
-More: %[3]s status; %[3]s get virtualservice; %[3]s dump frontend.quickstart; %[3]s ca show; %[3]s audit tail
+More: %[3]s status; %[3]s get virtualservice; %[3]s proxy-config all frontend.quickstart; %[3]s ca show; %[3]s audit tail
 Ctrl-C ends everything and removes it; each run begins anew.`,
 		m.callURL(100), m.splitFile(), ctl, reviveAfter, filepath.Join(m.o.dir, "ashored.pid"), m.at(workloads()[1],
 			portIngress), m.askURL(),
