@@ -291,7 +291,7 @@ func TestProblems(t *testing.T) {
 		out  string
 	}{
 		{"warning", []feed.Problem{warning}, 0, "WARNING a.yaml:2\n  Gateway shop/gw  spec.servers[0]\n  odd\n\n0 errors, 1 warning\n"},
-		{"both", []feed.Problem{warning, wrong}, 1, "ERROR b.yaml\n  not YAML\n  The last good version stays in use.\n\n" +
+		{"both", []feed.Problem{warning, wrong}, 1, "ERROR b.yaml\n  not YAML\n  The last good version stays active.\n\n" +
 			"WARNING a.yaml:2\n  Gateway shop/gw  spec.servers[0]\n  odd\n\n1 error, 1 warning\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

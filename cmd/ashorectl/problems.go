@@ -85,9 +85,10 @@ func paragraph(p feed.Problem) string {
 		fmt.Fprintf(&b, "  %s\n", about)
 	}
 	fmt.Fprintf(&b, "  %s\n", p.Text)
-	// some say it themselves, with its age
-	if p.Stale && !strings.Contains(p.Text, "last good") && !strings.Contains(p.Text, "counts as gone") {
-		b.WriteString("  The last good version stays in use.\n")
+	saysIt := strings.Contains(p.Text, "last good") || strings.Contains(p.Text, "still active") ||
+		strings.Contains(p.Text, "stay active")
+	if p.Stale && !saysIt {
+		b.WriteString("  The last good version stays active.\n")
 	}
 	b.WriteString("\n")
 	return b.String()

@@ -244,8 +244,8 @@ func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 		files []admin.Piece
 		want  string // one problem
 	}{
-		"an empty file":         {[]admin.Piece{serviceFile("web"), {File: "e.yaml"}}, "e.yaml: it is empty: it defines nothing and removes nothing"},
-		"zeros":                 {[]admin.Piece{serviceFile("web"), {File: "e.yaml", Data: make([]byte, 100)}}, "e.yaml: it is empty"},
+		"an empty file":         {[]admin.Piece{serviceFile("web"), {File: "e.yaml"}}, "e.yaml: the file is empty: it defines nothing and removes nothing"},
+		"zeros":                 {[]admin.Piece{serviceFile("web"), {File: "e.yaml", Data: make([]byte, 100)}}, "e.yaml: the file is empty"},
 		"an unknown kind":       {[]admin.Piece{serviceFile("web"), with(serviceFile("api"), "ServiceEntry", "ServiceEntri")}, `api.yaml:2: kind: unknown kind "ServiceEntri"`},
 		"another file":          {[]admin.Piece{serviceFile("web"), {File: "x.yaml", Data: []byte("image: nginx\n")}}, "x.yaml:1"},
 		"half a file":           {[]admin.Piece{serviceFile("web"), {File: "h.yaml", Data: fmt.Appendf(nil, entryFile, "api")[:120]}}, "h.yaml"},

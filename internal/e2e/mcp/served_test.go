@@ -392,7 +392,7 @@ func TestServedToNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := st.Recv(); status.Code(err) != codes.Unauthenticated ||
-		!strings.Contains(err.Error(), "authenticated identity") {
+		!strings.Contains(err.Error(), "a client certificate with a SPIFFE ID") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -131,7 +131,7 @@ func TestBadInput(t *testing.T) {
 		args  string
 		words []string
 	}{
-		"empty":          {1, "-f " + b.file("empty.yaml", ""), []string{"empty.yaml", "it is empty"}},
+		"empty":          {1, "-f " + b.file("empty.yaml", ""), []string{"empty.yaml", "the file is empty"}},
 		"unknown kind":   {1, "-f " + b.file("kind.yaml", strings.Replace(service("a", "1.1.1.1"), "ServiceEntry", "ServiceEntri", 1)), []string{"kind.yaml:3", "did you mean"}},
 		"wrong file":     {1, "-f " + b.file("wrong.yaml", "image: nginx\n"), []string{"wrong.yaml:1", "the kind is missing"}},
 		"half-written":   {1, "-f " + b.file("half.yaml", strings.TrimSuffix(service("a", "1.1.1.1"), "}]\n")), []string{"half.yaml:"}},
