@@ -21,13 +21,12 @@ func (t *tool) analyzeCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "analyze -f FILE|FOLDER|-",
-		Short: "Check how the objects of configuration files fit together, without a running ashored",
-		Long: `analyze validates configuration files and then looks for references that lead nowhere and for objects that have no
-effect. What a registry could supply, such as the host of a Consul service, is information and not an error, and a
-warning if its name is similar to a known one.
+		Short: "Check files and how their objects fit together, without a running ashored",
+		Long: `analyze validates configuration files, and finds references that lead nowhere and objects without effect. What a
+registry could supply, such as the host of a Consul service, is a note, or a warning if the name looks misspelled.
 "ashorectl problems" shows the same for a running ashored.
 
-It exits with 1 when there is an error, and with 2 when a file or folder does not exist.`,
+The exit code is 1 if there is an error, 0 otherwise, and 2 if a file or folder does not exist.`,
 		Example: "  ashorectl analyze -f config/\n  ashorectl analyze -f web.yaml -f db.yaml\n  ashorectl " +
 			"analyze -f config/ -o json | jq -r '.[] | select(.severity == \"error\").code'",
 		Args: atMost(0),

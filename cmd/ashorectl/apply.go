@@ -15,19 +15,14 @@ func (t *tool) applyCommand() *cobra.Command {
 	var o admin.StoreOptions
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|FOLDER|-",
-		Short: "Write configuration to the store: all of it, or nothing",
-		Long: `apply writes the objects of files to the store of ashored: all of them, as one revision, or none when one
-of them is wrong. What is wrong is told as "ashorectl validate" tells it: file, line and field. An object
-that the store has as it is written is left alone. -f takes a file, a folder (with -R the folders below it,
-too) or "-", standard input; it may be given several times.
+		Short: "Write configuration to the store, all or nothing",
+		Long: `apply writes the objects of files to the store, as one revision. If one object is invalid, nothing is written, and
+the problems are shown with file, line and field. Unchanged objects are skipped.
 
---dry-run writes nothing and shows how each object would change. It prints a revision: "apply --at" with
-that one writes what you have seen, or nothing when somebody has changed one of these objects since; who
-did is said. Without --at objects are compared as they are when the files arrive, and with --force not at
-all.
+--dry-run shows the difference and a revision. With --at REVISION, apply writes only if nobody changed these objects
+since. Otherwise objects are compared when the files arrive, and with --force not at all.
 
-What a file defines besides the store is said: only one of the two is in use. It needs the role operator,
-the audit log tells who wrote, "ashorectl history" shows it and "ashorectl rollback" undoes it.`,
+If another source defines an object too, apply says which one is active. It needs the role operator.`,
 		Example: `  ashorectl apply -f web.yaml --dry-run        see the difference first
   ashorectl apply -f web.yaml --at 41          write just that
   ashorectl apply -R -f config/                a folder with those below it, as one revision

@@ -15,10 +15,9 @@ import (
 )
 
 func (t *tool) auditCommand() *cobra.Command {
-	return group("audit", "Read the audit log",
-		`ashored writes down who made and used tokens and certificates, who was refused and why, who revoked what, who wrote
-configuration to the store, in files or by a reload of the settings, which readers got configuration and who read
-dumps: audit.jsonl in its state folder, which is only ever appended to.`,
+	return group("audit", "Show the audit log",
+		`The audit log records tokens, certificates, joins, refusals, revocations, writes of configuration, reloads, readers
+of configuration and proxy-config: who, what, when and why. It is the file audit.jsonl in the state folder.`,
 		"  ashorectl audit tail\n  ashorectl audit tail -f", t.auditTailCommand())
 }
 
@@ -27,11 +26,9 @@ func (t *tool) auditTailCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Show the latest events, and with -f those that come",
-		Long: `tail shows the latest events of the audit log, the oldest first, and with -f goes on until it is interrupted. A
-refusal is told in full here, where the one who was refused was told less. It needs the role operator.
-
-With -o json every event is one line of JSON, as in the file.`,
+		Short: "Show the latest events of the audit log",
+		Long: `tail shows the latest events of the audit log, the oldest first. With -f it follows new events. With -o json each event
+is one line of JSON, as in the file. It needs the role operator.`,
 		Example: "  ashorectl audit tail -n 100\n  ashorectl audit tail -f -o json | jq 'select(.outcome != \"ok\")'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,8 +45,8 @@ With -o json every event is one line of JSON, as in the file.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().IntVarP(&n, "lines", "n", 20, "how many of the latest events to show")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes")
+	cmd.Flags().IntVarP(&n, "lines", "n", 20, "number of events to show")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow new events")
 	return cmd
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 func (t *tool) authzCommand() *cobra.Command {
-	return group("authz", "Ask why a request is allowed or denied",
-		"Policies decide who may ask whom for what. \"explain\" tells which of them decides a request, and why.",
+	return group("authz", "Explain why a request is allowed or denied",
+		"\"explain\" shows which policy decides a request, and why.",
 		"  ashorectl authz explain shop/web shop/api --method GET --path /orders", t.explainCommand())
 }
 
@@ -22,20 +22,16 @@ func (t *tool) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain FROM TO",
 		Short: "Show which policy decides a request, and why",
-		Long: `explain looks at the policies that are in use for TO and tells what they say to a request of FROM: the verdict, the
-policy and the rule that decide, and of every other policy why it does not match. What a PeerAuthentication refuses
-becomes no request: that is told first. Nothing is sent.
+		Long: `explain evaluates the active policies of TO for a request of FROM. It shows the result, the policy and rule that
+decide, and why other policies do not match. No request is sent.
 
-FROM is a workload's identity (spiffe://…), its namespace and service account (shop/web), its proxy (web-1.shop), which
-need not be connected, or "anonymous" for a caller without certificate. Where some of the workloads of an identity are
-revoked it is about the others: ask for a proxy then. TO is a connected proxy, the host of a service with a port
-or without (web.example:80, or the number at which its workloads listen), a workload's namespace and name or service
-account, or an address. With --method, --path or --host only ports that speak HTTP are asked. Without them a port that
-speaks no HTTP is asked for a connection, and so is a proxy; others are asked for GET /. Where workloads or ports differ,
-each is told of on its own.
+FROM is an identity (spiffe://…), a namespace and service account (shop/web), a proxy (web-1.shop), or "anonymous" for
+a caller without a certificate. TO is a proxy, a host with or without a port (web.example:80), a workload's namespace
+and name, or an address. If some workloads of an identity are revoked, the answer is about the others.
 
-Policies about hosts are asked for the host of the service that TO means. --host says which one the request names
-instead, and which where TO is a proxy.`,
+With --method, --path or --host, only HTTP ports are considered. Without them, TCP ports are considered as connections,
+and HTTP ports as GET /. If workloads or ports differ, each has a result. --host is the host of the request; the default
+is the host of TO.`,
 		Example: `  ashorectl authz explain shop/web shop/api --port 8080 --method POST --path /orders
   ashorectl authz explain anonymous api-1.shop --method GET --path /
   ashorectl authz explain shop/web shop/api --host admin.example`,
@@ -63,12 +59,12 @@ instead, and which where TO is a proxy.`,
 			return t.completeProxies(cmd.Context())
 		},
 	}
-	cmd.Flags().IntVar(&q.Port, "port", 0, "port of TO that is asked (default: any)")
+	cmd.Flags().IntVar(&q.Port, "port", 0, "port of TO (default: all)")
 	cmd.Flags().StringVar(&q.Method, "method", "", "method of the HTTP request (default with --path or --host: GET)")
 	cmd.Flags().StringVar(&q.Path, "path", "",
-		"path of the HTTP request, as it is sent (default with --method or --host: /)")
+		"path of the HTTP request (default with --method or --host: /)")
 	cmd.Flags().StringVar(&q.Host, "host", "",
-		"host that the HTTP request names, with a port or without (default: that of the service TO)")
+		"host of the HTTP request (default: the host of TO)")
 	return cmd
 }
 

@@ -15,9 +15,9 @@ import (
 )
 
 func (t *tool) caCommand() *cobra.Command {
-	return group("ca", "See and change the certificate authority",
-		`The certificate authority signs the certificates by which workloads know one another. Its root is what
-everybody trusts; this control plane signs with an intermediate below it.`,
+	return group("ca", "Show and rotate the certificate authority",
+		`The certificate authority signs the certificates of workloads. Workloads trust its root certificate. Each replica of
+ashored signs with an intermediate certificate.`,
 		"  ashorectl ca show\n  ashorectl ca rotate --reason 'yearly'",
 		t.showCACommand(), t.rotateCACommand(), t.replicaTokenCommand())
 }
@@ -26,14 +26,11 @@ func (t *tool) showCACommand() *cobra.Command {
 	var pem bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show whom the mesh trusts, until when, and how far a rotation is",
-		Long: `show tells which root certificates the mesh trusts, what this control plane signs with, until when they are
-valid, and during a rotation of the root which step was done and what the next one waits for.
+		Short: "Show the trusted roots, the signing certificate and a rotation",
+		Long: `show lists the trusted root certificates, the certificate that this replica signs with, the other replicas, and during a
+rotation of the root what its next step waits for.
 
-It lists the other replicas that are alive too.
-
-With --pem it prints the root certificates that are trusted, and nothing else: for who verifies the control plane, such as
-a pipeline or an API server that has configuration validated.`,
+--pem prints the trusted root certificates, for clients that verify the control plane.`,
 		Example: "  ashorectl ca show\n  ashorectl ca show -o json | jq '.rotation.waiting'\n  ashorectl ca show --pem >ashore-ca.pem\n  ashorectl ca show --pem | base64 -w0   for caBundle",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -60,14 +57,13 @@ func (t *tool) rotateCACommand() *cobra.Command {
 	var q admin.RotateRequest
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "Change the root, step by step, without a failed request",
-		Long: `rotate begins a change of the root certificate. Its steps are distribute (all workloads get the new
-root), activate (the new root signs) and retire (the old root is not trusted any more). ashored takes each step when no
-proxy and no valid certificate depends on the one before. That takes as long as certificates live and machines are away;
-"ashorectl ca show" lists what it waits for.
+		Short: "Replace the root certificate step by step, without a failed request",
+		Long: `rotate replaces the root certificate in three steps: distribute (workloads get the new root), activate (the new root
+signs), retire (the old root is not trusted any more). ashored takes each step when no proxy and no valid certificate
+depends on the previous one. "ashorectl ca show" lists what it waits for.
 
-With --force STEP the next step is taken at once. What it waits for is cut off, and a machine that was away has
-to join again. It needs the role admin.`,
+--force STEP takes the next step at once. Machines that did not receive the previous step have to join again. It needs
+the role admin.`,
 		Example: "  ashorectl ca rotate --reason 'yearly'\n  ashorectl ca show\n  ashorectl ca rotate --force activate --reason 'the old key was copied'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -87,10 +83,10 @@ to join again. It needs the role admin.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().StringVar(&q.Force, "force", "",
-		"do this step, the one that comes next, whatever it waits for: "+strings.Join(forcible(), ", "))
+		"take this step now, without waiting: "+strings.Join(forcible(), ", "))
 	must(cmd.RegisterFlagCompletionFunc("force", cobra.FixedCompletions(forcible(),
 		cobra.ShellCompDirectiveNoFileComp)))
-	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for the audit log")
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "reason, for the audit log")
 	return cmd
 }
 
@@ -98,14 +94,12 @@ func (t *tool) replicaTokenCommand() *cobra.Command {
 	ttl := lifetime(time.Hour)
 	cmd := &cobra.Command{
 		Use:   "replica-token",
-		Short: "Print a token by which one more ashored belongs to this mesh",
-		Long: `replica-token makes a token for one more ashored that shares this one's store. Run it where the root's key is
-(the replica that was started first), put what it prints into a file on the new machine, readable by ashored alone, and
-name that file in the setting ca.replicaToken there. The new replica then gets an intermediate of its own; the root's key
-stays where it is.
+		Short: "Print a token for one more replica of ashored",
+		Long: `replica-token makes a token for a new ashored with the same shared store. Run it on the first replica, which has the
+root's key. Put the output into a file on the new machine, readable by ashored only, and name it in the setting
+ca.replicaToken. The new replica gets an intermediate certificate of its own.
 
-The token serves one replica once, and the file may be removed when it has started. Whoever has it can sign in the mesh's
-name until it was used or has ended: pass it on as the root's key. It needs the role admin.`,
+The token can be used once. Until then, whoever has it can sign certificates of the mesh. It needs the role admin.`,
 		Example: "  ashorectl ca replica-token --ttl 15m >replica-token\n  ashorectl ca show   lists the replicas",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -18,13 +18,11 @@ func (t *tool) deleteCommand() *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "delete KIND NAME -n NAMESPACE | delete -f FILE|FOLDER|-",
-		Short: "Delete configuration from the store: all that is named, or nothing",
-		Long: `delete removes one object from the store, or with -f all that files define, as one revision. NAME may be
-NAMESPACE/NAME. Of a file only the kinds and names count; it need not be right otherwise. When the store
-lacks one of the objects, nothing is deleted, unless --ignore-not-found is set.
+		Short: "Delete configuration from the store, all or nothing",
+		Long: `delete removes an object from the store, or with -f all objects that files name, as one revision. NAME may be
+NAMESPACE/NAME. If the store lacks one of the objects, nothing is deleted, except with --ignore-not-found.
 
-What files of ashored's own folder define is not of the store: delete it there. --dry-run shows what would
-be deleted. It needs the role operator; "ashorectl rollback" undoes it.`,
+Objects of files in a configuration folder are deleted there. It needs the role operator.`,
 		Example: "  ashorectl delete virtualservice shop/web\n  ashorectl delete vs web -n shop --dry-run\n  ashorectl delete -R -f config/",
 		Args:    atMost(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,7 +40,7 @@ be deleted. It needs the role operator; "ashorectl rollback" undoes it.`,
 	}
 	files.flags(cmd)
 	storeFlags(cmd, &o)
-	cmd.Flags().BoolVar(&o.MissingOK, "ignore-not-found", false, "delete what is there, where some of it is not")
+	cmd.Flags().BoolVar(&o.MissingOK, "ignore-not-found", false, "skip objects that do not exist")
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the object")
 	must(cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions))
 	return cmd

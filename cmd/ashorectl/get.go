@@ -37,22 +37,13 @@ func (t *tool) getCommand() *cobra.Command {
 	output := namesOrFormat{format: &t.output}
 	cmd := &cobra.Command{
 		Use:   "get KIND [NAME]",
-		Short: "Show configuration, services and endpoints that are in use, and where each comes from",
-		Long: `get shows the objects that are in use, from whatever source each is: not always what a file says now,
-for a file with an error keeps its last good content. KIND is a name such as VirtualService, in any case,
-singular or plural, or short: vs, dr, gw, se, we, sc. NAME may be NAMESPACE/NAME.
+		Short: "Show active configuration, services and endpoints, and their sources",
+		Long: `get shows the active objects of all sources, and where each is defined. KIND is a name such as VirtualService, in
+any case, singular or plural, or short: vs, dr, gw, se, we, sc. NAME may be NAMESPACE/NAME. --store shows what the
+store has, active or not. -w follows changes: "+" added, "~" changed, "-" removed, "!" unreadable in the store.
 
-With --store it shows what the store has, in use or not: an object that a file defines too may be in use
-from there. -w goes on with what changes: "+" has come, "~" has changed, "-" is gone,
-and "!" is in the store and cannot be read.
-
-With -o yaml or -o json the objects come out as they can be read back, with -o name as KIND NAMESPACE/NAME,
-which "delete" and "history" take.
-
-"get services" and "get endpoints" show what proxies may call, from every source: files, the store, registries
-and what registered itself. NAME is the host then. Each has its health, ports and addresses, and where it is
-from, by the names of the setting sources; of a host that several have, every endpoint tells its own.
--o wide shows more of them. -w writes each change as it happens.`,
+"get services" and "get endpoints" show what proxies may call, with health, ports, addresses and source. NAME is
+the host then, and -o wide shows more columns.`,
 		Example: `  ashorectl get virtualservice
   ashorectl get vs web -n shop -o yaml
   ashorectl get serviceentries --store -o yaml > backup.yaml
@@ -96,10 +87,10 @@ from, by the names of the setting sources; of a host that several have, every en
 		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only this namespace (default: all)")
-	cmd.Flags().BoolVar(&store, "store", false, "what the store has, in use or not")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what changes")
+	cmd.Flags().BoolVar(&store, "store", false, "show what the store has, active or not")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow changes")
 	cmd.Flags().VarP(&output, "output", "o",
-		"table for people, wide for more of services, json or yaml for programs, name for the names alone")
+		"table, wide, json, yaml or name")
 	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml",
 		"name"}, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions))

@@ -21,12 +21,9 @@ func (t *tool) historyCommand() *cobra.Command {
 	var diff bool
 	cmd := &cobra.Command{
 		Use:   "history [KIND NAME]",
-		Short: "Show who wrote what to the store, and when",
-		Long: `history shows the revisions of the store, the latest first: when each was written, by whom, and what it
-did; with KIND and NAME those of one object, also of one that was deleted. NAME may be NAMESPACE/NAME.
---diff shows how each object changed.
-
-"ashorectl rollback" brings back what the store held at a revision, or one object alone.`,
+		Short: "Show the revisions of the store: who wrote what, and when",
+		Long: `history lists the revisions of the store, the latest first. With KIND and NAME it shows those of one object, also of
+a deleted one. NAME may be NAMESPACE/NAME. --diff shows how objects changed.`,
 		Example: "  ashorectl history\n  ashorectl history virtualservice shop/web --diff\n  ashorectl history --limit 1 -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -62,7 +59,7 @@ did; with KIND and NAME those of one object, also of one that was deleted. NAME 
 		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the object")
-	cmd.Flags().IntVar(&limit, "limit", 20, "how many of the latest revisions to show; 0: all")
+	cmd.Flags().IntVar(&limit, "limit", 20, "number of revisions to show; 0: all")
 	cmd.Flags().BoolVar(&diff, "diff", false, "show how each object changed")
 	must(cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions))
 	must(cmd.RegisterFlagCompletionFunc("limit", cobra.NoFileCompletions))

@@ -156,9 +156,9 @@ func (l *lifetime) Type() string { return "duration" }
 func (t *tool) listTokensCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "Show which tokens there are, and who used them",
-		Long: `list shows the join tokens that can be used, and those that were used, have expired or were revoked of late.
-The tokens themselves are known to nobody but who was told.`,
+		Short: "Show join tokens, and who used them",
+		Long: `list shows the join tokens that can be used, and those that were recently used, revoked or expired. The secret part of a
+token is only printed when it is created.`,
 		Example: "  ashorectl join-token list\n  ashorectl join-token list -o json | jq -r '.[] | select(.state == \"unused\") | .id'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -200,9 +200,9 @@ func tokenTable(w io.Writer, list []admin.TokenStatus, now time.Time) error {
 func (t *tool) revokeTokenCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
-		Short: "Make a token useless",
-		Long: `revoke makes a join token useless, also for the machine that used it. A workload that joined with it stays in the mesh:
-"ashorectl workload revoke" takes its identity away. It needs the role operator.`,
+		Short: "Revoke a join token",
+		Long: `revoke makes a join token useless, also for the machine that used it. A workload that has joined with it stays in the
+mesh: see "ashorectl workload revoke". It needs the role operator.`,
 		Example: "  ashorectl join-token revoke gi3dsnrvgy4dkmbx",
 		Args: between(1, 1, func(*cobra.Command) string {
 			return "ID is missing: name a token by its ID; \"ashorectl join-token list\" shows them"

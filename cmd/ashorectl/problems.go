@@ -16,12 +16,11 @@ import (
 func (t *tool) problemsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "problems",
-		Short: "Show everything that is wrong with the configuration, and what to do",
-		Long: `problems lists everything that is wrong with the configuration that ashored reads: where, which
-object and field, what is wrong and what to do. What is wrong never takes effect: the last good
-version stays in use and the problem says so.
+		Short: "Show what is wrong with the configuration, and what to do",
+		Long: `problems lists what is wrong with the configuration, the sources and the stores of ashored: where, which object and
+field, and what to do. An invalid object does not take effect: its last good version stays active.
 
-It exits with 1 when there is an error, and with 0 when there is nothing or only warnings.`,
+The exit code is 1 if there is an error, and 0 otherwise.`,
 		Example: "  ashorectl problems\n  ashorectl problems -o json | jq -r '.[] | \"\\(.file):\\(.line)\"'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -14,13 +14,10 @@ func (t *tool) rollbackCommand() *cobra.Command {
 	var o admin.StoreOptions
 	cmd := &cobra.Command{
 		Use:   "rollback REVISION | rollback KIND NAME REVISION",
-		Short: "Bring back what the store held at a revision",
-		Long: `rollback makes the store hold what it held at a revision: all objects, or with KIND and NAME one alone. NAME
-may be NAMESPACE/NAME. What was written since is undone: changed objects are as they were, deleted ones
-are there again, created ones are gone. It is a revision itself, so that it can be undone in turn, and
-all of it is done, or nothing: an object that is written at the same moment is a conflict.
-
-"ashorectl history" shows the revisions. --dry-run shows the difference. It needs the role operator.`,
+		Short: "Restore the store, or one object, to a revision",
+		Long: `rollback restores all objects of the store, or with KIND and NAME one object, as they were at a revision. NAME may be
+NAMESPACE/NAME. A rollback is a revision too, so another rollback undoes it. If somebody writes one of the objects at
+the same moment, it is refused as a conflict. It needs the role operator.`,
 		Example: "  ashorectl rollback 41 --dry-run\n  ashorectl rollback 41\n  ashorectl rollback virtualservice shop/web 38",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 || len(args) == 3 {

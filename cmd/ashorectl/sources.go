@@ -17,18 +17,18 @@ import (
 func (t *tool) sourcesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sources",
-		Short: "Show where configuration and services come from, and their state",
-		Long: `sources shows every source of configuration and services, the most important first:
+		Short: "Show the sources of configuration and services, and their state",
+		Long: `sources lists the sources of configuration and services, in order of precedence. "ashorectl problems" has details.
 
-  ok          it has been read, and changes are followed
-  not read    nothing is known of it yet; "waits" means that no proxy is served before it is read
-  down        it cannot be reached, and its content of before is used
-  stale       a part of it cannot be used as it is now, and its content of before is used
-  retained    what it no longer supplies stays in use; "ashorectl problems" says why
-  reading     files are being read, N are left; they take effect together
+  ok          it is read, and changes are followed
+  not read    nothing is known yet; "waits" means that no proxy is served before it is read
+  down        it cannot be reached, and its last known good content is active
+  stale       a part of it is invalid, and its last good version is active
+  retained    objects that it no longer supplies are still active
+  reading     N files are still to be read
 
-ITEMS counts what it supplies, RETAINED what is used although it does not supply it any more, and PROBLEMS what is wrong;
-"ashorectl problems" lists them. "serviceentry" are the services that configuration declares. The reasons are below the table.`,
+ITEMS counts what it supplies, RETAINED what is still active although it was removed. "serviceentry" are the services
+that configuration declares.`,
 		Example: "  ashorectl sources\n  ashorectl sources -o json | jq '.[] | select(.error)'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,7 +48,7 @@ ITEMS counts what it supplies, RETAINED what is used although it does not supply
 func (t *tool) acceptRemovalsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept-removals SOURCE",
-		Short: "Remove what is active although a source does not supply it any more",
+		Short: "Remove objects that a source no longer supplies",
 		Long: `When a source loses all or most of its objects at once, they stay active, in case that was a mistake, such as a disk
 that is not mounted. accept-removals says that it was not. What is active because a source is down or being read is not removed. SOURCE is a
 name that "ashorectl sources" shows. It needs the role operator.`,

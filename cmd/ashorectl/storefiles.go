@@ -27,7 +27,7 @@ type storeFiles struct {
 func (f *storeFiles) flags(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVarP(&f.paths, "file", "f", nil,
 		"`FILE` or folder, or - for standard input; may be given several times")
-	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "take the folders below a folder, too")
+	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "include subfolders")
 }
 
 // read reads all files; what cannot be read is in the problems. An error is one of usage, or of

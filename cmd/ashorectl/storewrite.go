@@ -20,10 +20,10 @@ const writeTime = 4 * time.Minute
 // storeFlags adds the flags of all that writes to the store.
 func storeFlags(cmd *cobra.Command, o *admin.StoreOptions) {
 	cmd.Flags().BoolVar(&o.Preview, "dry-run", false,
-		"write nothing and show the difference; for this the role viewer is enough")
+		"only show the difference; the role viewer is enough")
 	cmd.Flags().StringVar(&o.At, "at", "",
 		"refuse when one of the objects was changed after this `revision`, such as the one that --dry-run printed")
-	cmd.Flags().BoolVar(&o.Force, "force", false, "write whatever others write at the same moment: the last one wins")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "ignore conflicts: the last writer wins")
 	must(cmd.RegisterFlagCompletionFunc("at", cobra.NoFileCompletions))
 }
 

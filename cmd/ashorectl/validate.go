@@ -22,14 +22,11 @@ func (t *tool) validateCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "validate -f FILE|FOLDER|-",
-		Short: "Check configuration files without a running ashored",
-		Long: `validate reads configuration files as ashored does and says what is wrong with them, without asking
-a running one. Folders are read with all folders below them; hidden ones and symlinks out of the folder are left
-out. "-f -" reads standard input. As for ashored, a file has 4 MiB at most; what a request to its webhook
-may have (webhook.maxBytes) does not count here.
+		Short: "Check each object of configuration files, without a running ashored",
+		Long: `validate checks files as ashored does when it reads them: syntax, fields and values of each object. Folders are read
+with their subfolders, without hidden files and links that lead elsewhere. "analyze" also checks references.
 
-It exits with 1 when there is an error, with 0 when there is nothing or only warnings, and with 2 when a
-file or folder is not there.`,
+The exit code is 1 if there is an error, 0 otherwise, and 2 if a file or folder does not exist.`,
 		Example: "  ashorectl validate -f config/\n  ashorectl validate -f web.yaml -f db.yaml\n  render | ashorectl validate -f -",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -20,7 +20,7 @@ type versions struct {
 func (t *tool) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Show the version of ashorectl, and of ashored when it runs",
+		Short: "Show the versions of ashorectl and ashored",
 		Args:  atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := versions{Client: build.Read()}

@@ -14,22 +14,22 @@ import (
 )
 
 func (t *tool) workloadCommand() *cobra.Command {
-	return group("workload", "See who has an identity, and take it away",
-		`A workload is a machine, or a process on it, that joined and has a certificate. Revoking it takes effect within a
-second: its peers refuse it, also on connections that are open; it gets no new certificate and no configuration.`,
+	return group("workload", "List and revoke workloads",
+		`A workload is a program on a machine that has joined and has a certificate. A revocation takes effect within a second:
+other workloads refuse its requests, also on open connections, and it gets no certificate and no configuration.`,
 		"  ashorectl workload list\n  ashorectl workload revoke shop/web-1 --reason 'the machine was stolen'",
 		t.listWorkloadsCommand(),
-		t.changeWorkloadCommand("revoke", "Stop trusting a workload, an identity or a certificate",
-			`revoke ends trust at once, and until "restore". WHAT is
+		t.changeWorkloadCommand("revoke", "Revoke a workload, an identity or a certificate",
+			`revoke takes effect at once, until "restore". WHAT is
   NAMESPACE/NAME  one workload as "ashorectl workload list" names it: its certificates and its renewal
-  spiffe://…      an identity: every workload that has it, and whoever gets it later
+  spiffe://…      an identity: every workload that has it, also those that join later
   serial:HEX      one certificate; the workload can get another
-What is revoked already stays so, and is no error. It needs the role operator.`,
+Revoking it again is not an error. It needs the role operator.`,
 			"  ashorectl workload revoke shop/web-1 --reason 'stolen'\n  ashorectl workload revoke spiffe://cluster.local/ns/shop/sa/web\n  ashorectl workload revoke serial:4f1d2c",
 			"revoked", (*admin.Client).Revoke),
-		t.changeWorkloadCommand("restore", "Trust again what was revoked",
-			`restore undoes "revoke" of the same thing: a workload is restored by its name, an identity as an identity. WHAT is
-NAMESPACE/NAME, spiffe://… or serial:HEX; "ashorectl workload list" shows what is revoked. It needs the role operator.`,
+		t.changeWorkloadCommand("restore", "Undo a revocation",
+			`restore undoes a revocation of the same name: NAMESPACE/NAME, spiffe://… or serial:HEX, as "ashorectl workload list"
+shows it. It needs the role operator.`,
 			"  ashorectl workload restore shop/web-1 --reason 'found again'",
 			"restored", (*admin.Client).Restore))
 }
@@ -37,10 +37,9 @@ NAMESPACE/NAME, spiffe://… or serial:HEX; "ashorectl workload list" shows what
 func (t *tool) listWorkloadsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "Show workloads with their identity and certificate, and what is revoked",
-		Long: `list shows every workload that joined, its identity, until when its certificate is valid and whether a proxy of it is
-connected, then names by which several machines go at once, workloads whose agents report that they are not well and so are
-no endpoints, and what is revoked, by whom and why.`,
+		Short: "Show workloads, their certificates, and what is revoked",
+		Long: `list shows every workload with its identity, its certificate and its connected proxies. Below are names that several
+machines use at once, workloads that are unhealthy and so no endpoints, and revocations with their reasons.`,
 		Example: "  ashorectl workload list\n  ashorectl workload list -o json | jq -r '.workloads[] | select(.revoked) | .name'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -177,7 +176,7 @@ func (t *tool) changeWorkloadCommand(verb, short, long, example, done string,
 			return t.completeWorkloads(ctx, verb == "restore")
 		}),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit log and for whoever lists workloads")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, for the audit log and the list of workloads")
 	if verb == "revoke" {
 		cmd.Flags().BoolVar(&force, "force", false, "revoke an identity that no workload has yet")
 	}
