@@ -31,11 +31,7 @@ type idp struct {
 
 func newIDP(t testing.TB) *idp {
 	t.Helper()
-	key, ok := testKey(t, ECDSAP256).(*ecdsa.PrivateKey)
-	if !ok {
-		t.Fatal("not an ECDSA key")
-	}
-	p := &idp{t: t, key: key, file: filepath.Join(t.TempDir(), "jwks.json")}
+	p := &idp{t: t, key: NewKey(), file: filepath.Join(t.TempDir(), "jwks.json")}
 	p.publish("a")
 	return p
 }
@@ -259,7 +255,7 @@ func TestJWTJoins(t *testing.T) {
 	a := l.newJWT(Issuer{Name: "https://idp", File: p.file})
 	l.server.config.Attestors = append(l.server.config.Attestors, a)
 	l.serve()
-	c := client{token: p.sign("a", good(nil)), key: testKey(t, ECDSAP256)}
+	c := client{token: p.sign("a", good(nil)), key: NewKey()}
 	first, _, err := l.ask(c)
 	if err != nil {
 		t.Fatal(err)
@@ -389,7 +385,7 @@ func TestJWTRecordsAreBounded(t *testing.T) {
 	l.server.config.Attestors = append(l.server.config.Attestors, l.newJWT(Issuer{Name: "https://idp", File: p.file}))
 	l.serve()
 	token := p.sign("a", good(map[string]any{"exp": noon.Add(1000 * time.Hour).Unix()}))
-	first := client{token: token, key: testKey(t, ECDSAP256)}
+	first := client{token: token, key: NewKey()}
 	for _, c := range []client{first, first, {token: token}} {
 		if _, _, err := l.ask(c); err != nil {
 			t.Fatal(err)

@@ -91,9 +91,9 @@ func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 // labSigner is an intermediate below a root.
 func labSigner(t testing.TB, root *Signer) *Signer {
 	t.Helper()
-	key := testKey(t, ECDSAP256)
-	cert, err := root.NewIntermediate(Authority{Name: "intermediate", Validity: 900 * time.Hour, Leaves: true},
-		key.Public(), noon, rand.Reader)
+	key := NewKey()
+	cert, err := root.NewIntermediate("intermediate", 900*time.Hour,
+		key.Public(), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func (l *lab) certificate(s *Signer, uri string, begin, end time.Time, change fu
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	key := testKey(l.t, ECDSAP256)
+	var key keyer = NewKey()
 	if len(keys) > 0 {
 		key = keys[0]
 	}
@@ -307,7 +307,7 @@ func (l *lab) ask(c client) (*tls.Certificate, []string, error) {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.token)
 	}
 	if c.key == nil {
-		c.key = testKey(l.t, ECDSAP256)
+		c.key = NewKey()
 	}
 	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, l.request(c))
 	if err != nil {

@@ -2,7 +2,6 @@ package ca
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,8 +25,6 @@ type ManagerConfig struct {
 	Plugged string
 	// TrustDomain is the mesh's: "cluster.local".
 	TrustDomain string
-	// KeyKind is of what kind the keys are that are made.
-	KeyKind KeyKind
 	// Names are the DNS names and IP addresses that the control plane is reached by, beyond
 	// localhost and Istio's.
 	Names []string
@@ -133,7 +130,7 @@ func newManager(c ManagerConfig) (*Manager, error) {
 		m.authority = m.plugged
 	} else {
 		m.own = &selfSigned{dir: folder{path: c.Dir}, records: stateStore{c.Records}, trustDomain: c.TrustDomain,
-			kind: c.KeyKind, log: c.Log, audit: c.Audit, facts: c.Facts}
+			log: c.Log, audit: c.Audit, facts: c.Facts}
 		if c.Address != "" {
 			m.own.replicas = &replicaClient{tokenFile: c.ReplicaToken, others: c.Replicas}
 		}
@@ -200,7 +197,7 @@ func (m *Manager) publish(now time.Time) error {
 		return nil
 	}
 	var err error
-	v.server, err = issueServer(v.signer, v.bundle, m.config.TrustDomain, m.names, m.config.KeyKind, now, rand.Reader)
+	v.server, err = issueServer(v.signer, v.bundle, m.config.TrustDomain, m.names, now)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package ca
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -254,11 +253,7 @@ func (s *Signer) trial(b *Bundle, trustDomain string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	key, err := NewKey(ECDSAP256, rand.Reader)
-	if err != nil {
-		return fmt.Errorf("%w: make a key: %w", ErrSigner, err)
-	}
-	leaf, err := Issue(s, Rules{}, Grant{ID: id, Request: &Request{Key: key.Public()}}, now, rand.Reader)
+	leaf, err := Issue(s, Rules{}, Grant{ID: id, Request: &Request{Key: NewKey().Public()}}, now)
 	if err != nil {
 		return err
 	}

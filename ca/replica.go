@@ -57,10 +57,7 @@ type replicaToken struct {
 
 // usedToken is the record of a replica token that was used.
 type usedToken struct {
-	Format int `json:"v"`
-	// Key is the hash of the key that it was used for: the same key may ask again, for an answer
-	// may be lost.
-	Key     string    `json:"key"`
+	Format  int       `json:"v"`
 	Expires time.Time `json:"expires"`
 }
 
@@ -199,7 +196,7 @@ func (m *Manager) issueIntermediate(ctx context.Context, p *Proof, r *Request, n
 		return nil, err
 	}
 	if p.token != "" {
-		if err := m.useToken(ctx, p, r, now); err != nil {
+		if err := m.useToken(ctx, p); err != nil {
 			return nil, err
 		}
 	}
@@ -215,30 +212,19 @@ func (m *Manager) issueIntermediate(ctx context.Context, p *Proof, r *Request, n
 	return cert, nil
 }
 
-// useToken uses a replica token up, for one key. Errors: *Refusal.
-func (m *Manager) useToken(ctx context.Context, p *Proof, r *Request, now time.Time) error {
+// useToken uses a replica token up. Errors: *Refusal.
+func (m *Manager) useToken(ctx context.Context, p *Proof) error {
 	t, _, _, err := decodeReplicaToken(p.token)
 	if err != nil {
 		return err
 	}
-	key := record.Key{Table: table, Name: usedTokens + t.ID}
-	mine := usedToken{Format: 1, Key: hex.EncodeToString(r.KeyHash[:]), Expires: t.Expires}
-	value, err := json.Marshal(mine)
+	value, err := json.Marshal(usedToken{Format: 1, Expires: t.Expires})
 	if err != nil {
 		return err
 	}
-	err = m.config.Records.Commit(ctx, record.Write{Key: key, Value: value})
-	if !errors.Is(err, record.ErrConflict) {
-		return err
-	}
-	was, err := m.config.Records.Get(ctx, key)
-	var used usedToken
-	if err == nil {
-		err = decodeRecord(was.Value, &used)
-	}
-	if err == nil && used.Key != mine.Key {
-		err = refuseReplica(codes.PermissionDenied, "token used", errors.New("the replica token was used for another "+
-			"key: make a new one"))
+	err = m.config.Records.Commit(ctx, record.Write{Key: record.Key{Table: table, Name: usedTokens + t.ID}, Value: value})
+	if errors.Is(err, record.ErrConflict) {
+		return refuseReplica(codes.PermissionDenied, "token used", errors.New("the replica token was used: make a new one"))
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package ca
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -50,7 +49,7 @@ func (s *selfSigned) begin(ctx context.Context, r RotateRequest, now time.Time) 
 	to.Roots = maps.Clone(s.state.Roots)
 	to.Roots[id] = root.cert.Raw
 	if now.Before(active.NotAfter) { // else nobody believes it any more
-		cross, err := old.cross(root.cert, now, rand.Reader)
+		cross, err := old.cross(root.cert, now)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package ca
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -315,7 +314,7 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*sec
 	grant := Grant{
 		ID: p.ID, Workload: workload, Request: request, Validity: seconds(r.GetValidityDuration()),
 	}
-	leaf, err := Issue(signer, s.config.Rules, grant, c.Now, rand.Reader)
+	leaf, err := Issue(signer, s.config.Rules, grant, c.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/base64"
@@ -8,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 )
@@ -33,13 +33,11 @@ func idEncoding() *base32.Encoding {
 }
 
 // newToken makes the text of a token, and its ID.
-func newToken(random io.Reader) (text, id string, err error) {
+func newToken() (text, id string) {
 	b := make([]byte, tokenID+tokenSecret)
-	if _, err := io.ReadFull(random, b); err != nil {
-		return "", "", fmt.Errorf("read random numbers: %w", err)
-	}
+	_, _ = rand.Read(b) // never fails
 	id = idEncoding().EncodeToString(b[:tokenID])
-	return tokenPrefix + id + "." + base64.RawURLEncoding.EncodeToString(b[tokenID:]), id, nil
+	return tokenPrefix + id + "." + base64.RawURLEncoding.EncodeToString(b[tokenID:]), id
 }
 
 // isToken says that a text is meant to be a join token.

@@ -133,10 +133,7 @@ func TestBadTokenRecord(t *testing.T) {
 
 // Nothing but a whole token is read as one, and reading never panics.
 func FuzzParseToken(f *testing.F) {
-	text, _, err := newToken(strings.NewReader(strings.Repeat("x", 100)))
-	if err != nil {
-		f.Fatal(err)
-	}
+	text, _ := newToken()
 	f.Add(text)
 	f.Add("ashore-join..")
 	f.Add(text + "=")

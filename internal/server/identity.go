@@ -63,7 +63,7 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
 	}
 	c := ca.ManagerConfig{
-		Dir: AuthorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain, KeyKind: ca.ECDSAP256,
+		Dir: AuthorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
 		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
 		Replicas: replicas.others, Audit: s.audit.Record, Log: log,
 		Facts: func(ctx context.Context) (ca.Facts, error) { return s.rotationFacts(ctx, id.ledger) },
