@@ -51,8 +51,8 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 	}
 	peers := ca.NewPeerVerifier(ca.PeerConfig{Bundle: a.manager.Bundle, TrustDomain: "cluster.local", Ledger: a.ledger})
 	s, err := ca.NewServer(ca.ServerConfig{Signer: a.manager.Signer, Bundle: a.manager.Bundle, Ledger: a.ledger,
-		Now:       now,
-		Attestors: []ca.Attestor{ca.NewTokenAttestor(a.ledger), ca.NewCertificateAttestor(peers, a.ledger)}})
+		Now:   now,
+		Peers: peers})
 	if err != nil {
 		t.Fatal(err)
 	}

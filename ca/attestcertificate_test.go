@@ -124,7 +124,6 @@ func TestRefusedBelowARetiredRoot(t *testing.T) {
 		"forged for another identity": {hour("spiffe://cluster.local/ns/shop/sa/default", nil), "untrusted"},
 		"of another trust domain":     {hour("spiffe://evil.local/ns/shop/sa/web", nil), "trust domain"},
 		"with another name too":       {hour(webID, func(c *x509.Certificate) { c.DNSNames = []string{"a"} }), "not a workload"},
-		"not for clients":             {hour(webID, func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[:1] }), "not for clients"},
 		"certificate revoked":         {func(l *lab, _ *Signer, c client) client { l.revoke(RevokeSerial, serialText(c.cert.Leaf)); return c }, "revoked"},
 		"workload revoked":            {func(l *lab, _ *Signer, c client) client { l.revoke(RevokeWorkload, "shop/a"); return c }, "revoked"},
 		"identity revoked":            {func(l *lab, _ *Signer, c client) client { l.revoke(RevokeIdentity, webID); return c }, "revoked"},

@@ -136,12 +136,12 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued) error {
 	counted = counted && !known
 	var writes []record.Write
 	switch c.proof.How {
-	case certificateAttestor:
+	case byCertificate:
 		if err := w.superseded(known, c.proof.Leaf); err != nil {
 			return err
 		}
 		w = w.renew(c, known)
-	case tokenAttestor:
+	case byToken:
 		if writes, err = l.spend(ctx, c, w, known); err != nil {
 			return err
 		}
@@ -151,13 +151,13 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued) error {
 	}
 	if counted && l.keyNamed.full(account) {
 		return &Refusal{Code: codes.ResourceExhausted,
-			Public: "too many workloads of this service account hold certificates", Reason: "account full", Final: true,
+			Public: "too many workloads of this service account hold certificates", Reason: "account full",
 			Err: fmt.Errorf("service account %s has %d workloads, and asks for one more", account, l.keyNamed.max)}
 	}
 	c.replaced, c.former = "", nil
 	if c.proof.Leaf == nil && before.Key != w.Key {
 		c.replaced = before.Key
-		if c.proof.How == tokenAttestor { // by a JWT it is the same one, that makes a new key each time
+		if c.proof.How == byToken { // by a JWT it is the same one, that makes a new key each time
 			c.former = before.Leaves
 		}
 	}
@@ -197,7 +197,7 @@ func (l *Ledger) spend(ctx context.Context, c *issued, w Workload, known bool) (
 			"%s with key %s",
 			t.ID, t.Workload, t.Used.Format(time.RFC3339), t.From, c.workload, c.key))
 	case known && w.Group != "" && w.Group != t.Group && l.valid(w, c.now.Add(-l.grace)):
-		return nil, &Refusal{Code: codes.PermissionDenied, Reason: "name of another group", Final: true,
+		return nil, &Refusal{Code: codes.PermissionDenied, Reason: "name of another group",
 			Public: "a workload of this name has joined another group: choose another name, or revoke the certificates " +
 				"of that one by their serial numbers first",
 			Err: fmt.Errorf("workload %s joined group %q, and a token of group %q comes for it",
@@ -237,7 +237,7 @@ func (l *Ledger) refuseTaken(w Workload, known bool, c *issued) error {
 	default:
 		return nil
 	}
-	return &Refusal{Code: codes.AlreadyExists, Reason: "name in use", Final: true,
+	return &Refusal{Code: codes.AlreadyExists, Reason: "name in use",
 		Public: fmt.Sprintf("the name %s is in use: %s; give this machine another name, or let it take the place of "+
 			"that one when it is the same machine, installed anew", c.workload, where),
 		Err: fmt.Errorf("%s comes for the name %s, and %s", c.proof.Caller, c.workload, where)}
@@ -304,7 +304,7 @@ func (l *Ledger) Holds(ctx context.Context, leaf *x509.Certificate) (Workload, e
 	if err := w.superseded(version != "", leaf); err != nil {
 		return w, err
 	}
-	c := issued{workload: name, proof: &Proof{ID: id, How: certificateAttestor, Leaf: leaf}}
+	c := issued{workload: name, proof: &Proof{ID: id, How: byCertificate, Leaf: leaf}}
 	return w, l.refuseRevoked(ctx, c)
 }
 
@@ -333,8 +333,8 @@ func refuseRevoked(p *Proof, err error) *Refusal {
 	switch {
 	case p.Leaf != nil:
 		return refuseCertificate(reasonRevoked, err)
-	case p.How == jwtAttestor:
-		return &Refusal{Code: codes.PermissionDenied, Public: publicJWT, Reason: reasonRevoked, Err: err, Final: true}
+	case p.How == byJWT:
+		return &Refusal{Code: codes.PermissionDenied, Public: publicJWT, Reason: reasonRevoked, Err: err}
 	}
 	return refuseToken(reasonRevoked, err)
 }

@@ -77,7 +77,7 @@ func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 		TrustDomain: "cluster.local", Aliases: []string{"old.local"}, Ledger: l.ledger})
 	c := ServerConfig{
 		Signer: func() *Signer { return l.signer }, Bundle: func() *Bundle { return l.bundle }, Ledger: l.ledger, Audit: l.record, Log: log, Now: l.now,
-		Attestors: []Attestor{NewTokenAttestor(l.ledger), NewCertificateAttestor(l.peers, l.ledger)},
+		Peers: l.peers,
 	}
 	if settings != nil {
 		settings(&c)

@@ -24,9 +24,6 @@ import (
 // replicaTokenPrefix begins every replica token, so that scanners for secrets can find it.
 const replicaTokenPrefix = "ashore-replica."
 
-// replicaProof is the Proof.How of another replica.
-const replicaProof = "replica"
-
 // usedTokens is where used replica tokens are stored, by their IDs.
 const usedTokens = "replica-token/"
 
@@ -137,7 +134,7 @@ func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by 
 
 // refuseReplica is a refusal that another replica may know the reason of.
 func refuseReplica(code codes.Code, reason string, err error) *Refusal {
-	return &Refusal{Code: code, Public: err.Error(), Reason: "replica " + reason, Err: err, Final: true}
+	return &Refusal{Code: code, Public: err.Error(), Reason: "replica " + reason, Err: err}
 }
 
 // attestReplica proves that a call comes from a replica: by its control plane's certificate, or by a
@@ -150,7 +147,7 @@ func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
 			return nil, refuseReplica(codes.Unauthenticated, "untrusted",
 				fmt.Errorf("the certificate of the replica is not accepted: %w; use a new replica token", err))
 		}
-		return &Proof{How: replicaProof, Caller: who, by: serialText(c.Peer[0]), from: c.From}, nil
+		return &Proof{How: byReplica, Caller: who, by: serialText(c.Peer[0]), from: c.From}, nil
 	}
 	t, body, sig, err := decodeReplicaToken(c.Bearer)
 	if err != nil {
@@ -169,7 +166,7 @@ func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
 		return nil, refuseReplica(codes.Unauthenticated, "token expired",
 			fmt.Errorf("the replica token ended at %s", t.Expires.Format(time.RFC3339)))
 	}
-	return &Proof{How: replicaProof, Caller: "replica token " + t.ID, token: c.Bearer, from: c.From}, nil
+	return &Proof{How: byReplica, Caller: "replica token " + t.ID, token: c.Bearer, from: c.From}, nil
 }
 
 // activeKey is the key of the root that signs. Errors: *Refusal. The caller holds mu.

@@ -47,7 +47,7 @@ func (l *lab) enroll(name string) *tls.Certificate {
 	c := l.certificate(l.signer, "spiffe://cluster.local/ns/shop/sa/web", noon, noon.Add(20*time.Hour), nil)
 	id, err := spiffe.Of(c.Leaf)
 	if err == nil {
-		err = l.ledger.enter(l.t.Context(), &issued{workload: "shop/" + name, proof: &Proof{ID: id, How: jwtAttestor},
+		err = l.ledger.enter(l.t.Context(), &issued{workload: "shop/" + name, proof: &Proof{ID: id, How: byJWT},
 			key: KeyHashOf(c.Leaf), leaf: c.Leaf, now: noon})
 	}
 	if err != nil {

@@ -92,21 +92,6 @@ func (v *PeerVerifier) named(leaf *x509.Certificate) (Peer, error) {
 	return Peer{ID: id, Leaf: leaf, Fingerprint: Fingerprint(leaf)}, nil
 }
 
-// unchained is Verify without the chain: all else that makes a certificate good for a workload of
-// this mesh at a time. Whoever calls it has to know otherwise that the certificate was issued here.
-// Errors: *Refusal.
-func (v *PeerVerifier) unchained(leaf *x509.Certificate, now time.Time) (Peer, error) {
-	p, err := v.named(leaf)
-	if err != nil {
-		return Peer{}, err
-	}
-	if !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || len(leaf.UnhandledCriticalExtensions) > 0 {
-		return Peer{}, refuseCertificate(reasonUntrusted,
-			fmt.Errorf("the certificate of %s is not for clients, or holds what is not understood", p.ID))
-	}
-	return p, v.good(p, now)
-}
-
 // workloadOf is the identity of a certificate that can be a workload's.
 func workloadOf(leaf *x509.Certificate) (spiffe.ID, error) {
 	id, err := spiffe.Of(leaf)

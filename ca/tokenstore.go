@@ -167,13 +167,13 @@ func (l *Ledger) unsure(r *Refusal) *Refusal {
 	if why == nil {
 		return r
 	}
-	return &Refusal{Code: codes.Unavailable, Public: publicBehind, Reason: "out of touch", Final: r.Final,
+	return &Refusal{Code: codes.Unavailable, Public: publicBehind, Reason: "out of touch",
 		Err: fmt.Errorf("%w, as far as this replica knows, which is out of touch with the store: %w", r.Err, why)}
 }
 
 // refuseToken is a refusal whose caller learns nothing.
 func refuseToken(reason string, err error) *Refusal {
-	return &Refusal{Code: codes.PermissionDenied, Public: publicToken, Reason: reason, Err: err, Final: true}
+	return &Refusal{Code: codes.PermissionDenied, Public: publicToken, Reason: reason, Err: err}
 }
 
 // checkToken finds the token of a text and says whether it may be used now. It changes nothing.

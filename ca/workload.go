@@ -143,7 +143,7 @@ func (w *Workload) prune(now time.Time, outlive time.Duration) {
 func (w Workload) join(c *issued) Workload {
 	if w.Key != c.key.String() {
 		w.Bundle = ""
-		if w.Key != "" && c.proof.How == tokenAttestor {
+		if w.Key != "" && c.proof.How == byToken {
 			w.Replaced = c.now
 		}
 	}
@@ -158,7 +158,7 @@ func (w Workload) renew(c *issued, known bool) Workload {
 	w.Format, w.Identity = 1, c.proof.ID.String() // of another trust domain, when the mesh got a new name
 	switch {
 	case !known:
-		w.How, w.Joined = certificateAttestor, c.now
+		w.How, w.Joined = byCertificate, c.now
 		w.Key, w.Previous = key, with
 		return w
 	case w.Key == with: // it has what came with that key

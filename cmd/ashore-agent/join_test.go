@@ -59,8 +59,7 @@ func authority(t *testing.T, address string) (next func() line) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := ca.NewServer(ca.ServerConfig{Signer: m.Signer, Bundle: m.Bundle, Ledger: ledger,
-		Attestors: []ca.Attestor{ca.NewTokenAttestor(ledger)}})
+	s, err := ca.NewServer(ca.ServerConfig{Signer: m.Signer, Bundle: m.Bundle, Ledger: ledger})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,10 +83,9 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 	if err != nil {
 		return nil, fmt.Errorf("setting attestors.jwt: %w", err)
 	}
-	attestors := []ca.Attestor{ca.NewTokenAttestor(id.ledger), ca.NewCertificateAttestor(id.peers, id.ledger), id.jwt}
 	id.issuer, err = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
-		Rules: ca.Rules{Validity: cfg.CA.Validity, MaxValidity: max(maxValidity, cfg.CA.Validity)}, Attestors: attestors,
-		Ledger: id.ledger, Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
+		Rules: ca.Rules{Validity: cfg.CA.Validity, MaxValidity: max(maxValidity, cfg.CA.Validity)},
+		Ledger: id.ledger, Peers: id.peers, JWT: id.jwt, Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
 	if err != nil {
 		return nil, err
 	}
