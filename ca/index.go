@@ -104,6 +104,6 @@ func (l *Ledger) sweepWorkloads(ctx context.Context, now time.Time) error {
 		}
 		return false, err
 	})
-	l.keyNamed.set(count)
+	l.keyNamed.Store(&count)
 	return err
 }

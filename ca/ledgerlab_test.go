@@ -45,7 +45,7 @@ type lab struct {
 	mu      sync.Mutex
 	time    time.Time
 	events  []audit.Event
-	present func(Workload) (Presence, bool) // guarded by mu; nil: nobody is
+	present func(Workload) string // guarded by mu; nil: nobody is
 	ousted  []Replacement                   // guarded by mu
 
 	first, renewed *tls.Certificate // of a workload, for tests with several steps
@@ -61,7 +61,7 @@ func (l *lab) bounded(validity time.Duration) *lab {
 // newLab makes one. settings may be nil.
 func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 	t.Helper()
-	l := &lab{t: t, store: &faultyStore{Store: record.NewMemory()}, time: noon, root: testRoot(t)}
+	l := &lab{t: t, store: &faultyStore{Changer: record.NewMemory()}, time: noon, root: testRoot(t)}
 	l.signer = labSigner(t, l.root)
 	l.bundle = NewBundle(l.root.Cert)
 	log := testlog.New(t)
@@ -131,17 +131,17 @@ func (l *lab) pass(d time.Duration) {
 }
 
 // connect makes workloads present that are.
-func (l *lab) connect(present func(Workload) (Presence, bool)) {
+func (l *lab) connect(present func(Workload) string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.present = present
 }
 
-func (l *lab) isPresent(w Workload) (p Presence, ok bool) {
+func (l *lab) isPresent(w Workload) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.present == nil {
-		return p, false
+		return ""
 	}
 	return l.present(w)
 }
@@ -367,7 +367,7 @@ func wantRefused(err error, code codes.Code, words string) error {
 
 // faultyStore is a store that fails on demand.
 type faultyStore struct {
-	record.Store
+	record.Changer
 
 	mu     sync.Mutex
 	before func([]record.Write) error // guarded by mu: called before each commit
@@ -397,7 +397,7 @@ func (s *faultyStore) Commit(ctx context.Context, writes ...record.Write) error 
 			return err
 		}
 	}
-	return s.Store.Commit(ctx, writes...)
+	return s.Changer.Commit(ctx, writes...)
 }
 
 func (s *faultyStore) fail(before func([]record.Write) error) {

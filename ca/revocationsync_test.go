@@ -229,7 +229,7 @@ func TestRevokeWithoutPatience(t *testing.T) {
 func TestPendingRevocation(t *testing.T) {
 	t.Parallel()
 	shared, dir := record.NewMemory(), t.TempDir()
-	cut := &faultyStore{Store: shared}
+	cut := &faultyStore{Changer: shared}
 	one, two := replicaLedger(t, cut, dir), replicaLedger(t, shared, t.TempDir())
 	revokeNames(t, two, "a")
 	restoreNames(t, two, "a")

@@ -54,17 +54,12 @@ func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, 
 	if l.Revocations().Has(RevokeIdentity, id.String()) {
 		return "", t, fmt.Errorf("group %s: %w: %s", r.Group, ErrRevokedGroup, id)
 	}
-	return l.createToken(ctx, r)
-}
-
-// createToken makes a token for a request that nothing is wrong with.
-func (l *Ledger) createToken(ctx context.Context, r TokenRequest) (text string, t Token, err error) {
-	text, id := newToken()
+	text, tokenID := newToken()
 	hash := sha256.Sum256([]byte(text))
 	now := l.now()
-	t = Token{ID: id, Format: 1, Hash: hex.EncodeToString(hash[:]), Group: r.Group, By: r.By, Created: now,
+	t = Token{ID: tokenID, Format: 1, Hash: hex.EncodeToString(hash[:]), Group: r.Group, By: r.By, Created: now,
 		Expires: now.Add(r.TTL)}
-	event := audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: id,
+	event := audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: tokenID,
 		Details: map[string]string{"group": r.Group, "expires": t.Expires.Format(time.RFC3339)}}
 	if err := l.writeToken(ctx, t, ""); err != nil {
 		l.failed(event, err)
@@ -99,8 +94,19 @@ func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
 // workload that it made stays. Errors: ErrNotFound, or the store cannot be written.
 func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
 	ctx = context.WithoutCancel(ctx) // as in Revoke
-	at := l.now()
-	err := l.retry(func() error { return l.tryRevokeToken(ctx, id, at, by) })
+	err := l.retry(func() error {
+		t, version, err := l.token(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case version == "":
+			return fmt.Errorf("join token %.40q: %w", id, ErrNotFound)
+		case !t.Revoked.IsZero():
+			return nil
+		}
+		t.Revoked, t.RevokedBy = l.now(), by
+		return l.writeToken(ctx, t, version)
+	})
 	event := audit.Event{Action: audit.TokenRevoke, Actor: by, Target: id, Details: map[string]string{}}
 	switch {
 	case err == nil:
@@ -111,21 +117,6 @@ func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
 	}
 	l.failed(event, err)
 	return fmt.Errorf("revoke join token %s: %w", id, err)
-}
-
-func (l *Ledger) tryRevokeToken(ctx context.Context, id string, at time.Time, by string) error {
-	t, version, err := l.token(ctx, id)
-	if err != nil {
-		return err
-	}
-	if version == "" {
-		return fmt.Errorf("join token %.40q: %w", id, ErrNotFound)
-	}
-	if !t.Revoked.IsZero() {
-		return nil
-	}
-	t.Revoked, t.RevokedBy = at, by
-	return l.writeToken(ctx, t, version)
 }
 
 // token reads a token; version is empty when there is none.
