@@ -40,7 +40,7 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 		Records: records}); err != nil {
 		t.Fatal(err)
 	}
-	if a.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, TrustDomain: "cluster.local", Now: now,
+	if a.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, TrustDomain: "cluster.local", Grace: ca.DefaultGrace, Now: now,
 		Present: a.present, Groups: func(_ context.Context, group string) (string, string, error) {
 			if group != "shop/web" {
 				return "", "", ca.ErrNoGroup

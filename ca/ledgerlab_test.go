@@ -46,7 +46,7 @@ type lab struct {
 	time    time.Time
 	events  []audit.Event
 	present func(Workload) string // guarded by mu; nil: nobody is
-	ousted  []Replacement                   // guarded by mu
+	ousted  []Replacement         // guarded by mu
 
 	first, renewed *tls.Certificate // of a workload, for tests with several steps
 }
