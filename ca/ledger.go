@@ -81,7 +81,7 @@ type Ledger struct {
 	follower record.Follower // set once; nil: the records are never out of touch
 	changer  record.Changer  // set once: records
 
-	dir         folder          // set once; its path is empty when there is no local file
+	dir         folder          // set once; empty when there is no local file
 	watchers    record.Watchers // safe for concurrent use
 	wake        chan struct{}   // cap 1; has Run reconcile
 	revocations revocationState
@@ -89,7 +89,7 @@ type Ledger struct {
 
 // NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
-	l := &Ledger{records: c.Records, dir: folder{path: c.Dir}, wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups,
+	l := &Ledger{records: c.Records, dir: folder(c.Dir), wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups,
 		grace: c.Grace, outlive: c.Connections.outlive(),
 		present: c.Present, replaced: c.Replaced, audit: c.Audit, log: c.Log, now: c.Now}
 	if l.audit == nil {

@@ -152,7 +152,7 @@ func TestSelfSigned(t *testing.T) {
 	h := newHouse(t)
 	m := h.move()
 	for path, want := range map[string]fs.FileMode{h.config.Dir: 0o700 | fs.ModeDir, h.at(rootFile): 0o600,
-		h.at(intermediateFile): 0o600, h.at(rootsFile): 0o644} {
+		h.at(intermediateFile): 0o600, h.at(rootsFile): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v; want %v", path, info, err, want)
 		}
@@ -192,7 +192,7 @@ func TestRecordsHoldNoKey(t *testing.T) {
 		t.Fatal(records, err)
 	}
 	for _, name := range []string{rootFile, intermediateFile} {
-		p, err := folder{path: h.config.Dir}.pair(name)
+		p, err := folder(h.config.Dir).pair(name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -104,7 +104,7 @@ func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.plugged != nil:
+	case m.own == nil:
 		return "", expires, fmt.Errorf("%w: the authority is plugged in: give the new replica a folder of four files "+
 			"below the same root (setting ca.plugged)", ErrReplicaToken)
 	case m.config.Address == "":

@@ -25,6 +25,21 @@ type RotateRequest struct {
 	Force Step
 }
 
+// rotate implements authority.
+func (s *selfSigned) rotate(ctx context.Context, r RotateRequest, now time.Time) error {
+	if err := s.refresh(ctx, now); err != nil {
+		return err
+	}
+	if r.Force == None {
+		return s.begin(ctx, r, now)
+	}
+	facts, err := s.facts(ctx)
+	if err != nil {
+		return err
+	}
+	return s.force(ctx, r, facts, now)
+}
+
 // begin creates a new root and distributes it to all workloads. The old root still signs.
 func (s *selfSigned) begin(ctx context.Context, r RotateRequest, now time.Time) error {
 	if s.state.Step != None {
@@ -114,7 +129,6 @@ func (s *selfSigned) advance(ctx context.Context, f Facts, now time.Time) (bool,
 // forced. What is done stands in the audit log; of what is not, whoever asked for it tells.
 func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, waiting []Waiting) error {
 	step := s.state.following()
-	s.dir.about("commit", string(step))
 	switch err := s.records.write(ctx, to, s.version); {
 	case errors.Is(err, record.ErrConflict):
 		return fmt.Errorf("the rotation was changed by another replica at this moment, look again: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // The files of a folder of keys. Those with a key hold its certificate too, and are readable by
@@ -118,7 +119,6 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 	}
 	id := RootID(root.cert)
 	st := State{Format: 1, Since: now.UTC(), Active: id, Roots: map[string][]byte{id: root.cert.Raw}}
-	s.dir.about("commit", "first")
 	err = s.records.write(ctx, st, "")
 	if errors.Is(err, record.ErrConflict) && fresh { // another replica was first: its root counts
 		delete(s.keys, id)
@@ -208,7 +208,7 @@ func (s *selfSigned) refresh(ctx context.Context, now time.Time) error {
 	s.state, s.version = st, version
 	if s.bundle == nil || s.bundle.ID != bundle.ID {
 		s.bundle = bundle
-		if err := s.dir.write(rootsFile, bundle.PEM(), 0o644); err != nil {
+		if err := wholefile.Write(s.dir.at(rootsFile), bundle.PEM()); err != nil {
 			s.log.Warn("the copy of the roots for people is old", "error", err)
 		}
 	}
@@ -336,7 +336,7 @@ func (s *selfSigned) rootKey(root *x509.Certificate) (*pair, error) {
 	return nil, fmt.Errorf("the records say that root %s signs, and its key is not in %s (%s): restore that file "+
 		"from a backup of the same time as the store, "+
 		"or put an intermediate that is signed by this root, key and certificate, into %s",
-		id, s.dir.path, rootFile, intermediateFile)
+		id, s.dir, rootFile, intermediateFile)
 }
 
 // makeIntermediate makes an intermediate of this replica and keeps it.

@@ -73,13 +73,15 @@ func TestDiskTakesNothing(t *testing.T) {
 func TestRotationConflict(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
+	store := &hooked{h.records, func(string) {}}
+	h.config.Records = store
 	m := h.move()
 	if _, err := m.Rotate(t.Context(), RotateRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	conflicts := 0
-	m.own.dir.before = func(what string) {
-		if what != "commit activate" || conflicts > 0 {
+	store.at = func(string) {
+		if conflicts > 0 {
 			return
 		}
 		conflicts++

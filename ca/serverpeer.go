@@ -13,9 +13,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// ErrNoPeer says that a connection came without a client certificate.
-var ErrNoPeer = errors.New("the connection has no client certificate")
-
 // Peer is a workload at the other end of a connection.
 type Peer struct {
 	// ID is its identity.
@@ -44,8 +41,8 @@ type PeerVerifier struct {
 	domains []string   // set once: all names of this mesh; nil when it has one
 }
 
-// maxChain bounds a client's chain, and maxSize an element of it in bytes: verifying costs.
-const maxChain, maxSize = 8, 16 << 10
+// maxChain bounds a client's chain: verifying costs.
+const maxChain = 8
 
 // maxNamesakes bounds the certificates of one name in a chain: each is tried for each that it may
 // have signed, and whoever sends them need not have proven anything. A root that was certified anew
@@ -66,7 +63,7 @@ func NewPeerVerifier(c PeerConfig) *PeerVerifier {
 // Errors: *Refusal.
 func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, error) {
 	if len(chain) == 0 {
-		return Peer{}, refuseCertificate("no certificate", ErrNoPeer)
+		return Peer{}, refuseCertificate("no certificate", errors.New("the connection has no client certificate"))
 	}
 	p, err := v.named(chain[0])
 	if err != nil {
@@ -113,11 +110,7 @@ func (v *PeerVerifier) leads(chain []*x509.Certificate, now time.Time) error {
 			len(chain), maxChain))
 	}
 	names := make(map[string]int, len(chain))
-	for i, c := range chain {
-		if len(c.Raw) > maxSize {
-			return refuseCertificate("large certificate", fmt.Errorf("certificate %d has %d bytes, at most %d are read",
-				i+1, len(c.Raw), maxSize))
-		}
+	for _, c := range chain {
 		if names[string(c.RawSubject)]++; names[string(c.RawSubject)] > maxNamesakes {
 			return refuseCertificate("long chain", fmt.Errorf("the chain has more than %d certificates of one name",
 				maxNamesakes))
