@@ -292,15 +292,14 @@ func title(c *x509.Certificate) string {
 // any more.
 func (f Facts) untrusted(trusted []string, now time.Time) []string {
 	var names []string
-	for name, l := range f.latest() {
+	for _, l := range f.Leaves {
 		if l.NotAfter.Add(f.Grace).After(now) && !slices.Contains(trusted, l.RootID) {
-			names = append(names, name)
+			names = append(names, l.Workload)
 		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
-	slices.Sort(names)
 	const few = 5
 	some := strings.Join(names[:min(few, len(names))], ", ")
 	if len(names) > few {

@@ -104,7 +104,7 @@ func (s *selfSigned) behind() bool {
 
 // waiting is what the next step waits for.
 func (s *selfSigned) waiting(f Facts, now time.Time) []Waiting {
-	_, w := next(s.state, f, now)
+	w := s.state.waiting(f, now)
 	if s.behind() {
 		w = append(w, Waiting{Kind: "control plane", Name: "this replica",
 			Reason: "does not sign with the new root yet"})
@@ -117,8 +117,7 @@ func (s *selfSigned) advance(ctx context.Context, f Facts, now time.Time) (bool,
 	if s.state.Step == None || len(s.waiting(f, now)) > 0 {
 		return false, nil
 	}
-	to, _ := next(s.state, f, now)
-	err := s.commit(ctx, to, RotateRequest{Actor: "ashored"}, nil)
+	err := s.commit(ctx, s.state.done(now), RotateRequest{Actor: "ashored"}, nil)
 	if errors.Is(err, record.ErrConflict) { // another replica was faster
 		return true, nil
 	}

@@ -79,13 +79,13 @@ func TestRotation(t *testing.T) {
 		}
 	}
 	if d := cmp.Diff([]Waiting{{"control plane", "requests", "what was asked for before this step is answered",
-		day.Add(settling)}, {"workload", "shop/away", "may renew with a certificate from the old root", day.Add(time.Hour)}}, s.Rotation.Waiting); d != "" {
+		day.Add(settling)}, {"workload", "shop/away", "its certificate is from the old root", day.Add(time.Hour)}}, s.Rotation.Waiting); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 
 	// It renewed: nobody needs the old root.
 	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", both.ID}}, Leaves: []LeafFact{
-		{"shop/away", RootID(old), both.ID, day}, {"shop/away", RootID(fresh), both.ID, day.Add(24 * time.Hour)},
+		{"shop/away", RootID(fresh), both.ID, day.Add(24 * time.Hour)},
 	}})
 	h.later(m, settling)
 	if s = show(t, m); s.Rotation.Step != None || len(m.Bundle().Roots) != 1 || !m.Bundle().Roots[0].Equal(fresh) ||
