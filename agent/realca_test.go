@@ -50,12 +50,9 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 		t.Fatal(err)
 	}
 	peers := ca.NewPeerVerifier(ca.PeerConfig{Bundle: a.manager.Bundle, TrustDomain: "cluster.local", Ledger: a.ledger})
-	s, err := ca.NewServer(ca.ServerConfig{Signer: a.manager.Signer, Bundle: a.manager.Bundle, Ledger: a.ledger,
+	s := ca.NewServer(ca.ServerConfig{Signer: a.manager.Signer, Bundle: a.manager.Bundle, Ledger: a.ledger,
 		Now:   now,
 		Peers: peers})
-	if err != nil {
-		t.Fatal(err)
-	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)

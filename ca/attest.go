@@ -65,8 +65,8 @@ type Proof struct {
 	Leaf *x509.Certificate
 	// name is the workload, "namespace/name", where the proof says so; empty: the request names it.
 	name string
-	// by is what Leaf was accepted by, for the audit log: byChain or byIndex.
-	by string
+	// byIndex says that Leaf was accepted because the index has it, for the audit log.
+	byIndex bool
 	// token is the text of the join token that it was proven by, or empty.
 	token string
 	// shown is the hash of the key of the certificate that a caller with other evidence presents as

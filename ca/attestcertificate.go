@@ -29,7 +29,7 @@ func (v *PeerVerifier) attest(ctx context.Context, c Call) (*Proof, error) {
 	} else if begin := c.Peer[0].NotBefore; at.Before(begin) && at.After(begin.Add(-l.grace)) {
 		at = begin // the clock was ahead when it was issued, and has been set back
 	}
-	p, by, err := v.verifyIssued(ctx, c.Peer, at)
+	p, byIndex, err := v.verifyIssued(ctx, c.Peer, at)
 	if err != nil {
 		return nil, err
 	}
@@ -45,33 +45,29 @@ func (v *PeerVerifier) attest(ctx context.Context, c Call) (*Proof, error) {
 	if strings.Contains(w.Name, accountSign) { // whoever has a token of the account can make many such workloads
 		caller = accountCaller(id)
 	}
-	return &Proof{ID: id, How: byCertificate, Group: w.Group, Caller: caller, Leaf: p.Leaf, name: w.Name, by: by,
+	return &Proof{ID: id, How: byCertificate, Group: w.Group, Caller: caller, Leaf: p.Leaf, name: w.Name, byIndex: byIndex,
 		from: c.From}, nil
 }
 
-// The words of the audit log for what a certificate was accepted by: its chain leads to a trusted
-// root, or the index has it.
-const byChain, byIndex = "chain", "index"
-
 // verifyIssued is Verify, and accepts a certificate whose root is trusted no longer too when the index
 // has it by its hash: it was issued here, and who stole the root's key can make none that the index
-// has. by is what it was accepted by. Errors: *Refusal, or why it cannot be told now.
-func (v *PeerVerifier) verifyIssued(ctx context.Context, chain []*x509.Certificate, at time.Time) (p Peer, by string,
+// has. byIndex says that it did. Errors: *Refusal, or why it cannot be told now.
+func (v *PeerVerifier) verifyIssued(ctx context.Context, chain []*x509.Certificate, at time.Time) (p Peer, byIndex bool,
 	err error) {
 	p, err = v.Verify(chain, at)
 	if r, ok := errors.AsType[*Refusal](err); !ok || r.Reason != reasonUntrusted {
-		return p, byChain, err
+		return p, false, err
 	}
 	untrusted := err
 	if p, err = v.named(chain[0]); err != nil {
-		return p, "", err
+		return p, false, err
 	}
 	w, _, err := v.config.Ledger.workload(ctx, indexName(p.Leaf, p.ID))
 	if err != nil {
-		return p, "", err
+		return p, false, err
 	}
 	if !slices.ContainsFunc(w.Leaves, func(l Leaf) bool { return l.SHA256 == p.Fingerprint }) {
-		return p, "", untrusted
+		return p, false, untrusted
 	}
-	return p, byIndex, v.good(p, at)
+	return p, true, v.good(p, at)
 }

@@ -82,9 +82,7 @@ func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 	if settings != nil {
 		settings(&c)
 	}
-	if l.server, err = NewServer(c); err != nil {
-		t.Fatal(err)
-	}
+	l.server = NewServer(c)
 	return l
 }
 

@@ -147,7 +147,7 @@ func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
 			return nil, refuseReplica(codes.Unauthenticated, "untrusted",
 				fmt.Errorf("the certificate of the replica is not accepted: %w; use a new replica token", err))
 		}
-		return &Proof{How: byReplica, Caller: who, by: serialText(c.Peer[0]), from: c.From}, nil
+		return &Proof{How: byReplica, Caller: who, from: c.From}, nil
 	}
 	t, body, sig, err := decodeReplicaToken(c.Bearer)
 	if err != nil {

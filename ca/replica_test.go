@@ -41,10 +41,7 @@ func newFleet(t *testing.T) *fleet {
 // serveReplicas serves a manager until the test ends, or stop is called.
 func serveReplicas(t *testing.T, m *Manager, listener net.Listener) (stop func()) {
 	t.Helper()
-	s, err := NewServer(ServerConfig{Signer: m.Signer, Bundle: m.Bundle, Replicas: m, Now: m.config.Now, Audit: m.config.Audit})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := NewServer(ServerConfig{Signer: m.Signer, Bundle: m.Bundle, Replicas: m, Now: m.config.Now, Audit: m.config.Audit})
 	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(ServerTLS(m.ServerCertificate))))
 	s.Register(g)
 	done := make(chan error, 1)

@@ -145,12 +145,8 @@ func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, wait
 	if r.Force != None {
 		e.Details["forced"] = strconv.Itoa(len(waiting))
 	}
-	if len(waiting) > 0 {
-		e.Details["example"] = waiting[0].Kind + " " + waiting[0].Name
-		s.log.Warn("a step of the rotation was forced; who was waited for may be stranded", "step", step,
-			"actor", r.Actor, "waited for", len(waiting), "first", waiting[0].Name)
-	}
 	s.audit(e)
-	s.log.Info("rotation of the root", "step", step, "root", to.Active, "next", to.Next, "actor", r.Actor)
+	s.log.Info("rotation of the root", "step", step, "root", to.Active, "next", to.Next, "actor", r.Actor,
+		"forced", r.Force != None, "waited for", len(waiting))
 	return nil
 }

@@ -141,10 +141,10 @@ func TestForce(t *testing.T) {
 	var forced []string
 	for _, e := range h.events {
 		if e.Details["forced"] != "" {
-			forced = append(forced, e.Actor+" "+e.Details["step"]+" "+e.Details["forced"]+" "+e.Details["example"])
+			forced = append(forced, e.Actor+" "+e.Details["step"]+" "+e.Details["forced"])
 		}
 	}
-	if d := cmp.Diff([]string{"op activate 4 control plane requests", "op retire 4 control plane requests"},
+	if d := cmp.Diff([]string{"op activate 4", "op retire 4"},
 		forced); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

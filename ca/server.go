@@ -59,7 +59,7 @@ const (
 // received only after authentication, and only once its call has a slot. Safe for concurrent use.
 type Server struct {
 	config  ServerConfig
-	metrics *serverMetrics
+	metrics serverMetrics
 
 	calls       *callLimiter
 	bodyTimeout time.Duration // how long a request may take to arrive
@@ -70,8 +70,8 @@ type Server struct {
 	written ratelimit.Limiter // refusals that are written down, by address or caller
 }
 
-// NewServer makes a server. Errors: metrics that are registered already.
-func NewServer(c ServerConfig) (*Server, error) {
+// NewServer makes a server.
+func NewServer(c ServerConfig) *Server {
 	if c.Audit == nil {
 		c.Audit = func(audit.Event) {}
 	}
@@ -81,17 +81,13 @@ func NewServer(c ServerConfig) (*Server, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	m, err := newServerMetrics(c.Registerer)
-	if err != nil {
-		return nil, err
-	}
 	return &Server{
-		config: c, metrics: m, calls: newCallLimiter(), bodyTimeout: defaultBodyTimeout,
+		config: c, metrics: newServerMetrics(c.Registerer), calls: newCallLimiter(), bodyTimeout: defaultBodyTimeout,
 		byAddress:        ratelimit.Limiter{Burst: 4000, Every: time.Second / 500},
 		refusedByAddress: ratelimit.Limiter{Burst: 200, Every: time.Second / 10},
 		byCaller:         ratelimit.Limiter{Burst: 500, Every: time.Second / 50},
 		written:          ratelimit.Limiter{Burst: 100, Every: 10 * time.Second},
-	}, nil
+	}
 }
 
 // Register adds the service to a gRPC server.

@@ -102,8 +102,8 @@ func (s *Server) issued(c Call, x issued) {
 		"workload": x.workload, "how": x.proof.How, "serial": serialText(x.leaf), "sha256": Fingerprint(x.leaf),
 		"notAfter": x.leaf.NotAfter.Format(time.RFC3339), "key": x.key.String(),
 	}
-	if x.proof.by != "" {
-		details["by"] = x.proof.by
+	if x.proof.byIndex {
+		details["by"] = "index"
 	}
 	if x.proof.How == byToken {
 		s.tell(c, x.proof, audit.Event{Action: audit.TokenUse, Target: x.workload,

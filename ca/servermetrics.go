@@ -1,6 +1,9 @@
 package ca
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 type serverMetrics struct {
 	issued  *prometheus.CounterVec // by proof
@@ -8,25 +11,16 @@ type serverMetrics struct {
 	latency prometheus.Histogram
 }
 
-// newServerMetrics registers them with r, which may be nil. Errors: a name that is registered
-// already.
-func newServerMetrics(r prometheus.Registerer) (*serverMetrics, error) {
-	m := &serverMetrics{
-		issued: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ashore_ca_issued_total",
+// newServerMetrics registers them with r, which may be nil.
+func newServerMetrics(r prometheus.Registerer) serverMetrics {
+	auto := promauto.With(r)
+	return serverMetrics{
+		issued: auto.NewCounterVec(prometheus.CounterOpts{Name: "ashore_ca_issued_total",
 			Help: "Certificates that were issued, by proof of identity."}, []string{"how"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ashore_ca_refused_total",
+		refused: auto.NewCounterVec(prometheus.CounterOpts{Name: "ashore_ca_refused_total",
 			Help: "Calls that got no certificate, by reason."}, []string{"reason"}),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ashore_ca_seconds",
+		latency: auto.NewHistogram(prometheus.HistogramOpts{Name: "ashore_ca_seconds",
 			Help:    "Seconds that a call for a certificate takes.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
 	}
-	if r == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{m.issued, m.refused, m.latency} {
-		if err := r.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
 }

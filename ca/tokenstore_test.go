@@ -28,7 +28,7 @@ func TestOnlyTheHashIsKept(t *testing.T) {
 	}
 }
 
-// A token is made within bounds, and for a group that exists.
+// A token is made for a group that exists.
 func TestCreateToken(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -36,8 +36,6 @@ func TestCreateToken(t *testing.T) {
 		r    TokenRequest
 		want string
 	}{
-		"short":       {TokenRequest{Group: "shop/web", TTL: time.Second}, "want 1m to 168h"},
-		"long":        {TokenRequest{Group: "shop/web", TTL: 8 * 24 * time.Hour}, "want 1m to 168h"},
 		"no group":    {TokenRequest{Group: "shop/none"}, ErrNoGroup.Error()},
 		"no identity": {TokenRequest{Group: "shop/bad"}, "not a service account"},
 	} {

@@ -79,12 +79,9 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 	if err != nil {
 		return nil, fmt.Errorf("setting attestors.jwt: %w", err)
 	}
-	id.issuer, err = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
+	id.issuer = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
 		Rules:  ca.Rules{Validity: cfg.CA.Validity, MaxValidity: max(maxValidity, cfg.CA.Validity)},
 		Ledger: id.ledger, Peers: id.peers, JWT: id.jwt, Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
-	if err != nil {
-		return nil, err
-	}
 	s.run("certificate authority", id.manager.Run)
 	s.run("ledger of workloads", id.ledger.Run)
 	s.run("issuers of tokens", id.jwt.Run)
