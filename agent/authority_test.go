@@ -41,9 +41,8 @@ type mesh struct {
 func newMesh(t testing.TB, trustDomain string) *mesh {
 	t.Helper()
 	now := time.Now()
-	key := must(ca.NewKey(ca.ECDSAP256, rand.Reader))
-	root, err := ca.NewRoot(ca.Authority{Name: "root of " + trustDomain, Validity: 100 * 24 * time.Hour}, key, now,
-		rand.Reader)
+	key := ca.NewKey()
+	root, err := ca.NewRoot("root of "+trustDomain, 100*24*time.Hour, key, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,9 +55,9 @@ func newMesh(t testing.TB, trustDomain string) *mesh {
 func (m *mesh) intermediate(t testing.TB) *ca.Signer {
 	t.Helper()
 	now := time.Now()
-	key := must(ca.NewKey(ca.ECDSAP256, rand.Reader))
-	cert, err := m.root.NewIntermediate(ca.Authority{Name: "intermediate", Validity: 30 * 24 * time.Hour, Leaves: true},
-		key.Public(), now, rand.Reader)
+	key := ca.NewKey()
+	cert, err := m.root.NewIntermediate("intermediate", 30*24*time.Hour,
+		key.Public(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +105,7 @@ func (m *mesh) issue(t testing.TB, id spiffe.ID, csr []byte, life time.Duration)
 		t.Error(err)
 		return nil
 	}
-	leaf, err := ca.Issue(m.signer, ca.Rules{Validity: life}, ca.Grant{ID: id, Request: r}, time.Now(), rand.Reader)
+	leaf, err := ca.Issue(m.signer, ca.Rules{Validity: life}, ca.Grant{ID: id, Request: r}, time.Now())
 	if err != nil {
 		t.Error(err)
 		return nil

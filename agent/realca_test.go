@@ -40,7 +40,7 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 		Records: records}); err != nil {
 		t.Fatal(err)
 	}
-	if a.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, TrustDomain: "cluster.local", Now: now,
+	if a.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, TrustDomain: "cluster.local", Grace: ca.DefaultGrace, Now: now,
 		Present: a.present, Groups: func(_ context.Context, group string) (string, string, error) {
 			if group != "shop/web" {
 				return "", "", ca.ErrNoGroup
@@ -50,12 +50,9 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 		t.Fatal(err)
 	}
 	peers := ca.NewPeerVerifier(ca.PeerConfig{Bundle: a.manager.Bundle, TrustDomain: "cluster.local", Ledger: a.ledger})
-	s, err := ca.NewServer(ca.ServerConfig{Signer: a.manager.Signer, Bundle: a.manager.Bundle, Ledger: a.ledger,
-		Now:       now,
-		Attestors: []ca.Attestor{ca.NewTokenAttestor(a.ledger), ca.NewCertificateAttestor(peers, a.ledger)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ca.NewServer(ca.ServerConfig{Signer: a.manager.Signer, Bundle: a.manager.Bundle, Ledger: a.ledger,
+		Now:   now,
+		Peers: peers})
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -68,8 +65,11 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 	return a
 }
 
-func (a *authorityServer) present(ca.Workload) (ca.Presence, bool) {
-	return ca.Presence{Address: "10.0.0.5", Since: time.Now(), Connected: true}, a.alive.Load()
+func (a *authorityServer) present(ca.Workload) string {
+	if !a.alive.Load() {
+		return ""
+	}
+	return "a machine of this name is connected from 10.0.0.5"
 }
 
 // token makes one.

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -54,7 +55,7 @@ type Ask struct {
 type Proof struct {
 	// ID is the identity.
 	ID spiffe.ID
-	// How is the name of the attestor.
+	// How it was proven: byToken, byCertificate, byJWT or byReplica.
 	How string
 	// Group is the WorkloadGroup that the caller joins, "namespace/name", or empty.
 	Group string
@@ -62,8 +63,10 @@ type Proof struct {
 	Caller string
 	// Leaf is the certificate that it was proven by, or nil.
 	Leaf *x509.Certificate
-	// by is what Leaf was believed by, for the audit log: "chain" or "ledger".
-	by string
+	// name is the workload, "namespace/name", where the proof says so; empty: the request names it.
+	name string
+	// byIndex says that Leaf was accepted because the index has it, for the audit log.
+	byIndex bool
 	// token is the text of the join token that it was proven by, or empty.
 	token string
 	// shown is the hash of the key of the certificate that a caller with other evidence presents as
@@ -71,21 +74,39 @@ type Proof struct {
 	shown *KeyHash
 	// from is the address that the call comes from.
 	from netip.Addr
-	// Name says which workload the certificate is for, "namespace/name". Errors: *Refusal.
-	Name func(a Ask) (workload string, err error)
 }
 
-// Attestor proves who a call comes from by one kind of evidence. Safe for concurrent use.
-type Attestor interface {
-	// Name is "token", "certificate" or "jwt".
-	Name() string
-	// Attest proves who calls. It changes nothing. Errors: ErrNotMine, *Refusal, or why it cannot
-	// be told now.
-	Attest(ctx context.Context, c Call) (*Proof, error)
-}
+// The values of Proof.How.
+const (
+	byToken       = "token"
+	byCertificate = "certificate"
+	byJWT         = "jwt"
+	byReplica     = "replica"
+)
 
-// ErrNotMine says that a call holds no evidence of an attestor's kind.
-var ErrNotMine = errors.New("the call holds no such evidence")
+// workload is the name, "namespace/name", of the workload that a certificate is for. Errors:
+// *Refusal.
+func (p *Proof) workload(a Ask) (string, error) {
+	asked := p.ID.Namespace + "/" + a.Workload
+	switch {
+	case p.How == byToken && a.Group != "" && a.Group != p.Group:
+		return "", refuseToken("token of another group",
+			fmt.Errorf("the %s is of group %q, and comes for %.200q", p.Caller, p.Group, a.Group))
+	case p.How == byToken && !dnsname.Valid(a.Workload):
+		return "", &Refusal{Code: codes.InvalidArgument, Reason: "bad name",
+			Err: fmt.Errorf("a workload names itself %.260q", a.Workload),
+			Public: "the request's metadata Workload must name the workload: small letters, digits, dashes and dots, at " +
+				"most 253"}
+	case p.How == byToken:
+		return asked, nil
+	case p.How == byCertificate && a.Workload != "" && asked != p.name:
+		return "", refuseCertificate("other workload", fmt.Errorf("workload %s asks for a certificate of %.260q",
+			p.name, a.Workload))
+	case p.name == "":
+		return keyName(p.ID, a.Key), nil
+	}
+	return p.name, nil
+}
 
 // Refusal is why a call is refused: what its caller is told, and what only the operator is.
 type Refusal struct {
@@ -96,8 +117,6 @@ type Refusal struct {
 	Reason string
 	// Err is all that is known, for the audit log.
 	Err error
-	// Final says that no other evidence of the same call counts.
-	Final bool
 }
 
 // Error is all that is known.
@@ -120,28 +139,27 @@ const (
 		"of a trusted issuer"
 )
 
-// attest asks attestors in their order. One that refuses leaves the word to the next, unless it is
-// final: Istio's agents send what they have, an old certificate among it.
-func attest(ctx context.Context, attestors []Attestor, c Call) (*Proof, error) {
-	var first error
-	for _, a := range attestors {
-		p, err := a.Attest(ctx, c)
-		if err == nil {
-			return p, nil
+// attest proves who calls CreateCertificate. It changes nothing. A join token counts by itself. Of a
+// certificate and a JWT one suffices, for Istio's agents send an old certificate along; but a JWT does
+// not make up for a revoked certificate. Errors: *Refusal, or why it cannot be told now.
+func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
+	if isToken(c.Bearer) {
+		return s.config.Ledger.attestToken(ctx, c)
+	}
+	var refused error = &Refusal{Code: codes.Unauthenticated, Public: publicNobody, Reason: "no proof",
+		Err: errors.New("the call holds no evidence")}
+	if len(c.Peer) > 0 && s.config.Peers != nil {
+		p, err := s.config.Peers.attest(ctx, c)
+		if r, ok := errors.AsType[*Refusal](err); err == nil || ok && r.Reason == reasonRevoked {
+			return p, err
 		}
-		if errors.Is(err, ErrNotMine) {
-			continue
-		}
-		r, ok := errors.AsType[*Refusal](err)
-		if ok && r.Final {
-			return nil, err
-		}
-		if first == nil {
-			first = err
+		refused = err
+	}
+	if c.Bearer != "" && s.config.JWT != nil && len(s.config.JWT.issuers) > 0 {
+		p, err := s.config.JWT.attest(c)
+		if err == nil || len(c.Peer) == 0 {
+			return p, err
 		}
 	}
-	if first != nil {
-		return nil, first
-	}
-	return nil, &Refusal{Code: codes.Unauthenticated, Public: publicNobody, Reason: "no proof", Err: ErrNotMine}
+	return nil, refused
 }

@@ -22,9 +22,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// jwtAttestor is its name.
-const jwtAttestor = "jwt"
-
 const (
 	// maxJWT bounds a token, in bytes.
 	maxJWT = 16 << 10
@@ -194,9 +191,6 @@ func (a *JWTAttestor) add(s Issuer) error {
 	return nil
 }
 
-// Name implements Attestor.
-func (*JWTAttestor) Name() string { return jwtAttestor }
-
 // unknownKey is the reason of a refusal that a new key of an issuer causes, or a token that anybody
 // made up.
 const unknownKey = "jwt key unknown"
@@ -206,11 +200,8 @@ func refuseJWT(reason string, err error) *Refusal {
 	return &Refusal{Code: codes.Unauthenticated, Public: publicJWT, Reason: reason, Err: err}
 }
 
-// Attest implements Attestor.
-func (a *JWTAttestor) Attest(_ context.Context, c Call) (*Proof, error) {
-	if c.Bearer == "" || isToken(c.Bearer) || len(a.issuers) == 0 {
-		return nil, ErrNotMine
-	}
+// attest proves who calls by a token of an issuer. Errors: *Refusal.
+func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 	if len(c.Bearer) > maxJWT {
 		return nil, refuseJWT("jwt too large", fmt.Errorf("the token has %d bytes, at most %d are read", len(c.Bearer),
 			maxJWT))
@@ -235,7 +226,13 @@ func (a *JWTAttestor) Attest(_ context.Context, c Call) (*Proof, error) {
 	if err != nil {
 		return nil, refuseJWT("jwt claims", fmt.Errorf("issuer %s: %w", issuer.Name, err))
 	}
-	return a.proof(id, a.podOf(issuer, claims), c), nil
+	p := &Proof{ID: id, How: byJWT, Caller: accountCaller(id), from: c.From}
+	// A service account has many machines. Its workloads are told apart by the pods that their tokens
+	// name, so that a new key is the same workload, or else by their first keys.
+	if pod := a.podOf(issuer, claims); pod != "" {
+		p.name = id.Namespace + "/" + id.ServiceAccount + accountSign + pod
+	}
+	return p, nil
 }
 
 // verify checks signature, times, issuer and audience, and returns all claims.
@@ -310,20 +307,6 @@ func claim(claims map[string]any, path []string) (string, error) {
 		return "", fmt.Errorf("the token has no text in the claim %s", strings.Join(path, " → "))
 	}
 	return s, nil
-}
-
-// proof is who a token proves. A service account has many machines: its workloads are told apart by
-// the pods that their tokens name, so that a new key is the same workload, or else by their first
-// keys.
-func (a *JWTAttestor) proof(id spiffe.ID, pod string, c Call) *Proof {
-	p := &Proof{ID: id, How: jwtAttestor, Caller: accountCaller(id), from: c.From}
-	p.Name = func(q Ask) (string, error) {
-		if pod != "" {
-			return id.Namespace + "/" + id.ServiceAccount + accountSign + pod, nil
-		}
-		return keyName(id, q.Key), nil
-	}
-	return p
 }
 
 // accountCaller is what calls of a service account are counted by.

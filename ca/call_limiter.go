@@ -2,7 +2,6 @@ package ca
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -10,92 +9,86 @@ import (
 )
 
 const (
-	// maxCalls is how many calls are in progress at once, and maxKeyCalls how many of one key. A
-	// call in progress holds a request of up to the receive limit of the server.
-	maxCalls, maxKeyCalls = 16, 2
+	// maxCalls is how many calls are in progress at once, and maxCallerCalls how many of one caller.
+	// A call in progress holds a request of up to the receive limit of the server.
+	maxCalls, maxCallerCalls = 16, 2
 	// maxQueue is how many calls are in progress or wait. A call that waits holds what one
 	// flow-control window of its stream lets through, 128 KiB: 256 MiB for all of them.
 	maxQueue = 2048
-	// maxCallerQueue is how many of them come from one authenticated caller. Pods that share a
-	// service account are one caller.
+	// maxCallerQueue is how many of them come from one caller. Pods that share a service account
+	// are one caller.
 	maxCallerQueue = 64
 	// queueTimeout is how long a call waits.
 	queueTimeout = 10 * time.Second
 )
 
-// errQueueFull says that too many calls wait, or that this one did so for too long.
-var errQueueFull = errors.New("too many calls wait")
-
-// callLimiter lets few calls be in progress, and few of those of one key. Others wait in the order
-// in which they came. At most maxKeyCalls calls of one key compete for the shared slots. A key may
-// have no more calls than the queue has free places: one key takes at most half of the queue, and a
-// few keys cannot fill it. Safe for concurrent use.
+// callLimiter lets few calls be in progress, and few of those of one caller. Others wait in the
+// order in which they came. Safe for concurrent use.
 type callLimiter struct {
-	running *semaphore.Weighted // of all keys
-	timeout time.Duration       // how long a call waits
+	running *semaphore.Weighted // of all callers
 
-	mu    sync.Mutex
-	calls int                  // guarded by mu: calls in progress or waiting
-	keys  map[string]*keyCalls // guarded by mu: keys that have any
+	mu      sync.Mutex
+	calls   int                     // guarded by mu: calls in progress or waiting
+	callers map[string]*callerCalls // guarded by mu: callers that have any
 }
 
-// keyCalls are the calls of one key.
-type keyCalls struct {
+// callerCalls are the calls of one caller.
+type callerCalls struct {
 	running *semaphore.Weighted
 	calls   int // in progress or waiting; guarded by the limiter's mu
 }
 
 func newCallLimiter() *callLimiter {
-	return &callLimiter{running: semaphore.NewWeighted(maxCalls), timeout: queueTimeout, keys: map[string]*keyCalls{}}
+	return &callLimiter{running: semaphore.NewWeighted(maxCalls), callers: map[string]*callerCalls{}}
 }
 
-// acquire waits until a call of a key may be in progress; queue is how many calls the key may have
-// at most, in progress or waiting. Errors: errQueueFull, or why ctx ended.
-func (l *callLimiter) acquire(ctx context.Context, key string, queue int) (release func(), err error) {
-	k := l.enter(key, queue)
+// acquire waits until a call of a caller may be in progress. Errors: *Refusal, or why ctx ended.
+func (l *callLimiter) acquire(ctx context.Context, caller string) (release func(), err error) {
+	full := busy("too many calls wait for a certificate; try again", "too many calls")
+	k := l.enter(caller)
 	if k == nil {
-		return nil, errQueueFull
+		return nil, full
 	}
-	wait, cancel := context.WithTimeoutCause(ctx, l.timeout, errQueueFull)
+	wait, cancel := context.WithTimeoutCause(ctx, queueTimeout, full)
 	defer cancel()
 	if k.running.Acquire(wait, 1) == nil {
 		if l.running.Acquire(wait, 1) == nil {
 			return func() {
 				l.running.Release(1)
 				k.running.Release(1)
-				l.leave(key)
+				l.leave(caller)
 			}, nil
 		}
 		k.running.Release(1)
 	}
-	l.leave(key)
+	l.leave(caller)
 	return nil, context.Cause(wait)
 }
 
-// enter counts a call of a key. Nil: the queue is full.
-func (l *callLimiter) enter(key string, queue int) *keyCalls {
+// enter counts a call of a caller. Nil: the queue is full.
+func (l *callLimiter) enter(caller string) *callerCalls {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := l.keys[key]
+	k := l.callers[caller]
 	if k == nil {
-		k = &keyCalls{running: semaphore.NewWeighted(maxKeyCalls)}
+		k = &callerCalls{running: semaphore.NewWeighted(maxCallerCalls)}
 	}
-	if k.calls >= min(queue, maxQueue-l.calls) {
+	if k.calls >= maxCallerQueue || l.calls >= maxQueue {
 		return nil
 	}
 	l.calls++
 	k.calls++
-	l.keys[key] = k
+	l.callers[caller] = k
 	return k
 }
 
 // leave is the end of a call that entered.
-func (l *callLimiter) leave(key string) {
+func (l *callLimiter) leave(caller string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls--
-	k := l.keys[key]
+	k := l.callers[caller]
 	if k.calls--; k.calls == 0 {
-		delete(l.keys, key)
+		delete(l.callers, caller)
 	}
 }

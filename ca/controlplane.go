@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"slices"
@@ -60,18 +59,12 @@ func newServerNames(names []string) (serverNames, error) {
 // issueServer signs the control plane's certificate. The chain it presents ends with the roots that
 // the mesh trusts, the signer's last: a machine that joins knows no more of a root than its hash.
 // Errors: ErrSigner.
-func issueServer(s *Signer, b *Bundle, trustDomain string, names serverNames, kind KeyKind, now time.Time,
-	random io.Reader) (*tls.Certificate, error) {
-	key, err := NewKey(kind, random)
-	if err != nil {
-		return nil, fmt.Errorf("%w: make a key: %w", ErrSigner, err)
-	}
-	t, err := s.leaf(ControlPlaneID(trustDomain), serverLife, now, random)
-	if err != nil {
-		return nil, err
-	}
+func issueServer(s *Signer, b *Bundle, trustDomain string, names serverNames, now time.Time) (
+	*tls.Certificate, error) {
+	key := NewKey()
+	t := s.leaf(ControlPlaneID(trustDomain), serverLife, now)
 	t.DNSNames, t.IPAddresses = names.dns, names.ips
-	leaf, err := createCertificate(t, s.Cert, key.Public(), s.Key, random)
+	leaf, err := createCertificate(t, s.Cert, key.Public(), s.Key)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package ca
 
 import (
-	"crypto/rand"
 	"crypto/tls"
 	"net"
 	"strings"
@@ -18,9 +17,8 @@ func TestControlPlaneTLS(t *testing.T) {
 	m, other := h.move(), newHouse(t)
 	other.config.Now = nil
 	foreign := other.move()
-	key := testKey(t, ECDSAP256)
-	leaf, err := Issue(m.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, key)}, m.config.Now(),
-		rand.Reader)
+	key := NewKey()
+	leaf, err := Issue(m.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, key)}, m.config.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

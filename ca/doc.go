@@ -10,8 +10,8 @@
 // folder; replicas share roots and states, and request intermediates from the replica that has the
 // root's key.
 //
-// A Server answers those who ask for certificates. An Attestor says who they are: by a join token,
-// by the certificate that they have, by a JWT. The Ledger has tokens, revocations and an index of
+// A Server answers those who ask for certificates. They prove who they are by a join token,
+// by the certificate that they have, or by a JWT. The Ledger has tokens, revocations and an index of
 // workloads. Each subject has one Revocation with an epoch, in the store and in a local file; the
 // higher epoch counts. What the index does not know is allowed: losing it locks no workload out.
 package ca

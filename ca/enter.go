@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -34,10 +33,8 @@ type issued struct {
 	// with it.
 	root, bundle string
 	now          time.Time
-	// replaced is the hash of the key that renews no more because of it, or empty. former are the
-	// certificates that another machine may have. enter sets both.
+	// replaced is the hash of the key that renews no more because of it, or empty. enter sets it.
 	replaced string
-	former   []Leaf
 }
 
 // Replacement says that a machine with another key joined under the name of a workload.
@@ -48,42 +45,6 @@ type Replacement struct {
 	Text string
 }
 
-// Presence is where a workload is.
-type Presence struct {
-	// Address is that of its machine.
-	Address string
-	// Since is when its proxy connected, or when it disconnected.
-	Since time.Time
-	// Connected says that it is connected. Otherwise it was, and counts until its lease ends.
-	Connected bool
-}
-
-// keyNamed counts, for each service account, the workloads that only their keys tell apart. Safe for
-// concurrent use.
-type keyNamed struct {
-	max   int // of one account; set once
-	mu    sync.Mutex
-	count map[string]int // guarded by mu
-}
-
-func (k *keyNamed) full(account string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.count[account] >= k.max
-}
-
-func (k *keyNamed) add(account string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.count[account]++
-}
-
-func (k *keyNamed) set(count map[string]int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.count = count
-}
-
 // enter writes down that a workload gets a certificate, and takes its join token in the same commit.
 // Nothing may be handed out before. Each workload has a record of its own, so that many can renew at
 // once. Errors: *Refusal, or why it cannot be written.
@@ -91,12 +52,8 @@ func (l *Ledger) enter(ctx context.Context, c *issued) error {
 	if err := l.retry(func() error { return l.tryEnter(ctx, c) }); err != nil {
 		return err
 	}
-	if len(c.former) > 0 {
-		text := replacedText(c.workload, c.now, c.proof.from.String())
-		l.replaced(Replacement{Former: c.former, Text: text})
-	}
 	// A revocation of an identity, and one that is pending, changes no workload: look again.
-	return l.refuseRevoked(ctx, *c)
+	return l.refuseRevoked(ctx, c.proof, c.workload)
 }
 
 // tellReplaced tells of the machines whose name another one took since a mark, at whichever replica,
@@ -128,20 +85,18 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued) error {
 	}
 	// Read after the workload: a revocation that comes later changes its record, and the commit
 	// conflicts.
-	if err := l.refuseRevoked(ctx, *c); err != nil {
+	if err := l.refuseRevoked(ctx, c.proof, c.workload); err != nil {
 		return err
 	}
-	known, before := version != "", w
-	account, counted := keyNamedAccount(c.workload)
-	counted = counted && !known
+	known, former := version != "", w.Key
 	var writes []record.Write
 	switch c.proof.How {
-	case certificateAttestor:
+	case byCertificate:
 		if err := w.superseded(known, c.proof.Leaf); err != nil {
 			return err
 		}
 		w = w.renew(c, known)
-	case tokenAttestor:
+	case byToken:
 		if writes, err = l.spend(ctx, c, w, known); err != nil {
 			return err
 		}
@@ -149,17 +104,13 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued) error {
 	default:
 		w = w.join(c)
 	}
-	if counted && l.keyNamed.full(account) {
+	if account, ok := keyNamedAccount(c.workload); ok && !known && (*l.keyNamed.Load())[account] >= maxKeyNamed {
 		return &Refusal{Code: codes.ResourceExhausted,
-			Public: "too many workloads of this service account hold certificates", Reason: "account full", Final: true,
-			Err: fmt.Errorf("service account %s has %d workloads, and asks for one more", account, l.keyNamed.max)}
+			Public: "too many workloads of this service account hold certificates", Reason: "account full",
+			Err: fmt.Errorf("service account %s has %d workloads, and asks for one more", account, maxKeyNamed)}
 	}
-	c.replaced, c.former = "", nil
-	if c.proof.Leaf == nil && before.Key != w.Key {
-		c.replaced = before.Key
-		if c.proof.How == tokenAttestor { // by a JWT it is the same one, that makes a new key each time
-			c.former = before.Leaves
-		}
+	if c.replaced = ""; c.proof.Leaf == nil && former != w.Key {
+		c.replaced = former
 	}
 	w.Name = c.workload
 	w.prune(c.now, l.outlive)
@@ -176,10 +127,7 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued) error {
 	if err != nil {
 		return err
 	}
-	if err = l.records.Commit(ctx, append(writes, write)...); err == nil && counted {
-		l.keyNamed.add(account)
-	}
-	return err
+	return l.records.Commit(ctx, append(writes, write)...)
 }
 
 // spend says whether a join token makes a workload of a name for a key, and returns the write that
@@ -197,7 +145,7 @@ func (l *Ledger) spend(ctx context.Context, c *issued, w Workload, known bool) (
 			"%s with key %s",
 			t.ID, t.Workload, t.Used.Format(time.RFC3339), t.From, c.workload, c.key))
 	case known && w.Group != "" && w.Group != t.Group && l.valid(w, c.now.Add(-l.grace)):
-		return nil, &Refusal{Code: codes.PermissionDenied, Reason: "name of another group", Final: true,
+		return nil, &Refusal{Code: codes.PermissionDenied, Reason: "name of another group",
 			Public: "a workload of this name has joined another group: choose another name, or revoke the certificates " +
 				"of that one by their serial numbers first",
 			Err: fmt.Errorf("workload %s joined group %q, and a token of group %q comes for it",
@@ -224,20 +172,14 @@ func (l *Ledger) refuseTaken(w Workload, known bool, c *issued) error {
 	if !known || c.replace || w.holds(c.key) || shown != nil && w.holds(*shown) || !l.valid(w, c.now) {
 		return nil
 	}
-	where := ""
-	p, present := l.present(w)
-	at := p.Since.UTC().Format(time.RFC3339)
-	switch {
-	case present && p.Connected:
-		where = fmt.Sprintf("a machine of this name is connected from %s since %s", p.Address, at)
-	case present:
-		where = fmt.Sprintf("a machine of this name was connected from %s until %s and may come back", p.Address, at)
-	case c.now.Sub(w.Joined).Abs() < joinTime:
+	where := l.present(w)
+	if where == "" && c.now.Sub(w.Joined).Abs() < joinTime {
 		where = fmt.Sprintf("a machine joined under this name from %s at %s", w.From, w.Joined.UTC().Format(time.RFC3339))
-	default:
+	}
+	if where == "" {
 		return nil
 	}
-	return &Refusal{Code: codes.AlreadyExists, Reason: "name in use", Final: true,
+	return &Refusal{Code: codes.AlreadyExists, Reason: "name in use",
 		Public: fmt.Sprintf("the name %s is in use: %s; give this machine another name, or let it take the place of "+
 			"that one when it is the same machine, installed anew", c.workload, where),
 		Err: fmt.Errorf("%s comes for the name %s, and %s", c.proof.Caller, c.workload, where)}
@@ -257,20 +199,9 @@ const reasonReplaced = "replaced"
 // superseded refuses a certificate whose key the workload has replaced since. An index that is
 // older than the certificate, as one from a backup, says nothing about it. Errors: *Refusal.
 func (w *Workload) superseded(known bool, leaf *x509.Certificate) error {
-	id, err := spiffe.Of(leaf)
-	if err != nil {
-		return refuseCertificate("no identity", err)
-	}
-	key, issued := KeyHashOf(leaf), leaf.NotBefore.Add(backdate)
-	switch {
-	case !known || issued.After(w.Renewed):
+	issued := leaf.NotBefore.Add(backdate)
+	if !known || issued.After(w.Renewed) || w.holds(KeyHashOf(leaf)) {
 		return nil
-	case w.holds(key) && w.isOf(id):
-		return nil
-	case w.holds(key):
-		return refuseCertificate("other workload", fmt.Errorf("key %s is that of workload %s with identity %s, and "+
-			"comes with a certificate for %s",
-			key, w.Name, w.Identity, id))
 	}
 	text := replacedText(w.Name, w.Replaced, w.From)
 	if w.Replaced.Before(issued) {
@@ -304,39 +235,36 @@ func (l *Ledger) Holds(ctx context.Context, leaf *x509.Certificate) (Workload, e
 	if err := w.superseded(version != "", leaf); err != nil {
 		return w, err
 	}
-	c := issued{workload: name, proof: &Proof{ID: id, How: certificateAttestor, Leaf: leaf}}
-	return w, l.refuseRevoked(ctx, c)
+	return w, l.refuseRevoked(ctx, &Proof{ID: id, How: byCertificate, Leaf: leaf}, name)
 }
 
-// refuseRevoked refuses when the identity, the workload or the certificate of a call is revoked, by
-// what the store has at this moment. Errors: *Refusal, or why it cannot be told now.
-func (l *Ledger) refuseRevoked(ctx context.Context, c issued) error {
-	keys := []record.Key{revocationKey(RevokeIdentity, c.proof.ID.String()), revocationKey(RevokeWorkload, c.workload)}
-	if c.proof.Leaf != nil {
-		keys = append(keys, revocationKey(RevokeSerial, serialText(c.proof.Leaf)))
+// refuseRevoked refuses when the identity, the workload or the certificate of a caller is revoked, by
+// what the store has at this moment. The caller is answered as for any other bad proof of its kind.
+// Errors: *Refusal, or why it cannot be told now.
+func (l *Ledger) refuseRevoked(ctx context.Context, p *Proof, workload string) error {
+	keys := []record.Key{revocationKey(RevokeIdentity, p.ID.String()), revocationKey(RevokeWorkload, workload)}
+	if p.Leaf != nil {
+		keys = append(keys, revocationKey(RevokeSerial, serialText(p.Leaf)))
 	}
 	for _, key := range keys {
 		x, _, _, err := l.revocation(ctx, key)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case !x.Revoked:
+			continue
 		}
-		if x.Revoked {
-			text := fmt.Sprintf("%s %s was revoked at %s by %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By)
-			return refuseRevoked(c.proof, errors.New(because(text, x.Reason)))
+		why := errors.New(because(fmt.Sprintf("%s %s was revoked at %s by %s", x.Kind, x.Name, x.At.Format(time.RFC3339),
+			x.By), x.Reason))
+		switch p.How {
+		case byCertificate:
+			return refuseCertificate(reasonRevoked, why)
+		case byJWT:
+			return &Refusal{Code: codes.PermissionDenied, Public: publicJWT, Reason: reasonRevoked, Err: why}
 		}
+		return refuseToken(reasonRevoked, why)
 	}
 	return nil
-}
-
-// refuseRevoked answers the caller as any other bad proof of its kind is answered.
-func refuseRevoked(p *Proof, err error) *Refusal {
-	switch {
-	case p.Leaf != nil:
-		return refuseCertificate(reasonRevoked, err)
-	case p.How == jwtAttestor:
-		return &Refusal{Code: codes.PermissionDenied, Public: publicJWT, Reason: reasonRevoked, Err: err, Final: true}
-	}
-	return refuseToken(reasonRevoked, err)
 }
 
 // workload reads one; version is empty when there is none.

@@ -122,7 +122,7 @@ func TestCertificateWithoutName(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.serve()
-	c := l.certificateFor(testKey(t, ECDSAP256), web(t).String())
+	c := l.certificateFor(NewKey(), web(t).String())
 	for range 2 {
 		next, _, err := l.ask(client{cert: c})
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,72 +26,40 @@ func (p *pair) under(root *x509.Certificate, now time.Time) bool {
 	return p.cert.CheckSignatureFrom(root) == nil && !now.Before(p.cert.NotBefore) && now.Before(p.cert.NotAfter)
 }
 
-// folder is where keys are kept.
-type folder struct {
-	path string
-	// before is told of each change that is about to be made to the disk; nil: nobody is. Tests end
-	// there, as a kill would.
-	before func(what string)
-}
+// folder is the path of the folder where keys are kept.
+type folder string
 
-func (f folder) at(name string) string { return filepath.Join(f.path, name) }
-
-func (f folder) about(what, name string) {
-	if f.before != nil {
-		f.before(what + " " + name)
-	}
-}
+func (f folder) at(name string) string { return filepath.Join(string(f), name) }
 
 // open makes the folder as far as it is not there, for its owner alone, and removes what a kill
 // left half-written. A folder that wholefile.Guard refuses is an error.
 func (f folder) open() error {
-	if err := os.MkdirAll(f.path, 0o700); err != nil {
+	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return err
 	}
-	if err := wholefile.Guard(f.path, "replace it with a folder that this user alone can write to"); err != nil {
+	if err := wholefile.Guard(string(f), "replace it with a folder that this user alone can write to"); err != nil {
 		return err
 	}
-	if err := os.Chmod(f.path, 0o700); err != nil {
+	if err := os.Chmod(string(f), 0o700); err != nil {
 		return err
 	}
-	return wholefile.Clean(f.path)
-}
-
-// write puts a file in place, whole or not at all, and returns when it will survive.
-func (f folder) write(name string, text []byte, mode fs.FileMode) error {
-	f.about("create", name)
-	temp, err := wholefile.Prepare(f.at(name), mode, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	f.about("rename to", name)
-	if err := os.Rename(temp, f.at(name)); err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", f.at(name), err), os.Remove(temp))
-	}
-	f.about("sync", name)
-	return wholefile.SyncFolder(f.path)
+	return wholefile.Clean(string(f))
 }
 
 // rename gives a file the name of another, which it replaces.
 func (f folder) rename(from, to string) error {
-	f.about("rename", from)
 	if err := os.Rename(f.at(from), f.at(to)); err != nil {
 		return err
 	}
-	f.about("sync", to)
-	return wholefile.SyncFolder(f.path)
+	return wholefile.SyncFolder(string(f))
 }
 
 // remove deletes a file.
 func (f folder) remove(name string) error {
-	f.about("remove", name)
 	if err := os.Remove(f.at(name)); err != nil {
 		return err
 	}
-	return wholefile.SyncFolder(f.path)
+	return wholefile.SyncFolder(string(f))
 }
 
 // has says whether there is anything by a name.
@@ -107,7 +74,7 @@ func (f folder) writePair(name string, p *pair) error {
 	if err != nil {
 		return err
 	}
-	return f.write(name, append(text, EncodeCertificates(p.cert)...), 0o600)
+	return wholefile.Write(f.at(name), append(text, EncodeCertificates(p.cert)...))
 }
 
 // pair reads what writePair wrote; nil when there is no such file. Errors name the file, and hold

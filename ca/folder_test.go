@@ -15,7 +15,7 @@ func TestFolderLink(t *testing.T) {
 	if err := os.Symlink(t.TempDir(), path); err != nil {
 		t.Fatal(err)
 	}
-	err := folder{path: path}.open()
+	err := folder(path).open()
 	if err == nil || !strings.Contains(err.Error(), "replace it") || strings.Contains(err.Error(), "setting state") {
 		t.Errorf("got %v, want that it is to be replaced", err)
 	}

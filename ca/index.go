@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/record"
@@ -71,11 +72,14 @@ func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 		if w.Revoked || revoked.Has(RevokeIdentity, w.Identity) {
 			continue
 		}
-		for _, leaf := range w.Leaves {
-			if !leaf.Revoked && leaf.NotAfter.Add(l.grace).After(now) {
-				f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaf.Root, BundleID: w.Bundle,
-					NotAfter: leaf.NotAfter})
-			}
+		leaves := slices.DeleteFunc(w.Leaves, func(l Leaf) bool { return l.Revoked })
+		n := len(leaves)
+		if n > 1 && now.Sub(w.Renewed) < settling {
+			n-- // the latest may not be in use yet
+		}
+		if n > 0 && leaves[n-1].NotAfter.Add(l.grace).After(now) {
+			f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaves[n-1].Root, BundleID: w.Bundle,
+				NotAfter: leaves[n-1].NotAfter})
 		}
 	}
 	tokens, err := l.Tokens(ctx)
@@ -104,6 +108,6 @@ func (l *Ledger) sweepWorkloads(ctx context.Context, now time.Time) error {
 		}
 		return false, err
 	})
-	l.keyNamed.set(count)
+	l.keyNamed.Store(&count)
 	return err
 }

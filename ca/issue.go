@@ -3,12 +3,11 @@ package ca
 import (
 	"bytes"
 	"crypto"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/asn1"
 	"errors"
 	"fmt"
-	"io"
-	"math/big"
 	"net/url"
 	"time"
 
@@ -25,6 +24,9 @@ const backdate = 2 * time.Minute
 // defaultValidity is how long a certificate lives unless something else is set or asked for.
 const defaultValidity = 24 * time.Hour
 
+// minValidity is the shortest that a request may ask for: a shorter one is renewed too often.
+const minValidity = time.Minute
+
 // Rules bound what is issued. Zero values are the defaults.
 type Rules struct {
 	// Validity is that of a certificate whose request names none. Zero means 24h.
@@ -32,9 +34,6 @@ type Rules struct {
 	// MaxValidity is the longest that a request may ask for. Zero means 24h, or Validity if that is
 	// longer.
 	MaxValidity time.Duration
-	// MinValidity is the shortest: a shorter one is renewed more often than anybody wants. Zero
-	// means 1m.
-	MinValidity time.Duration
 }
 
 // validity is how long a certificate lives for which asked was asked; zero asks for the default.
@@ -46,15 +45,12 @@ func (r Rules) validity(asked time.Duration) (time.Duration, error) {
 	if r.MaxValidity == 0 {
 		r.MaxValidity = max(defaultValidity, r.Validity)
 	}
-	if r.MinValidity == 0 {
-		r.MinValidity = time.Minute
-	}
 	switch {
 	case asked == 0:
 		return r.Validity, nil
-	case asked < r.MinValidity:
+	case asked < minValidity:
 		return 0, fmt.Errorf("%w: a validity of %s is asked for, at least %s is issued", ErrRequest, asked,
-			r.MinValidity)
+			minValidity)
 	case asked > r.MaxValidity:
 		return 0, fmt.Errorf("%w: a validity of %s is asked for, at most %s is issued", ErrRequest, asked,
 			r.MaxValidity)
@@ -75,20 +71,14 @@ type Grant struct {
 	Validity time.Duration
 }
 
-// Issue signs a certificate for a grant. It ends with the signer at the latest. random supplies the
-// serial number and what the signature needs. Errors: ErrRequest, ErrSigner.
-func Issue(s *Signer, rules Rules, g Grant, now time.Time, random io.Reader) (*x509.Certificate, error) {
+// Issue signs a certificate for a grant. It ends with the signer at the latest. Errors:
+// ErrRequest, ErrSigner.
+func Issue(s *Signer, rules Rules, g Grant, now time.Time) (*x509.Certificate, error) {
 	validity, err := rules.validity(g.Validity)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := spiffe.New(g.ID.TrustDomain, g.ID.Namespace, g.ID.ServiceAccount); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
-	}
-	t, err := s.leaf(g.ID.URL(), validity, now, random)
-	if err != nil {
-		return nil, err
-	}
+	t := s.leaf(g.ID.URL(), validity, now)
 	if t.ExtraExtensions, err = workloadNamed(g.Workload); err != nil {
 		return nil, fmt.Errorf("%w: name the workload %q: %w", ErrSigner, g.Workload, err)
 	}
@@ -96,7 +86,7 @@ func Issue(s *Signer, rules Rules, g Grant, now time.Time, random io.Reader) (*x
 		return nil, fmt.Errorf("%w: the certificate of the authority ended at %s", ErrSigner,
 			s.Cert.NotAfter.Format(time.RFC3339))
 	}
-	leaf, err := createCertificate(t, s.Cert, g.Request.Key, s.Key, random)
+	leaf, err := createCertificate(t, s.Cert, g.Request.Key, s.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -107,27 +97,21 @@ func Issue(s *Signer, rules Rules, g Grant, now time.Time, random io.Reader) (*x
 }
 
 // leaf is what a certificate below the signer says, but for its key: who it is for, and that it may
-// be shown by both ends of a connection. It ends with the signer at the latest. Errors: ErrSigner.
-func (s *Signer) leaf(id *url.URL, life time.Duration, now time.Time, random io.Reader) (*x509.Certificate, error) {
-	serial, err := newSerial(random)
-	if err != nil {
-		return nil, err
-	}
+// be shown by both ends of a connection. It ends with the signer at the latest.
+func (s *Signer) leaf(id *url.URL, life time.Duration, now time.Time) *x509.Certificate {
 	return &x509.Certificate{
-		SerialNumber:          serial,
 		NotBefore:             later(now.Add(-backdate), s.Cert.NotBefore).UTC().Truncate(time.Second),
 		NotAfter:              earlier(now.Add(life), s.Cert.NotAfter).UTC().Truncate(time.Second),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
 		URIs:                  []*url.URL{id},
-	}, nil
+	}
 }
 
-// createCertificate signs a template for a key, and reads what was signed. Errors: ErrSigner.
-func createCertificate(t, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer,
-	random io.Reader) (*x509.Certificate, error) {
-	der, err := x509.CreateCertificate(random, t, parent, key, by)
+// createCertificate signs a template for a key, with a random serial number, and reads what was signed. Errors: ErrSigner.
+func createCertificate(t, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, t, parent, key, by)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
 	}
@@ -136,17 +120,6 @@ func createCertificate(t, parent *x509.Certificate, key crypto.PublicKey, by cry
 		return nil, fmt.Errorf("%w: what was signed cannot be read: %w", ErrSigner, err)
 	}
 	return c, nil
-}
-
-// newSerial is a random positive number of 127 bits. Errors: ErrSigner.
-func newSerial(random io.Reader) (*big.Int, error) {
-	b := make([]byte, 16)
-	if _, err := io.ReadFull(random, b); err != nil {
-		return nil, fmt.Errorf("%w: read random numbers: %w", ErrSigner, err)
-	}
-	b[0] &= 0x7f // positive in 16 bytes
-	b[15] |= 1   // not zero
-	return new(big.Int).SetBytes(b), nil
 }
 
 // names is the extension that holds the names of a certificate.
@@ -170,8 +143,6 @@ func (s *Signer) check(leaf, meant *x509.Certificate, g Grant) error {
 		return errors.New("it may be used for more")
 	case !leaf.NotBefore.Equal(meant.NotBefore) || !leaf.NotAfter.Equal(meant.NotAfter):
 		return fmt.Errorf("it is valid from %s to %s", leaf.NotBefore, leaf.NotAfter)
-	case leaf.SerialNumber.Cmp(meant.SerialNumber) != 0:
-		return errors.New("it has another serial number")
 	case !sameKey(leaf.PublicKey, g.Request.Key):
 		return errors.New("it has another key")
 	case !bytes.Equal(leaf.RawIssuer, s.Cert.RawSubject):

@@ -22,9 +22,9 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func testKey(t testing.TB, kind KeyKind) crypto.Signer {
+func rsaKey(t testing.TB) crypto.Signer {
 	t.Helper()
-	key, err := NewKey(kind, rand.Reader)
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func testKey(t testing.TB, kind KeyKind) crypto.Signer {
 
 func testRoot(t testing.TB) *Signer {
 	t.Helper()
-	s, err := NewRoot(Authority{Name: "root", Validity: 1000 * time.Hour}, testKey(t, ECDSAP256), noon, rand.Reader)
+	s, err := NewRoot("root", 1000*time.Hour, NewKey(), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,13 +81,12 @@ func TestIssueIgnoresWhatRequestsAskFor(t *testing.T) {
 			{Id: []int{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 0x03, 0x01, 0x01, 0xff}}, // a CA
 		},
 	}
-	for _, kind := range []KeyKind{ECDSAP256, RSA2048} {
-		key := testKey(t, kind)
+	for _, key := range []crypto.Signer{NewKey(), rsaKey(t)} {
 		r, err := ParseRequest(encodeRequest(t, key, greedy))
 		if err != nil {
 			t.Fatal(err)
 		}
-		leaf, err := Issue(s, Rules{}, Grant{ID: web(t), Request: r}, noon, rand.Reader)
+		leaf, err := Issue(s, Rules{}, Grant{ID: web(t), Request: r}, noon)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +112,7 @@ func TestIssueIgnoresWhatRequestsAskFor(t *testing.T) {
 // A certificate lives as long as asked for, within the rules, and never longer than its authority.
 func TestValidity(t *testing.T) {
 	t.Parallel()
-	s, key := testRoot(t), testKey(t, ECDSAP256)
+	s, key := testRoot(t), NewKey()
 	for name, tc := range map[string]struct {
 		rules Rules
 		asked time.Duration
@@ -134,8 +133,7 @@ func TestValidity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			leaf, err := Issue(s, tc.rules, Grant{ID: web(t), Request: testRequest(t, key), Validity: tc.asked}, tc.at,
-				rand.Reader)
+			leaf, err := Issue(s, tc.rules, Grant{ID: web(t), Request: testRequest(t, key), Validity: tc.asked}, tc.at)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("got %v, want %q", err, tc.err)
@@ -159,10 +157,10 @@ func TestValidity(t *testing.T) {
 // formed.
 func TestIssueNeedsAnIdentity(t *testing.T) {
 	t.Parallel()
-	s, r := testRoot(t), testRequest(t, testKey(t, ECDSAP256))
+	s, r := testRoot(t), testRequest(t, NewKey())
 	for _, id := range []spiffe.ID{{}, {TrustDomain: "td", Namespace: "a/sa/b", ServiceAccount: "c"},
 		{TrustDomain: "td", Namespace: "..", ServiceAccount: "c"}} {
-		if _, err := Issue(s, Rules{}, Grant{ID: id, Request: r}, noon, rand.Reader); !errors.Is(err, ErrSigner) {
+		if _, err := Issue(s, Rules{}, Grant{ID: id, Request: r}, noon); !errors.Is(err, ErrSigner) {
 			t.Errorf("%#v: got %v", id, err)
 		}
 	}
@@ -171,20 +169,19 @@ func TestIssueNeedsAnIdentity(t *testing.T) {
 // What is signed is compared with what was meant.
 func TestCheckFindsDifferences(t *testing.T) {
 	t.Parallel()
-	s, key := testRoot(t), testKey(t, ECDSAP256)
+	s, key := testRoot(t), NewKey()
 	g := Grant{ID: web(t), Request: testRequest(t, key)}
-	leaf, err := Issue(s, Rules{}, g, noon, rand.Reader)
+	leaf, err := Issue(s, Rules{}, g, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(leaf, meant *x509.Certificate, g *Grant){
 		"identity": func(_, _ *x509.Certificate, g *Grant) { g.ID.ServiceAccount = "api" },
-		"key":      func(_, _ *x509.Certificate, g *Grant) { g.Request = testRequest(t, testKey(t, ECDSAP256)) },
+		"key":      func(_, _ *x509.Certificate, g *Grant) { g.Request = testRequest(t, NewKey()) },
 		"names":    func(leaf, _ *x509.Certificate, _ *Grant) { leaf.DNSNames = []string{"a"} },
 		"CA":       func(leaf, _ *x509.Certificate, _ *Grant) { leaf.IsCA = true },
 		"usage":    func(leaf, _ *x509.Certificate, _ *Grant) { leaf.KeyUsage |= x509.KeyUsageCertSign },
 		"end":      func(leaf, _ *x509.Certificate, _ *Grant) { leaf.NotAfter = leaf.NotAfter.Add(time.Hour) },
-		"serial":   func(_, meant *x509.Certificate, _ *Grant) { meant.SerialNumber = s.Cert.SerialNumber },
 		"issuer":   func(leaf, _ *x509.Certificate, _ *Grant) { leaf.RawIssuer = nil },
 		"critical": func(leaf, _ *x509.Certificate, _ *Grant) {
 			for i := range leaf.Extensions {
@@ -207,7 +204,7 @@ func TestCheckFindsDifferences(t *testing.T) {
 // A request that nobody should sign is refused with the reason.
 func TestParseRequest(t *testing.T) {
 	t.Parallel()
-	good := encodeRequest(t, testKey(t, ECDSAP256), x509.CertificateRequest{})
+	good := encodeRequest(t, NewKey(), x509.CertificateRequest{})
 	curve, err := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -248,13 +245,12 @@ func TestParseRequest(t *testing.T) {
 func TestNewSigner(t *testing.T) {
 	t.Parallel()
 	root := testRoot(t)
-	key := testKey(t, ECDSAP256)
-	below, err := root.NewIntermediate(Authority{Name: "below", Validity: time.Hour, Leaves: true}, key.Public(), noon,
-		rand.Reader)
+	key := NewKey()
+	below, err := root.NewIntermediate("below", time.Hour, key.Public(), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := Issue(root, Rules{}, Grant{ID: web(t), Request: testRequest(t, key)}, noon, rand.Reader)
+	leaf, err := Issue(root, Rules{}, Grant{ID: web(t), Request: testRequest(t, key)}, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,12 +263,12 @@ func TestNewSigner(t *testing.T) {
 		want string
 	}{
 		"good":     {below, key, root.Root, noon, ""},
-		"key":      {below, testKey(t, ECDSAP256), root.Root, noon, "the key is not that of the authority's certificate"},
+		"key":      {below, NewKey(), root.Root, noon, "the key is not that of the authority's certificate"},
 		"leaf":     {leaf, key, root.Root, noon, "is not the certificate of a CA"},
 		"root":     {below, key, leaf, noon, "is not the certificate of a CA"},
-		"stranger": {below, key, stranger.Root, noon, "does not lead to the root"},
-		"ended":    {below, key, root.Root, noon.Add(2 * time.Hour), "ended at 2026-11-21T13:00:00Z"},
-		"early":    {below, key, root.Root, noon.Add(-time.Hour), "begins at 2026-11-21T11:58:00Z"},
+		"stranger": {below, key, stranger.Root, noon, "is not valid below the root"},
+		"ended":    {below, key, root.Root, noon.Add(2 * time.Hour), "expired or is not yet valid"},
+		"early":    {below, key, root.Root, noon.Add(-time.Hour), "expired or is not yet valid"},
 	} {
 		s, err := NewSigner(tc.cert, tc.key, nil, tc.root, tc.at)
 		switch {
@@ -288,8 +284,8 @@ func TestNewSigner(t *testing.T) {
 
 // No bytes are signed that are not a request of a key that may be.
 func FuzzParseRequest(f *testing.F) {
-	f.Add(encodeRequest(f, testKey(f, ECDSAP256), x509.CertificateRequest{DNSNames: []string{"a"}}))
-	f.Add(encodeRequest(f, testKey(f, RSA2048), x509.CertificateRequest{}))
+	f.Add(encodeRequest(f, NewKey(), x509.CertificateRequest{DNSNames: []string{"a"}}))
+	f.Add(encodeRequest(f, rsaKey(f), x509.CertificateRequest{}))
 	s := testRoot(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := ParseRequest(text)
@@ -299,7 +295,7 @@ func FuzzParseRequest(f *testing.F) {
 			}
 			return
 		}
-		leaf, err := Issue(s, Rules{}, Grant{ID: web(t), Request: r}, noon, rand.Reader)
+		leaf, err := Issue(s, Rules{}, Grant{ID: web(t), Request: r}, noon)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,14 +309,14 @@ func FuzzParseRequest(f *testing.F) {
 // costs at least.
 func BenchmarkIssue(b *testing.B) {
 	s, id := testRoot(b), web(b)
-	text := encodeRequest(b, testKey(b, ECDSAP256), x509.CertificateRequest{})
+	text := encodeRequest(b, NewKey(), x509.CertificateRequest{})
 	b.ReportAllocs()
 	for b.Loop() {
 		r, err := ParseRequest(text)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := Issue(s, Rules{}, Grant{ID: id, Request: r}, noon, rand.Reader); err != nil {
+		if _, err := Issue(s, Rules{}, Grant{ID: id, Request: r}, noon); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -328,11 +324,7 @@ func BenchmarkIssue(b *testing.B) {
 
 func BenchmarkSignAlone(b *testing.B) {
 	s := testRoot(b)
-	text := encodeRequest(b, testKey(b, ECDSAP256), x509.CertificateRequest{})
-	serial, err := newSerial(rand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := encodeRequest(b, NewKey(), x509.CertificateRequest{})
 	b.ReportAllocs()
 	for b.Loop() {
 		block, _ := pem.Decode(text)
@@ -343,7 +335,7 @@ func BenchmarkSignAlone(b *testing.B) {
 		if err := csr.CheckSignature(); err != nil {
 			b.Fatal(err)
 		}
-		t := &x509.Certificate{SerialNumber: serial, NotBefore: noon, NotAfter: noon.Add(time.Hour)}
+		t := &x509.Certificate{NotBefore: noon, NotAfter: noon.Add(time.Hour)}
 		if _, err := x509.CreateCertificate(rand.Reader, t, s.Cert, csr.PublicKey, s.Key); err != nil {
 			b.Fatal(err)
 		}

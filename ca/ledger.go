@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -30,7 +31,7 @@ var errGroupIdentity = errors.New("the WorkloadGroup makes no identity")
 
 // LedgerConfig says where a ledger writes and whom it asks.
 type LedgerConfig struct {
-	// Records is where everything stands, shared with all replicas.
+	// Records is where everything stands, shared with all replicas. It must implement record.Changer.
 	Records record.Store
 	// Dir is the folder of the authority's keys, where a local file of the revocations is kept: they
 	// outlive the store. It is created when it is missing. Empty: there is no file.
@@ -41,14 +42,13 @@ type LedgerConfig struct {
 	// and its template's service account ("default" when it names none). Errors: ErrNoGroup, or why
 	// it cannot be told now. Nil: there are no groups.
 	Groups func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
-	// Present says where a workload is: whether a proxy that shows one of its certificates is
-	// connected, or was a moment ago. Nil: nobody knows.
-	Present func(w Workload) (p Presence, ok bool)
-	// Replaced is told, once it is written down, that a workload joined anew with another key. Nil:
-	// nobody is.
+	// Present returns where a workload is whose proxy is connected, or was a moment ago: "a machine of
+	// this name is connected from 10.0.0.5"; else nothing. Nil: nobody knows.
+	Present func(w Workload) string
+	// Replaced is told while Run runs, once it is written down, that a workload joined anew with
+	// another key. Nil: nobody is.
 	Replaced func(Replacement)
-	// Grace is how long after the end of its certificate a workload may renew with it. Zero means
-	// DefaultGrace; negative means not at all.
+	// Grace is how long after the end of its certificate a workload may renew with it.
 	Grace time.Duration
 	// Connections is how long peers use connections.
 	Connections Connections
@@ -70,17 +70,18 @@ type Ledger struct {
 	grace       time.Duration
 	// how long after the end of a certificate a connection may be in use that was opened with it
 	outlive  time.Duration
-	present  func(w Workload) (p Presence, ok bool)
+	present  func(w Workload) string
 	replaced func(Replacement)
 	audit    func(audit.Event)
 	log      hclog.Logger
 	now      func() time.Time
-	keyNamed keyNamed // safe for concurrent use
+	// how many workloads only their keys tell apart, by service account, as of the last sweep
+	keyNamed atomic.Pointer[map[string]int]
 
 	follower record.Follower // set once; nil: the records are never out of touch
-	changer  record.Changer  // set once; nil: no other replica writes the records
+	changer  record.Changer  // set once: records
 
-	dir         folder          // set once; its path is empty when there is no local file
+	dir         folder          // set once; empty when there is no local file
 	watchers    record.Watchers // safe for concurrent use
 	wake        chan struct{}   // cap 1; has Run reconcile
 	revocations revocationState
@@ -88,21 +89,14 @@ type Ledger struct {
 
 // NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
-	l := &Ledger{records: c.Records, keyNamed: keyNamed{max: maxKeyNamed, count: map[string]int{}},
-		dir: folder{path: c.Dir}, wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups,
+	l := &Ledger{records: c.Records, dir: folder(c.Dir), wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups,
 		grace: c.Grace, outlive: c.Connections.outlive(),
 		present: c.Present, replaced: c.Replaced, audit: c.Audit, log: c.Log, now: c.Now}
-	switch {
-	case l.grace == 0:
-		l.grace = DefaultGrace
-	case l.grace < 0:
-		l.grace = 0
-	}
 	if l.audit == nil {
 		l.audit = func(audit.Event) {}
 	}
 	if l.present == nil {
-		l.present = func(Workload) (p Presence, ok bool) { return p, false }
+		l.present = func(Workload) string { return "" }
 	}
 	if l.replaced == nil {
 		l.replaced = func(Replacement) {}
@@ -114,7 +108,11 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 		l.now = time.Now
 	}
 	l.follower, _ = c.Records.(record.Follower)
-	l.changer, _ = c.Records.(record.Changer)
+	var ok bool
+	if l.changer, ok = c.Records.(record.Changer); !ok {
+		return nil, errors.New("ca: the store of records does not tell changes")
+	}
+	l.keyNamed.Store(&map[string]int{})
 	if _, err := spiffe.New(c.TrustDomain, "default", "default"); err != nil {
 		return nil, err
 	}
@@ -131,12 +129,8 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 // ctx ends.
 func (l *Ledger) Run(ctx context.Context) error {
 	changed := l.records.Watch(ctx, revocationTable)
-	var entered <-chan struct{}
-	var told record.Mark
-	if l.changer != nil {
-		entered = l.records.Watch(ctx, workloadTable)
-		told = l.tellReplaced(ctx, nil)
-	}
+	entered := l.records.Watch(ctx, workloadTable)
+	told := l.tellReplaced(ctx, nil)
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	if err := l.sweepWorkloads(ctx, l.now()); err != nil && ctx.Err() == nil { // it counts, too

@@ -55,7 +55,7 @@ func TestUsedTokenDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.serve()
-	key, token := testKey(t, ECDSAP256), l.token("shop/web")
+	key, token := NewKey(), l.token("shop/web")
 	if _, _, err := l.ask(client{token: token, name: "a", key: key}); err != nil {
 		t.Fatal(err)
 	}

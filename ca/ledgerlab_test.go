@@ -45,8 +45,8 @@ type lab struct {
 	mu      sync.Mutex
 	time    time.Time
 	events  []audit.Event
-	present func(Workload) (Presence, bool) // guarded by mu; nil: nobody is
-	ousted  []Replacement                   // guarded by mu
+	present func(Workload) string // guarded by mu; nil: nobody is
+	ousted  []Replacement         // guarded by mu
 
 	first, renewed *tls.Certificate // of a workload, for tests with several steps
 }
@@ -61,7 +61,7 @@ func (l *lab) bounded(validity time.Duration) *lab {
 // newLab makes one. settings may be nil.
 func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 	t.Helper()
-	l := &lab{t: t, store: &faultyStore{Store: record.NewMemory()}, time: noon, root: testRoot(t)}
+	l := &lab{t: t, store: &faultyStore{Changer: record.NewMemory()}, time: noon, root: testRoot(t)}
 	l.signer = labSigner(t, l.root)
 	l.bundle = NewBundle(l.root.Cert)
 	log := testlog.New(t)
@@ -77,23 +77,21 @@ func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 		TrustDomain: "cluster.local", Aliases: []string{"old.local"}, Ledger: l.ledger})
 	c := ServerConfig{
 		Signer: func() *Signer { return l.signer }, Bundle: func() *Bundle { return l.bundle }, Ledger: l.ledger, Audit: l.record, Log: log, Now: l.now,
-		Attestors: []Attestor{NewTokenAttestor(l.ledger), NewCertificateAttestor(l.peers, l.ledger)},
+		Peers: l.peers,
 	}
 	if settings != nil {
 		settings(&c)
 	}
-	if l.server, err = NewServer(c); err != nil {
-		t.Fatal(err)
-	}
+	l.server = NewServer(c)
 	return l
 }
 
 // labSigner is an intermediate below a root.
 func labSigner(t testing.TB, root *Signer) *Signer {
 	t.Helper()
-	key := testKey(t, ECDSAP256)
-	cert, err := root.NewIntermediate(Authority{Name: "intermediate", Validity: 900 * time.Hour, Leaves: true},
-		key.Public(), noon, rand.Reader)
+	key := NewKey()
+	cert, err := root.NewIntermediate("intermediate", 900*time.Hour,
+		key.Public(), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,17 +129,17 @@ func (l *lab) pass(d time.Duration) {
 }
 
 // connect makes workloads present that are.
-func (l *lab) connect(present func(Workload) (Presence, bool)) {
+func (l *lab) connect(present func(Workload) string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.present = present
 }
 
-func (l *lab) isPresent(w Workload) (p Presence, ok bool) {
+func (l *lab) isPresent(w Workload) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.present == nil {
-		return p, false
+		return ""
 	}
 	return l.present(w)
 }
@@ -248,7 +246,7 @@ func (l *lab) certificate(s *Signer, uri string, begin, end time.Time, change fu
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	key := testKey(l.t, ECDSAP256)
+	var key keyer = NewKey()
 	if len(keys) > 0 {
 		key = keys[0]
 	}
@@ -307,7 +305,7 @@ func (l *lab) ask(c client) (*tls.Certificate, []string, error) {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.token)
 	}
 	if c.key == nil {
-		c.key = testKey(l.t, ECDSAP256)
+		c.key = NewKey()
 	}
 	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, l.request(c))
 	if err != nil {
@@ -367,7 +365,7 @@ func wantRefused(err error, code codes.Code, words string) error {
 
 // faultyStore is a store that fails on demand.
 type faultyStore struct {
-	record.Store
+	record.Changer
 
 	mu     sync.Mutex
 	before func([]record.Write) error // guarded by mu: called before each commit
@@ -397,7 +395,7 @@ func (s *faultyStore) Commit(ctx context.Context, writes ...record.Write) error 
 			return err
 		}
 	}
-	return s.Store.Commit(ctx, writes...)
+	return s.Changer.Commit(ctx, writes...)
 }
 
 func (s *faultyStore) fail(before func([]record.Write) error) {

@@ -2,7 +2,6 @@ package ca
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,8 +25,6 @@ type ManagerConfig struct {
 	Plugged string
 	// TrustDomain is the mesh's: "cluster.local".
 	TrustDomain string
-	// KeyKind is of what kind the keys are that are made.
-	KeyKind KeyKind
 	// Names are the DNS names and IP addresses that the control plane is reached by, beyond
 	// localhost and Istio's.
 	Names []string
@@ -62,6 +59,8 @@ type authority interface {
 	look(ctx context.Context, now time.Time) error
 	// current returns the signer and the roots in use.
 	current() (*Signer, *Bundle)
+	// rotate begins a rotation, or forces a step of the one that goes on. Errors: ErrRotate.
+	rotate(ctx context.Context, r RotateRequest, now time.Time) error
 	// show adds what is the authority's own to a status.
 	show(st *Status, f Facts, now time.Time)
 }
@@ -76,7 +75,6 @@ type Manager struct {
 	mu        sync.Mutex  // orders changes
 	authority authority   // guarded by mu: own or plugged
 	own       *selfSigned // guarded by mu; nil: plugged in
-	plugged   *plugged    // guarded by mu; nil: self-signed
 	trouble   string      // guarded by mu: why the last look failed; empty: it did not
 
 	watchers record.Watchers // safe for concurrent use
@@ -129,11 +127,10 @@ func newManager(c ManagerConfig) (*Manager, error) {
 	}
 	m := &Manager{config: c, names: names}
 	if c.Plugged != "" {
-		m.plugged = &plugged{dir: c.Plugged, records: c.Records, trustDomain: c.TrustDomain, log: c.Log, audit: c.Audit}
-		m.authority = m.plugged
+		m.authority = &plugged{dir: c.Plugged, records: c.Records, trustDomain: c.TrustDomain, log: c.Log, audit: c.Audit}
 	} else {
-		m.own = &selfSigned{dir: folder{path: c.Dir}, records: stateStore{c.Records}, trustDomain: c.TrustDomain,
-			kind: c.KeyKind, log: c.Log, audit: c.Audit, facts: c.Facts}
+		m.own = &selfSigned{dir: folder(c.Dir), records: stateStore{c.Records}, trustDomain: c.TrustDomain,
+			log: c.Log, audit: c.Audit, facts: c.Facts}
 		if c.Address != "" {
 			m.own.replicas = &replicaClient{tokenFile: c.ReplicaToken, others: c.Replicas}
 		}
@@ -200,7 +197,7 @@ func (m *Manager) publish(now time.Time) error {
 		return nil
 	}
 	var err error
-	v.server, err = issueServer(v.signer, v.bundle, m.config.TrustDomain, m.names, m.config.KeyKind, now, rand.Reader)
+	v.server, err = issueServer(v.signer, v.bundle, m.config.TrustDomain, m.names, now)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package ca
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -99,7 +98,7 @@ func show(t *testing.T, m *Manager) Status {
 // believes says what keeps those who trust some roots from believing a workload's new certificate.
 func believes(t *testing.T, s *Signer, now time.Time, roots ...*x509.Certificate) error {
 	t.Helper()
-	leaf, err := Issue(s, Rules{}, Grant{ID: web(t), Request: testRequest(t, testKey(t, ECDSAP256))}, now, rand.Reader)
+	leaf, err := Issue(s, Rules{}, Grant{ID: web(t), Request: testRequest(t, NewKey())}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +152,7 @@ func TestSelfSigned(t *testing.T) {
 	h := newHouse(t)
 	m := h.move()
 	for path, want := range map[string]fs.FileMode{h.config.Dir: 0o700 | fs.ModeDir, h.at(rootFile): 0o600,
-		h.at(intermediateFile): 0o600, h.at(rootsFile): 0o644} {
+		h.at(intermediateFile): 0o600, h.at(rootsFile): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v; want %v", path, info, err, want)
 		}
@@ -193,7 +192,7 @@ func TestRecordsHoldNoKey(t *testing.T) {
 		t.Fatal(records, err)
 	}
 	for _, name := range []string{rootFile, intermediateFile} {
-		p, err := folder{path: h.config.Dir}.pair(name)
+		p, err := folder(h.config.Dir).pair(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -415,19 +414,5 @@ func TestClockLeapsBack(t *testing.T) {
 		if c := m.Signer().Cert; noon.Before(c.NotBefore) {
 			t.Errorf("after %s ahead what signs begins at %s", leap, c.NotBefore)
 		}
-	}
-}
-
-// RSA serves as well, by choice.
-func TestManagerRSA(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	h.config.KeyKind = RSA2048
-	m := h.move()
-	if _, ok := m.Signer().Cert.PublicKey.(interface{ Size() int }); !ok {
-		t.Errorf("it signs with %T", m.Signer().Cert.PublicKey)
-	}
-	if err := joins(t, m, RootID(m.Signer().Root), "localhost", noon); err != nil {
-		t.Error(err)
 	}
 }

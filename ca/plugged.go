@@ -3,7 +3,6 @@ package ca
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -49,8 +48,8 @@ type plugged struct {
 	bundle *Bundle
 	used   pluggedFiles // the content in use
 	seen   pluggedFiles // the content at the last look
-	// refused is why the content at the last look is not used; nil: it is, or it is new.
-	refused error
+	// refused is why the content at the last look is not used, as far as it was audited.
+	refused string
 }
 
 // pluggedFiles are the contents of the files by name.
@@ -90,10 +89,8 @@ func (p *plugged) look(_ context.Context, now time.Time) error {
 	files, err := readPlugged(p.dir)
 	settled := files.equal(p.seen)
 	p.seen = files
-	if !settled || files.equal(p.used) {
-		p.refused = nil
-	}
 	if err == nil && files.equal(p.used) {
+		p.refused = ""
 		return nil
 	}
 	var signer *Signer
@@ -110,16 +107,16 @@ func (p *plugged) look(_ context.Context, now time.Time) error {
 	switch {
 	case err == nil:
 		p.use(files, signer, bundle, now)
+		p.refused = ""
 		return nil
 	case !settled:
 		return nil
-	case p.refused == nil:
-		p.log.Error("the plugged-in files are refused; the set read before stays in use", "folder", p.dir, "error", err)
+	case p.refused != err.Error():
+		p.refused = err.Error()
 		p.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.dir, Outcome: audit.Refused,
-			Reason: err.Error()})
+			Reason: p.refused})
 	}
-	p.refused = err
-	return nil
+	return fmt.Errorf("the files in the folder are refused; those that were read before stay in use: %w", err)
 }
 
 // use signs with a set from now on.
@@ -140,14 +137,18 @@ func (p *plugged) use(files pluggedFiles, signer *Signer, bundle *Bundle, now ti
 	}})
 }
 
+// rotate implements authority.
+func (p *plugged) rotate(context.Context, RotateRequest, time.Time) error {
+	return fmt.Errorf("%w: the authority is plugged in: put a set into %s whose %s holds the old root and the new "+
+		"one, wait until every workload has both, "+
+		"then one that signs below the new root, and take the old root out when \"ca show\" tells of nobody who "+
+		"depends on it", ErrRotate, p.dir, pluggedRoots)
+}
+
 // show implements authority.
 func (p *plugged) show(st *Status, _ Facts, now time.Time) {
 	st.Source, st.Folder = "plugged-in", p.dir
 	st.Problems = append(st.Problems, p.ending(now)...)
-	if p.refused != nil {
-		st.Problems = append(st.Problems,
-			"the files in the folder are refused; those that were read before stay in use: "+p.refused.Error())
-	}
 }
 
 // ending reports the certificates in use that end soon, or have ended.
@@ -254,11 +255,7 @@ func (s *Signer) trial(b *Bundle, trustDomain string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	key, err := NewKey(ECDSAP256, rand.Reader)
-	if err != nil {
-		return fmt.Errorf("%w: make a key: %w", ErrSigner, err)
-	}
-	leaf, err := Issue(s, Rules{}, Grant{ID: id, Request: &Request{Key: key.Public()}}, now, rand.Reader)
+	leaf, err := Issue(s, Rules{}, Grant{ID: id, Request: &Request{Key: NewKey().Public()}}, now)
 	if err != nil {
 		return err
 	}
@@ -295,15 +292,14 @@ func title(c *x509.Certificate) string {
 // any more.
 func (f Facts) untrusted(trusted []string, now time.Time) []string {
 	var names []string
-	for name, l := range f.latest() {
+	for _, l := range f.Leaves {
 		if l.NotAfter.Add(f.Grace).After(now) && !slices.Contains(trusted, l.RootID) {
-			names = append(names, name)
+			names = append(names, l.Workload)
 		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
-	slices.Sort(names)
 	const few = 5
 	some := strings.Join(names[:min(few, len(names))], ", ")
 	if len(names) > few {

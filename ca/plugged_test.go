@@ -24,12 +24,8 @@ type set struct {
 // made is a CA certificate by a template, under parent or of its own.
 func made(t testing.TB, parent *Signer, key crypto.Signer, change func(*x509.Certificate)) *Signer {
 	t.Helper()
-	serial, err := newSerial(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "ca " + serial.Text(16)[:4]},
+		Subject:   pkix.Name{CommonName: "ca " + rand.Text()[:4]},
 		NotBefore: noon.Add(-time.Hour), NotAfter: noon.Add(1000 * time.Hour),
 		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true, MaxPathLen: -1,
 	}
@@ -55,9 +51,9 @@ func made(t testing.TB, parent *Signer, key crypto.Signer, change func(*x509.Cer
 func newSet(t testing.TB) *set {
 	t.Helper()
 	s := &set{}
-	s.root = made(t, nil, testKey(t, ECDSAP256), func(c *x509.Certificate) { c.Subject.CommonName = "the root" })
-	s.above = made(t, s.root, testKey(t, ECDSAP256), func(c *x509.Certificate) { c.Subject.CommonName = "between" })
-	s.cert = made(t, s.above, testKey(t, ECDSAP256),
+	s.root = made(t, nil, NewKey(), func(c *x509.Certificate) { c.Subject.CommonName = "the root" })
+	s.above = made(t, s.root, NewKey(), func(c *x509.Certificate) { c.Subject.CommonName = "between" })
+	s.cert = made(t, s.above, NewKey(),
 		func(c *x509.Certificate) { c.Subject.CommonName = "mesh"; c.MaxPathLen, c.MaxPathLenZero = 0, true })
 	s.pack(t)
 	return s
@@ -114,15 +110,15 @@ func TestReadPlugged(t *testing.T) {
 		"several roots":        {func(s *set) { s.files[pluggedRoots] = EncodeCertificates(other, s.root.Cert) }, 2, 2, ""},
 		"a root twice":         {func(s *set) { s.files[pluggedRoots] = EncodeCertificates(s.root.Cert, s.root.Cert) }, 2, 1, ""},
 		"a root that ended": {func(s *set) {
-			old := made(t, nil, testKey(t, ECDSAP256),
+			old := made(t, nil, NewKey(),
 				func(c *x509.Certificate) { c.Subject.CommonName = "old"; c.NotAfter = noon.Add(-time.Minute) })
 			s.files[pluggedRoots] = EncodeCertificates(old.Cert, s.root.Cert)
 		}, 2, 2, "\"old\""},
 		"the root signs": {func(s *set) { s.cert, s.above = s.root, s.root; s.pack(t); delete(s.files, pluggedChain) }, 0, 1, ""},
 		"empty chain":    {func(s *set) { s.cert, s.above = s.root, s.root; s.pack(t); s.files[pluggedChain] = nil }, 0, 1, ""},
-		"RSA":            {func(s *set) { s.cert = made(t, s.above, testKey(t, RSA2048), nil); s.pack(t) }, 2, 1, ""},
+		"RSA":            {func(s *set) { s.cert = made(t, s.above, rsaKey(t), nil); s.pack(t) }, 2, 1, ""},
 		"ends soon": {func(s *set) {
-			s.cert = made(t, s.above, testKey(t, ECDSAP256),
+			s.cert = made(t, s.above, NewKey(),
 				func(c *x509.Certificate) { c.Subject.CommonName = "mesh"; c.NotAfter = noon.Add(time.Hour) })
 			s.pack(t)
 		}, 2, 1, `"mesh"`},
@@ -163,7 +159,7 @@ func loadSet(t testing.TB, s *set) (*Signer, *Bundle, error) {
 // A set that cannot serve is refused, with the file and the reason.
 func TestReadPluggedRefuses(t *testing.T) {
 	t.Parallel()
-	ec := func() crypto.Signer { return testKey(t, ECDSAP256) }
+	ec := func() crypto.Signer { return NewKey() }
 	weak, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +190,7 @@ func TestReadPluggedRefuses(t *testing.T) {
 			}
 			s.files[pluggedKey] = k
 		}, "ca-cert.pem: the key in ca-key.pem is not that of this certificate"},
-		"ended":         {remake(ec(), func(c *x509.Certificate) { c.NotAfter = noon }), "the authority's certificate ended at 2026-11-21T12:00:00Z"},
+		"ended":         {remake(ec(), func(c *x509.Certificate) { c.NotAfter = noon }), "the certificate of the authority ended at 2026-11-21T12:00:00Z"},
 		"begins":        {remake(ec(), func(c *x509.Certificate) { c.NotBefore = noon.Add(time.Hour) }), "current time 2026-11-21T12:00:00Z is before 2026-11-21T13:00:00Z"},
 		"a leaf":        {remake(ec(), func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, x509.KeyUsageDigitalSignature }), "is not the certificate of a CA (basic constraints)"},
 		"may not sign":  {remake(ec(), func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign }), "may not sign certificates (key usage)"},
@@ -284,9 +280,6 @@ func FuzzReadPlugged(f *testing.F) {
 		}
 		if signer.Root == nil || !bundle.has(RootID(signer.Root)) {
 			t.Fatal("it does not lead to its bundle")
-		}
-		if err := signer.leads(noon); err != nil {
-			t.Fatal(err)
 		}
 	})
 }

@@ -23,7 +23,7 @@ func plug(t *testing.T) (*house, *set, *Manager) {
 func (s *set) again(t *testing.T) *set {
 	t.Helper()
 	n := &set{root: s.root, above: s.above}
-	n.cert = made(t, s.above, testKey(t, ECDSAP256), nil)
+	n.cert = made(t, s.above, NewKey(), nil)
 	n.pack(t)
 	return n
 }

@@ -24,9 +24,6 @@ import (
 // replicaTokenPrefix begins every replica token, so that scanners for secrets can find it.
 const replicaTokenPrefix = "ashore-replica."
 
-// replicaProof is the Proof.How of another replica.
-const replicaProof = "replica"
-
 // usedTokens is where used replica tokens are stored, by their IDs.
 const usedTokens = "replica-token/"
 
@@ -57,10 +54,7 @@ type replicaToken struct {
 
 // usedToken is the record of a replica token that was used.
 type usedToken struct {
-	Format int `json:"v"`
-	// Key is the hash of the key that it was used for: the same key may ask again, for an answer
-	// may be lost.
-	Key     string    `json:"key"`
+	Format  int       `json:"v"`
 	Expires time.Time `json:"expires"`
 }
 
@@ -110,7 +104,7 @@ func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.plugged != nil:
+	case m.own == nil:
 		return "", expires, fmt.Errorf("%w: the authority is plugged in: give the new replica a folder of four files "+
 			"below the same root (setting ca.plugged)", ErrReplicaToken)
 	case m.config.Address == "":
@@ -140,7 +134,7 @@ func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by 
 
 // refuseReplica is a refusal that another replica may know the reason of.
 func refuseReplica(code codes.Code, reason string, err error) *Refusal {
-	return &Refusal{Code: code, Public: err.Error(), Reason: "replica " + reason, Err: err, Final: true}
+	return &Refusal{Code: code, Public: err.Error(), Reason: "replica " + reason, Err: err}
 }
 
 // attestReplica proves that a call comes from a replica: by its control plane's certificate, or by a
@@ -153,7 +147,7 @@ func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
 			return nil, refuseReplica(codes.Unauthenticated, "untrusted",
 				fmt.Errorf("the certificate of the replica is not accepted: %w; use a new replica token", err))
 		}
-		return &Proof{How: replicaProof, Caller: who, by: serialText(c.Peer[0]), from: c.From}, nil
+		return &Proof{How: byReplica, Caller: who, from: c.From}, nil
 	}
 	t, body, sig, err := decodeReplicaToken(c.Bearer)
 	if err != nil {
@@ -172,7 +166,7 @@ func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
 		return nil, refuseReplica(codes.Unauthenticated, "token expired",
 			fmt.Errorf("the replica token ended at %s", t.Expires.Format(time.RFC3339)))
 	}
-	return &Proof{How: replicaProof, Caller: "replica token " + t.ID, token: c.Bearer, from: c.From}, nil
+	return &Proof{How: byReplica, Caller: "replica token " + t.ID, token: c.Bearer, from: c.From}, nil
 }
 
 // activeKey is the key of the root that signs. Errors: *Refusal. The caller holds mu.
@@ -199,7 +193,7 @@ func (m *Manager) issueIntermediate(ctx context.Context, p *Proof, r *Request, n
 		return nil, err
 	}
 	if p.token != "" {
-		if err := m.useToken(ctx, p, r, now); err != nil {
+		if err := m.useToken(ctx, p); err != nil {
 			return nil, err
 		}
 	}
@@ -215,30 +209,19 @@ func (m *Manager) issueIntermediate(ctx context.Context, p *Proof, r *Request, n
 	return cert, nil
 }
 
-// useToken uses a replica token up, for one key. Errors: *Refusal.
-func (m *Manager) useToken(ctx context.Context, p *Proof, r *Request, now time.Time) error {
+// useToken uses a replica token up. Errors: *Refusal.
+func (m *Manager) useToken(ctx context.Context, p *Proof) error {
 	t, _, _, err := decodeReplicaToken(p.token)
 	if err != nil {
 		return err
 	}
-	key := record.Key{Table: table, Name: usedTokens + t.ID}
-	mine := usedToken{Format: 1, Key: hex.EncodeToString(r.KeyHash[:]), Expires: t.Expires}
-	value, err := json.Marshal(mine)
+	value, err := json.Marshal(usedToken{Format: 1, Expires: t.Expires})
 	if err != nil {
 		return err
 	}
-	err = m.config.Records.Commit(ctx, record.Write{Key: key, Value: value})
-	if !errors.Is(err, record.ErrConflict) {
-		return err
-	}
-	was, err := m.config.Records.Get(ctx, key)
-	var used usedToken
-	if err == nil {
-		err = decodeRecord(was.Value, &used)
-	}
-	if err == nil && used.Key != mine.Key {
-		err = refuseReplica(codes.PermissionDenied, "token used", errors.New("the replica token was used for another "+
-			"key: make a new one"))
+	err = m.config.Records.Commit(ctx, record.Write{Key: record.Key{Table: table, Name: usedTokens + t.ID}, Value: value})
+	if errors.Is(err, record.ErrConflict) {
+		return refuseReplica(codes.PermissionDenied, "token used", errors.New("the replica token was used: make a new one"))
 	}
 	return err
 }

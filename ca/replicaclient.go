@@ -3,7 +3,6 @@ package ca
 import (
 	"cmp"
 	"context"
-	"crypto"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -28,9 +27,6 @@ const (
 	replicaMethod = "CreateIntermediate"
 	// replicaCallTimeout bounds a call to another replica.
 	replicaCallTimeout = 5 * time.Second
-	// startTimeout is how long a new replica tries to get its first intermediate.
-	startTimeout = time.Minute
-	startRetry   = 2 * time.Second
 )
 
 // ErrReplica is why a replica gets no intermediate from another one.
@@ -40,63 +36,42 @@ var ErrReplica = errors.New("this replica gets no intermediate")
 type replicaClient struct {
 	tokenFile string           // may be empty
 	others    func() []Replica // those that are alive
-	// key is the one that an intermediate is requested for; nil: none is. The same key may use a
-	// token again after a lost answer.
-	key crypto.Signer
 }
 
 // fetch requests an intermediate below a root. A replica that has a trusted one proves itself by it,
 // others by the token. Errors: ErrReplica.
 func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time.Time) (*pair, error) {
-	p, err := s.fetchFrom(ctx, root, now)
+	config, token, addresses, err := s.replicaProof(root, now)
+	if err == nil && len(addresses) == 0 {
+		err = errors.New("no other replica is alive: start the one that has the root's key")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrReplica, err)
 	}
-	if err := s.dir.writePair(intermediateFile, p); err != nil {
-		return nil, err
-	}
-	s.replicas.key = nil
-	s.loaded("intermediate", p.cert, root)
-	return p, nil
-}
-
-func (s *selfSigned) fetchFrom(ctx context.Context, root *x509.Certificate, now time.Time) (*pair, error) {
-	c := s.replicas
-	config, token, addresses, err := s.replicaProof(root, now)
-	if err != nil {
-		return nil, err
-	}
-	if c.key == nil {
-		if c.key, err = NewKey(s.kind, rand.Reader); err != nil {
-			return nil, fmt.Errorf("%w: make a key: %w", ErrSigner, err)
-		}
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, c.key)
+	key := NewKey()
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
 	}
 	csr := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	if len(addresses) == 0 {
-		return nil, errors.New("no other replica is alive: start the one that has the root's key")
-	}
 	var errs []error
 	for _, address := range addresses {
 		cert, err := callReplica(ctx, address, config, token, csr)
-		p := &pair{key: c.key, cert: cert}
+		p := &pair{key: key, cert: cert}
 		switch {
 		case err != nil:
-		case !cert.IsCA || !sameKey(cert.PublicKey, c.key.Public()):
+		case !cert.IsCA || !sameKey(cert.PublicKey, key.Public()):
 			err = errors.New("it answered with another certificate")
 		case !p.under(root, now):
 			err = fmt.Errorf("its intermediate is valid from %s to %s, and this machine's clock says %s: set the clock "+
 				"that is wrong",
 				cert.NotBefore.Format(time.RFC3339), cert.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 		default:
-			return p, nil
+			return p, s.keep(p, root)
 		}
 		errs = append(errs, fmt.Errorf("replica %s: %w", address, err))
 	}
-	return nil, errors.Join(errs...)
+	return nil, fmt.Errorf("%w: %w", ErrReplica, errors.Join(errs...))
 }
 
 // replicaProof is how this replica proves itself to others and whom it accepts, and the addresses to
@@ -112,7 +87,7 @@ func (s *selfSigned) replicaProof(root *x509.Certificate, now time.Time) (*tls.C
 		if err != nil {
 			return nil, "", nil, err
 		}
-		cert, err := issueServer(signer, NewBundle(above), s.trustDomain, serverNames{}, s.kind, now, rand.Reader)
+		cert, err := issueServer(signer, NewBundle(above), s.trustDomain, serverNames{}, now)
 		if err != nil {
 			return nil, "", nil, err
 		}
@@ -153,10 +128,10 @@ func (s *selfSigned) above(now time.Time) *x509.Certificate {
 // token reads the file of the replica token.
 func (c *replicaClient) token(rootKey string) (text string, t replicaToken, err error) {
 	if c.tokenFile == "" {
-		return "", t, c.tokenError(fmt.Errorf("this mesh has a root, whose key is with another replica, and nothing "+
-			"proves that this one belongs to it: run \"ashorectl ca replica-token\" there, "+
-			"put what it prints into a file here, readable by ashored alone, and name the file in the setting "+
-			"ca.replicaToken (or restore %s from a backup)", rootKey))
+		return "", t, fmt.Errorf("setting ca.replicaToken: this mesh has a root, whose key is with another replica, and "+
+			"nothing proves that this one belongs to it: run \"ashorectl ca replica-token\" there, put what it prints "+
+			"into a file here, readable by ashored alone, and name the file in the setting (or restore %s from a backup)",
+			rootKey)
 	}
 	data, info, err := readfile.Read(c.tokenFile, 4<<10)
 	if err == nil {
@@ -173,10 +148,7 @@ func (c *replicaClient) token(rootKey string) (text string, t replicaToken, err 
 
 // tokenError names the setting and the file.
 func (c *replicaClient) tokenError(err error) error {
-	if c.tokenFile == "" {
-		return fmt.Errorf("%w: setting ca.replicaToken: %w", ErrReplica, err)
-	}
-	return fmt.Errorf("%w: setting ca.replicaToken, file %s: %w", ErrReplica, c.tokenFile, err)
+	return fmt.Errorf("setting ca.replicaToken, file %s: %w", c.tokenFile, err)
 }
 
 // callReplica requests an intermediate from a replica.
@@ -205,23 +177,4 @@ func callReplica(ctx context.Context, address string, config *tls.Config, token 
 		return nil, err
 	}
 	return certs[0], nil
-}
-
-// await is refresh for a start: a new replica retries for a while to get its first intermediate.
-func (s *selfSigned) await(ctx context.Context, now time.Time) error {
-	deadline := time.Now().Add(startTimeout)
-	for {
-		err := s.refresh(ctx, now)
-		if !errors.Is(err, ErrReplica) || time.Now().After(deadline) {
-			return err
-		}
-		s.log.Warn("this replica waits for an intermediate", "error", err)
-		timer := time.NewTimer(startRetry)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
-		}
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 const (
@@ -67,12 +68,12 @@ func (l *Ledger) publish() {
 	s := &l.revocations
 	s.current.Store(newRevocations(s.known, l.now().Add(-l.outlive)))
 	l.watchers.Tell([]record.Write{{Key: record.Key{Table: revocationTable}}})
-	if l.dir.path == "" {
+	if l.dir == "" {
 		return
 	}
 	text, err := json.Marshal(encodeLocal(s.known))
 	if err == nil && !bytes.Equal(text, s.written) {
-		err = l.dir.write(revocationFile, text, 0o600)
+		err = wholefile.Write(l.dir.at(revocationFile), text)
 	}
 	switch {
 	case err == nil:
@@ -86,7 +87,7 @@ func (l *Ledger) publish() {
 // readLocal reads the file of this replica. A damaged one is replaced by what the store has.
 func (l *Ledger) readLocal() error {
 	l.revocations.known = map[record.Key]Revocation{}
-	if l.dir.path == "" {
+	if l.dir == "" {
 		return nil
 	}
 	if err := l.dir.open(); err != nil {

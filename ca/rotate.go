@@ -2,7 +2,6 @@ package ca
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,6 +23,21 @@ type RotateRequest struct {
 	// Force does this step although somebody is waited for, who may be stranded by it; None begins
 	// a rotation. It must be the step that comes next, so that asking twice does not force two.
 	Force Step
+}
+
+// rotate implements authority.
+func (s *selfSigned) rotate(ctx context.Context, r RotateRequest, now time.Time) error {
+	if err := s.refresh(ctx, now); err != nil {
+		return err
+	}
+	if r.Force == None {
+		return s.begin(ctx, r, now)
+	}
+	facts, err := s.facts(ctx)
+	if err != nil {
+		return err
+	}
+	return s.force(ctx, r, facts, now)
 }
 
 // begin creates a new root and distributes it to all workloads. The old root still signs.
@@ -50,7 +64,7 @@ func (s *selfSigned) begin(ctx context.Context, r RotateRequest, now time.Time) 
 	to.Roots = maps.Clone(s.state.Roots)
 	to.Roots[id] = root.cert.Raw
 	if now.Before(active.NotAfter) { // else nobody believes it any more
-		cross, err := old.cross(root.cert, now, rand.Reader)
+		cross, err := old.cross(root.cert, now)
 		if err != nil {
 			return err
 		}
@@ -90,7 +104,7 @@ func (s *selfSigned) behind() bool {
 
 // waiting is what the next step waits for.
 func (s *selfSigned) waiting(f Facts, now time.Time) []Waiting {
-	_, w := next(s.state, f, now)
+	w := s.state.waiting(f, now)
 	if s.behind() {
 		w = append(w, Waiting{Kind: "control plane", Name: "this replica",
 			Reason: "does not sign with the new root yet"})
@@ -103,8 +117,7 @@ func (s *selfSigned) advance(ctx context.Context, f Facts, now time.Time) (bool,
 	if s.state.Step == None || len(s.waiting(f, now)) > 0 {
 		return false, nil
 	}
-	to, _ := next(s.state, f, now)
-	err := s.commit(ctx, to, RotateRequest{Actor: "ashored"}, nil)
+	err := s.commit(ctx, s.state.done(now), RotateRequest{Actor: "ashored"}, nil)
 	if errors.Is(err, record.ErrConflict) { // another replica was faster
 		return true, nil
 	}
@@ -115,7 +128,6 @@ func (s *selfSigned) advance(ctx context.Context, f Facts, now time.Time) (bool,
 // forced. What is done stands in the audit log; of what is not, whoever asked for it tells.
 func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, waiting []Waiting) error {
 	step := s.state.following()
-	s.dir.about("commit", string(step))
 	switch err := s.records.write(ctx, to, s.version); {
 	case errors.Is(err, record.ErrConflict):
 		return fmt.Errorf("the rotation was changed by another replica at this moment, look again: %w", err)
@@ -133,12 +145,8 @@ func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, wait
 	if r.Force != None {
 		e.Details["forced"] = strconv.Itoa(len(waiting))
 	}
-	if len(waiting) > 0 {
-		e.Details["example"] = waiting[0].Kind + " " + waiting[0].Name
-		s.log.Warn("a step of the rotation was forced; who was waited for may be stranded", "step", step,
-			"actor", r.Actor, "waited for", len(waiting), "first", waiting[0].Name)
-	}
 	s.audit(e)
-	s.log.Info("rotation of the root", "step", step, "root", to.Active, "next", to.Next, "actor", r.Actor)
+	s.log.Info("rotation of the root", "step", step, "root", to.Active, "next", to.Next, "actor", r.Actor,
+		"forced", r.Force != None, "waited for", len(waiting))
 	return nil
 }

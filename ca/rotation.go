@@ -2,8 +2,6 @@ package ca
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -48,8 +46,8 @@ type State struct {
 type Facts struct {
 	// Connected are the proxies that are connected and have an identity.
 	Connected []ProxyBundle
-	// Leaves are the certificates of workloads that are neither revoked nor ended longer ago than
-	// Grace.
+	// Leaves are the certificates that workloads use, one of each. They are neither revoked nor ended
+	// longer ago than Grace.
 	Leaves []LeafFact
 	// Tokens are the join tokens that may still be used.
 	Tokens []TokenFact
@@ -60,7 +58,7 @@ type Facts struct {
 // ProxyBundle is which bundle a connected proxy acknowledged; BundleID is empty when none.
 type ProxyBundle struct{ Name, BundleID string }
 
-// LeafFact is one certificate of a workload.
+// LeafFact is the certificate of a workload.
 type LeafFact struct {
 	// Workload is "namespace/name".
 	Workload string
@@ -116,33 +114,45 @@ func (s State) trusted() []string {
 	}
 }
 
-// next is the state after the following step, or the same state and what that step waits for. It
-// never begins a rotation.
-func next(s State, f Facts, now time.Time) (State, []Waiting) {
-	w := s.waiting(f, now)
-	if s.Step == None || len(w) > 0 {
-		return s, w
-	}
-	return s.done(now), nil
-}
-
-// waiting is what keeps the following step from being safe.
+// waiting is what keeps the following step from being safe. Who has a certificate from the old root is
+// waited for until it cannot come back: it may renew until the grace after its end is over.
 func (s State) waiting(f Facts, now time.Time) []Waiting {
-	var w []Waiting
-	switch s.Step {
-	case StepDistribute:
-		w = append(f.proxies(bundleID(s.trusted())), f.unaware(bundleID(s.trusted()), now)...)
-	case StepActivate:
-		w = append(f.proxies(bundleID(s.trusted())), f.dependent(s.Active, bundleID(s.trusted()), now)...)
-		w = append(w, f.tokens(s.Since, now)...)
+	if s.Step == None {
+		return nil
 	}
-	if until := s.Since.Add(settling); s.Step != None && now.Before(until) {
+	var w []Waiting
+	bundle := bundleID(s.trusted())
+	for _, p := range f.Connected {
+		if p.BundleID != bundle {
+			w = append(w, Waiting{Kind: "proxy", Name: p.Name,
+				Reason: "connected, and has not acknowledged the bundle with both roots"})
+		}
+	}
+	for _, l := range f.Leaves {
+		until, reason := l.NotAfter.Add(f.Grace), ""
+		switch {
+		case s.Step == StepDistribute && l.BundleID != bundle: // it would refuse peers of the new root
+			until, reason = l.NotAfter, "has a valid certificate and not the bundle with both roots"
+		case s.Step == StepActivate && l.RootID != s.Active:
+			reason = "its certificate is from the old root"
+		case s.Step == StepActivate && l.BundleID != bundle:
+			reason = "does not have the new root"
+		}
+		if reason != "" && until.After(now) {
+			w = append(w, Waiting{Kind: "workload", Name: l.Workload, Reason: reason, Until: until.UTC()})
+		}
+	}
+	for _, t := range f.Tokens {
+		if s.Step == StepActivate && t.Created.Before(s.Since) && t.NotAfter.After(now) {
+			w = append(w, Waiting{Kind: "token", Name: t.ID, Reason: "names the old root", Until: t.NotAfter})
+		}
+	}
+	if until := s.Since.Add(settling); now.Before(until) {
 		w = append(w, Waiting{Kind: "control plane", Name: "requests",
 			Reason: "what was asked for before this step is answered", Until: until.UTC()})
 	}
 	slices.SortStableFunc(w, func(a, b Waiting) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	return w
 }
@@ -159,110 +169,4 @@ func (s State) done(now time.Time) State {
 		to.Roots = map[string][]byte{s.Active: s.Roots[s.Active]}
 	}
 	return to
-}
-
-// proxies are those connected that have not acknowledged a bundle.
-func (f Facts) proxies(bundle string) []Waiting {
-	var w []Waiting
-	for _, p := range f.Connected {
-		if p.BundleID != bundle {
-			w = append(w, Waiting{Kind: "proxy", Name: p.Name,
-				Reason: "connected, and has not acknowledged the bundle with both roots"})
-		}
-	}
-	return w
-}
-
-// unaware are the workloads with a valid certificate that do not have a bundle: they would refuse
-// peers of the new root.
-func (f Facts) unaware(bundle string, now time.Time) []Waiting {
-	longest := waits{}
-	for _, l := range f.Leaves {
-		if l.BundleID != bundle && l.NotAfter.After(now) {
-			longest.add(l.Workload, "has a valid certificate and not the bundle with both roots", l.NotAfter)
-		}
-	}
-	return longest.list()
-}
-
-// dependent are the workloads that need an old root: their peers to believe a certificate that is
-// still valid, or they themselves to come back: a workload's last certificate serves to renew until
-// the grace after its end is over.
-func (f Facts) dependent(active, bundle string, now time.Time) []Waiting {
-	longest := waits{}
-	for _, l := range f.Leaves {
-		if l.RootID != active && l.NotAfter.After(now) {
-			longest.add(l.Workload, "its certificate is from the old root", l.NotAfter)
-		}
-	}
-	for name, l := range f.latest() {
-		back := l.NotAfter.Add(f.Grace)
-		switch {
-		case !back.After(now):
-		case l.RootID != active:
-			longest.add(name, "may renew with a certificate from the old root", back)
-		case l.BundleID != bundle:
-			longest.add(name, "does not have the new root", back)
-		}
-	}
-	return longest.list()
-}
-
-// latest are the certificates that end last, by workload.
-func (f Facts) latest() map[string]LeafFact {
-	last := map[string]LeafFact{}
-	for _, l := range f.Leaves {
-		if l.NotAfter.After(last[l.Workload].NotAfter) {
-			last[l.Workload] = l
-		}
-	}
-	return last
-}
-
-// tokens are the join tokens made before the new root signed: they name the old one.
-func (f Facts) tokens(activated, now time.Time) []Waiting {
-	var w []Waiting
-	for _, t := range f.Tokens {
-		if t.Created.Before(activated) && t.NotAfter.After(now) {
-			w = append(w, Waiting{Kind: "token", Name: t.ID, Reason: "names the old root", Until: t.NotAfter})
-		}
-	}
-	return w
-}
-
-// waits are workloads by name, each with what it is waited for longest.
-type waits map[string]Waiting
-
-func (w waits) add(workload, reason string, until time.Time) {
-	if until.After(w[workload].Until) {
-		w[workload] = Waiting{Kind: "workload", Name: workload, Reason: reason, Until: until.UTC()}
-	}
-}
-
-func (w waits) list() []Waiting {
-	out := make([]Waiting, 0, len(w))
-	for _, x := range w {
-		out = append(out, x)
-	}
-	return out
-}
-
-// check says what keeps a state that was read from being one.
-func (s State) check() error {
-	need := []string{s.Active}
-	switch s.Step {
-	case None:
-	case StepDistribute:
-		need = append(need, s.Next)
-	case StepActivate:
-		need = append(need, s.Old)
-	default:
-		return fmt.Errorf("it has the unknown step %.40q", s.Step)
-	}
-	for _, id := range need {
-		if len(s.Roots[id]) == 0 {
-			return errors.New("it lacks the certificate of root " + id)
-		}
-	}
-	return nil
 }

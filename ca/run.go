@@ -39,7 +39,7 @@ func (m *Manager) look(ctx context.Context) time.Duration {
 	err := m.refresh(ctx, m.config.Now())
 	m.note(ctx, err)
 	switch {
-	case m.plugged != nil:
+	case m.own == nil:
 		return pluggedPace
 	case m.own.state.Step != None || err != nil:
 		return rotatingPace

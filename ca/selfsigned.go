@@ -3,7 +3,6 @@ package ca
 import (
 	"context"
 	"crypto"
-	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // The files of a folder of keys. Those with a key hold its certificate too, and are readable by
@@ -38,7 +38,6 @@ type selfSigned struct {
 	dir         folder
 	records     stateStore
 	trustDomain string
-	kind        KeyKind
 	log         hclog.Logger
 	audit       func(audit.Event)
 	facts       func(context.Context) (Facts, error)
@@ -74,7 +73,7 @@ func (s *selfSigned) start(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return s.await(ctx, now)
+	return s.refresh(ctx, now)
 }
 
 // load reads the keys of the folder.
@@ -110,9 +109,9 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 		s.log.Warn("the records know of no root; the one of the folder is taken", "root", RootID(root.cert),
 			"file", s.dir.at(rootFile))
 	case s.replicas != nil && s.replicas.tokenFile != "":
-		return s.replicas.tokenError(errors.New("it says that this mesh has a root, and the store knows of none: " +
-			"start the replica first whose token it is, and see that the setting store is the same there; " +
-			"without ca.replicaToken this one begins a mesh of its own"))
+		return fmt.Errorf("%w: %w", ErrReplica, s.replicas.tokenError(errors.New("it says that this mesh has a root, "+
+			"and the store knows of none: start the replica first whose token it is, and see that the setting store is "+
+			"the same there; without ca.replicaToken this one begins a mesh of its own")))
 	default:
 		if root, err = s.makeRoot(rootFile, now); err != nil {
 			return err
@@ -120,7 +119,6 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 	}
 	id := RootID(root.cert)
 	st := State{Format: 1, Since: now.UTC(), Active: id, Roots: map[string][]byte{id: root.cert.Raw}}
-	s.dir.about("commit", "first")
 	err = s.records.write(ctx, st, "")
 	if errors.Is(err, record.ErrConflict) && fresh { // another replica was first: its root counts
 		delete(s.keys, id)
@@ -165,11 +163,8 @@ func (s *selfSigned) folderRoot(ctx context.Context) (*pair, error) {
 
 // makeRoot makes a root and keeps it.
 func (s *selfSigned) makeRoot(name string, now time.Time) (*pair, error) {
-	key, err := NewKey(s.kind, rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("%w: make a key: %w", ErrSigner, err)
-	}
-	root, err := NewRoot(Authority{Name: "Ashore root of " + s.trustDomain, Validity: rootLife}, key, now, rand.Reader)
+	key := NewKey()
+	root, err := NewRoot("Ashore root of "+s.trustDomain, rootLife, key, now)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +208,7 @@ func (s *selfSigned) refresh(ctx context.Context, now time.Time) error {
 	s.state, s.version = st, version
 	if s.bundle == nil || s.bundle.ID != bundle.ID {
 		s.bundle = bundle
-		if err := s.dir.write(rootsFile, bundle.PEM(), 0o644); err != nil {
+		if err := wholefile.Write(s.dir.at(rootsFile), bundle.PEM()); err != nil {
 			s.log.Warn("the copy of the roots for people is old", "error", err)
 		}
 	}
@@ -341,25 +336,27 @@ func (s *selfSigned) rootKey(root *x509.Certificate) (*pair, error) {
 	return nil, fmt.Errorf("the records say that root %s signs, and its key is not in %s (%s): restore that file "+
 		"from a backup of the same time as the store, "+
 		"or put an intermediate that is signed by this root, key and certificate, into %s",
-		id, s.dir.path, rootFile, intermediateFile)
+		id, s.dir, rootFile, intermediateFile)
 }
 
 // makeIntermediate makes an intermediate of this replica and keeps it.
 func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) {
-	key, err := NewKey(s.kind, rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("%w: make a key: %w", ErrSigner, err)
-	}
+	key := NewKey()
 	cert, err := root.intermediate(s.trustDomain, key.Public(), now)
 	if err != nil {
 		return nil, err
 	}
 	p := &pair{key: key, cert: cert}
+	return p, s.keep(p, root.cert)
+}
+
+// keep writes an intermediate of this replica down.
+func (s *selfSigned) keep(p *pair, root *x509.Certificate) error {
 	if err := s.dir.writePair(intermediateFile, p); err != nil {
-		return nil, err
+		return err
 	}
-	s.loaded("intermediate", cert, root.cert)
-	return p, nil
+	s.loaded("intermediate", p.cert, root)
+	return nil
 }
 
 // intermediate signs one below a root.
@@ -370,8 +367,7 @@ func (p *pair) intermediate(trustDomain string, key crypto.PublicKey, now time.T
 			"root has ended, move the state folder aside and let every workload join again",
 			RootID(p.cert), err, now.UTC().Format(time.RFC3339))
 	}
-	return above.NewIntermediate(Authority{Name: "Ashore intermediate of " + trustDomain, Validity: intermediateLife,
-		Leaves: true}, key, now, rand.Reader)
+	return above.NewIntermediate("Ashore intermediate of "+trustDomain, intermediateLife, key, now)
 }
 
 // loaded logs and audits that a certificate of this replica is in use.

@@ -1,7 +1,6 @@
 package ca
 
 import (
-	"crypto/rand"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,8 +14,8 @@ import (
 func TestWrongClock(t *testing.T) {
 	t.Parallel()
 	for days, want := range map[time.Duration]string{
-		-1:    "begins at 2026-11-21T11:58:00Z, and this machine's clock says 2026-11-20T12:00:00Z: set the clock",
-		36600: "ended at 2036-11-18T12:00:00Z, and this machine's clock says 2127-02-05T12:00:00Z: set the clock; if it is right and the root has ended, move the state folder aside",
+		-1:    "is before 2026-11-21T11:58:00Z, and this machine's clock says 2026-11-20T12:00:00Z: set the clock",
+		36600: "is after 2036-11-18T12:00:00Z, and this machine's clock says 2127-02-05T12:00:00Z: set the clock; if it is right and the root has ended, move the state folder aside",
 	} {
 		h := newHouse(t)
 		h.move()
@@ -64,8 +63,8 @@ func TestDiskTakesNothing(t *testing.T) {
 	if again.trouble == "" || !strings.Contains(again.trouble, "restore that file from a backup") {
 		t.Errorf("trouble: %q", again.trouble)
 	}
-	if _, err := Issue(again.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, testKey(t, ECDSAP256))},
-		h.config.Now(), rand.Reader); err == nil {
+	if _, err := Issue(again.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, NewKey())},
+		h.config.Now()); err == nil {
 		t.Error("it signs beyond its end")
 	}
 }
@@ -74,13 +73,15 @@ func TestDiskTakesNothing(t *testing.T) {
 func TestRotationConflict(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
+	store := &hooked{h.records, func(string) {}}
+	h.config.Records = store
 	m := h.move()
 	if _, err := m.Rotate(t.Context(), RotateRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	conflicts := 0
-	m.own.dir.before = func(what string) {
-		if what != "commit activate" || conflicts > 0 {
+	store.at = func(string) {
+		if conflicts > 0 {
 			return
 		}
 		conflicts++

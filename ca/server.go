@@ -2,13 +2,11 @@ package ca
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
 	"net"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -31,9 +29,11 @@ type ServerConfig struct {
 	Signer func() *Signer
 	Bundle func() *Bundle
 	Rules  Rules
-	// Attestors are asked in this order.
-	Attestors []Attestor
-	Ledger    *Ledger
+	Ledger *Ledger
+	// Peers verifies the certificates of workloads that renew. Nil: no certificate is accepted.
+	Peers *PeerVerifier
+	// JWT verifies the tokens of issuers. Nil: none is accepted.
+	JWT *JWTAttestor
 	// Replicas issues intermediates to other replicas. Nil: nobody does.
 	Replicas *Manager
 	// Audit gets every certificate that is issued or refused. Nil: nobody does.
@@ -54,13 +54,12 @@ const (
 	defaultBodyTimeout = 5 * time.Second
 )
 
-// Server is Istio's certificate service: istio.v1.auth.IstioCertificateService. A call waits for a
-// slot of its address and is authenticated. Then it waits for a slot of its caller, is received,
-// and is answered. A request is received only after authentication, and only once its call has a
-// slot. Safe for concurrent use.
+// Server is Istio's certificate service: istio.v1.auth.IstioCertificateService. A call is
+// authenticated. Then it waits for a slot of its caller, is received, and is answered. A request is
+// received only after authentication, and only once its call has a slot. Safe for concurrent use.
 type Server struct {
 	config  ServerConfig
-	metrics *serverMetrics
+	metrics serverMetrics
 
 	calls       *callLimiter
 	bodyTimeout time.Duration // how long a request may take to arrive
@@ -68,12 +67,11 @@ type Server struct {
 	// Calls by source address, refused calls by source address, and calls by authenticated caller.
 	byAddress, refusedByAddress, byCaller ratelimit.Limiter
 
-	written, writtenAll ratelimit.Limiter // refusals that are written down, by address or caller, and all of them
-	unwritten           atomic.Int64      // refusals that were not, since the last one that was
+	written ratelimit.Limiter // refusals that are written down, by address or caller
 }
 
-// NewServer makes a server. Errors: metrics that are registered already.
-func NewServer(c ServerConfig) (*Server, error) {
+// NewServer makes a server.
+func NewServer(c ServerConfig) *Server {
 	if c.Audit == nil {
 		c.Audit = func(audit.Event) {}
 	}
@@ -83,18 +81,13 @@ func NewServer(c ServerConfig) (*Server, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	m, err := newServerMetrics(c.Registerer)
-	if err != nil {
-		return nil, err
-	}
 	return &Server{
-		config: c, metrics: m, calls: newCallLimiter(), bodyTimeout: defaultBodyTimeout,
+		config: c, metrics: newServerMetrics(c.Registerer), calls: newCallLimiter(), bodyTimeout: defaultBodyTimeout,
 		byAddress:        ratelimit.Limiter{Burst: 4000, Every: time.Second / 500},
 		refusedByAddress: ratelimit.Limiter{Burst: 200, Every: time.Second / 10},
 		byCaller:         ratelimit.Limiter{Burst: 500, Every: time.Second / 50},
 		written:          ratelimit.Limiter{Burst: 100, Every: 10 * time.Second},
-		writtenAll:       ratelimit.Limiter{Burst: 2000, Every: time.Second / 2},
-	}, nil
+	}
 }
 
 // Register adds the service to a gRPC server.
@@ -139,11 +132,6 @@ type (
 	answerFunc func(ctx context.Context, c Call, p *Proof, raw []byte) (*securityv1.IstioCertificateResponse, error)
 )
 
-// attest proves who calls CreateCertificate.
-func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
-	return attest(ctx, s.config.Attestors, c)
-}
-
 // answerReplica issues an intermediate to another replica.
 func (s *Server) answerReplica(ctx context.Context, c Call, p *Proof, raw []byte) (*securityv1.IstioCertificateResponse,
 	error) {
@@ -172,7 +160,7 @@ func receive(stream grpc.ServerStream, into any, wait time.Duration) error {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("%w: it did not come within %s", ErrRequest, wait)
+		return fmt.Errorf("it did not come within %s", wait)
 	}
 }
 
@@ -181,16 +169,12 @@ func (s *Server) call(ctx context.Context, attest attestFunc, answer answerFunc,
 	*securityv1.IstioCertificateResponse, error) {
 	c := s.callOf(ctx)
 	begin := time.Now()
-	s.metrics.inFlight.Inc()
-	defer func() {
-		s.metrics.inFlight.Dec()
-		s.metrics.latency.Observe(time.Since(begin).Seconds())
-	}()
+	defer func() { s.metrics.latency.Observe(time.Since(begin).Seconds()) }()
 	p, err := s.admit(ctx, c, attest)
 	if err != nil {
 		return nil, s.refuse(c, nil, err)
 	}
-	release, err := s.acquire(ctx, p.Caller, maxCallerQueue)
+	release, err := s.calls.acquire(ctx, p.Caller)
 	if err != nil {
 		return nil, s.refuse(c, p, err)
 	}
@@ -198,7 +182,7 @@ func (s *Server) call(ctx context.Context, attest attestFunc, answer answerFunc,
 	// Receive into Empty, which keeps the raw bytes: a decoded request may be many times larger.
 	raw := &emptypb.Empty{}
 	if err := decode(raw); err != nil {
-		return nil, s.refuse(c, p, refuseRequest(err))
+		return nil, s.refuse(c, p, fmt.Errorf("%w: %w", ErrRequest, err))
 	}
 	out, err := answer(ctx, c, p, raw.ProtoReflect().GetUnknown())
 	if err != nil {
@@ -253,7 +237,7 @@ func busy(public, reason string) *Refusal {
 	return &Refusal{Code: codes.ResourceExhausted, Public: public, Reason: reason, Err: errors.New(public)}
 }
 
-// admit waits for the turn of a call and authenticates its caller.
+// admit authenticates a caller who does not call too often.
 func (s *Server) admit(ctx context.Context, c Call, attest attestFunc) (*Proof, error) {
 	from := addressKey(c.From)
 	if s.refusedByAddress.Exhausted(from, c.Now) {
@@ -262,11 +246,6 @@ func (s *Server) admit(ctx context.Context, c Call, attest attestFunc) (*Proof, 
 	if ok, _ := s.byAddress.Allow(from, c.Now); !ok {
 		return nil, busy("too many calls come from this address; wait", "address too often")
 	}
-	release, err := s.acquire(ctx, "address "+from, maxQueue)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	p, err := attest(ctx, c)
 	if err != nil {
 		return nil, err
@@ -277,33 +256,18 @@ func (s *Server) admit(ctx context.Context, c Call, attest attestFunc) (*Proof, 
 	return p, nil
 }
 
-// acquire waits until a call of a key may be in progress.
-func (s *Server) acquire(ctx context.Context, key string, queue int) (release func(), err error) {
-	release, err = s.calls.acquire(ctx, key, queue)
-	if errors.Is(err, errQueueFull) {
-		err = busy("too many calls wait for a certificate; try again", "too many calls")
-	}
-	return release, err
-}
-
-// refuseRequest is a refusal of a proven caller who asks for something wrong: he may know what.
-func refuseRequest(err error) *Refusal {
-	return &Refusal{Code: codes.InvalidArgument, Public: err.Error(), Reason: "bad request", Err: err}
-}
-
 // answer issues a certificate to an authenticated caller, as the encoded request asks.
 func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*securityv1.IstioCertificateResponse,
 	error) {
-	s.metrics.requests.Inc()
 	r, err := parseMessage(raw)
 	if err != nil {
-		return nil, refuseRequest(err)
+		return nil, err
 	}
-	ask, request, err := s.read(r)
+	ask, request, err := read(r)
 	if err != nil {
-		return nil, refuseRequest(err)
+		return nil, err
 	}
-	workload, err := p.Name(ask)
+	workload, err := p.workload(ask)
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +279,7 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*sec
 	grant := Grant{
 		ID: p.ID, Workload: workload, Request: request, Validity: seconds(r.GetValidityDuration()),
 	}
-	leaf, err := Issue(signer, s.config.Rules, grant, c.Now, rand.Reader)
+	leaf, err := Issue(signer, s.config.Rules, grant, c.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -341,17 +305,14 @@ func parseMessage(raw []byte) (*securityv1.IstioCertificateRequest, error) {
 	return r, nil
 }
 
-// read checks all of a request that can be wrong, so that a wrong one uses nothing up.
-func (s *Server) read(r *securityv1.IstioCertificateRequest) (Ask, *Request, error) {
+// read is what a request asks for. Errors: ErrRequest.
+func read(r *securityv1.IstioCertificateRequest) (Ask, *Request, error) {
 	fields := r.GetMetadata().GetFields()
 	for _, key := range []string{"CertSigner", "ImpersonatedIdentity"} {
 		if fields[key].GetStringValue() != "" {
 			return Ask{}, nil, fmt.Errorf("%w: the metadata %s is not supported: a certificate is for who asks, signed "+
 				"by the mesh's own authority", ErrRequest, key)
 		}
-	}
-	if _, err := s.config.Rules.validity(seconds(r.GetValidityDuration())); err != nil {
-		return Ask{}, nil, err
 	}
 	request, err := ParseRequest([]byte(r.GetCsr()))
 	if err != nil {
@@ -361,8 +322,7 @@ func (s *Server) read(r *securityv1.IstioCertificateRequest) (Ask, *Request, err
 		Group: fields["Group"].GetStringValue(), Replace: fields["Replace"].GetBoolValue()}, request, nil
 }
 
-// seconds is a number of them as a duration, the longest one when it is too many.
+// seconds is a number of them as a duration, bounded by 68 years.
 func seconds(n int64) time.Duration {
-	const most = math.MaxInt64 / int64(time.Second)
-	return time.Duration(max(-most, min(most, n))) * time.Second
+	return time.Duration(max(math.MinInt32, min(math.MaxInt32, n))) * time.Second
 }

@@ -143,7 +143,7 @@ func TestRefusals(t *testing.T) {
 			return client{token: s, name: "a"}
 		}, codes.PermissionDenied, publicToken, audit.TokenRefuse, "was used by shop/a"},
 		"token used for another workload": {func(l *lab) client {
-			s, key := l.token("shop/web"), testKey(l.t, ECDSAP256)
+			s, key := l.token("shop/web"), NewKey()
 			if _, _, err := l.ask(client{token: s, name: "a", key: key}); err != nil {
 				l.t.Error(err)
 			}
@@ -280,7 +280,7 @@ func TestTokenIsIdempotent(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.serve()
-	c := client{token: l.token("shop/web"), name: "a", key: testKey(t, ECDSAP256)}
+	c := client{token: l.token("shop/web"), name: "a", key: NewKey()}
 	for range 3 {
 		if _, _, err := l.ask(c); err != nil {
 			t.Fatal(err)
@@ -299,7 +299,7 @@ func TestTokenOfAnotherGroupIsNotUsed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.serve()
-	c := client{token: l.token("shop/web"), name: "a", key: testKey(t, ECDSAP256)}
+	c := client{token: l.token("shop/web"), name: "a", key: NewKey()}
 	for _, group := range []string{"shop/api", "shop/nobody", "web", "Shop/web"} {
 		c.more = map[string]string{"Group": group}
 		_, _, err := l.ask(c)
@@ -323,7 +323,7 @@ func TestFailedJoinKeepsTheToken(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.serve()
-	c := client{token: l.token("shop/web"), name: "a", key: testKey(t, ECDSAP256)}
+	c := client{token: l.token("shop/web"), name: "a", key: NewKey()}
 	l.store.fail(func(w []record.Write) error {
 		if w[0].Table == tokenTable {
 			return errDisk

@@ -24,14 +24,13 @@ func (s *Server) refuse(c Call, p *Proof, err error) error {
 	switch {
 	case r.Code == codes.Unauthenticated, r.Code == codes.PermissionDenied, r.Code == codes.FailedPrecondition,
 		r.Reason == unknownKey:
-		s.metrics.unproven.Inc()
 		s.refusedByAddress.Allow(addressKey(c.From), c.Now)
 	}
-	if s.writes(c, p) {
+	if ok, unwritten := s.written.Allow(writer(c, p), c.Now); ok {
 		if r.Reason == noSigner || r.Reason == noStorage {
 			s.config.Log.Error("no certificate can be issued", "reason", r.Reason, "error", err)
 		}
-		s.tell(c, p, s.refusalEvent(c, p, r))
+		s.tell(c, p, refusalEvent(c, p, r, unwritten))
 	}
 	return status.Error(r.Code, r.Public)
 }
@@ -48,7 +47,7 @@ func refusalOf(err error) *Refusal {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &Refusal{Code: codes.Canceled, Public: "the call has ended", Reason: "call ended", Err: err}
 	case errors.Is(err, ErrRequest):
-		return refuseRequest(err)
+		return &Refusal{Code: codes.InvalidArgument, Public: err.Error(), Reason: "bad request", Err: err}
 	case errors.Is(err, ErrSigner):
 		return &Refusal{Code: codes.Unavailable, Public: "the authority cannot sign now; try again", Reason: noSigner,
 			Err: err}
@@ -57,23 +56,17 @@ func refusalOf(err error) *Refusal {
 		Err: err}
 }
 
-// writes says whether one more refusal is written down.
-func (s *Server) writes(c Call, p *Proof) bool {
-	by := addressKey(c.From)
+// writer is what refusals in the audit log are counted by.
+func writer(c Call, p *Proof) string {
 	if p != nil {
-		by = p.Caller
+		return p.Caller
 	}
-	if ok, _ := s.written.Allow(by, c.Now); ok {
-		if ok, _ = s.writtenAll.Allow("", c.Now); ok {
-			return true
-		}
-	}
-	s.unwritten.Add(1)
-	return false
+	return addressKey(c.From)
 }
 
-// refusalEvent is what the audit log says of a refusal: all of it.
-func (s *Server) refusalEvent(c Call, p *Proof, r *Refusal) audit.Event {
+// refusalEvent is what the audit log says of a refusal: all of it. unwritten is how many refusals of
+// the same writer were left out before.
+func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int) audit.Event {
 	e := audit.Event{Action: audit.CertificateRefuse, Outcome: audit.Refused, Reason: r.Error(),
 		Details: map[string]string{"cause": r.Reason}}
 	if r.Code == codes.Unavailable || r.Code == codes.Canceled {
@@ -85,8 +78,8 @@ func (s *Server) refusalEvent(c Call, p *Proof, r *Refusal) audit.Event {
 			e.Target = id
 		}
 	}
-	if n := s.unwritten.Swap(0); n > 0 {
-		e.Details["unwritten"] = strconv.FormatInt(n, 10)
+	if unwritten > 0 {
+		e.Details["unwritten"] = strconv.Itoa(unwritten)
 	}
 	if p == nil && len(c.Peer) > 0 { // claimed and not proven
 		e.Details["claims"], e.Details["serial"] = claimed(c.Peer[0]), serialText(c.Peer[0])
@@ -105,15 +98,14 @@ func claimed(leaf *x509.Certificate) string {
 // issued writes down that a certificate is handed out.
 func (s *Server) issued(c Call, x issued) {
 	s.metrics.issued.WithLabelValues(x.proof.How).Inc()
-	s.metrics.success.Inc()
 	details := map[string]string{
 		"workload": x.workload, "how": x.proof.How, "serial": serialText(x.leaf), "sha256": Fingerprint(x.leaf),
 		"notAfter": x.leaf.NotAfter.Format(time.RFC3339), "key": x.key.String(),
 	}
-	if x.proof.by != "" {
-		details["by"] = x.proof.by
+	if x.proof.byIndex {
+		details["by"] = "index"
 	}
-	if x.proof.How == tokenAttestor {
+	if x.proof.How == byToken {
 		s.tell(c, x.proof, audit.Event{Action: audit.TokenUse, Target: x.workload,
 			Details: map[string]string{"token": x.proof.Caller, "group": x.proof.Group, "key": x.key.String()}})
 	}
@@ -137,7 +129,7 @@ func (s *Server) tell(c Call, p *Proof, e audit.Event) {
 	}
 	if p != nil {
 		e.Actor = p.Caller
-		if p.How != replicaProof {
+		if p.How != byReplica {
 			e.Actor = p.ID.String()
 		}
 		e.Details["from"] = c.From.String()

@@ -2,7 +2,6 @@ package ca
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -48,7 +47,7 @@ func (l *lab) enroll(name string) *tls.Certificate {
 	c := l.certificate(l.signer, "spiffe://cluster.local/ns/shop/sa/web", noon, noon.Add(20*time.Hour), nil)
 	id, err := spiffe.Of(c.Leaf)
 	if err == nil {
-		err = l.ledger.enter(l.t.Context(), &issued{workload: "shop/" + name, proof: &Proof{ID: id, How: jwtAttestor},
+		err = l.ledger.enter(l.t.Context(), &issued{workload: "shop/" + name, proof: &Proof{ID: id, How: byJWT},
 			key: KeyHashOf(c.Leaf), leaf: c.Leaf, now: noon})
 	}
 	if err != nil {
@@ -83,7 +82,7 @@ func TestStrangersAreNotRead(t *testing.T) {
 func FuzzCreateCertificate(f *testing.F) {
 	l := newLab(f, nil)
 	l.unlimited()
-	key := testKey(f, ECDSAP256)
+	key := NewKey()
 	for _, c := range []client{{key: key}, {key: key, name: "a"}, {key: key, lives: 1 << 62},
 		{key: key, more: map[string]string{"CertSigner": "x"}}, {csr: []byte("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----")}} {
 		wire, err := proto.Marshal(l.request(c))
@@ -149,7 +148,7 @@ func BenchmarkCreateCertificate(b *testing.B) {
 	var wires, requests [][]byte
 	for i := range workloads {
 		cert := l.enroll(fmt.Sprint("w", i))
-		r := l.request(client{key: testKey(b, ECDSAP256)})
+		r := l.request(client{key: NewKey()})
 		wire, err := proto.Marshal(r)
 		if err != nil {
 			b.Fatal(err)
@@ -161,7 +160,7 @@ func BenchmarkCreateCertificate(b *testing.B) {
 	alone := func(i int) error {
 		r, err := ParseRequest(requests[i])
 		if err == nil {
-			_, err = Issue(l.signer, Rules{}, Grant{ID: id, Request: r}, noon, rand.Reader)
+			_, err = Issue(l.signer, Rules{}, Grant{ID: id, Request: r}, noon)
 		}
 		return err
 	}

@@ -13,9 +13,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// ErrNoPeer says that a connection came without a client certificate.
-var ErrNoPeer = errors.New("the connection has no client certificate")
-
 // Peer is a workload at the other end of a connection.
 type Peer struct {
 	// ID is its identity.
@@ -44,8 +41,8 @@ type PeerVerifier struct {
 	domains []string   // set once: all names of this mesh; nil when it has one
 }
 
-// maxChain bounds a client's chain, and maxSize an element of it in bytes: verifying costs.
-const maxChain, maxSize = 8, 16 << 10
+// maxChain bounds a client's chain: verifying costs.
+const maxChain = 8
 
 // maxNamesakes bounds the certificates of one name in a chain: each is tried for each that it may
 // have signed, and whoever sends them need not have proven anything. A root that was certified anew
@@ -66,7 +63,7 @@ func NewPeerVerifier(c PeerConfig) *PeerVerifier {
 // Errors: *Refusal.
 func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, error) {
 	if len(chain) == 0 {
-		return Peer{}, refuseCertificate("no certificate", ErrNoPeer)
+		return Peer{}, refuseCertificate("no certificate", errors.New("the connection has no client certificate"))
 	}
 	p, err := v.named(chain[0])
 	if err != nil {
@@ -92,21 +89,6 @@ func (v *PeerVerifier) named(leaf *x509.Certificate) (Peer, error) {
 	return Peer{ID: id, Leaf: leaf, Fingerprint: Fingerprint(leaf)}, nil
 }
 
-// unchained is Verify without the chain: all else that makes a certificate good for a workload of
-// this mesh at a time. Whoever calls it has to know otherwise that the certificate was issued here.
-// Errors: *Refusal.
-func (v *PeerVerifier) unchained(leaf *x509.Certificate, now time.Time) (Peer, error) {
-	p, err := v.named(leaf)
-	if err != nil {
-		return Peer{}, err
-	}
-	if !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || len(leaf.UnhandledCriticalExtensions) > 0 {
-		return Peer{}, refuseCertificate(reasonUntrusted,
-			fmt.Errorf("the certificate of %s is not for clients, or holds what is not understood", p.ID))
-	}
-	return p, v.good(p, now)
-}
-
 // workloadOf is the identity of a certificate that can be a workload's.
 func workloadOf(leaf *x509.Certificate) (spiffe.ID, error) {
 	id, err := spiffe.Of(leaf)
@@ -128,11 +110,7 @@ func (v *PeerVerifier) leads(chain []*x509.Certificate, now time.Time) error {
 			len(chain), maxChain))
 	}
 	names := make(map[string]int, len(chain))
-	for i, c := range chain {
-		if len(c.Raw) > maxSize {
-			return refuseCertificate("large certificate", fmt.Errorf("certificate %d has %d bytes, at most %d are read",
-				i+1, len(c.Raw), maxSize))
-		}
+	for _, c := range chain {
 		if names[string(c.RawSubject)]++; names[string(c.RawSubject)] > maxNamesakes {
 			return refuseCertificate("long chain", fmt.Errorf("the chain has more than %d certificates of one name",
 				maxNamesakes))

@@ -111,7 +111,7 @@ func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.config.Now()
-	if err := m.step(ctx, r, now); err != nil {
+	if err := m.authority.rotate(ctx, r, now); err != nil {
 		wanted := cmp.Or(r.Force, StepDistribute)
 		m.config.Audit(audit.Event{Action: audit.CARotate, Actor: r.Actor, Outcome: audit.Failed,
 			Reason: strings.TrimPrefix(r.Reason+": "+err.Error(),
@@ -122,27 +122,6 @@ func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (Status, error) {
 		return Status{}, err
 	}
 	return m.show(ctx)
-}
-
-// step does the one step that r asks for. The caller holds mu.
-func (m *Manager) step(ctx context.Context, r RotateRequest, now time.Time) error {
-	if m.plugged != nil {
-		return fmt.Errorf("%w: the authority is plugged in: put a set into %s whose %s holds the old root and the new "+
-			"one, wait until every workload has both, "+
-			"then one that signs below the new root, and take the old root out when \"ca show\" tells of nobody who "+
-			"depends on it", ErrRotate, m.plugged.dir, pluggedRoots)
-	}
-	if err := m.own.refresh(ctx, now); err != nil {
-		return err
-	}
-	facts, err := m.config.Facts(ctx)
-	if err != nil {
-		return err
-	}
-	if r.Force == None {
-		return m.own.begin(ctx, r, now)
-	}
-	return m.own.force(ctx, r, facts, now)
 }
 
 func (s *Status) root(c *x509.Certificate, role string) {
@@ -156,7 +135,7 @@ func certificateStatus(c *x509.Certificate, s *Signer) CertificateStatus {
 
 // show implements authority.
 func (s *selfSigned) show(st *Status, f Facts, now time.Time) {
-	st.Source, st.Folder = SelfSigned, s.dir.path
+	st.Source, st.Folder = SelfSigned, string(s.dir)
 	st.Signer.Renew = half(s.signer.Cert)
 	if s.state.Step != None {
 		st.Rotation = RotationStatus{Step: s.state.Step, Since: s.state.Since, Following: s.state.following()}

@@ -4,13 +4,11 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rsa"
-	"crypto/sha256"
+	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 )
 
@@ -45,28 +43,18 @@ func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certific
 	if err := errors.Join(checkAuthority(cert), checkAuthority(root), checkKey(key.Public())); err != nil {
 		return nil, err
 	}
-	switch {
-	case !sameKey(cert.PublicKey, key.Public()):
+	if !sameKey(cert.PublicKey, key.Public()) {
 		return nil, errors.New("the key is not that of the authority's certificate")
-	case now.Before(cert.NotBefore):
-		return nil, fmt.Errorf("the authority's certificate begins at %s", cert.NotBefore.Format(time.RFC3339))
-	case !now.Before(cert.NotAfter):
-		return nil, fmt.Errorf("the authority's certificate ended at %s", cert.NotAfter.Format(time.RFC3339))
+	}
+	opts := x509.VerifyOptions{Roots: pool([]*x509.Certificate{root}), Intermediates: pool(s.Intermediates),
+		CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	if _, err := cert.Verify(opts); err != nil {
+		return nil, fmt.Errorf("the authority's certificate is not valid below the root: %w", err)
 	}
 	for _, c := range s.Intermediates {
 		s.texts = append(s.texts, string(EncodeCertificates(c)))
 	}
-	return s, s.leads(now)
-}
-
-// leads says what keeps the chain from leading to the root.
-func (s *Signer) leads(now time.Time) error {
-	opts := x509.VerifyOptions{Roots: pool([]*x509.Certificate{s.Root}), Intermediates: pool(s.Intermediates),
-		CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
-	if _, err := s.Cert.Verify(opts); err != nil {
-		return fmt.Errorf("the authority's certificate does not lead to the root: %w", err)
-	}
-	return nil
+	return s, nil
 }
 
 // checkAuthority says what keeps a certificate from being that of an authority.
@@ -80,78 +68,52 @@ func checkAuthority(c *x509.Certificate) error {
 	return nil
 }
 
-// KeyKind is of what kind a key is.
-type KeyKind int
-
-// The kinds of keys that are made.
-const (
-	ECDSAP256 KeyKind = iota
-	RSA2048
-)
-
-// NewKey makes a private key.
-func NewKey(kind KeyKind, random io.Reader) (crypto.Signer, error) {
-	switch kind {
-	case RSA2048:
-		return rsa.GenerateKey(random, 2048)
-	default:
-		return ecdsa.GenerateKey(elliptic.P256(), random)
+// NewKey makes a private key: ECDSA P-256.
+func NewKey() *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err) // crypto/rand does not fail
 	}
-}
-
-// Authority describes a certificate of an authority that is to be made.
-type Authority struct {
-	// Name is its common name: "Ashore root of cluster.local".
-	Name string
-	// Validity is how long it is valid from now on.
-	Validity time.Duration
-	// Leaves says that it signs no other authorities.
-	Leaves bool
+	return key
 }
 
 // NewRoot makes a root that signs itself.
-func NewRoot(a Authority, key crypto.Signer, now time.Time, random io.Reader) (*Signer, error) {
-	cert, err := a.sign(nil, key.Public(), key, now, random)
+func NewRoot(name string, life time.Duration, key crypto.Signer, now time.Time) (*Signer, error) {
+	t := newAuthority(name, life, now)
+	cert, err := createCertificate(t, t, key.Public(), key)
 	if err != nil {
 		return nil, err
 	}
 	return NewSigner(cert, key, nil, cert, now)
 }
 
-// NewIntermediate makes an authority below s for the holder of key. It ends with s at the latest.
-func (s *Signer) NewIntermediate(a Authority, key crypto.PublicKey, now time.Time, random io.Reader) (*x509.Certificate,
-	error) {
-	return a.sign(s.Cert, key, s.Key, now, random)
+// NewIntermediate makes an authority below s for the holder of key. It signs no other authorities,
+// and ends with s at the latest.
+func (s *Signer) NewIntermediate(name string, life time.Duration, key crypto.PublicKey, now time.Time) (
+	*x509.Certificate, error) {
+	t := newAuthority(name, life, now)
+	t.MaxPathLenZero = true
+	t.NotBefore, t.NotAfter = later(t.NotBefore, s.Cert.NotBefore), earlier(t.NotAfter, s.Cert.NotAfter)
+	return createCertificate(t, s.Cert, key, s.Key)
 }
 
-// sign makes the certificate, signed by parent with by, or by itself when parent is nil.
-func (a Authority) sign(parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer, now time.Time,
-	random io.Reader) (*x509.Certificate, error) {
-	serial, err := newSerial(random)
-	if err != nil {
-		return nil, err
-	}
-	spki, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
-	}
-	id := sha256.Sum256(spki)
-	t := &x509.Certificate{
-		SerialNumber: serial,
-		Subject: pkix.Name{CommonName: a.Name, Organization: []string{"Ashore"},
-			SerialNumber: serial.Text(16)},
+// newAuthority is what the certificate of an authority says, but for its key.
+func newAuthority(name string, life time.Duration, now time.Time) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:               pkix.Name{CommonName: name, Organization: []string{"Ashore"}, SerialNumber: rand.Text()},
 		NotBefore:             now.Add(-backdate).UTC().Truncate(time.Second),
-		NotAfter:              now.Add(a.Validity).UTC().Truncate(time.Second),
+		NotAfter:              now.Add(life).UTC().Truncate(time.Second),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		MaxPathLenZero:        a.Leaves,
-		SubjectKeyId:          id[:20],
 	}
-	if parent == nil {
-		parent = t
-	} else {
-		t.NotBefore, t.NotAfter = later(t.NotBefore, parent.NotBefore), earlier(t.NotAfter, parent.NotAfter)
-	}
-	return createCertificate(t, parent, key, by, random)
+}
+
+// cross certifies the key of another root under that root's own name, so that those who trust p
+// alone accept what the other signs. It ends with either of them. Errors: ErrSigner.
+func (p *pair) cross(other *x509.Certificate, now time.Time) (*x509.Certificate, error) {
+	t := newAuthority("", 0, now)
+	t.RawSubject, t.SubjectKeyId = other.RawSubject, other.SubjectKeyId
+	t.NotBefore, t.NotAfter = later(t.NotBefore, p.cert.NotBefore), earlier(other.NotAfter, p.cert.NotAfter)
+	return createCertificate(t, p.cert, other.PublicKey, p.key)
 }

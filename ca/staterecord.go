@@ -29,10 +29,7 @@ func (s stateStore) read(ctx context.Context) (State, string, error) {
 		return State{}, "", err
 	}
 	var st State
-	if err = decodeRecord(r.Value, &st); err == nil {
-		err = st.check()
-	}
-	if err != nil {
+	if err := decodeRecord(r.Value, &st); err != nil {
 		return State{}, "", fmt.Errorf("the record %s of table %s: %w: restore the store from a backup", rotationRecord,
 			table, err)
 	}

@@ -3,7 +3,6 @@ package ca
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -32,7 +31,7 @@ const maxTries = 20
 type TokenRequest struct {
 	// Group is the WorkloadGroup to join: "namespace/name". It must exist.
 	Group string
-	// TTL is how long the token may be used. Zero means DefaultTokenTTL; at most MaxTokenTTL.
+	// TTL is how long the token may be used. Zero means DefaultTokenTTL.
 	TTL time.Duration
 	// By is who asks.
 	By string
@@ -45,9 +44,6 @@ var ErrRevokedGroup = errors.New("the identity of the group is revoked")
 // the request, among it ErrNoGroup and ErrRevokedGroup.
 func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, t Token, err error) {
 	r.TTL = cmp.Or(r.TTL, DefaultTokenTTL)
-	if r.TTL < time.Minute || r.TTL > MaxTokenTTL {
-		return "", t, fmt.Errorf("a join token is to live for %s: want 1m to %s", r.TTL, MaxTokenTTL)
-	}
 	id, err := l.resolve(ctx, r.Group)
 	if err != nil {
 		return "", t, err
@@ -55,20 +51,12 @@ func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, 
 	if l.Revocations().Has(RevokeIdentity, id.String()) {
 		return "", t, fmt.Errorf("group %s: %w: %s", r.Group, ErrRevokedGroup, id)
 	}
-	return l.createToken(ctx, r)
-}
-
-// createToken makes a token for a request that nothing is wrong with.
-func (l *Ledger) createToken(ctx context.Context, r TokenRequest) (text string, t Token, err error) {
-	text, id, err := newToken(rand.Reader)
-	if err != nil {
-		return "", t, err
-	}
+	text, tokenID := newToken()
 	hash := sha256.Sum256([]byte(text))
 	now := l.now()
-	t = Token{ID: id, Format: 1, Hash: hex.EncodeToString(hash[:]), Group: r.Group, By: r.By, Created: now,
+	t = Token{ID: tokenID, Format: 1, Hash: hex.EncodeToString(hash[:]), Group: r.Group, By: r.By, Created: now,
 		Expires: now.Add(r.TTL)}
-	event := audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: id,
+	event := audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: tokenID,
 		Details: map[string]string{"group": r.Group, "expires": t.Expires.Format(time.RFC3339)}}
 	if err := l.writeToken(ctx, t, ""); err != nil {
 		l.failed(event, err)
@@ -103,8 +91,19 @@ func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
 // workload that it made stays. Errors: ErrNotFound, or the store cannot be written.
 func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
 	ctx = context.WithoutCancel(ctx) // as in Revoke
-	at := l.now()
-	err := l.retry(func() error { return l.tryRevokeToken(ctx, id, at, by) })
+	err := l.retry(func() error {
+		t, version, err := l.token(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case version == "":
+			return fmt.Errorf("join token %.40q: %w", id, ErrNotFound)
+		case !t.Revoked.IsZero():
+			return nil
+		}
+		t.Revoked, t.RevokedBy = l.now(), by
+		return l.writeToken(ctx, t, version)
+	})
 	event := audit.Event{Action: audit.TokenRevoke, Actor: by, Target: id, Details: map[string]string{}}
 	switch {
 	case err == nil:
@@ -115,21 +114,6 @@ func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
 	}
 	l.failed(event, err)
 	return fmt.Errorf("revoke join token %s: %w", id, err)
-}
-
-func (l *Ledger) tryRevokeToken(ctx context.Context, id string, at time.Time, by string) error {
-	t, version, err := l.token(ctx, id)
-	if err != nil {
-		return err
-	}
-	if version == "" {
-		return fmt.Errorf("join token %.40q: %w", id, ErrNotFound)
-	}
-	if !t.Revoked.IsZero() {
-		return nil
-	}
-	t.Revoked, t.RevokedBy = at, by
-	return l.writeToken(ctx, t, version)
 }
 
 // token reads a token; version is empty when there is none.
@@ -171,13 +155,13 @@ func (l *Ledger) unsure(r *Refusal) *Refusal {
 	if why == nil {
 		return r
 	}
-	return &Refusal{Code: codes.Unavailable, Public: publicBehind, Reason: "out of touch", Final: r.Final,
+	return &Refusal{Code: codes.Unavailable, Public: publicBehind, Reason: "out of touch",
 		Err: fmt.Errorf("%w, as far as this replica knows, which is out of touch with the store: %w", r.Err, why)}
 }
 
 // refuseToken is a refusal whose caller learns nothing.
 func refuseToken(reason string, err error) *Refusal {
-	return &Refusal{Code: codes.PermissionDenied, Public: publicToken, Reason: reason, Err: err, Final: true}
+	return &Refusal{Code: codes.PermissionDenied, Public: publicToken, Reason: reason, Err: err}
 }
 
 // checkToken finds the token of a text and says whether it may be used now. It changes nothing.

@@ -28,7 +28,7 @@ func TestOnlyTheHashIsKept(t *testing.T) {
 	}
 }
 
-// A token is made within bounds, and for a group that exists.
+// A token is made for a group that exists.
 func TestCreateToken(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -36,8 +36,6 @@ func TestCreateToken(t *testing.T) {
 		r    TokenRequest
 		want string
 	}{
-		"short":       {TokenRequest{Group: "shop/web", TTL: time.Second}, "want 1m to 168h"},
-		"long":        {TokenRequest{Group: "shop/web", TTL: 8 * 24 * time.Hour}, "want 1m to 168h"},
 		"no group":    {TokenRequest{Group: "shop/none"}, ErrNoGroup.Error()},
 		"no identity": {TokenRequest{Group: "shop/bad"}, "not a service account"},
 	} {
@@ -116,7 +114,7 @@ func TestBadTokenRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"", "x", `{"v":2}`, `{"v":1,"hash":""}`} {
+	for _, bad := range []string{"", "x", `{"v":2}`} {
 		if err := l.store.Commit(t.Context(), record.Write{Key: record.Key{Table: tokenTable, Name: id},
 			Value: []byte(bad), Version: record.Any}); err != nil {
 			t.Fatal(err)
@@ -133,10 +131,7 @@ func TestBadTokenRecord(t *testing.T) {
 
 // Nothing but a whole token is read as one, and reading never panics.
 func FuzzParseToken(f *testing.F) {
-	text, _, err := newToken(strings.NewReader(strings.Repeat("x", 100)))
-	if err != nil {
-		f.Fatal(err)
-	}
+	text, _ := newToken()
 	f.Add(text)
 	f.Add("ashore-join..")
 	f.Add(text + "=")

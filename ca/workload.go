@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -76,8 +75,8 @@ func decodeWorkload(name string, value []byte) (Workload, error) {
 	if err := decodeRecord(value, &w); err != nil {
 		return Workload{}, fmt.Errorf("workload %s: %w", name, err)
 	}
-	if err := w.check(); err != nil {
-		return Workload{}, fmt.Errorf("workload %s: its record %w", name, err)
+	if _, err := spiffe.Parse(w.Identity); err != nil {
+		return Workload{}, fmt.Errorf("workload %s: its record names no identity: %w", name, err)
 	}
 	w.Name = name
 	return w, nil
@@ -87,22 +86,6 @@ func decodeWorkload(name string, value []byte) (Workload, error) {
 func workloadWrite(w Workload, version string) (record.Write, error) {
 	value, err := json.Marshal(w)
 	return record.Write{Key: record.Key{Table: workloadTable, Name: w.Name}, Value: value, Version: version}, err
-}
-
-// check returns what is wrong with a workload that was read.
-func (w *Workload) check() error {
-	if _, err := spiffe.Parse(w.Identity); err != nil {
-		return fmt.Errorf("names no identity: %w", err)
-	}
-	if !isHash(w.Key) || w.Previous != "" && !isHash(w.Previous) {
-		return errors.New("holds no hash of a key")
-	}
-	for _, l := range w.Leaves {
-		if !isHash(l.SHA256) {
-			return errors.New("holds no hash of a certificate")
-		}
-	}
-	return nil
 }
 
 // isHash says that a text is a SHA-256 in hexadecimal digits.
@@ -143,7 +126,7 @@ func (w *Workload) prune(now time.Time, outlive time.Duration) {
 func (w Workload) join(c *issued) Workload {
 	if w.Key != c.key.String() {
 		w.Bundle = ""
-		if w.Key != "" && c.proof.How == tokenAttestor {
+		if w.Key != "" && c.proof.How == byToken {
 			w.Replaced = c.now
 		}
 	}
@@ -156,28 +139,14 @@ func (w Workload) join(c *issued) Workload {
 func (w Workload) renew(c *issued, known bool) Workload {
 	with, key := KeyHashOf(c.proof.Leaf).String(), c.key.String()
 	w.Format, w.Identity = 1, c.proof.ID.String() // of another trust domain, when the mesh got a new name
-	switch {
-	case !known:
-		w.How, w.Joined = certificateAttestor, c.now
-		w.Key, w.Previous = key, with
-		return w
-	case w.Key == with: // it has what came with that key
-		w.Bundle = w.Offered
-		if key != with {
-			w.Previous, w.Key = with, key
-		}
-	case w.Previous == with: // the answer with Key was lost
-		w.Key = key
-	default: // the index is older than the certificate
-		w.Previous, w.Key = with, key
+	if !known {
+		w.How, w.Joined = byCertificate, c.now
 	}
+	if w.Key == with { // it has what came with that key
+		w.Bundle = w.Offered
+	}
+	w.Previous, w.Key = with, key
 	return w
-}
-
-// isOf says that a workload has a service account, in whichever trust domain.
-func (w *Workload) isOf(id spiffe.ID) bool {
-	own, err := spiffe.Parse(w.Identity)
-	return err == nil && own.Namespace == id.Namespace && own.ServiceAccount == id.ServiceAccount
 }
 
 // holds says that a key is the workload's latest one, or the one before it.

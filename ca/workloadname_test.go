@@ -26,7 +26,7 @@ func TestCertificateNamesWorkload(t *testing.T) {
 	if got := WorkloadName(l.join("shop/web", "web-2").Leaf); got != "shop/web-2" {
 		t.Errorf("another workload's certificate names %q", got)
 	}
-	foreign := l.certificateFor(testKey(t, ECDSAP256), "spiffe://cluster.local/ns/shop/sa/web")
+	foreign := l.certificateFor(NewKey(), "spiffe://cluster.local/ns/shop/sa/web")
 	if got := WorkloadName(foreign.Leaf); got != "" {
 		t.Errorf("a certificate that names no workload names %q", got)
 	}

@@ -2,7 +2,6 @@ package xds_test
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -41,11 +40,8 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := ca.NewRoot(ca.Authority{Name: "test", Validity: time.Hour}, key, time.Now(), rand.Reader)
+	key := ca.NewKey()
+	s, err := ca.NewRoot("test", time.Hour, key, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,17 +58,13 @@ func (a *authority) issue(namespace, account string, validity time.Duration, now
 func (a *authority) issueTo(workload, namespace, account string, validity time.Duration,
 	now time.Time) tls.Certificate {
 	a.t.Helper()
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	key := ca.NewKey()
 	id, err := spiffe.New("cluster.local", namespace, account)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	leaf, err := ca.Issue(a.signer, ca.Rules{MinValidity: time.Second},
-		ca.Grant{ID: id, Workload: workload, Request: &ca.Request{Key: key.Public()},
-			Validity: validity}, now, rand.Reader)
+	leaf, err := ca.Issue(a.signer, ca.Rules{Validity: validity},
+		ca.Grant{ID: id, Workload: workload, Request: &ca.Request{Key: key.Public()}}, now)
 	if err != nil {
 		a.t.Fatal(err)
 	}

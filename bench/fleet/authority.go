@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"os"
@@ -28,20 +27,13 @@ type Authority struct{ manager *ca.Manager }
 // Istio in dir: what a server is to sign and to be known by.
 func WriteAuthority(dir string) error {
 	now := time.Now()
-	rootKey, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
+	rootKey := ca.NewKey()
+	root, err := ca.NewRoot("root of the bench", authorityLife, rootKey, now)
 	if err != nil {
 		return err
 	}
-	root, err := ca.NewRoot(ca.Authority{Name: "root of the bench", Validity: authorityLife}, rootKey, now, rand.Reader)
-	if err != nil {
-		return err
-	}
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		return err
-	}
-	cert, err := root.NewIntermediate(ca.Authority{Name: "authority of the bench", Validity: authorityLife,
-		Leaves: true}, key.Public(), now, rand.Reader)
+	key := ca.NewKey()
+	cert, err := root.NewIntermediate("authority of the bench", authorityLife, key.Public(), now)
 	if err != nil {
 		return err
 	}
@@ -82,13 +74,10 @@ func (a *Authority) Client(s Shape, i int) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		return nil, err
-	}
+	key := ca.NewKey()
 	signer := a.manager.Signer()
 	leaf, err := ca.Issue(signer, ca.Rules{}, ca.Grant{ID: id, Workload: fmt.Sprintf("%s/proxy-%d", id.Namespace, i),
-		Request: &ca.Request{Key: key.Public()}}, time.Now(), rand.Reader)
+		Request: &ca.Request{Key: key.Public()}}, time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -59,11 +59,7 @@ func authority(t *testing.T, address string) (next func() line) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := ca.NewServer(ca.ServerConfig{Signer: m.Signer, Bundle: m.Bundle, Ledger: ledger,
-		Attestors: []ca.Attestor{ca.NewTokenAttestor(ledger)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := ca.NewServer(ca.ServerConfig{Signer: m.Signer, Bundle: m.Bundle, Ledger: ledger})
 	l, err := net.Listen("tcp", address+":0")
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,6 @@ func (f *Fetcher) discover(ctx context.Context, issuer string) (string, error) {
 		Keys   string `json:"jwks_uri"`
 	}
 	switch err := json.Unmarshal(body, &says); {
-	case len(body) > MaxBytes:
-		return "", fmt.Errorf("GET %s: %w: it has more than %d bytes", at, ErrDocument, MaxBytes)
 	case err != nil:
 		return "", fmt.Errorf("GET %s: %w: %w", at, ErrDocument, err)
 	case strings.TrimSuffix(says.Issuer, "/") != strings.TrimSuffix(issuer, "/"):

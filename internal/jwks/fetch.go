@@ -26,8 +26,6 @@ type Config struct {
 	Allow []netip.Prefix
 	// AllowHTTP lets documents come without TLS: then whoever is on the way can put keys in.
 	AllowHTTP bool
-	// Timeout bounds one fetch, redirects included. Zero means 10s.
-	Timeout time.Duration
 	// Roots are the authorities that servers are verified with. Nil: those of the system.
 	Roots *x509.CertPool
 }
@@ -42,15 +40,15 @@ type Fetcher struct {
 // maxRedirects bounds how often a document may stand somewhere else.
 const maxRedirects = 3
 
+// fetchTimeout bounds one fetch, redirects included. Istio has the same.
+const fetchTimeout = 5 * time.Second
+
 // NewFetcher makes a fetcher.
 func NewFetcher(c Config) *Fetcher {
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
 	f := &Fetcher{config: c}
 	// The address is judged when it is dialled: a name that is resolved again may resolve to
 	// another one.
-	dialer := &net.Dialer{Timeout: c.Timeout, Control: f.control}
+	dialer := &net.Dialer{Control: f.control}
 	f.client = &http.Client{
 		CheckRedirect: f.redirect,
 		Transport: &http.Transport{
@@ -58,8 +56,6 @@ func NewFetcher(c Config) *Fetcher {
 			DialContext:            dialer.DialContext,
 			DisableKeepAlives:      true,
 			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots},
-			TLSHandshakeTimeout:    c.Timeout,
-			ResponseHeaderTimeout:  c.Timeout,
 			MaxResponseHeaderBytes: 64 << 10,
 		},
 	}
@@ -117,7 +113,7 @@ func (f *Fetcher) check(u *url.URL) error {
 // before it has its keys, which are fetched then. Errors: ErrURL, ErrAddress, ErrDocument, or what
 // went wrong on the way.
 func (f *Fetcher) Fetch(ctx context.Context, text string) (*Set, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	if issuer, ok := strings.CutSuffix(text, DiscoveryPath); ok {
 		found, err := f.discover(ctx, issuer)
@@ -137,7 +133,7 @@ func (f *Fetcher) Fetch(ctx context.Context, text string) (*Set, error) {
 	return set, nil
 }
 
-// get is a document of at most MaxBytes and a bit.
+// get is a document of at most MaxBytes.
 func (f *Fetcher) get(ctx context.Context, text string) ([]byte, error) {
 	if err := f.Check(text); err != nil {
 		return nil, err
@@ -159,6 +155,9 @@ func (f *Fetcher) get(ctx context.Context, text string) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(answer.Body, MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("GET %s: %w", text, err)
+	}
+	if len(body) > MaxBytes {
+		return nil, fmt.Errorf("GET %s: %w: it has more than %d bytes", text, ErrDocument, MaxBytes)
 	}
 	return body, nil
 }

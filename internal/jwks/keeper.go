@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -27,18 +28,14 @@ type KeeperConfig struct {
 	File string
 	// Refresh is how often each document is fetched. Zero means 20m, as in Istio.
 	Refresh time.Duration
-	// Patience is how long one that is not there yet is waited for before the others are told
-	// without it. Zero means 5s.
-	Patience time.Duration
-	Log      hclog.Logger
+	Log     hclog.Logger
 }
 
 // Keeper keeps the documents of some URLs fresh. A document that cannot be got any more is kept as
 // it was.
 type Keeper struct {
-	cfg   KeeperConfig  // set once
-	wake  chan struct{} // cap 1; has Run look
-	slots chan struct{} // cap maxFetches; one for each fetch
+	cfg  KeeperConfig  // set once
+	wake chan struct{} // cap 1; has Run look
 
 	mu     sync.Mutex
 	wanted []string                // guarded by mu: what Want said last
@@ -48,11 +45,11 @@ type Keeper struct {
 
 // keyDocument is one document. The Keeper's mu guards it.
 type keyDocument struct {
-	text   string    // empty: never got
-	failed error     // why the latest fetch did not get it
-	since  time.Time // of failed: the first of a series
-	tried  bool      // a fetch has ended since it is wanted
-	stop   func()    // ends the goroutine that fetches it; nil: there is none yet
+	text   string        // empty: never got
+	failed error         // why the latest fetch did not get it
+	since  time.Time     // of failed: the first of a series
+	due    time.Time     // when it is fetched next
+	retry  time.Duration // how long after a failed fetch
 }
 
 // NewKeeper reads what File holds of an earlier process; what cannot be read is logged, and fetched
@@ -61,11 +58,7 @@ func NewKeeper(c KeeperConfig) *Keeper {
 	if c.Refresh == 0 {
 		c.Refresh = 20 * time.Minute
 	}
-	if c.Patience == 0 {
-		c.Patience = 5 * time.Second
-	}
-	k := &Keeper{cfg: c, wake: make(chan struct{}, 1), slots: make(chan struct{}, maxFetches),
-		docs: map[string]*keyDocument{}}
+	k := &Keeper{cfg: c, wake: make(chan struct{}, 1), docs: map[string]*keyDocument{}}
 	texts, err := readKept(c.File)
 	if err != nil {
 		c.Log.Warn("keys of issuers that were kept on disk are not used, and are fetched anew", "error", err)
@@ -81,14 +74,9 @@ func (k *Keeper) Want(urls []string) {
 	k.mu.Lock()
 	k.wanted, k.asked = slices.Clone(urls), true
 	k.mu.Unlock()
-	k.rouse()
-}
-
-// rouse has Run look.
-func (k *Keeper) rouse() {
 	select {
 	case k.wake <- struct{}{}:
-	default: // it will already
+	default: // it will look already
 	}
 }
 
@@ -116,100 +104,78 @@ func (k *Keeper) Failures() []Failure {
 }
 
 // Run fetches until ctx ends. tell is given all documents by URL whenever they have changed, and
-// after each Want once every one of its URLs has a document, has failed to give one, or was waited
-// for as long as Patience says. What is given is not changed any more. tell returns when it is
-// taken, or ctx has ended.
+// after each Want once every one of its URLs has a document or has failed to give one. What is given
+// is not changed any more. tell returns when it is taken, or ctx has ended.
 func (k *Keeper) Run(ctx context.Context, tell func(ctx context.Context, texts map[string]string)) error {
-	var fetching sync.WaitGroup
-	defer fetching.Wait()
 	var told map[string]string
-	var owed bool                 // a Want has not been answered
-	var deadline <-chan time.Time // when it is, whatever is missing
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-deadline:
-			deadline = nil
-		case <-k.wake:
-			if k.adopt(ctx, &fetching) {
-				owed, deadline = true, time.After(k.cfg.Patience)
-			}
-		}
+	for ctx.Err() == nil {
+		asked := k.adopt()
 		texts, missing := k.texts()
-		changed := !maps.Equal(texts, told)
-		switch {
-		case owed && missing && deadline != nil, !owed && !changed:
-			continue
+		if asked && !missing { // those of before are of use until they are fetched again
+			tell(ctx, texts)
+			told, asked = texts, false
 		}
-		tell(ctx, texts)
-		if changed {
+		wait := k.fetch(ctx)
+		texts, _ = k.texts()
+		changed := !maps.Equal(texts, told)
+		if ctx.Err() == nil && (asked || changed) {
+			tell(ctx, texts)
+			told = texts
 			k.keep(texts)
 		}
-		owed, deadline, told = false, nil, texts
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-k.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
+	return nil
 }
 
-// adopt starts and ends fetching as Want said, and reports whether it said anything.
-func (k *Keeper) adopt(ctx context.Context, fetching *sync.WaitGroup) bool {
+// adopt has the documents be those that Want named, and reports whether it named any since.
+func (k *Keeper) adopt() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.asked {
+	asked := k.asked
+	if k.asked = false; !asked {
 		return false
 	}
-	k.asked = false
-	for url, d := range k.docs {
-		if !slices.Contains(k.wanted, url) {
-			if delete(k.docs, url); d.stop != nil {
-				d.stop()
-			}
-		}
-	}
+	maps.DeleteFunc(k.docs, func(url string, _ *keyDocument) bool { return !slices.Contains(k.wanted, url) })
 	for _, url := range k.wanted {
-		d := k.docs[url]
-		if d == nil {
-			d = &keyDocument{}
-			k.docs[url] = d
-		}
-		if d.stop == nil {
-			var own context.Context
-			own, d.stop = context.WithCancel(ctx)
-			fetching.Go(func() { k.refresh(own, url, d) })
+		if k.docs[url] == nil {
+			k.docs[url] = &keyDocument{}
 		}
 	}
 	return true
 }
 
-// refresh fetches a document from time to time until ctx ends.
-func (k *Keeper) refresh(ctx context.Context, url string, d *keyDocument) {
-	retry := firstRetry
-	for {
-		select {
-		case k.slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		set, err := k.cfg.Fetch(ctx, url)
-		<-k.slots
-		if ctx.Err() != nil {
-			return
-		}
-		k.take(url, d, set, err)
-		k.rouse()
-		wait := k.cfg.Refresh
-		if err != nil {
-			wait, retry = retry, min(2*retry, k.cfg.Refresh)
-		} else {
-			retry = firstRetry
-		}
-		timer := time.NewTimer(jitter(wait))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
+// fetch fetches the documents that are due, and returns after how long the next one is.
+func (k *Keeper) fetch(ctx context.Context) time.Duration {
+	var fetching errgroup.Group
+	fetching.SetLimit(maxFetches)
+	k.mu.Lock()
+	docs, now := maps.Clone(k.docs), time.Now()
+	maps.DeleteFunc(docs, func(_ string, d *keyDocument) bool { return d.due.After(now) })
+	k.mu.Unlock()
+	for url, d := range docs {
+		fetching.Go(func() error {
+			set, err := k.cfg.Fetch(ctx, url)
+			if ctx.Err() == nil {
+				k.take(url, d, set, err)
+			}
+			return nil
+		})
 	}
+	_ = fetching.Wait() // each failure stands in its document
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	wait := k.cfg.Refresh
+	for _, d := range k.docs {
+		wait = min(wait, time.Until(d.due))
+	}
+	return wait
 }
 
 // take takes in the end of a fetch.
@@ -218,14 +184,18 @@ func (k *Keeper) take(url string, d *keyDocument, set *Set, err error) {
 	defer k.mu.Unlock()
 	switch {
 	case err != nil && d.failed == nil:
-		d.since = time.Now()
+		d.since, d.retry = time.Now(), firstRetry
 		k.cfg.Log.Warn("keys of an issuer could not be fetched", "url", url, "error", err, "in_use", inUse(d.text != ""))
 	case err == nil && d.failed != nil:
 		k.cfg.Log.Info("keys of an issuer are fetched again", "url", url, "after", time.Since(d.since).Round(time.Second))
 	}
-	if d.failed, d.tried = err, true; err == nil {
+	wait := k.cfg.Refresh
+	if d.failed = err; err == nil {
 		d.text = set.Text()
+	} else {
+		wait, d.retry = d.retry, min(2*d.retry, k.cfg.Refresh)
 	}
+	d.due = time.Now().Add(jitter(wait))
 }
 
 // inUse says what a failure means.
@@ -241,7 +211,7 @@ func jitter(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d)/10+1))
 }
 
-// texts are the documents that there are; missing says that one is still to come for the first time.
+// texts are the documents that there are; missing says that one was never fetched nor kept.
 func (k *Keeper) texts() (texts map[string]string, missing bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -249,7 +219,7 @@ func (k *Keeper) texts() (texts map[string]string, missing bool) {
 	for url, d := range k.docs {
 		if d.text != "" {
 			texts[url] = d.text
-		} else if !d.tried {
+		} else if d.due.IsZero() {
 			missing = true
 		}
 	}

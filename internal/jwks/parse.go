@@ -130,9 +130,6 @@ func fits(key any, algorithm string) bool {
 // Text is the set as a document: public keys alone, whatever else stood beside them.
 func (s *Set) Text() string { return s.text }
 
-// Len is the number of keys.
-func (s *Set) Len() int { return len(s.keys) }
-
 // Keys are those that a token may be signed by: those with its key ID, or all when it names none,
 // and of them those that are made for its algorithm. Both come from the token's header, which is
 // not to be believed yet.

@@ -51,19 +51,15 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 	log, records := s.log.Named("ca"), s.store.Records()
 	id := &identity{domain: cfg.MeshConfig.Config.GetTrustDomain(),
 		connections: ca.BoundConnections(cfg.CA.Validity), group: groups(s.published.Context, exported.exported)}
-	grace := cfg.CA.Grace
-	if grace == 0 {
-		grace = -1 // the ledger's zero is its default
-	}
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: AuthorityFolder(cfg),
-		TrustDomain: id.domain, Groups: id.group, Grace: grace, Connections: id.connections,
+		TrustDomain: id.domain, Groups: id.group, Grace: cfg.CA.Grace, Connections: id.connections,
 		Present: s.present, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
 	}
 	c := ca.ManagerConfig{
-		Dir: AuthorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain, KeyKind: ca.ECDSAP256,
+		Dir: AuthorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
 		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
 		Replicas: replicas.others, Audit: s.audit.Record, Log: log,
 		Facts: func(ctx context.Context) (ca.Facts, error) { return s.rotationFacts(ctx, id.ledger) },
@@ -83,13 +79,9 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 	if err != nil {
 		return nil, fmt.Errorf("setting attestors.jwt: %w", err)
 	}
-	attestors := []ca.Attestor{ca.NewTokenAttestor(id.ledger), ca.NewCertificateAttestor(id.peers, id.ledger), id.jwt}
-	id.issuer, err = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
-		Rules: ca.Rules{Validity: cfg.CA.Validity, MaxValidity: max(maxValidity, cfg.CA.Validity)}, Attestors: attestors,
-		Ledger: id.ledger, Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
-	if err != nil {
-		return nil, err
-	}
+	id.issuer = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
+		Rules:  ca.Rules{Validity: cfg.CA.Validity, MaxValidity: max(maxValidity, cfg.CA.Validity)},
+		Ledger: id.ledger, Peers: id.peers, JWT: id.jwt, Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
 	s.run("certificate authority", id.manager.Run)
 	s.run("ledger of workloads", id.ledger.Run)
 	s.run("issuers of tokens", id.jwt.Run)
@@ -163,10 +155,17 @@ func (id *identity) credentials(limiter *connLimiter) credentials.TransportCrede
 	return limitedTLS{credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), id.verify, limiter}
 }
 
-// present returns where a workload is connected.
-func (s *Server) present(w ca.Workload) (ca.Presence, bool) {
+// present returns where a workload is connected, or was a moment ago; else nothing.
+func (s *Server) present(w ca.Workload) string {
 	p, ok := s.proxies.Present(hasLeaf(w.Leaves))
-	return ca.Presence{Address: p.Address.String(), Since: p.Since, Connected: p.Connected}, ok
+	at := p.Since.UTC().Format(time.RFC3339)
+	switch {
+	case !ok:
+		return ""
+	case p.Connected:
+		return fmt.Sprintf("a machine of this name is connected from %s since %s", p.Address, at)
+	}
+	return fmt.Sprintf("a machine of this name was connected from %s until %s and may come back", p.Address, at)
 }
 
 // replaced ends the streams of a workload whose name another machine took.

@@ -298,7 +298,7 @@ func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (created s
 		return created, nil
 	}
 	authority, err := ca.NewManager(ctx, ca.ManagerConfig{
-		Dir: AuthorityFolder(cfg), TrustDomain: cfg.MeshConfig.Config.GetTrustDomain(), KeyKind: ca.ECDSAP256,
+		Dir: AuthorityFolder(cfg), TrustDomain: cfg.MeshConfig.Config.GetTrustDomain(),
 		Names: serverNames(cfg, cfg.XDS.Advertise), Records: s.home.Records(), Audit: s.audit.Record, Log: log,
 	})
 	if err != nil {

@@ -354,10 +354,7 @@ func renew(ctx context.Context, m *harness.Mesh, own *tls.Certificate) (_ *tls.C
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		return nil, err
-	}
+	key := ca.NewKey()
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
 		return nil, err

@@ -73,9 +73,6 @@ func renew(ctx context.Context, address string, own *tls.Certificate) (_ *tls.Ce
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		return nil, err
-	}
+	key := ca.NewKey()
 	return certify(ctx, conn, key, "", "")
 }

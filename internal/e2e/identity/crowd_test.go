@@ -2,7 +2,6 @@ package identity
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -149,10 +148,7 @@ func join(ctx context.Context, m *harness.Mesh, token, name string) (_ *tls.Cert
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		return nil, err
-	}
+	key := ca.NewKey()
 	return certify(ctx, conn, key, token, name)
 }
 

@@ -2,7 +2,6 @@ package identity
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"net/http"
@@ -267,12 +266,9 @@ type plugged struct {
 func newPlugged(t *testing.T, name string) plugged {
 	t.Helper()
 	root := newRoot(t, name)
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := root.NewIntermediate(ca.Authority{Name: name + " below", Validity: 60 * 24 * time.Hour},
-		key.Public(), time.Now(), rand.Reader)
+	key := ca.NewKey()
+	signer, err := root.NewIntermediate(name+" below", 60*24*time.Hour,
+		key.Public(), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,11 +167,8 @@ func foreign(t *testing.T) forger {
 
 func newRoot(t *testing.T, name string) *ca.Signer {
 	t.Helper()
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := ca.NewRoot(ca.Authority{Name: name, Validity: 90 * 24 * time.Hour}, key, time.Now(), rand.Reader)
+	key := ca.NewKey()
+	root, err := ca.NewRoot(name, 90*24*time.Hour, key, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,10 +178,7 @@ func newRoot(t *testing.T, name string) *ca.Signer {
 // issue makes a certificate of that identity, which begins and ends so long from now.
 func (f forger) issue(t *testing.T, id string, begins, ends time.Duration) *tls.Certificate {
 	t.Helper()
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := ca.NewKey()
 	name, err := url.Parse(id)
 	if err != nil {
 		t.Fatal(err)

@@ -107,15 +107,7 @@ type issuer struct {
 
 func newIssuer(t *testing.T, address string) *issuer {
 	t.Helper()
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ec, ok := key.(*ecdsa.PrivateKey)
-	if !ok {
-		t.Fatalf("the key is a %T", key)
-	}
-	i := &issuer{key: ec, url: "http://" + address + "/keys"}
+	i := &issuer{key: ca.NewKey(), url: "http://" + address + "/keys"}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)

@@ -36,11 +36,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := ca.NewRoot(ca.Authority{Name: "root", Validity: time.Hour}, key, time.Now(), rand.Reader)
+	key := ca.NewKey()
+	root, err := ca.NewRoot("root", time.Hour, key, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +72,7 @@ func (w *world) certificate(t *testing.T, name string) *tls.Certificate {
 
 func (w *world) issue(t *testing.T, id spiffe.ID) *tls.Certificate {
 	t.Helper()
-	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := ca.NewKey()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{}}, key)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +81,7 @@ func (w *world) issue(t *testing.T, id spiffe.ID) *tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := ca.Issue(w.signer, ca.Rules{}, ca.Grant{ID: id, Request: req}, time.Now(), rand.Reader)
+	leaf, err := ca.Issue(w.signer, ca.Rules{}, ca.Grant{ID: id, Request: req}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
