@@ -108,7 +108,7 @@ func TestRefusals(t *testing.T) {
 		"metrics":          {method: "GET", path: "/metrics", code: 404, want: "there is nothing here"},
 		"nearly":           {method: "POST", path: validatePath + "/", code: 404, want: "there is nothing here"},
 		"packed":           {method: "POST", path: validatePath, header: []string{"Content-Encoding", "gzip"}, code: 415, want: `encoded as "gzip"`},
-		"not packed":       {method: "POST", path: validatePath, header: []string{"Content-Encoding", "identity"}, code: 422, want: "it is empty"},
+		"not packed":       {method: "POST", path: validatePath, header: []string{"Content-Encoding", "identity"}, code: 422, want: "the file is empty"},
 		"a form":           {method: "POST", path: validatePath, kind: "multipart/form-data; boundary=x", code: 415, want: "--data-binary @FILE"},
 		"a review as text": {method: "POST", path: reviewPath, kind: "text/plain", code: 415, want: `Content-Type is "text/plain", want application/json`},
 		"a review untyped": {method: "POST", path: reviewPath, code: 415, want: `Content-Type is ""`},

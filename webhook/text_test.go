@@ -50,7 +50,7 @@ func TestText(t *testing.T) {
 		"JSON wanted first": {body: badText, header: []string{"Accept", "application/json, text/plain"}, code: 422, want: []string{`"line": 14`}},
 		"nothing that is":   {body: badText, header: []string{"Accept", "image/png, ;;"}, code: 422, want: []string{`"line": 14`}},
 		// As with files, one that is empty may have been meant to be something.
-		"empty": {body: "", code: 422, want: []string{"it is empty"}},
+		"empty": {body: "", code: 422, want: []string{"the file is empty"}},
 		// The name tells how a text is read; without one its type does.
 		"JSON by type":         {kind: jsonType, body: "{a: 1}", code: 422, want: []string{`"file": "request.json"`, "not valid JSON"}},
 		"JSON by name":         {target: "?file=a.json", body: "{a: 1}", code: 422, want: []string{"not valid JSON"}},
