@@ -66,8 +66,8 @@ func TestServedByIdentity(t *testing.T) {
 	s.put("web", "web.test")
 	for name, c := range map[string]struct{ who, namespace, want string }{
 		"root namespace":  {"spiffe://cluster.local/ns/istio-system/sa/peer", "istio-system", ""},
-		"other namespace": {"spiffe://cluster.local/ns/shop/sa/web", "shop", "may not read"},
-		"other domain":    {"spiffe://else/ns/istio-system/sa/peer", "istio-system", "may not read"},
+		"other namespace": {"spiffe://cluster.local/ns/shop/sa/web", "shop", "not allowed to read"},
+		"other domain":    {"spiffe://else/ns/istio-system/sa/peer", "istio-system", "not allowed to read"},
 		"nobody":          {"", "istio-system", "authenti"},
 		"no identity":     {"client.test", "istio-system", "authenti"},
 	} {
