@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -171,7 +172,7 @@ func (l *Ledger) rouse() {
 	}
 }
 
-// Sweep forgets tokens that ended more than a day ago, workloads that cannot renew any more, and
+// Sweep forgets tokens of machines and replicas that ended more than a day ago, workloads that cannot renew any more, and
 // revocations of certificates that no longer matter.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	now := l.now()
@@ -183,7 +184,15 @@ func (l *Ledger) Sweep(ctx context.Context) error {
 		x, err := decodeRevocation(r.Value)
 		return err == nil && x.ended(now, l.revokedFor()+sweepSlack), err
 	})
-	return errors.Join(tokens, revocations, l.sweepWorkloads(ctx, now))
+	replicas := l.sweepTable(ctx, table, func(r record.Record) (bool, error) {
+		var t usedToken
+		if !strings.HasPrefix(r.Name, usedTokens) {
+			return false, nil
+		}
+		err := decodeRecord(r.Value, &t)
+		return err == nil && now.After(t.Expires.Add(tokenKept)), err
+	})
+	return errors.Join(tokens, revocations, replicas, l.sweepWorkloads(ctx, now))
 }
 
 // sweepTable deletes the records of a table that have ended, unless they change meanwhile.

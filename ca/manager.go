@@ -132,7 +132,7 @@ func newManager(c ManagerConfig) (*Manager, error) {
 		m.own = &selfSigned{dir: folder(c.Dir), records: stateStore{c.Records}, trustDomain: c.TrustDomain,
 			log: c.Log, audit: c.Audit, facts: c.Facts}
 		if c.Address != "" {
-			m.own.replicas = &replicaClient{tokenFile: c.ReplicaToken, others: c.Replicas}
+			m.own.replicas = &replicaClient{tokenFile: c.ReplicaToken, others: c.Replicas, server: m.server}
 		}
 		m.authority = m.own
 	}
@@ -162,6 +162,14 @@ func (m *Manager) Bundle() *Bundle { return m.view.Load().bundle }
 // ServerCertificate is the control plane's own certificate, for tls.Config.GetCertificate.
 func (m *Manager) ServerCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return m.view.Load().server, nil
+}
+
+// server is ServerCertificate; nil at the start.
+func (m *Manager) server() *tls.Certificate {
+	if v := m.view.Load(); v != nil {
+		return v.server
+	}
+	return nil
 }
 
 // Changed tells, until ctx ends, after each change of Signer or Bundle. Several changes may be told
