@@ -93,20 +93,12 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	l := &Ledger{records: c.Records, dir: folder(c.Dir), wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups,
 		grace: c.Grace, outlive: c.Connections.outlive(),
 		present: c.Present, replaced: c.Replaced, audit: c.Audit, log: c.Log, now: c.Now}
-	if l.audit == nil {
-		l.audit = func(audit.Event) {}
-	}
+	orDefaults(&l.audit, &l.log, &l.now)
 	if l.present == nil {
 		l.present = func(Workload) string { return "" }
 	}
 	if l.replaced == nil {
 		l.replaced = func(Replacement) {}
-	}
-	if l.log == nil {
-		l.log = hclog.NewNullLogger()
-	}
-	if l.now == nil {
-		l.now = time.Now
 	}
 	l.follower, _ = c.Records.(record.Follower)
 	var ok bool
@@ -114,9 +106,6 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 		return nil, errors.New("ca: the store of records does not tell changes")
 	}
 	l.keyNamed.Store(&map[string]int{})
-	if _, err := spiffe.New(c.TrustDomain, "default", "default"); err != nil {
-		return nil, err
-	}
 	if err := l.readLocal(); err != nil {
 		return nil, err
 	}

@@ -72,15 +72,7 @@ type Server struct {
 
 // NewServer makes a server.
 func NewServer(c ServerConfig) *Server {
-	if c.Audit == nil {
-		c.Audit = func(audit.Event) {}
-	}
-	if c.Log == nil {
-		c.Log = hclog.NewNullLogger()
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
+	orDefaults(&c.Audit, &c.Log, &c.Now)
 	return &Server{
 		config: c, metrics: newServerMetrics(c.Registerer), calls: newCallLimiter(), bodyTimeout: defaultBodyTimeout,
 		byAddress:        ratelimit.Limiter{Burst: 4000, Every: time.Second / 500},
