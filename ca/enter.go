@@ -59,7 +59,7 @@ func (l *Ledger) enter(ctx context.Context, c *issued) error {
 // tellReplaced tells of the machines whose name another one took since a mark, at whichever replica,
 // and returns the next mark. Since nil there is nothing to tell.
 func (l *Ledger) tellReplaced(ctx context.Context, since record.Mark) record.Mark {
-	list, now, err := l.changer.Changes(ctx, workloadTable, since)
+	list, now, err := l.records.Changes(ctx, workloadTable, since)
 	if err != nil {
 		if ctx.Err() == nil {
 			l.log.Warn("cannot read which workloads joined; the next change tries again", "error", err)

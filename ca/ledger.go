@@ -65,7 +65,7 @@ type LedgerConfig struct {
 // stands in records, so that it outlives the process and is the same for every replica. Safe for
 // concurrent use.
 type Ledger struct {
-	records     record.Store
+	records     record.Changer
 	trustDomain string
 	groups      func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
 	grace       time.Duration
@@ -80,7 +80,6 @@ type Ledger struct {
 	keyNamed atomic.Pointer[map[string]int]
 
 	follower record.Follower // set once; nil: the records are never out of touch
-	changer  record.Changer  // set once: records
 
 	dir         folder          // set once; empty when there is no local file
 	watchers    record.Watchers // safe for concurrent use
@@ -90,9 +89,13 @@ type Ledger struct {
 
 // NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
-	l := &Ledger{records: c.Records, dir: folder(c.Dir), wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups,
-		grace: c.Grace, outlive: c.Connections.outlive(),
-		present: c.Present, replaced: c.Replaced, audit: c.Audit, log: c.Log, now: c.Now}
+	records, ok := c.Records.(record.Changer)
+	if !ok {
+		return nil, errors.New("ca: the store of records does not tell changes")
+	}
+	l := &Ledger{records: records, dir: folder(c.Dir), wake: make(chan struct{}, 1), trustDomain: c.TrustDomain,
+		groups: c.Groups, grace: c.Grace, outlive: c.Connections.outlive(), present: c.Present, replaced: c.Replaced,
+		audit: c.Audit, log: c.Log, now: c.Now}
 	orDefaults(&l.audit, &l.log, &l.now)
 	if l.present == nil {
 		l.present = func(Workload) string { return "" }
@@ -101,10 +104,6 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 		l.replaced = func(Replacement) {}
 	}
 	l.follower, _ = c.Records.(record.Follower)
-	var ok bool
-	if l.changer, ok = c.Records.(record.Changer); !ok {
-		return nil, errors.New("ca: the store of records does not tell changes")
-	}
 	l.keyNamed.Store(&map[string]int{})
 	if err := l.readLocal(); err != nil {
 		return nil, err
