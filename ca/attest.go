@@ -96,8 +96,8 @@ func (p *Proof) workload(a Ask) (string, error) {
 	case p.How == byToken && !dnsname.Valid(a.Workload):
 		return "", &Refusal{Code: codes.InvalidArgument, Reason: "bad name",
 			Err: fmt.Errorf("a workload names itself %.260q", a.Workload),
-			Public: "the request's metadata Workload must name the workload: small letters, digits, dashes and dots, at " +
-				"most 253"}
+			Public: "the request's metadata Workload must name the workload: small letters, digits, dashes and dots, " +
+				"at most 253"}
 	case p.How == byToken:
 		return asked, nil
 	case p.How == byCertificate && a.Workload != "" && asked != p.name:
@@ -140,9 +140,9 @@ const (
 		"of a trusted issuer"
 )
 
-// attest proves who calls CreateCertificate. It changes nothing. A join token counts by itself. Of a
-// certificate and a JWT one suffices, for Istio's agents send an old certificate along; but a JWT does
-// not make up for a revoked certificate. Errors: *Refusal, or why it cannot be told now.
+// attest proves who calls CreateCertificate. It changes nothing. A join token counts by itself. Of
+// a certificate and a JWT one suffices, for Istio's agents send an old certificate along; but a JWT
+// does not make up for a revoked certificate. Errors: *Refusal, or why it cannot be told now.
 func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
 	if isToken(c.Bearer) {
 		return s.config.Ledger.attestToken(ctx, c)

@@ -102,8 +102,8 @@ func (a *JWTAttestor) load(ctx context.Context, place string) (*jwks.Set, error)
 	return set, nil
 }
 
-// Run reads the keys of all issuers, again and again, until ctx ends. Where they cannot be read, the
-// last good ones stay.
+// Run reads the keys of all issuers, again and again, until ctx ends. Where they cannot be read,
+// the last good ones stay.
 func (a *JWTAttestor) Run(ctx context.Context) error {
 	return a.keeper.Run(ctx, func(_ context.Context, texts map[string]string) {
 		keys := map[string]*jwks.Set{}
@@ -156,8 +156,8 @@ func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 		return nil, refuseJWT("jwt claims", fmt.Errorf("issuer %s: %w", issuer.Name, err))
 	}
 	p := &Proof{ID: id, How: byJWT, Caller: accountCaller(id), from: c.From}
-	// A service account has many machines. Its workloads are told apart by the pods that their tokens
-	// name, so that a new key is the same workload, or else by their first keys.
+	// A service account has many machines. Its workloads are told apart by the pods that their
+	// tokens name, so that a new key is the same workload, or else by their first keys.
 	if pod := a.podOf(issuer, claims); pod != "" {
 		p.name = id.Namespace + "/" + id.ServiceAccount + accountSign + pod
 	}

@@ -32,10 +32,11 @@ var errGroupIdentity = errors.New("the WorkloadGroup makes no identity")
 
 // LedgerConfig says where a ledger writes and whom it asks.
 type LedgerConfig struct {
-	// Records is where everything stands, shared with all replicas. It must implement record.Changer.
+	// Records is where everything stands, shared with all replicas. It must implement
+	// record.Changer.
 	Records record.Store
-	// Dir is the folder of the authority's keys, where a local file of the revocations is kept: they
-	// outlive the store. It is created when it is missing. Empty: there is no file.
+	// Dir is the folder of the authority's keys, where a local file of the revocations is kept:
+	// they outlive the store. It is created when it is missing. Empty: there is no file.
 	Dir string
 	// TrustDomain is that of the identities that workloads get.
 	TrustDomain string
@@ -43,8 +44,8 @@ type LedgerConfig struct {
 	// and its template's service account ("default" when it names none). Errors: ErrNoGroup, or why
 	// it cannot be told now. Nil: there are no groups.
 	Groups func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
-	// Present returns where a workload is whose proxy is connected, or was a moment ago: "a machine of
-	// this name is connected from 10.0.0.5"; else nothing. Nil: nobody knows.
+	// Present returns where a workload is whose proxy is connected, or was a moment ago: "a machine
+	// of this name is connected from 10.0.0.5"; else nothing. Nil: nobody knows.
 	Present func(w Workload) string
 	// Replaced is told while Run runs, once it is written down, that a workload joined anew with
 	// another key. Nil: nobody is.
@@ -160,8 +161,8 @@ func (l *Ledger) rouse() {
 	}
 }
 
-// Sweep forgets tokens of machines and replicas that ended more than a day ago, workloads that cannot renew any more, and
-// revocations of certificates that no longer matter.
+// Sweep forgets tokens of machines and replicas that ended more than a day ago, workloads that
+// cannot renew any more, and revocations of certificates that no longer matter.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	now := l.now()
 	tokens := l.sweepTable(ctx, tokenTable, func(r record.Record) (bool, error) {

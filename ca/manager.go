@@ -49,8 +49,8 @@ type ManagerConfig struct {
 	Facts func(context.Context) (Facts, error)
 }
 
-// authority is where a signer and the trusted roots come from: a root and an intermediate of its own,
-// or files that an operator plugged in.
+// authority is where a signer and the trusted roots come from: a root and an intermediate of its
+// own, or files that an operator plugged in.
 type authority interface {
 	// start finds them. It is called once, before the others.
 	start(ctx context.Context, now time.Time) error
@@ -202,7 +202,8 @@ func (m *Manager) publish(now time.Time) error {
 		}
 	}
 	if was != nil && !v.bundle.has(v.signer.root) {
-		// This replica cannot sign below any trusted root. Whom the records trust counts all the same.
+		// This replica cannot sign below any trusted root. Whom the records trust counts all the
+		// same.
 		if v.server = was.server; was.bundle != v.bundle {
 			m.view.Store(v)
 			m.tell()

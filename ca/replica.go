@@ -124,8 +124,8 @@ func refuseReplica(code codes.Code, reason string, err error) *Refusal {
 	return &Refusal{Code: code, Public: err.Error(), Reason: "replica " + reason, Err: err}
 }
 
-// attestReplica proves that a call comes from a replica: by its control plane's certificate, or by a
-// replica token. Errors: *Refusal.
+// attestReplica proves that a call comes from a replica: by its control plane's certificate, or by
+// a replica token. Errors: *Refusal.
 func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
 	who := ControlPlaneID(m.config.TrustDomain).String()
 	if !strings.HasPrefix(c.Bearer, replicaTokenPrefix) {
@@ -206,9 +206,11 @@ func (m *Manager) useToken(ctx context.Context, p *Proof) error {
 	if err != nil {
 		return err
 	}
-	err = m.config.Records.Commit(ctx, record.Write{Key: record.Key{Table: table, Name: usedTokens + t.ID}, Value: value})
+	key := record.Key{Table: table, Name: usedTokens + t.ID}
+	err = m.config.Records.Commit(ctx, record.Write{Key: key, Value: value})
 	if errors.Is(err, record.ErrConflict) {
-		return refuseReplica(codes.PermissionDenied, "token used", errors.New("the replica token was used: make a new one"))
+		return refuseReplica(codes.PermissionDenied, "token used",
+			errors.New("the replica token was used: make a new one"))
 	}
 	return err
 }

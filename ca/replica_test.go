@@ -180,7 +180,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A token serves one request. A token that was changed, and a caller that is no replica, get nothing.
+// A token serves one request. A token that was changed, and a caller that is no replica, get
+// nothing.
 func TestIntermediateIsForReplicas(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

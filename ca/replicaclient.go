@@ -40,8 +40,8 @@ type replicaClient struct {
 	server func() *tls.Certificate
 }
 
-// fetch requests an intermediate below a root. A replica that has a trusted one proves itself by it,
-// others by the token. Errors: ErrReplica.
+// fetch requests an intermediate below a root. A replica that has a trusted one proves itself by
+// it, others by the token. Errors: ErrReplica.
 func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time.Time) (*pair, error) {
 	config, token, addresses, err := s.replicaProof(root, now)
 	if err == nil && len(addresses) == 0 {
@@ -76,8 +76,8 @@ func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time
 	return nil, fmt.Errorf("%w: %w", ErrReplica, errors.Join(errs...))
 }
 
-// replicaProof is how this replica proves itself to others and whom it accepts, and the addresses to
-// call.
+// replicaProof is how this replica proves itself to others and whom it accepts, and the addresses
+// to call.
 func (s *selfSigned) replicaProof(root *x509.Certificate, now time.Time) (*tls.Config, string, []string, error) {
 	clock := func() time.Time { return now }
 	if s.above(now) != nil {

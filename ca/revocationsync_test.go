@@ -91,8 +91,8 @@ func copyRecords(t *testing.T, from, to record.Store, table string) {
 	}
 }
 
-// Revocations and restorations outlive the store: a lost store, and one from a backup, get what they
-// lack from the local file.
+// Revocations and restorations outlive the store: a lost store, and one from a backup, get what
+// they lack from the local file.
 func TestRevocationsOutliveTheStore(t *testing.T) {
 	t.Parallel()
 	dir, backup := t.TempDir(), record.NewMemory()

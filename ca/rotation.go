@@ -19,7 +19,8 @@ type Step string
 // between rotations.
 const (
 	None Step = ""
-	// StepDistribute creates a new root and distributes it to all workloads. The old root still signs.
+	// StepDistribute creates a new root and distributes it to all workloads. The old root still
+	// signs.
 	StepDistribute Step = "distribute"
 	// StepActivate signs with the new root. The old one is trusted still.
 	StepActivate Step = "activate"
@@ -43,8 +44,8 @@ type State struct {
 	Old string `json:"old,omitempty"`
 	// Roots are the certificates of all of them, DER by id.
 	Roots map[string][]byte `json:"roots"`
-	// Cross is the new root's key certified by the old root, DER, from distribute until retire: those
-	// who trust the old root alone verify by it what the new one signs.
+	// Cross is the new root's key certified by the old root, DER, from distribute until retire:
+	// those who trust the old root alone verify by it what the new one signs.
 	Cross []byte `json:"cross,omitempty"`
 }
 
@@ -52,8 +53,8 @@ type State struct {
 type Facts struct {
 	// Connected are the proxies that are connected and have an identity.
 	Connected []ProxyBundle
-	// Leaves are the certificates that workloads use, one of each. They are neither revoked nor ended
-	// longer ago than Grace.
+	// Leaves are the certificates that workloads use, one of each. They are neither revoked nor
+	// ended longer ago than Grace.
 	Leaves []LeafFact
 	// Tokens are the join tokens that may still be used.
 	Tokens []TokenFact
@@ -120,8 +121,8 @@ func (s State) trusted() []string {
 	}
 }
 
-// waiting is what keeps the following step from being safe. Who has a certificate from the old root is
-// waited for until it cannot come back: it may renew until the grace after its end is over.
+// waiting is what keeps the following step from being safe. Who has a certificate from the old root
+// is waited for until it cannot come back: it may renew until the grace after its end is over.
 func (s State) waiting(f Facts, now time.Time) []Waiting {
 	if s.Step == None {
 		return nil

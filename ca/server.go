@@ -95,8 +95,8 @@ func (s *Server) Register(g *grpc.Server) {
 	}
 }
 
-// serve is CreateCertificate as gRPC calls it: as one of a stream, for of any other gRPC takes all of
-// the request into memory before anybody is asked who it is from.
+// serve is CreateCertificate as gRPC calls it: as one of a stream, for of any other gRPC takes all
+// of the request into memory before anybody is asked who it is from.
 func (s *Server) serve(_ any, stream grpc.ServerStream) error {
 	return s.stream(stream, s.attest, s.answer)
 }

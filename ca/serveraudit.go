@@ -64,8 +64,8 @@ func writer(c Call, p *Proof) string {
 	return addressKey(c.From)
 }
 
-// refusalEvent is what the audit log says of a refusal: all of it. unwritten is how many refusals of
-// the same writer were left out before.
+// refusalEvent is what the audit log says of a refusal: all of it. unwritten is how many refusals
+// of the same writer were left out before.
 func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int) audit.Event {
 	e := audit.Event{Action: audit.CertificateRefuse, Outcome: audit.Refused, Reason: r.Error(),
 		Details: map[string]string{"cause": r.Reason}}

@@ -169,9 +169,10 @@ const keyNameSize = 8
 // It is private to Ashore: below 2.25 anybody may choose a number.
 func workloadExtension() asn1.ObjectIdentifier { return asn1.ObjectIdentifier{2, 25, 1634233938} }
 
-// WorkloadName returns the workload that a certificate was issued to, "namespace/name". Trust it for
-// a verified certificate only. It is empty for certificates of other authorities, and for workloads that
-// are named by their first key: a holder of the service account's token can create such names.
+// WorkloadName returns the workload that a certificate was issued to, "namespace/name". Trust it
+// for a verified certificate only. It is empty for certificates of other authorities, and for
+// workloads that are named by their first key: a holder of the service account's token can create
+// such names.
 func WorkloadName(leaf *x509.Certificate) string {
 	name := extensionName(leaf)
 	if _, ok := keyNamedAccount(name); ok {
