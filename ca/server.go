@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -67,7 +68,8 @@ type Server struct {
 	// Calls by source address, refused calls by source address, and calls by authenticated caller.
 	byAddress, refusedByAddress, byCaller ratelimit.Limiter
 
-	written ratelimit.Limiter // refusals that are written down, by address or caller
+	written, writtenAll ratelimit.Limiter // refusals that are written down, by address or caller, and all of them
+	unwritten           atomic.Int64      // refusals that were not, since the last one that was
 }
 
 // NewServer makes a server.
@@ -79,6 +81,7 @@ func NewServer(c ServerConfig) *Server {
 		refusedByAddress: ratelimit.Limiter{Burst: 200, Every: time.Second / 10},
 		byCaller:         ratelimit.Limiter{Burst: 500, Every: time.Second / 50},
 		written:          ratelimit.Limiter{Burst: 100, Every: 10 * time.Second},
+		writtenAll:       ratelimit.Limiter{Burst: 2000, Every: time.Second / 2},
 	}
 }
 
