@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -95,8 +96,8 @@ func (p *Proof) workload(a Ask) (string, error) {
 	case p.How == byToken && !dnsname.Valid(a.Workload):
 		return "", &Refusal{Code: codes.InvalidArgument, Reason: "bad name",
 			Err: fmt.Errorf("a workload names itself %.260q", a.Workload),
-			Public: "the request's metadata Workload must name the workload: small letters, digits, dashes and dots, at " +
-				"most 253"}
+			Public: "the request's metadata Workload must name the workload: small letters, digits, dashes and dots, " +
+				"at most 253"}
 	case p.How == byToken:
 		return asked, nil
 	case p.How == byCertificate && a.Workload != "" && asked != p.name:
@@ -139,9 +140,9 @@ const (
 		"of a trusted issuer"
 )
 
-// attest proves who calls CreateCertificate. It changes nothing. A join token counts by itself. Of a
-// certificate and a JWT one suffices, for Istio's agents send an old certificate along; but a JWT does
-// not make up for a revoked certificate. Errors: *Refusal, or why it cannot be told now.
+// attest proves who calls CreateCertificate. It changes nothing. A join token counts by itself. Of
+// a certificate and a JWT one suffices, for Istio's agents send an old certificate along; but a JWT
+// does not make up for a revoked certificate. Errors: *Refusal, or why it cannot be told now.
 func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
 	if isToken(c.Bearer) {
 		return s.config.Ledger.attestToken(ctx, c)
@@ -162,4 +163,37 @@ func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
 		}
 	}
 	return nil, refused
+}
+
+// attestToken proves who calls by a join token: whoever has it may join its group, once. Workloads
+// name themselves. Errors: *Refusal, or why it cannot be told now.
+func (l *Ledger) attestToken(ctx context.Context, c Call) (*Proof, error) {
+	t, _, err := l.checkToken(ctx, c.Bearer, c.Now)
+	if err != nil {
+		return nil, err
+	}
+	id, err := l.resolve(ctx, t.Group)
+	if err != nil && !errors.Is(err, ErrNoGroup) && !errors.Is(err, errGroupIdentity) {
+		return nil, err // not yet, or not now
+	}
+	if err != nil { // the token is good, so its holder may know
+		return nil, l.unsure(&Refusal{Code: codes.FailedPrecondition,
+			Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group",
+			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)})
+	}
+	p := &Proof{ID: id, How: byToken, Group: t.Group, Caller: "token " + t.ID, token: c.Bearer, from: c.From}
+	if len(c.Peer) > 0 {
+		shown := KeyHashOf(c.Peer[0])
+		p.shown = &shown
+	}
+	return p, nil
+}
+
+// bearer is the token of an authorization header, or empty.
+func bearer(header string) string {
+	scheme, token, ok := strings.Cut(header, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
 }

@@ -19,9 +19,10 @@ func refuseCertificate(reason string, err error) *Refusal {
 	return &Refusal{Code: codes.Unauthenticated, Public: publicCertificate, Reason: reason, Err: err}
 }
 
-// attest proves who calls by the workload's own certificate, for renewal: by its chain, its times and
-// what is revoked, with a grace after its end, and before its begin when the clock was set back. A
-// key that the workload has replaced since is refused. Errors: *Refusal, or why it cannot be told now.
+// attest proves who calls by the workload's own certificate, for renewal: by its chain, its times
+// and what is revoked, with a grace after its end, and before its begin when the clock was set
+// back. A key that the workload has replaced since is refused. Errors: *Refusal, or why it cannot
+// be told now.
 func (v *PeerVerifier) attest(ctx context.Context, c Call) (*Proof, error) {
 	l, at := v.config.Ledger, c.Now
 	if end := c.Peer[0].NotAfter; at.After(end) && !at.After(end.Add(l.grace)) {
@@ -49,9 +50,9 @@ func (v *PeerVerifier) attest(ctx context.Context, c Call) (*Proof, error) {
 		from: c.From}, nil
 }
 
-// verifyIssued is Verify, and accepts a certificate whose root is trusted no longer too when the index
-// has it by its hash: it was issued here, and who stole the root's key can make none that the index
-// has. byIndex says that it did. Errors: *Refusal, or why it cannot be told now.
+// verifyIssued is Verify, and accepts a certificate whose root is trusted no longer too when the
+// index has it by its hash: it was issued here, and who stole the root's key can make none that the
+// index has. byIndex says that it did. Errors: *Refusal, or why it cannot be told now.
 func (v *PeerVerifier) verifyIssued(ctx context.Context, chain []*x509.Certificate, at time.Time) (p Peer, byIndex bool,
 	err error) {
 	p, err = v.Verify(chain, at)

@@ -36,9 +36,9 @@ type Issuer struct {
 	// Audiences are those that a token may be for: one of them must be in the claim aud. Empty
 	// means "istio-ca", as with Istio's agents.
 	Audiences []string
-	// File or URL is where its keys stand (JWKS), one of them. Neither: an issuer whose name is an
-	// https:// address tells where, as OpenID Connect Discovery says.
-	File, URL string
+	// Keys is where its keys stand (JWKS): a file or a URL. Empty: the issuer's name is an https://
+	// address that tells where, as OpenID Connect Discovery says.
+	Keys string
 	// Namespace and ServiceAccount are where in the token the identity stands, each a path of
 	// claims. Empty means kubernetes.io → namespace and kubernetes.io → serviceaccount → name, as
 	// in Kubernetes' tokens, or, where a token has no such claim, namespace and serviceAccount.
@@ -47,11 +47,12 @@ type Issuer struct {
 
 // JWTConfig says whose tokens are believed.
 type JWTConfig struct {
+	// Issuers have different names.
 	Issuers []Issuer
 	Ledger  *Ledger
-	// Fetcher gets the keys of issuers with a URL. Nil: one without exceptions.
+	// Fetcher gets the keys of issuers with a URL.
 	Fetcher *jwks.Fetcher
-	// Log gets what is wrong with keys. Nil: nobody does.
+	// Log gets what is wrong with keys.
 	Log hclog.Logger
 }
 
@@ -61,36 +62,28 @@ type JWTAttestor struct {
 	issuers []Issuer // in the order of the settings
 	fetcher *jwks.Fetcher
 	keeper  *jwks.Keeper
-	keys    atomic.Pointer[map[string]*jwks.Set] // by Issuer.place; nil until they were read once
+	keys    atomic.Pointer[map[string]*jwks.Set] // by Issuer.Keys
 }
-
-// place is where an issuer's keys are: a URL or the path of a file.
-func (s Issuer) place() string { return cmp.Or(s.URL, s.File) }
 
 // jwtRefresh is how often keys are read again: how long a new key of an issuer may be unknown.
 const jwtRefresh = time.Minute
 
-// NewJWTAttestor makes one. Errors: an issuer that says too little, or too much.
-func NewJWTAttestor(c JWTConfig) (*JWTAttestor, error) {
-	a := &JWTAttestor{ledger: c.Ledger, fetcher: c.Fetcher}
-	if a.fetcher == nil {
-		a.fetcher = jwks.NewFetcher(jwks.Config{})
-	}
-	if c.Log == nil {
-		c.Log = hclog.NewNullLogger()
-	}
-	for i, s := range c.Issuers {
-		if err := a.add(s); err != nil {
-			return nil, fmt.Errorf("issuer %d %q: %w", i+1, s.Name, err)
-		}
-	}
+// NewJWTAttestor makes one.
+func NewJWTAttestor(c JWTConfig) *JWTAttestor {
+	a := &JWTAttestor{ledger: c.Ledger, fetcher: c.Fetcher, issuers: slices.Clone(c.Issuers)}
+	a.keys.Store(&map[string]*jwks.Set{})
 	a.keeper = jwks.NewKeeper(jwks.KeeperConfig{Fetch: a.load, Refresh: jwtRefresh, Log: c.Log})
 	var places []string
-	for _, s := range a.issuers {
-		places = append(places, s.place())
+	for i := range a.issuers {
+		s := &a.issuers[i]
+		s.Keys = cmp.Or(s.Keys, strings.TrimSuffix(s.Name, "/")+jwks.DiscoveryPath)
+		if len(s.Audiences) == 0 {
+			s.Audiences = []string{"istio-ca"}
+		}
+		places = append(places, s.Keys)
 	}
 	a.keeper.Want(places)
-	return a, nil
+	return a
 }
 
 // load reads keys from a place.
@@ -109,8 +102,8 @@ func (a *JWTAttestor) load(ctx context.Context, place string) (*jwks.Set, error)
 	return set, nil
 }
 
-// Run reads the keys of all issuers, again and again, until ctx ends. Where they cannot be read, the
-// last good ones stay.
+// Run reads the keys of all issuers, again and again, until ctx ends. Where they cannot be read,
+// the last good ones stay.
 func (a *JWTAttestor) Run(ctx context.Context) error {
 	return a.keeper.Run(ctx, func(_ context.Context, texts map[string]string) {
 		keys := map[string]*jwks.Set{}
@@ -123,73 +116,8 @@ func (a *JWTAttestor) Run(ctx context.Context) error {
 	})
 }
 
-// set is the keys of an issuer, nil when they were not read yet.
-func (a *JWTAttestor) set(s Issuer) *jwks.Set {
-	if keys := a.keys.Load(); keys != nil {
-		return (*keys)[s.place()]
-	}
-	return nil
-}
-
-// IssuerFailure is an issuer whose keys cannot be read.
-type IssuerFailure struct {
-	Issuer string
-	Err    error
-	// Kept says that those that were read last stay in use; else no token of the issuer is
-	// accepted.
-	Kept bool
-}
-
-// Failures are the issuers whose keys cannot be read now, in the order of the settings.
-func (a *JWTAttestor) Failures() []IssuerFailure {
-	var out []IssuerFailure
-	failures := a.keeper.Failures()
-	for _, s := range a.issuers {
-		for _, f := range failures {
-			if f.URL == s.place() {
-				out = append(out, IssuerFailure{Issuer: s.Name, Err: f.Err, Kept: f.Kept})
-			}
-		}
-	}
-	return out
-}
-
-// named is the issuer with a name.
-func (a *JWTAttestor) named(name string) (Issuer, bool) {
-	i := slices.IndexFunc(a.issuers, func(s Issuer) bool { return s.Name == name })
-	if i < 0 {
-		return Issuer{}, false
-	}
-	return a.issuers[i], true
-}
-
-func (a *JWTAttestor) add(s Issuer) error {
-	if s.File == "" && s.URL == "" && strings.HasPrefix(s.Name, "https://") {
-		s.URL = strings.TrimSuffix(s.Name, "/") + jwks.DiscoveryPath
-	}
-	_, twice := a.named(s.Name)
-	switch {
-	case s.Name == "":
-		return errors.New("it has no name: give what its tokens say as iss")
-	case (s.File == "") == (s.URL == ""):
-		return errors.New("its keys need either a file or a URL, unless its name is an https:// address that tells " +
-			"where they are")
-	case (len(s.Namespace) == 0) != (len(s.ServiceAccount) == 0):
-		return errors.New("the claims of namespace and service account go together")
-	case twice:
-		return errors.New("it is there twice")
-	}
-	if s.URL != "" {
-		if err := a.fetcher.Check(s.URL); err != nil {
-			return err
-		}
-	}
-	if len(s.Audiences) == 0 {
-		s.Audiences = []string{"istio-ca"}
-	}
-	a.issuers = append(a.issuers, s)
-	return nil
-}
+// Failures are the places whose keys cannot be read now.
+func (a *JWTAttestor) Failures() []jwks.Failure { return a.keeper.Failures() }
 
 // unknownKey is the reason of a refusal that a new key of an issuer causes, or a token that anybody
 // made up.
@@ -214,10 +142,11 @@ func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 	if err := token.UnsafeClaimsWithoutVerification(&hint); err != nil {
 		return nil, refuseJWT("jwt malformed", err)
 	}
-	issuer, ok := a.named(hint.Issuer)
-	if !ok {
+	i := slices.IndexFunc(a.issuers, func(s Issuer) bool { return s.Name == hint.Issuer })
+	if i < 0 {
 		return nil, refuseJWT("jwt issuer", fmt.Errorf("the issuer %.200q is not in the settings", hint.Issuer))
 	}
+	issuer := a.issuers[i]
 	claims, err := a.verify(issuer, token, c.Now)
 	if err != nil {
 		return nil, err
@@ -227,8 +156,8 @@ func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 		return nil, refuseJWT("jwt claims", fmt.Errorf("issuer %s: %w", issuer.Name, err))
 	}
 	p := &Proof{ID: id, How: byJWT, Caller: accountCaller(id), from: c.From}
-	// A service account has many machines. Its workloads are told apart by the pods that their tokens
-	// name, so that a new key is the same workload, or else by their first keys.
+	// A service account has many machines. Its workloads are told apart by the pods that their
+	// tokens name, so that a new key is the same workload, or else by their first keys.
 	if pod := a.podOf(issuer, claims); pod != "" {
 		p.name = id.Namespace + "/" + id.ServiceAccount + accountSign + pod
 	}
@@ -241,7 +170,7 @@ func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Ti
 		return nil, refuseJWT("jwt malformed", fmt.Errorf("it has %d signatures", len(token.Headers)))
 	}
 	header := token.Headers[0]
-	set := a.set(issuer)
+	set := (*a.keys.Load())[issuer.Keys]
 	if set == nil || header.KeyID != "" && !set.Has(header.KeyID) {
 		reason := "jwt keys not read"
 		if set != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxCalls is how many calls are in progress at once, and maxCallerCalls how many of one caller.
-	// A call in progress holds a request of up to the receive limit of the server.
+	// maxCalls is how many calls are in progress at once, and maxCallerCalls how many of one
+	// caller. A call in progress holds a request of up to the receive limit of the server.
 	maxCalls, maxCallerCalls = 16, 2
 	// maxQueue is how many calls are in progress or wait. A call that waits holds what one
 	// flow-control window of its stream lets through, 128 KiB: 256 MiB for all of them.

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// start has a call of a caller acquire its turn and keep it until stop is closed. It sends what came
-// of it.
+// start has a call of a caller acquire its turn and keep it until stop is closed. It sends what
+// came of it.
 func start(ctx context.Context, l *callLimiter, caller string, stop <-chan struct{}) <-chan error {
 	out := make(chan error, 1)
 	go func() {
@@ -29,8 +29,8 @@ func isFull(err error) bool {
 	return ok && r.Reason == "too many calls"
 }
 
-// Few calls of one caller are in progress, however many wait, and few of all callers. The queue of a
-// caller is bounded.
+// Few calls of one caller are in progress, however many wait, and few of all callers. The queue of
+// a caller is bounded.
 func TestCallsInProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -45,9 +45,9 @@ type Replacement struct {
 	Text string
 }
 
-// enter writes down that a workload gets a certificate, and takes its join token in the same commit.
-// Nothing may be handed out before. Each workload has a record of its own, so that many can renew at
-// once. Errors: *Refusal, or why it cannot be written.
+// enter writes down that a workload gets a certificate, and takes its join token in the same
+// commit. Nothing may be handed out before. Each workload has a record of its own, so that many can
+// renew at once. Errors: *Refusal, or why it cannot be written.
 func (l *Ledger) enter(ctx context.Context, c *issued) error {
 	if err := l.retry(func() error { return l.tryEnter(ctx, c) }); err != nil {
 		return err
@@ -56,10 +56,10 @@ func (l *Ledger) enter(ctx context.Context, c *issued) error {
 	return l.refuseRevoked(ctx, c.proof, c.workload)
 }
 
-// tellReplaced tells of the machines whose name another one took since a mark, at whichever replica,
-// and returns the next mark. Since nil there is nothing to tell.
+// tellReplaced tells of the machines whose name another one took since a mark, at whichever
+// replica, and returns the next mark. Since nil there is nothing to tell.
 func (l *Ledger) tellReplaced(ctx context.Context, since record.Mark) record.Mark {
-	list, now, err := l.changer.Changes(ctx, workloadTable, since)
+	list, now, err := l.records.Changes(ctx, workloadTable, since)
 	if err != nil {
 		if ctx.Err() == nil {
 			l.log.Warn("cannot read which workloads joined; the next change tries again", "error", err)
@@ -174,7 +174,8 @@ func (l *Ledger) refuseTaken(w Workload, known bool, c *issued) error {
 	}
 	where := l.present(w)
 	if where == "" && c.now.Sub(w.Joined).Abs() < joinTime {
-		where = fmt.Sprintf("a machine joined under this name from %s at %s", w.From, w.Joined.UTC().Format(time.RFC3339))
+		where = fmt.Sprintf("a machine joined under this name from %s at %s", w.From,
+			w.Joined.UTC().Format(time.RFC3339))
 	}
 	if where == "" {
 		return nil
@@ -238,9 +239,9 @@ func (l *Ledger) Holds(ctx context.Context, leaf *x509.Certificate) (Workload, e
 	return w, l.refuseRevoked(ctx, &Proof{ID: id, How: byCertificate, Leaf: leaf}, name)
 }
 
-// refuseRevoked refuses when the identity, the workload or the certificate of a caller is revoked, by
-// what the store has at this moment. The caller is answered as for any other bad proof of its kind.
-// Errors: *Refusal, or why it cannot be told now.
+// refuseRevoked refuses when the identity, the workload or the certificate of a caller is revoked,
+// by what the store has at this moment. The caller is answered as for any other bad proof of its
+// kind. Errors: *Refusal, or why it cannot be told now.
 func (l *Ledger) refuseRevoked(ctx context.Context, p *Proof, workload string) error {
 	keys := []record.Key{revocationKey(RevokeIdentity, p.ID.String()), revocationKey(RevokeWorkload, workload)}
 	if p.Leaf != nil {
@@ -254,8 +255,8 @@ func (l *Ledger) refuseRevoked(ctx context.Context, p *Proof, workload string) e
 		case !x.Revoked:
 			continue
 		}
-		why := errors.New(because(fmt.Sprintf("%s %s was revoked at %s by %s", x.Kind, x.Name, x.At.Format(time.RFC3339),
-			x.By), x.Reason))
+		text := fmt.Sprintf("%s %s was revoked at %s by %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By)
+		why := errors.New(because(text, x.Reason))
 		switch p.How {
 		case byCertificate:
 			return refuseCertificate(reasonRevoked, why)

@@ -24,8 +24,8 @@ func (l *lab) forget() {
 	}
 }
 
-// After the index of workloads is lost every agent renews under its name, also in its grace, and the
-// index lists it again. Revocations hold.
+// After the index of workloads is lost every agent renews under its name, also in its grace, and
+// the index lists it again. Revocations hold.
 func TestIndexLost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)

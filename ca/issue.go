@@ -109,8 +109,10 @@ func (s *Signer) leaf(id *url.URL, life time.Duration, now time.Time) *x509.Cert
 	}
 }
 
-// createCertificate signs a template for a key, with a random serial number, and reads what was signed. Errors: ErrSigner.
-func createCertificate(t, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer) (*x509.Certificate, error) {
+// createCertificate signs a template for a key, with a random serial number, and reads what was
+// signed. Errors: ErrSigner.
+func createCertificate(t, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer) (*x509.Certificate,
+	error) {
 	der, err := x509.CreateCertificate(rand.Reader, t, parent, key, by)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSigner, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,10 +32,11 @@ var errGroupIdentity = errors.New("the WorkloadGroup makes no identity")
 
 // LedgerConfig says where a ledger writes and whom it asks.
 type LedgerConfig struct {
-	// Records is where everything stands, shared with all replicas. It must implement record.Changer.
+	// Records is where everything stands, shared with all replicas. It must implement
+	// record.Changer.
 	Records record.Store
-	// Dir is the folder of the authority's keys, where a local file of the revocations is kept: they
-	// outlive the store. It is created when it is missing. Empty: there is no file.
+	// Dir is the folder of the authority's keys, where a local file of the revocations is kept:
+	// they outlive the store. It is created when it is missing. Empty: there is no file.
 	Dir string
 	// TrustDomain is that of the identities that workloads get.
 	TrustDomain string
@@ -42,8 +44,8 @@ type LedgerConfig struct {
 	// and its template's service account ("default" when it names none). Errors: ErrNoGroup, or why
 	// it cannot be told now. Nil: there are no groups.
 	Groups func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
-	// Present returns where a workload is whose proxy is connected, or was a moment ago: "a machine of
-	// this name is connected from 10.0.0.5"; else nothing. Nil: nobody knows.
+	// Present returns where a workload is whose proxy is connected, or was a moment ago: "a machine
+	// of this name is connected from 10.0.0.5"; else nothing. Nil: nobody knows.
 	Present func(w Workload) string
 	// Replaced is told while Run runs, once it is written down, that a workload joined anew with
 	// another key. Nil: nobody is.
@@ -64,7 +66,7 @@ type LedgerConfig struct {
 // stands in records, so that it outlives the process and is the same for every replica. Safe for
 // concurrent use.
 type Ledger struct {
-	records     record.Store
+	records     record.Changer
 	trustDomain string
 	groups      func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
 	grace       time.Duration
@@ -79,7 +81,6 @@ type Ledger struct {
 	keyNamed atomic.Pointer[map[string]int]
 
 	follower record.Follower // set once; nil: the records are never out of touch
-	changer  record.Changer  // set once: records
 
 	dir         folder          // set once; empty when there is no local file
 	watchers    record.Watchers // safe for concurrent use
@@ -89,33 +90,22 @@ type Ledger struct {
 
 // NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
-	l := &Ledger{records: c.Records, dir: folder(c.Dir), wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups,
-		grace: c.Grace, outlive: c.Connections.outlive(),
-		present: c.Present, replaced: c.Replaced, audit: c.Audit, log: c.Log, now: c.Now}
-	if l.audit == nil {
-		l.audit = func(audit.Event) {}
+	records, ok := c.Records.(record.Changer)
+	if !ok {
+		return nil, errors.New("ca: the store of records does not tell changes")
 	}
+	l := &Ledger{records: records, dir: folder(c.Dir), wake: make(chan struct{}, 1), trustDomain: c.TrustDomain,
+		groups: c.Groups, grace: c.Grace, outlive: c.Connections.outlive(), present: c.Present, replaced: c.Replaced,
+		audit: c.Audit, log: c.Log, now: c.Now}
+	orDefaults(&l.audit, &l.log, &l.now)
 	if l.present == nil {
 		l.present = func(Workload) string { return "" }
 	}
 	if l.replaced == nil {
 		l.replaced = func(Replacement) {}
 	}
-	if l.log == nil {
-		l.log = hclog.NewNullLogger()
-	}
-	if l.now == nil {
-		l.now = time.Now
-	}
 	l.follower, _ = c.Records.(record.Follower)
-	var ok bool
-	if l.changer, ok = c.Records.(record.Changer); !ok {
-		return nil, errors.New("ca: the store of records does not tell changes")
-	}
 	l.keyNamed.Store(&map[string]int{})
-	if _, err := spiffe.New(c.TrustDomain, "default", "default"); err != nil {
-		return nil, err
-	}
 	if err := l.readLocal(); err != nil {
 		return nil, err
 	}
@@ -171,8 +161,8 @@ func (l *Ledger) rouse() {
 	}
 }
 
-// Sweep forgets tokens that ended more than a day ago, workloads that cannot renew any more, and
-// revocations of certificates that no longer matter.
+// Sweep forgets tokens of machines and replicas that ended more than a day ago, workloads that
+// cannot renew any more, and revocations of certificates that no longer matter.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	now := l.now()
 	tokens := l.sweepTable(ctx, tokenTable, func(r record.Record) (bool, error) {
@@ -183,7 +173,15 @@ func (l *Ledger) Sweep(ctx context.Context) error {
 		x, err := decodeRevocation(r.Value)
 		return err == nil && x.ended(now, l.revokedFor()+sweepSlack), err
 	})
-	return errors.Join(tokens, revocations, l.sweepWorkloads(ctx, now))
+	replicas := l.sweepTable(ctx, table, func(r record.Record) (bool, error) {
+		var t usedToken
+		if !strings.HasPrefix(r.Name, usedTokens) {
+			return false, nil
+		}
+		err := decodeRecord(r.Value, &t)
+		return err == nil && now.After(t.Expires.Add(tokenKept)), err
+	})
+	return errors.Join(tokens, revocations, replicas, l.sweepWorkloads(ctx, now))
 }
 
 // sweepTable deletes the records of a table that have ended, unless they change meanwhile.

@@ -49,8 +49,8 @@ type ManagerConfig struct {
 	Facts func(context.Context) (Facts, error)
 }
 
-// authority is where a signer and the trusted roots come from: a root and an intermediate of its own,
-// or files that an operator plugged in.
+// authority is where a signer and the trusted roots come from: a root and an intermediate of its
+// own, or files that an operator plugged in.
 type authority interface {
 	// start finds them. It is called once, before the others.
 	start(ctx context.Context, now time.Time) error
@@ -106,15 +106,7 @@ func newManager(c ManagerConfig) (*Manager, error) {
 	if c.Records == nil {
 		return nil, errors.New("ca: a store of records is needed")
 	}
-	if c.Audit == nil {
-		c.Audit = func(audit.Event) {}
-	}
-	if c.Log == nil {
-		c.Log = hclog.NewNullLogger()
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
+	orDefaults(&c.Audit, &c.Log, &c.Now)
 	if c.Replicas == nil {
 		c.Replicas = func() []Replica { return nil }
 	}
@@ -132,11 +124,24 @@ func newManager(c ManagerConfig) (*Manager, error) {
 		m.own = &selfSigned{dir: folder(c.Dir), records: stateStore{c.Records}, trustDomain: c.TrustDomain,
 			log: c.Log, audit: c.Audit, facts: c.Facts}
 		if c.Address != "" {
-			m.own.replicas = &replicaClient{tokenFile: c.ReplicaToken, others: c.Replicas}
+			m.own.replicas = &replicaClient{tokenFile: c.ReplicaToken, others: c.Replicas, server: m.server}
 		}
 		m.authority = m.own
 	}
 	return m, nil
+}
+
+// orDefaults fills in what is nil: nobody is told, nothing is logged, and the clock is time.Now.
+func orDefaults(tell *func(audit.Event), log *hclog.Logger, now *func() time.Time) {
+	if *tell == nil {
+		*tell = func(audit.Event) {}
+	}
+	if *log == nil {
+		*log = hclog.NewNullLogger()
+	}
+	if *now == nil {
+		*now = time.Now
+	}
 }
 
 func (m *Manager) start(ctx context.Context) error {
@@ -164,6 +169,14 @@ func (m *Manager) ServerCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 	return m.view.Load().server, nil
 }
 
+// server is ServerCertificate; nil at the start.
+func (m *Manager) server() *tls.Certificate {
+	if v := m.view.Load(); v != nil {
+		return v.server
+	}
+	return nil
+}
+
 // Changed tells, until ctx ends, after each change of Signer or Bundle. Several changes may be told
 // at once. The channel is never closed.
 func (m *Manager) Changed(ctx context.Context) <-chan struct{} {
@@ -189,7 +202,8 @@ func (m *Manager) publish(now time.Time) error {
 		}
 	}
 	if was != nil && !v.bundle.has(v.signer.root) {
-		// This replica cannot sign below any trusted root. Whom the records trust counts all the same.
+		// This replica cannot sign below any trusted root. Whom the records trust counts all the
+		// same.
 		if v.server = was.server; was.bundle != v.bundle {
 			m.view.Store(v)
 			m.tell()
@@ -206,4 +220,63 @@ func (m *Manager) publish(now time.Time) error {
 		m.tell()
 	}
 	return nil
+}
+
+// How often the authority is looked after: files that are replaced are seen within pluggedPace, a
+// rotation is led on at rotatingPace, and what is to be renewed is seen within idlePace.
+const (
+	pluggedPace  = time.Second
+	rotatingPace = 5 * time.Second
+	idlePace     = 5 * time.Minute
+)
+
+// Run takes plugged-in files that are replaced, renews what signs and the control plane's
+// certificate, and leads a rotation on, until ctx ends. What fails is logged, shown, and tried
+// again; what was current stays so.
+func (m *Manager) Run(ctx context.Context) error {
+	changed := m.config.Records.Watch(ctx, table)
+	for {
+		timer := time.NewTimer(m.look(ctx))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-changed:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// look does what is to be done now, and returns after how long to look again.
+func (m *Manager) look(ctx context.Context) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.refresh(ctx, m.config.Now())
+	m.note(ctx, err)
+	switch {
+	case m.own == nil:
+		return pluggedPace
+	case m.own.state.Step != None || err != nil:
+		return rotatingPace
+	}
+	return idlePace
+}
+
+// refresh has the authority look after itself, and makes what it has now current. The caller holds
+// mu.
+func (m *Manager) refresh(ctx context.Context, now time.Time) error {
+	return errors.Join(m.authority.look(ctx, now), m.publish(now))
+}
+
+// note remembers why a look failed, and logs it once. The caller holds mu.
+func (m *Manager) note(ctx context.Context, err error) {
+	text := ""
+	if err != nil && ctx.Err() == nil {
+		text = err.Error()
+		if text != m.trouble {
+			m.config.Log.Error("the certificate authority goes on with what it has", "error", err)
+		}
+	}
+	m.trouble = text
 }

@@ -283,7 +283,7 @@ func TestSelfSignedRefuses(t *testing.T) {
 				Version: record.Any}); err != nil {
 				t.Error(err)
 			}
-		}, []string{"the record rotation of table ca: its record cannot be read: unexpected end of JSON input: restore the store from a backup"}},
+		}, []string{"the state of the root's rotation: its record cannot be read: unexpected end of JSON input: restore the store from a backup"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -288,8 +288,8 @@ func title(c *x509.Certificate) string {
 	return fmt.Sprintf("%.100q (serial %.40s)", name, serialText(c))
 }
 
-// untrusted are problems with workloads whose latest certificate leads to a root that is not trusted
-// any more.
+// untrusted are problems with workloads whose latest certificate leads to a root that is not
+// trusted any more.
 func (f Facts) untrusted(trusted []string, now time.Time) []string {
 	var names []string
 	for _, l := range f.Leaves {

@@ -263,23 +263,3 @@ func TestTrial(t *testing.T) {
 		}
 	}
 }
-
-// Whatever stands in the files, what is accepted signs certificates that lead to its bundle.
-func FuzzReadPlugged(f *testing.F) {
-	s := newSet(f)
-	f.Add(s.files[pluggedCert], s.files[pluggedKey], s.files[pluggedRoots], s.files[pluggedChain])
-	f.Add(s.files[pluggedRoots], s.files[pluggedKey], s.files[pluggedCert], []byte(nil))
-	f.Fuzz(func(t *testing.T, cert, key, roots, chain []byte) {
-		files := pluggedFiles{pluggedCert: cert, pluggedKey: key, pluggedRoots: roots, pluggedChain: chain}
-		signer, bundle, err := files.parse("d", "cluster.local", noon)
-		if err != nil {
-			if strings.Contains(err.Error(), "PRIVATE KEY-----") {
-				t.Fatal("the error holds a key")
-			}
-			return
-		}
-		if signer.Root == nil || !bundle.has(RootID(signer.Root)) {
-			t.Fatal("it does not lead to its bundle")
-		}
-	})
-}

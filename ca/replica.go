@@ -3,7 +3,6 @@ package ca
 import (
 	"context"
 	"crypto"
-	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -88,18 +87,9 @@ func decodeReplicaToken(text string) (t replicaToken, body, sig []byte, err erro
 	return t, body, sig, nil
 }
 
-// verify returns what is wrong with the signature of a token.
-func (t replicaToken) verify(root *x509.Certificate, body, sig []byte) error {
-	algorithm := x509.SHA256WithRSA
-	if _, ok := root.PublicKey.(*ecdsa.PublicKey); ok {
-		algorithm = x509.ECDSAWithSHA256
-	}
-	return root.CheckSignature(algorithm, append([]byte(replicaTokenPrefix), body...), sig)
-}
-
 // CreateReplicaToken makes a token for one more replica. The text is nowhere but in the answer.
 // Errors: ErrReplicaToken.
-func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by string) (text string, expires time.Time,
+func (m *Manager) CreateReplicaToken(ttl time.Duration, by string) (text string, expires time.Time,
 	err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,9 +114,6 @@ func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by 
 	if text, err = t.encode(pair.key); err != nil {
 		return "", expires, err
 	}
-	if err := m.own.sweepUsedTokens(ctx, m.config.Now()); err != nil {
-		return "", expires, err
-	}
 	m.config.Audit(audit.Event{Action: audit.ReplicaToken, Actor: by, Target: t.ID,
 		Details: map[string]string{"expires": t.Expires.Format(time.RFC3339)}})
 	return text, t.Expires, nil
@@ -137,8 +124,8 @@ func refuseReplica(code codes.Code, reason string, err error) *Refusal {
 	return &Refusal{Code: code, Public: err.Error(), Reason: "replica " + reason, Err: err}
 }
 
-// attestReplica proves that a call comes from a replica: by its control plane's certificate, or by a
-// replica token. Errors: *Refusal.
+// attestReplica proves that a call comes from a replica: by its control plane's certificate, or by
+// a replica token. Errors: *Refusal.
 func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
 	who := ControlPlaneID(m.config.TrustDomain).String()
 	if !strings.HasPrefix(c.Bearer, replicaTokenPrefix) {
@@ -159,7 +146,7 @@ func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case t.verify(pair.cert, body, sig) != nil:
+	case pair.cert.CheckSignature(x509.ECDSAWithSHA256, append([]byte(replicaTokenPrefix), body...), sig) != nil:
 		return nil, refuseReplica(codes.Unauthenticated, "token untrusted",
 			errors.New("the replica token is not signed by the root: it is mistyped, of another mesh, or older than a rotation"))
 	case !c.Now.Before(t.Expires):
@@ -219,27 +206,11 @@ func (m *Manager) useToken(ctx context.Context, p *Proof) error {
 	if err != nil {
 		return err
 	}
-	err = m.config.Records.Commit(ctx, record.Write{Key: record.Key{Table: table, Name: usedTokens + t.ID}, Value: value})
+	key := record.Key{Table: table, Name: usedTokens + t.ID}
+	err = m.config.Records.Commit(ctx, record.Write{Key: key, Value: value})
 	if errors.Is(err, record.ErrConflict) {
-		return refuseReplica(codes.PermissionDenied, "token used", errors.New("the replica token was used: make a new one"))
+		return refuseReplica(codes.PermissionDenied, "token used",
+			errors.New("the replica token was used: make a new one"))
 	}
 	return err
-}
-
-// sweepUsedTokens deletes the records of replica tokens that have ended.
-func (s *selfSigned) sweepUsedTokens(ctx context.Context, now time.Time) error {
-	list, err := s.records.records.List(ctx, table)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, r := range list {
-		var u usedToken
-		if !strings.HasPrefix(r.Name, usedTokens) ||
-			decodeRecord(r.Value, &u) == nil && now.Before(u.Expires.Add(time.Hour)) {
-			continue
-		}
-		errs = append(errs, s.records.records.Commit(ctx, record.Write{Key: r.Key, Version: record.Any}))
-	}
-	return errors.Join(errs...)
 }

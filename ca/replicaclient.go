@@ -36,10 +36,12 @@ var ErrReplica = errors.New("this replica gets no intermediate")
 type replicaClient struct {
 	tokenFile string           // may be empty
 	others    func() []Replica // those that are alive
+	// server is the control plane's certificate; nil until this replica signs.
+	server func() *tls.Certificate
 }
 
-// fetch requests an intermediate below a root. A replica that has a trusted one proves itself by it,
-// others by the token. Errors: ErrReplica.
+// fetch requests an intermediate below a root. A replica that has a trusted one proves itself by
+// it, others by the token. Errors: ErrReplica.
 func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time.Time) (*pair, error) {
 	config, token, addresses, err := s.replicaProof(root, now)
 	if err == nil && len(addresses) == 0 {
@@ -74,23 +76,16 @@ func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time
 	return nil, fmt.Errorf("%w: %w", ErrReplica, errors.Join(errs...))
 }
 
-// replicaProof is how this replica proves itself to others and whom it accepts, and the addresses to
-// call.
+// replicaProof is how this replica proves itself to others and whom it accepts, and the addresses
+// to call.
 func (s *selfSigned) replicaProof(root *x509.Certificate, now time.Time) (*tls.Config, string, []string, error) {
 	clock := func() time.Time { return now }
-	if above := s.above(now); above != nil {
-		signer, err := NewSigner(s.inter.cert, s.inter.key, nil, above, now)
-		if err != nil {
-			return nil, "", nil, err
+	if s.above(now) != nil {
+		cert := s.replicas.server()
+		if cert == nil {
+			return nil, "", nil, errors.New("this replica has just started, and asks again when it signs")
 		}
-		bundle, err := s.state.bundle()
-		if err != nil {
-			return nil, "", nil, err
-		}
-		cert, err := issueServer(signer, NewBundle(above), s.trustDomain, serverNames{}, now)
-		if err != nil {
-			return nil, "", nil, err
-		}
+		bundle := s.bundle
 		config := controlPlaneTLS(func() *Bundle { return bundle }, s.trustDomain, clock)
 		config.Certificates = []tls.Certificate{*cert}
 		var addresses []string

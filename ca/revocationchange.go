@@ -36,9 +36,9 @@ func (r RevokeRequest) event(action string) audit.Event {
 		Details: map[string]string{"kind": string(r.Kind)}}
 }
 
-// Revoke revokes a subject. What is revoked already stays so. Errors: ErrPending when it is in force
-// here and not in the store; ErrNotFound when there is no such workload or certificate; what is
-// wrong with the request.
+// Revoke revokes a subject. What is revoked already stays so. Errors: ErrPending when it is in
+// force here and not in the store; ErrNotFound when there is no such workload or certificate; what
+// is wrong with the request.
 func (l *Ledger) Revoke(ctx context.Context, r RevokeRequest) error {
 	if len(r.Reason) > maxReason {
 		return fmt.Errorf("the reason has %d bytes, at most %d are allowed", len(r.Reason), maxReason)
@@ -47,8 +47,8 @@ func (l *Ledger) Revoke(ctx context.Context, r RevokeRequest) error {
 	return l.change(context.WithoutCancel(ctx), audit.WorkloadRevoke, r, l.tryRevoke)
 }
 
-// Restore ends the revocation of a subject. It needs the store. Errors: ErrNotFound when the subject
-// is not revoked; with any error it stays revoked.
+// Restore ends the revocation of a subject. It needs the store. Errors: ErrNotFound when the
+// subject is not revoked; with any error it stays revoked.
 func (l *Ledger) Restore(ctx context.Context, r RevokeRequest) error {
 	return l.change(ctx, audit.WorkloadRestore, r, l.tryRestore)
 }

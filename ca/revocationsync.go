@@ -110,8 +110,8 @@ func (l *Ledger) readLocal() error {
 	return nil
 }
 
-// reconcile makes this replica and the store agree: the newer record of each subject counts. Errors:
-// the store cannot be read, or written. What was in force stays so.
+// reconcile makes this replica and the store agree: the newer record of each subject counts.
+// Errors: the store cannot be read, or written. What was in force stays so.
 func (l *Ledger) reconcile(ctx context.Context) error {
 	records, err := l.records.List(ctx, revocationTable)
 	if err != nil {

@@ -91,8 +91,8 @@ func copyRecords(t *testing.T, from, to record.Store, table string) {
 	}
 }
 
-// Revocations and restorations outlive the store: a lost store, and one from a backup, get what they
-// lack from the local file.
+// Revocations and restorations outlive the store: a lost store, and one from a backup, get what
+// they lack from the local file.
 func TestRevocationsOutliveTheStore(t *testing.T) {
 	t.Parallel()
 	dir, backup := t.TempDir(), record.NewMemory()
@@ -209,18 +209,6 @@ func TestRevokeOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A revocation whose caller does not wait for a slow store is made all the same.
-func TestRevokeWithoutPatience(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	l.store.fail(func([]record.Write) error { cancel(); return errDisk })
-	err := l.ledger.Revoke(ctx, RevokeRequest{Kind: RevokeIdentity, Name: web(t).String(), By: "tester"})
-	if !errors.Is(err, ErrPending) || l.peers.Revoked(web(t), "") == nil {
-		t.Errorf("got %v", err)
-	}
-}
-
 // A pending revocation outlives the process, and counts more than what other replicas wrote
 // meanwhile. A restoration after it counts more, and needs the store.
 func TestPendingRevocation(t *testing.T) {
@@ -299,14 +287,4 @@ func TestPendingDuringRenewal(t *testing.T) {
 	if _, _, err := l.ask(client{cert: c}); wantRefused(err, codes.Unauthenticated, "") != nil {
 		t.Errorf("it renews: %v", err)
 	}
-}
-
-// No local file, however damaged, makes reading panic.
-func FuzzLocalRevocations(f *testing.F) {
-	f.Add([]byte(`{"v":1,"revocations":[{"v":1,"kind":"identity","name":"spiffe://td/ns/a/sa/b","revoked":true}]}`))
-	f.Fuzz(func(_ *testing.T, text []byte) {
-		if known, err := decodeLocalRevocations(text); err == nil {
-			newRevocations(known, noon)
-		}
-	})
 }

@@ -217,8 +217,8 @@ func (s *hooked) Commit(ctx context.Context, writes ...record.Write) error {
 	return s.Store.Commit(ctx, writes...)
 }
 
-// until runs f and ends it before or after a commit, the nth place of both. It says whether f came to
-// its end, and what came next.
+// until runs f and ends it before or after a commit, the nth place of both. It says whether f came
+// to its end, and what came next.
 func until(n int, store *hooked, f func()) (ended bool, at string) {
 	count := 0
 	store.at = func(what string) {
@@ -238,8 +238,8 @@ func until(n int, store *hooked, f func()) (ended bool, at string) {
 	return true, ""
 }
 
-// ashored may be killed before and after any commit: it starts again, with a root that everybody trusts,
-// and a rotation that was begun comes to its end.
+// ashored may be killed before and after any commit: it starts again, with a root that everybody
+// trusts, and a rotation that was begun comes to its end.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	stories := map[string]struct {

@@ -2,8 +2,14 @@ package ca
 
 import (
 	"cmp"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/record"
 )
 
 // Step is what a rotation of the root does.
@@ -13,7 +19,8 @@ type Step string
 // between rotations.
 const (
 	None Step = ""
-	// StepDistribute creates a new root and distributes it to all workloads. The old root still signs.
+	// StepDistribute creates a new root and distributes it to all workloads. The old root still
+	// signs.
 	StepDistribute Step = "distribute"
 	// StepActivate signs with the new root. The old one is trusted still.
 	StepActivate Step = "activate"
@@ -37,8 +44,8 @@ type State struct {
 	Old string `json:"old,omitempty"`
 	// Roots are the certificates of all of them, DER by id.
 	Roots map[string][]byte `json:"roots"`
-	// Cross is the new root's key certified by the old root, DER, from distribute until retire: those
-	// who trust the old root alone verify by it what the new one signs.
+	// Cross is the new root's key certified by the old root, DER, from distribute until retire:
+	// those who trust the old root alone verify by it what the new one signs.
 	Cross []byte `json:"cross,omitempty"`
 }
 
@@ -46,8 +53,8 @@ type State struct {
 type Facts struct {
 	// Connected are the proxies that are connected and have an identity.
 	Connected []ProxyBundle
-	// Leaves are the certificates that workloads use, one of each. They are neither revoked nor ended
-	// longer ago than Grace.
+	// Leaves are the certificates that workloads use, one of each. They are neither revoked nor
+	// ended longer ago than Grace.
 	Leaves []LeafFact
 	// Tokens are the join tokens that may still be used.
 	Tokens []TokenFact
@@ -114,8 +121,8 @@ func (s State) trusted() []string {
 	}
 }
 
-// waiting is what keeps the following step from being safe. Who has a certificate from the old root is
-// waited for until it cannot come back: it may renew until the grace after its end is over.
+// waiting is what keeps the following step from being safe. Who has a certificate from the old root
+// is waited for until it cannot come back: it may renew until the grace after its end is over.
 func (s State) waiting(f Facts, now time.Time) []Waiting {
 	if s.Step == None {
 		return nil
@@ -169,4 +176,59 @@ func (s State) done(now time.Time) State {
 		to.Roots = map[string][]byte{s.Active: s.Roots[s.Active]}
 	}
 	return to
+}
+
+// table is where roots and the state of a rotation stand. No key ever does.
+const table = "ca"
+
+// stateStore keeps a State.
+type stateStore struct{ records record.Store }
+
+func rotationKey() record.Key { return record.Key{Table: table, Name: "rotation"} }
+
+// read returns the state and its version; empty: there is none.
+func (s stateStore) read(ctx context.Context) (State, string, error) {
+	r, err := s.records.Get(ctx, rotationKey())
+	if err != nil || r.Version == "" {
+		return State{}, "", err
+	}
+	var st State
+	if err := decodeRecord(r.Value, &st); err != nil {
+		return State{}, "", fmt.Errorf("the state of the root's rotation: %w: restore the store from a backup", err)
+	}
+	return st, r.Version, nil
+}
+
+// write replaces the state that was read at a version. Errors: record.ErrConflict.
+func (s stateStore) write(ctx context.Context, st State, version string) error {
+	value, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	return s.records.Commit(ctx, record.Write{Key: rotationKey(), Value: value, Version: version})
+}
+
+// root is one of the state's certificates.
+func (s State) root(id string) (*x509.Certificate, error) {
+	c, err := x509.ParseCertificate(s.Roots[id])
+	if err != nil {
+		return nil, fmt.Errorf("the root %s in the records: %w", id, err)
+	}
+	if got := RootID(c); got != id {
+		return nil, fmt.Errorf("the root %s in the records is %s", id, got)
+	}
+	return c, nil
+}
+
+// bundle is what everybody is to trust.
+func (s State) bundle() (*Bundle, error) {
+	var roots []*x509.Certificate
+	for _, id := range s.trusted() {
+		c, err := s.root(id)
+		if err != nil {
+			return nil, err
+		}
+		roots = append(roots, c)
+	}
+	return NewBundle(roots...), nil
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -67,26 +68,20 @@ type Server struct {
 	// Calls by source address, refused calls by source address, and calls by authenticated caller.
 	byAddress, refusedByAddress, byCaller ratelimit.Limiter
 
-	written ratelimit.Limiter // refusals that are written down, by address or caller
+	written, writtenAll ratelimit.Limiter // refusals that are written down, by address or caller, and all of them
+	unwritten           atomic.Int64      // refusals that were not, since the last one that was
 }
 
 // NewServer makes a server.
 func NewServer(c ServerConfig) *Server {
-	if c.Audit == nil {
-		c.Audit = func(audit.Event) {}
-	}
-	if c.Log == nil {
-		c.Log = hclog.NewNullLogger()
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
+	orDefaults(&c.Audit, &c.Log, &c.Now)
 	return &Server{
 		config: c, metrics: newServerMetrics(c.Registerer), calls: newCallLimiter(), bodyTimeout: defaultBodyTimeout,
 		byAddress:        ratelimit.Limiter{Burst: 4000, Every: time.Second / 500},
 		refusedByAddress: ratelimit.Limiter{Burst: 200, Every: time.Second / 10},
 		byCaller:         ratelimit.Limiter{Burst: 500, Every: time.Second / 50},
 		written:          ratelimit.Limiter{Burst: 100, Every: 10 * time.Second},
+		writtenAll:       ratelimit.Limiter{Burst: 2000, Every: time.Second / 2},
 	}
 }
 
@@ -103,8 +98,8 @@ func (s *Server) Register(g *grpc.Server) {
 	}
 }
 
-// serve is CreateCertificate as gRPC calls it: as one of a stream, for of any other gRPC takes all of
-// the request into memory before anybody is asked who it is from.
+// serve is CreateCertificate as gRPC calls it: as one of a stream, for of any other gRPC takes all
+// of the request into memory before anybody is asked who it is from.
 func (s *Server) serve(_ any, stream grpc.ServerStream) error {
 	return s.stream(stream, s.attest, s.answer)
 }

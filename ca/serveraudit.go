@@ -26,11 +26,11 @@ func (s *Server) refuse(c Call, p *Proof, err error) error {
 		r.Reason == unknownKey:
 		s.refusedByAddress.Allow(addressKey(c.From), c.Now)
 	}
-	if ok, unwritten := s.written.Allow(writer(c, p), c.Now); ok {
+	if s.writes(c, p) {
 		if r.Reason == noSigner || r.Reason == noStorage {
 			s.config.Log.Error("no certificate can be issued", "reason", r.Reason, "error", err)
 		}
-		s.tell(c, p, refusalEvent(c, p, r, unwritten))
+		s.tell(c, p, refusalEvent(c, p, r, s.unwritten.Swap(0)))
 	}
 	return status.Error(r.Code, r.Public)
 }
@@ -56,17 +56,25 @@ func refusalOf(err error) *Refusal {
 		Err: err}
 }
 
-// writer is what refusals in the audit log are counted by.
-func writer(c Call, p *Proof) string {
+// writes says whether one more refusal is written down. New lines make room by deleting old ones, so
+// all of them are bounded too.
+func (s *Server) writes(c Call, p *Proof) bool {
+	by := addressKey(c.From)
 	if p != nil {
-		return p.Caller
+		by = p.Caller
 	}
-	return addressKey(c.From)
+	if ok, _ := s.written.Allow(by, c.Now); ok {
+		if ok, _ = s.writtenAll.Allow("", c.Now); ok {
+			return true
+		}
+	}
+	s.unwritten.Add(1)
+	return false
 }
 
-// refusalEvent is what the audit log says of a refusal: all of it. unwritten is how many refusals of
-// the same writer were left out before.
-func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int) audit.Event {
+// refusalEvent is what the audit log says of a refusal: all of it. unwritten is how many were
+// left out before.
+func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int64) audit.Event {
 	e := audit.Event{Action: audit.CertificateRefuse, Outcome: audit.Refused, Reason: r.Error(),
 		Details: map[string]string{"cause": r.Reason}}
 	if r.Code == codes.Unavailable || r.Code == codes.Canceled {
@@ -79,7 +87,7 @@ func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int) audit.Event {
 		}
 	}
 	if unwritten > 0 {
-		e.Details["unwritten"] = strconv.Itoa(unwritten)
+		e.Details["unwritten"] = strconv.FormatInt(unwritten, 10)
 	}
 	if p == nil && len(c.Peer) > 0 { // claimed and not proven
 		e.Details["claims"], e.Details["serial"] = claimed(c.Peer[0]), serialText(c.Peer[0])

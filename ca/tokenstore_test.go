@@ -145,24 +145,3 @@ func FuzzParseToken(f *testing.F) {
 		}
 	})
 }
-
-// No record, however damaged, makes reading panic; one that is read can be written and read again.
-func FuzzRecords(f *testing.F) {
-	hash := strings.Repeat("ab", 32)
-	f.Add([]byte(`{"v":1,"hash":"` + hash + `","group":"a/b"}`))
-	f.Add([]byte(`{"v":1,"identity":"spiffe://td/ns/a/sa/b","key":"` + hash + `","leaves":[{"sha256":"` + hash + `"}]}`))
-	f.Add([]byte(`{"v":1,"kind":"workload","name":"a/b","certificates":[{"sha256":"` + hash + `"}]}`))
-	f.Add([]byte(`{"v":1,"epoch":18446744073709551615}`))
-	f.Fuzz(func(t *testing.T, value []byte) {
-		if w, err := decodeWorkload("a/b", value); err == nil {
-			w.prune(noon, time.Hour)
-			if w.Expires().IsZero() && len(w.Leaves) > 0 && !w.Leaves[0].NotAfter.IsZero() {
-				t.Fatalf("%s: %+v", value, w)
-			}
-		}
-		if x, err := decodeToken("id", value); err == nil && x.State(noon) == "" {
-			t.Fatalf("%s: no state", value)
-		}
-		_, _ = decodeRevocation(value)
-	})
-}

@@ -60,7 +60,7 @@ func TestIssuerProblem(t *testing.T) {
 	s.until(t, "told", func() bool {
 		problems, err := admin.NewClient(s.socket).Problems(t.Context())
 		return err == nil && slices.ContainsFunc(problems, func(p feed.Problem) bool {
-			return p.Severity == feed.Error && p.Object == "https://issuer.example" && strings.Contains(p.Text, keys)
+			return p.Severity == feed.Error && p.Object == keys && strings.Contains(p.Text, "no token")
 		})
 	})
 }

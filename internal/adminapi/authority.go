@@ -201,13 +201,13 @@ func (o *Authority) RotateAuthority(ctx context.Context, r admin.RotateRequest, 
 }
 
 // CreateReplicaToken implements admin.Authorities.
-func (o *Authority) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenRequest, who string) (admin.ReplicaToken,
+func (o *Authority) CreateReplicaToken(_ context.Context, r admin.ReplicaTokenRequest, who string) (admin.ReplicaToken,
 	error) {
 	ttl, err := lifetime("replica token", r.TTL, ca.MaxReplicaTokenTTL)
 	if err != nil {
 		return admin.ReplicaToken{}, err
 	}
-	text, expires, err := o.Manager.CreateReplicaToken(ctx, ttl, who)
+	text, expires, err := o.Manager.CreateReplicaToken(ttl, who)
 	return admin.ReplicaToken{Token: text, Expires: expires}, answered(err)
 }
 

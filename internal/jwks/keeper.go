@@ -104,8 +104,8 @@ func (k *Keeper) Failures() []Failure {
 }
 
 // Run fetches until ctx ends. tell is given all documents by URL whenever they have changed, and
-// after each Want once every one of its URLs has a document or has failed to give one. What is given
-// is not changed any more. tell returns when it is taken, or ctx has ended.
+// after each Want once every one of its URLs has a document or has failed to give one. What is
+// given is not changed any more. tell returns when it is taken, or ctx has ended.
 func (k *Keeper) Run(ctx context.Context, tell func(ctx context.Context, texts map[string]string)) error {
 	var told map[string]string
 	for ctx.Err() == nil {

@@ -37,9 +37,9 @@ func Algorithms() []jose.SignatureAlgorithm {
 	}
 }
 
-// Parse reads a document. Keys that cannot be used are left out, as RFC 7517 section 5 asks. Errors:
-// ErrDocument; a document with a private or a shared key is refused whole, for its owner must know
-// that the key is no secret any more.
+// Parse reads a document. Keys that cannot be used are left out, as RFC 7517 section 5 asks.
+// Errors: ErrDocument; a document with a private or a shared key is refused whole, for its owner
+// must know that the key is no secret any more.
 func Parse(text []byte) (*Set, error) {
 	if len(text) > MaxBytes {
 		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", ErrDocument, len(text), MaxBytes)

@@ -163,8 +163,8 @@ func (c *authorityHealth) problems() []feed.Problem {
 		out = append(out, feed.Problem{Severity: feed.Error, Source: "certificate authority", Text: f.err.Error()})
 	}
 	for _, k := range c.jwt.Failures() {
-		p := feed.Problem{Severity: feed.Error, Source: "setting attestors.jwt", Object: k.Issuer, Stale: k.Kept,
-			Text: k.Err.Error() + "; no token of this issuer is accepted until its keys can be read"}
+		p := feed.Problem{Severity: feed.Error, Source: "setting attestors.jwt", Object: k.URL, Since: k.Since, Stale: k.Kept,
+			Text: k.Err.Error() + "; no token of its issuer is accepted until they can be read"}
 		if k.Kept {
 			p.Severity, p.Text = feed.Warning, k.Err.Error()+"; the keys that were read last stay in use"
 		}

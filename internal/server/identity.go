@@ -74,11 +74,8 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 	}
 	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: id.manager.Bundle,
 		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Ledger: id.ledger})
-	id.jwt, err = ca.NewJWTAttestor(ca.JWTConfig{Issuers: issuers(cfg), Ledger: id.ledger,
+	id.jwt = ca.NewJWTAttestor(ca.JWTConfig{Issuers: issuers(cfg), Ledger: id.ledger,
 		Fetcher: jwks.NewFetcher(cfg.FetchConfig), Log: log})
-	if err != nil {
-		return nil, fmt.Errorf("setting attestors.jwt: %w", err)
-	}
 	id.issuer = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
 		Rules:  ca.Rules{Validity: cfg.CA.Validity, MaxValidity: max(maxValidity, cfg.CA.Validity)},
 		Ledger: id.ledger, Peers: id.peers, JWT: id.jwt, Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
@@ -100,12 +97,8 @@ func authorityError(err error) error {
 func issuers(cfg settings.Config) []ca.Issuer {
 	var out []ca.Issuer
 	for _, j := range cfg.Attestors.JWT {
-		i := ca.Issuer{Name: j.Issuer, Audiences: j.Audiences, File: j.JWKS, Namespace: j.Namespace,
-			ServiceAccount: j.ServiceAccount}
-		if strings.Contains(j.JWKS, "://") {
-			i.File, i.URL = "", j.JWKS
-		}
-		out = append(out, i)
+		out = append(out, ca.Issuer{Name: j.Issuer, Audiences: j.Audiences, Keys: j.JWKS, Namespace: j.Namespace,
+			ServiceAccount: j.ServiceAccount})
 	}
 	return out
 }
