@@ -1,4 +1,6 @@
-// Package consulhttp is the way to Consul's HTTP interface for all that ask it: one transport with
-// the ACL token and the files of TLS as they are at the time, bounds, and nothing of what the
-// environment of the process suggests to Consul's own library. It does not know what is asked.
+// Package consulhttp connects to Consul's HTTP API.
+//
+// New returns a transport that reads the ACL token and the TLS files for each use, limits
+// connections and responses, and ignores the settings of Consul's client library in the environment.
+// The package also checks addresses and explains errors. It knows nothing about what is requested.
 package consulhttp

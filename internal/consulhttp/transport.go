@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -17,56 +15,55 @@ import (
 )
 
 const (
-	// maxAnswer bounds one answer of Consul, in bytes. An instance takes some 2 kB.
-	maxAnswer = 256 << 20
-	// maxPEM bounds a file of certificates or a key, maxToken one with a token.
+	// maxResponse is the largest response, in bytes. An instance takes about 2 kB.
+	maxResponse = 256 << 20
+	// maxPEM is the largest file of certificates or a key, maxToken the largest token file.
 	maxPEM, maxToken = 1 << 20, 4 << 10
 	dialTimeout      = 5 * time.Second
-	// A connection to a Consul that has vanished is given up after some 30 seconds.
+	// A connection whose other end has vanished is closed after about 30 seconds.
 	probeAfter, probeEvery, probes = 15 * time.Second, 5 * time.Second, 3
 )
 
-// Config says how to reach a Consul.
+// Config configures a Transport.
 type Config struct {
-	// Address is that of its HTTP interface; see SplitAddress. Required.
+	// Address is the address of Consul's HTTP API; see SplitAddress. Required.
 	Address string
-	// TokenFile has the ACL token, and is read anew for each request. Empty: there is none.
+	// TokenFile contains the ACL token. It is read for each request. Empty means no token.
 	TokenFile string
 	// TLS is for an https address.
 	TLS TLS
-	// Connections is how many there are at most; required.
+	// Connections is the largest number of connections. Required.
 	Connections int
-	// Enterprise says that namespaces or partitions are named. Otherwise none goes out, whatever
-	// the environment says.
+	// Enterprise means that requests may name namespaces and partitions. Otherwise the transport
+	// removes them, because the library takes them from the environment.
 	Enterprise bool
 }
 
-// TLS is how an https address is verified, and how this side shows who it is.
+// TLS configures the verification of an https address, and the client certificate. Its files are
+// read for each connection.
 type TLS struct {
-	// CAFile has the certificates of the authorities that Consul's certificate is verified by, in
-	// PEM. Default: the machine's.
+	// CAFile contains the CA certificates for Consul's certificate, in PEM. Default: those of the
+	// system.
 	CAFile string `yaml:"caFile"`
-	// CertFile and KeyFile are what this side shows when Consul asks (verify_incoming), in PEM.
-	// Read anew for each connection.
+	// CertFile and KeyFile are the client certificate and its key, in PEM. Consul requires them if
+	// verify_incoming is set.
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
 	// ServerName is the name in Consul's certificate. Default: the host of the address.
 	ServerName string `yaml:"serverName"`
 }
 
-// Transport is the way to Consul. It knows what no request may say: what the environment of the
-// process suggests to the library. Safe for concurrent use.
+// Transport sends requests to Consul. Safe for concurrent use.
 type Transport struct {
-	base  *http.Transport
-	token func() (string, error)
-	// address is what the library is to be told.
-	address    string
-	enterprise bool
-	// shared says that the last answer came over HTTP/2, by which many requests share a connection.
-	shared atomic.Bool
+	base       *http.Transport // immutable
+	tokenFile  string          // immutable
+	address    string          // immutable
+	enterprise bool            // immutable
+
+	shared atomic.Bool // the last response used HTTP/2
 }
 
-// New makes a transport; it asks nobody. Errors: the address.
+// New returns a transport. It does not connect. It returns an error if the address is invalid.
 func New(c Config) (*Transport, error) {
 	scheme, rest, err := SplitAddress(c.Address)
 	if err != nil {
@@ -83,12 +80,11 @@ func New(c Config) (*Transport, error) {
 	switch scheme {
 	case "unix":
 		address = "http://consul"
-		base.DialContext = func(ctx context.Context, _, _ string) (net.Conn,
-			error) {
+		base.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return d.DialContext(ctx, "unix", rest)
 		}
 	case "https":
-		// By dialling here, each connection is made by what the files say at that time.
+		// Read the files for each connection.
 		base.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			cfg, err := c.TLS.config(addr)
 			if err != nil {
@@ -97,27 +93,25 @@ func New(c Config) (*Transport, error) {
 			return (&tls.Dialer{NetDialer: d, Config: cfg}).DialContext(ctx, network, addr)
 		}
 	}
-	return &Transport{base: base, token: tokenReader(c.TokenFile), address: address, enterprise: c.Enterprise}, nil
+	return &Transport{base: base, tokenFile: c.TokenFile, address: address, enterprise: c.Enterprise}, nil
 }
 
-// Address is what Consul's library is to be told; the transport knows where that is.
+// Address returns the address for the configuration of Consul's client library.
 func (t *Transport) Address() string { return t.address }
 
-// Client asks by the transport, and follows nobody elsewhere.
+// Client returns a client that uses the transport. It does not follow redirects.
 func (t *Transport) Client() *http.Client {
-	return &http.Client{Transport: t, CheckRedirect: func(*http.Request,
-		[]*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }
 
-// Shared says that the last answer came over HTTP/2, by which many requests share a connection.
+// Shared reports whether the last response used HTTP/2, with which many requests share a connection.
 func (t *Transport) Shared() bool { return t.shared.Load() }
 
-// CloseIdleConnections closes those that nobody uses.
+// CloseIdleConnections closes connections that are not in use.
 func (t *Transport) CloseIdleConnections() { t.base.CloseIdleConnections() }
 
-// config is that of one connection to addr.
+// config returns the TLS configuration for a connection to addr.
 func (t TLS) config(addr string) (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -163,28 +157,26 @@ func (t TLS) certificate() (tls.Certificate, error) {
 	return cert, nil
 }
 
-// tokenReader reads the token as it is now; without a file there is none. A file without a token is
-// an error: as nobody, one would be told that there are no services.
-func tokenReader(file string) func() (string, error) {
-	return func() (string, error) {
-		if file == "" {
-			return "", nil
-		}
-		raw, _, err := readfile.Read(file, maxToken)
-		if err != nil {
-			return "", fmt.Errorf("tokenFile: %w", err)
-		}
-		token := strings.TrimSpace(string(raw))
-		if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-			return "", fmt.Errorf("tokenFile: %s has no token: want one line with the SecretID", file)
-		}
-		return token, nil
+// readToken returns the token in a file; empty without a file. A file without a token is an error,
+// because Consul may respond to an anonymous request as if there were no services.
+func readToken(file string) (string, error) {
+	if file == "" {
+		return "", nil
 	}
+	raw, _, err := readfile.Read(file, maxToken)
+	if err != nil {
+		return "", fmt.Errorf("tokenFile: %w", err)
+	}
+	token := strings.TrimSpace(string(raw))
+	if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return "", fmt.Errorf("tokenFile: %s has no token: want one line with the SecretID", file)
+	}
+	return token, nil
 }
 
-// RoundTrip sends a request with the token of now, and bounds its answer.
+// RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	token, err := t.token()
+	token, err := readToken(t.tokenFile)
 	if err != nil {
 		return nil, err
 	}
@@ -205,23 +197,6 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	t.shared.Store(resp.ProtoMajor >= 2)
-	resp.Body = &bounded{resp.Body, maxAnswer}
+	resp.Body = http.MaxBytesReader(nil, resp.Body, maxResponse)
 	return resp, nil
-}
-
-// bounded is a body that may not have more than left bytes.
-type bounded struct {
-	io.ReadCloser
-	left int64
-}
-
-var errTooLong = errors.New("the answer is longer than any of Consul's")
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, errTooLong
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
 }

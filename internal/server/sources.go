@@ -181,11 +181,10 @@ func (m *sourceMaker) exposed() (out []feed.Problem) {
 		if !ok {
 			continue
 		}
-		consulhttp.Exposure(c.Address, c.TokenFile, "says which services there are, and where",
-			"may do in Consul what it allows", func(option, format string, args ...any) {
-				out = append(out, feed.Problem{Severity: feed.Warning, Source: name, Field: s.At + "." + option,
-					Text: fmt.Sprintf(format, args...)})
-			})
+		consulhttp.Exposure(c.Address, c.TokenFile, func(option, format string, args ...any) {
+			out = append(out, feed.Problem{Severity: feed.Warning, Source: name, Field: s.At + "." + option,
+				Text: fmt.Sprintf(format, args...)})
+		})
 	}
 	return out
 }
