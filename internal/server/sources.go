@@ -82,7 +82,7 @@ func (m *sourceMaker) make(list []settings.Source) (out push.Sources, take func(
 }
 
 func pushSource[T any](src feed.Source[T], s settings.Source) push.Source[T] {
-	return push.Source[T]{Source: src, Optional: !s.Required, MaxAge: s.MaxAge, DropStale: s.WhenTooOld == "drop"}
+	return push.Source[T]{Source: src, Optional: !s.Required, MaxAge: s.MaxAge}
 }
 
 // take makes these sources the active ones.
