@@ -184,7 +184,7 @@ func (m *Manager) Changed(ctx context.Context) <-chan struct{} {
 }
 
 // tell tells of a change. It does not wait.
-func (m *Manager) tell() { m.watchers.Tell([]record.Write{{Key: record.Key{Table: table}}}) }
+func (m *Manager) tell() { m.watchers.Notify([]record.Write{{Key: record.Key{Table: table}}}) }
 
 // publish makes what the authority has now current, with a certificate of the control plane that
 // fits. The caller holds mu.

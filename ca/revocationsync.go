@@ -67,7 +67,7 @@ func (l *Ledger) remember(x Revocation) {
 func (l *Ledger) publish() {
 	s := &l.revocations
 	s.current.Store(newRevocations(s.known, l.now().Add(-l.outlive)))
-	l.watchers.Tell([]record.Write{{Key: record.Key{Table: revocationTable}}})
+	l.watchers.Notify([]record.Write{{Key: record.Key{Table: revocationTable}}})
 	if l.dir == "" {
 		return
 	}

@@ -21,9 +21,8 @@ type Source[T any] struct {
 	feed.Source[T]
 	// Optional means that serving does not wait for the source.
 	Optional bool
-	// MaxAge and DropStale are fields of feed.SourceConfig.
-	MaxAge    time.Duration
-	DropStale bool
+	// MaxAge is feed.SourceConfig.MaxAge.
+	MaxAge time.Duration
 }
 
 // Check returns an error if two sources have the same name.
@@ -48,7 +47,7 @@ func (s Sources) Check() error {
 func sourceConfigs[T any](list []Source[T]) []feed.SourceConfig {
 	out := make([]feed.SourceConfig, len(list))
 	for i, s := range list {
-		out[i] = feed.SourceConfig{Name: s.Name(), Required: !s.Optional, MaxAge: s.MaxAge, DropStale: s.DropStale}
+		out[i] = feed.SourceConfig{Name: s.Name(), Required: !s.Optional, MaxAge: s.MaxAge}
 	}
 	return out
 }

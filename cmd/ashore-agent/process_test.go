@@ -89,19 +89,19 @@ func (p *running) wantEnd(t *testing.T, code int) {
 	})
 }
 
-// wantLog wants all that the agent wrote on standard error to be its log, in its format: what
-// libraries say too.
+// wantLog checks that the agent wrote only lines of its log to standard error, including messages of
+// libraries.
 func (p *running) wantLog(t *testing.T) {
 	t.Helper()
 	libraries := false
 	for line := range bytes.Lines(p.log.Bytes()) {
 		if !json.Valid(line) {
-			t.Errorf("this is no line of the log: %s", line)
+			t.Errorf("not a line of the log: %s", line)
 		}
-		libraries = libraries || bytes.Contains(line, []byte(`"said by a library"`))
+		libraries = libraries || bytes.Contains(line, []byte(`"message of a library"`))
 	}
 	if !libraries {
-		t.Error("libraries say nothing at trace")
+		t.Error("no messages of libraries at level trace")
 	}
 }
 

@@ -20,8 +20,8 @@ func history(t *testing.T, s config.Store, q config.Query) config.Past {
 	return past
 }
 
-// told is a history for comparisons: "2 user: a one.test>two.test" for each revision.
-func told(past config.Past) []string {
+// summary describes each revision of a history: "user: a one.test>two.test".
+func summary(past config.Past) []string {
 	host := func(o *config.Object) string {
 		if o == nil {
 			return ""
@@ -44,10 +44,10 @@ func testAbsent(t *testing.T, s config.Store) {
 	first.Revision = config.Absent
 	put(t, s, first)
 	_, err := s.Put(t.Context(), first, "test")
-	wantError(t, "put of what must not be there", err, config.ErrConflict)
+	wantError(t, "create of an existing object", err, config.ErrConflict)
 	_, err = s.Apply(t.Context(), []config.Change{{Key: Key("b"), Object: Object("b", "b.test")},
 		{Key: Key("a"), Object: first, Revision: config.Absent}}, "test")
-	wantError(t, "apply of what must not be there", err, config.ErrConflict)
+	wantError(t, "apply that creates an existing object", err, config.ErrConflict)
 	wantHost(t, s, "b", "")
 	if err := s.Delete(t.Context(), Key("a"), "", "test"); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func testHistory(t *testing.T, s config.Store) {
 	}
 	all := history(t, s, config.Query{})
 	want := []string{"remover: a two.test>", "many: a one.test>two.test b >b.test c >c.test", "test: a >one.test"}
-	if d := cmp.Diff(want, told(all)); d != "" {
+	if d := cmp.Diff(want, summary(all)); d != "" {
 		t.Errorf("all (-want +got):\n%s", d)
 	}
 	for i, r := range all.Revisions {
@@ -94,7 +94,7 @@ func testHistory(t *testing.T, s config.Store) {
 		"after the end": {config.Query{After: all.Latest}, nil},
 		"nothing there": {config.Query{Key: Key("none")}, nil},
 	} {
-		if d := cmp.Diff(c.want, told(history(t, s, c.q))); d != "" {
+		if d := cmp.Diff(c.want, summary(history(t, s, c.q))); d != "" {
 			t.Errorf("%s (-want +got):\n%s", what, d)
 		}
 	}
@@ -108,11 +108,10 @@ func testHistory(t *testing.T, s config.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = s.History(ctx, config.Query{})
-	wantError(t, "history without time", err, context.Canceled)
+	wantError(t, "history with an ended context", err, context.Canceled)
 }
 
-// Whatever was written since, a store can be brought back to what it held at each revision that it
-// remembers, and that can be undone in turn.
+// A store can be rolled back to each revision in its history, and the rollback can be undone.
 func testBack(t *testing.T, s config.Store) {
 	random := rand.New(rand.NewPCG(1, 2))
 	states := map[string][]string{"0": nil}
@@ -150,12 +149,12 @@ func testBack(t *testing.T, s config.Store) {
 		t.Fatal(err)
 	}
 	_, err = s.Apply(t.Context(), changes, "test")
-	wantError(t, "back over what was written meanwhile", err, config.ErrConflict)
+	wantError(t, "rollback of a newer write", err, config.ErrConflict)
 	_, err = config.Back(history(t, s, config.Query{}), "1000000")
-	wantError(t, "back to the future", err, config.ErrNoRevision)
+	wantError(t, "rollback to a future revision", err, config.ErrNoRevision)
 }
 
-// randomChanges are some that a store takes, at least one.
+// randomChanges returns at least one valid change.
 func randomChanges(t *testing.T, s config.Store, random *rand.Rand) []config.Change {
 	t.Helper()
 	var out []config.Change
@@ -170,7 +169,7 @@ func randomChanges(t *testing.T, s config.Store, random *rand.Rand) []config.Cha
 	return out
 }
 
-// contents are what a store holds: "a one.test".
+// contents describes each object of a store: "a one.test".
 func contents(t *testing.T, s config.Store) []string {
 	t.Helper()
 	list, err := s.List(t.Context(), "", "")

@@ -17,26 +17,24 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// TestStore checks every promise of config.Store. open returns a new, empty store, which it closes
-// when the test ends. reopen, which may be nil, closes a store and opens it again.
+// TestStore tests that a store keeps the promises of config.Store. open returns a new, empty store,
+// and closes it when the test ends. reopen closes a store and opens it again. It may be nil.
 func TestStore(t *testing.T, open func(t *testing.T) config.Store,
 	reopen func(t *testing.T, s config.Store) config.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, config.Store){
-		"an empty store":             testEmpty,
-		"put, get, replace, delete":  testRoundTrip,
-		"list":                       testList,
-		"revisions":                  testRevisions,
-		"all or none":                testApply,
-		"concurrent writers":         testWriters,
-		"creation time":              testCreated,
-		"nothing is shared":          testNotShared,
-		"the end of a context":       testContext,
-		"the feed":                   testFeed,
-		"the feed tells latest only": testSlowFeed,
-		"only what is not there":     testAbsent,
-		"history":                    testHistory,
-		"back to any revision":       testBack,
+		"an empty store":            testEmpty,
+		"put, get, replace, delete": testRoundTrip,
+		"list":                      testList,
+		"revisions":                 testRevisions,
+		"all or none":               testApply,
+		"concurrent writers":        testWriters,
+		"creation time":             testCreated,
+		"the feed":                  testFeed,
+		"a slow reader of the feed": testSlowFeed,
+		"create only":               testAbsent,
+		"history":                   testHistory,
+		"back to any revision":      testBack,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,12 +49,12 @@ func TestStore(t *testing.T, open func(t *testing.T) config.Store,
 	}
 }
 
-// Key is the key of a ServiceEntry in the namespace shop.
+// Key returns the key of a ServiceEntry in the namespace shop.
 func Key(name string) config.Key {
 	return config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: name}
 }
 
-// Object is a valid ServiceEntry in the namespace shop, for a host.
+// Object returns a valid ServiceEntry in the namespace shop, for a host.
 func Object(name, host string) *config.Object {
 	o := &config.Object{Key: Key(name), Labels: map[string]string{"app": name},
 		Annotations: map[string]string{"note": "a b\nc"},
@@ -78,7 +76,7 @@ func put(t *testing.T, s config.Store, o *config.Object) *config.Object {
 	return written
 }
 
-// wantHost checks what is stored under a name; an empty host is nothing.
+// wantHost checks the host of a stored object. An empty host means that there is no such object.
 func wantHost(t *testing.T, s config.Store, name, host string) {
 	t.Helper()
 	o, err := s.Get(t.Context(), Key(name))
@@ -174,7 +172,7 @@ func testList(t *testing.T, s config.Store) {
 
 func testRevisions(t *testing.T, s config.Store) {
 	first := put(t, s, Object("a", "one.test"))
-	second := put(t, s, Object("a", "two.test")) // without a revision: whatever is there
+	second := put(t, s, Object("a", "two.test")) // without a revision: replaces any
 	if number(t, second.Revision) <= number(t, first.Revision) {
 		t.Errorf("the second revision %q is not after the first, %q", second.Revision, first.Revision)
 	}
@@ -248,8 +246,7 @@ func testApply(t *testing.T, s config.Store) {
 	}
 }
 
-// Of writers that read, add one and write under the revision that they read, none loses another's
-// addition.
+// No write is lost if several writers increment a number.
 func testWriters(t *testing.T, s config.Store) {
 	const writers, writes = 8, 10
 	o := Object("n", "0.test")
@@ -295,28 +292,6 @@ func testCreated(t *testing.T, s config.Store) {
 	}
 }
 
-func testNotShared(t *testing.T, s config.Store) {
-	o := Object("a", "one.test")
-	put(t, s, o)
-	o.Labels["app"] = "changed"
-	o.Spec.(*networking.ServiceEntry).Hosts[0] = "changed.test"
-	wantHost(t, s, "a", "one.test")
-	got, err := s.Get(t.Context(), o.Key)
-	if err != nil || got.Labels["app"] != "a" {
-		t.Errorf("got %v, %v, want the label as it was put", got, err)
-	}
-}
-
-func testContext(t *testing.T, s config.Store) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := s.Put(ctx, Object("a", "one.test"), "test")
-	wantError(t, "put", err, context.Canceled)
-	_, err = s.Get(ctx, Key("a"))
-	wantError(t, "get", err, context.Canceled)
-	wantHost(t, s, "a", "")
-}
-
 // follow runs the store's feed and returns its batches.
 func follow(t *testing.T, s config.Store) <-chan feed.Batch[*config.Object] {
 	t.Helper()
@@ -332,7 +307,7 @@ func follow(t *testing.T, s config.Store) <-chan feed.Batch[*config.Object] {
 	return out
 }
 
-// mirror is what a source has sent.
+// mirror merges the batches of a store.
 type mirror struct {
 	*feed.Merger[config.Key, *config.Object]
 	t   *testing.T
@@ -346,7 +321,7 @@ func newMirror(t *testing.T, s config.Store) mirror {
 	return mirror{m, t, follow(t, s)}
 }
 
-// object is the one of a name, nil when there is none.
+// object returns the object with a name; nil if there is none.
 func (m mirror) object(name string) *config.Object {
 	if items := m.Items(Key(name)); len(items) > 0 {
 		return items[0].Item
@@ -354,7 +329,7 @@ func (m mirror) object(name string) *config.Object {
 	return nil
 }
 
-// until applies batches until name has host; an empty host means that it is deleted.
+// until applies batches until an object has a host. An empty host means that it is deleted.
 func (m mirror) until(name, host string) {
 	m.t.Helper()
 	for {
@@ -394,12 +369,12 @@ func testFeed(t *testing.T, s config.Store) {
 	}
 	m.until("a", "again.test")
 	if m.object("b") != nil {
-		t.Error("half of an apply was seen")
+		t.Error("the feed has only a part of an apply")
 	}
 	newMirror(t, s).until("a", "again.test") // a second follower
 }
 
-// Whoever does not listen holds up no writer, and then hears of the latest state.
+// A reader that is slow does not block writers, and receives the latest state.
 func testSlowFeed(t *testing.T, s config.Store) {
 	m := newMirror(t, s)
 	m.until("a", "")

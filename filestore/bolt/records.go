@@ -147,7 +147,7 @@ func (r *records) writeWaiting() {
 			c.err = err
 		}
 		if c.err == nil {
-			r.watchers.Tell(c.writes)
+			r.watchers.Notify(c.writes)
 		}
 	}
 }

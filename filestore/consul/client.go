@@ -246,7 +246,7 @@ func (c *client) explain(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		at += " does not answer in time: check it and its servers"
 	default:
-		at += fmt.Sprintf(" cannot be reached: %s%s", consulhttp.Bare(err), c.o.TLS.Remedy(err))
+		at += fmt.Sprintf(" cannot be reached: %s", c.o.TLS.Explain(err))
 	}
 	return consulError(at)
 }

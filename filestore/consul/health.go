@@ -100,7 +100,7 @@ func (h *health) setWrite(err error) {
 // watch returns a channel that receives after each change, until ctx ends.
 func (h *health) watch(ctx context.Context) <-chan struct{} { return h.watchers.Watch(ctx, "") }
 
-func (h *health) changed() { h.watchers.Tell([]record.Write{{}}) }
+func (h *health) changed() { h.watchers.Notify([]record.Write{{}}) }
 
 // wait returns the context for a log's wait for changes. The beginning of an outage ends it, so
 // that a connection that hangs does not hide the end of the outage.

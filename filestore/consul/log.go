@@ -303,7 +303,7 @@ func (l *replicatedLog) swap(old, next *state) bool {
 	for c := range next.records.Diff(old.records) {
 		changed = append(changed, record.Write{Key: record.Key(c.Key)})
 	}
-	l.watchers.Tell(changed)
+	l.watchers.Notify(changed)
 	return true
 }
 

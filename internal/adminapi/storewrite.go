@@ -4,13 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/pmezard/go-difflib/difflib"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/linediff"
 )
 
 // Apply implements admin.Stores.
@@ -114,7 +116,7 @@ func (k *Store) shown(ctx context.Context, p *storePlan, note func(config.Key, b
 	return out, nil
 }
 
-// objectDifference is how the text of an object changes; nil is none.
+// objectDifference returns the change of an object as a unified diff. A nil object does not exist.
 func objectDifference(have, get *config.Object) (string, error) {
 	before, err := objectText(have, nil)
 	if err != nil {
@@ -136,7 +138,8 @@ func objectDifference(have, get *config.Object) (string, error) {
 			names[i] += fmt.Sprintf(" (%s:%d)", o.Origin.File, o.Origin.Line)
 		}
 	}
-	return linediff.Unified(names[0], names[1], before, after), nil
+	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{FromFile: names[0], ToFile: names[1], Context: 3,
+		A: slices.Collect(strings.Lines(before)), B: slices.Collect(strings.Lines(after))})
 }
 
 // revisionText is the revision of an object, for people.

@@ -1,3 +1,6 @@
-// Package consulhttp provides the HTTP transport for Consul's API. It adds the ACL token, reloads
-// token and TLS files, limits response sizes, and ignores CONSUL_* environment variables.
+// Package consulhttp connects to Consul's HTTP API.
+//
+// New returns a transport that reads the ACL token and the TLS files for each use, limits
+// connections and responses, and ignores the settings of Consul's client library in the environment.
+// The package also checks addresses and explains errors. It knows nothing about what is requested.
 package consulhttp

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -17,55 +15,55 @@ import (
 )
 
 const (
-	// maxAnswer limits a response, in bytes. An instance takes about 2 kB.
-	maxAnswer = 256 << 20
-	// maxPEM and maxToken limit the size of PEM and token files, in bytes.
+	// maxResponse is the largest response, in bytes. An instance takes about 2 kB.
+	maxResponse = 256 << 20
+	// maxPEM is the largest file of certificates or a key, maxToken the largest token file.
 	maxPEM, maxToken = 1 << 20, 4 << 10
 	dialTimeout      = 5 * time.Second
-	// A dead connection is closed after 30s: 15s idle, then 3 keep-alive probes 5s apart.
+	// A connection whose other end has vanished is closed after about 30 seconds.
 	probeAfter, probeEvery, probes = 15 * time.Second, 5 * time.Second, 3
 )
 
 // Config configures a Transport.
 type Config struct {
-	// Address is Consul's HTTP address; see SplitAddress. Required.
+	// Address is the address of Consul's HTTP API; see SplitAddress. Required.
 	Address string
-	// TokenFile holds the ACL token. It is read for each request. Empty means no token.
+	// TokenFile contains the ACL token. It is read for each request. Empty means no token.
 	TokenFile string
 	// TLS is for an https address.
 	TLS TLS
-	// Connections limits the number of connections. Required.
+	// Connections is the largest number of connections. Required.
 	Connections int
-	// Enterprise allows the ns and partition parameters. Otherwise they are removed from requests:
-	// the client library may add them from the environment.
+	// Enterprise means that requests may name namespaces and partitions. Otherwise the transport
+	// removes them, because the library takes them from the environment.
 	Enterprise bool
 }
 
-// TLS configures server verification and the client certificate.
+// TLS configures the verification of an https address, and the client certificate. Its files are
+// read for each connection.
 type TLS struct {
-	// CAFile is a PEM bundle of CAs that verify Consul's certificate. Default: system roots.
+	// CAFile contains the CA certificates for Consul's certificate, in PEM. Default: those of the
+	// system.
 	CAFile string `yaml:"caFile"`
-	// CertFile and KeyFile are the client certificate and key (PEM), for Consul's verify_incoming.
-	// Reloaded for each connection.
+	// CertFile and KeyFile are the client certificate and its key, in PEM. Consul requires them if
+	// verify_incoming is set.
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
 	// ServerName is the name in Consul's certificate. Default: the host of the address.
 	ServerName string `yaml:"serverName"`
 }
 
-// Transport is an http.RoundTripper for Consul. It removes headers and parameters that the client
-// library takes from the environment. Safe for concurrent use.
+// Transport sends requests to Consul. Safe for concurrent use.
 type Transport struct {
-	base  *http.Transport
-	token func() (string, error)
-	// address is the base URL for the client library.
-	address    string
-	enterprise bool
-	// shared reports whether the last response used HTTP/2, so that requests share connections.
-	shared atomic.Bool
+	base       *http.Transport // immutable
+	tokenFile  string          // immutable
+	address    string          // immutable
+	enterprise bool            // immutable
+
+	shared atomic.Bool // the last response used HTTP/2
 }
 
-// New returns a Transport. It does no I/O. It returns an error for an invalid address.
+// New returns a transport. It does not connect. It returns an error if the address is invalid.
 func New(c Config) (*Transport, error) {
 	scheme, rest, err := SplitAddress(c.Address)
 	if err != nil {
@@ -86,7 +84,7 @@ func New(c Config) (*Transport, error) {
 			return d.DialContext(ctx, "unix", rest)
 		}
 	case "https":
-		// Dial here so that each connection uses the current TLS files.
+		// Read the files for each connection.
 		base.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			cfg, err := c.TLS.config(addr)
 			if err != nil {
@@ -95,22 +93,22 @@ func New(c Config) (*Transport, error) {
 			return (&tls.Dialer{NetDialer: d, Config: cfg}).DialContext(ctx, network, addr)
 		}
 	}
-	return &Transport{base: base, token: tokenReader(c.TokenFile), address: address, enterprise: c.Enterprise}, nil
+	return &Transport{base: base, tokenFile: c.TokenFile, address: address, enterprise: c.Enterprise}, nil
 }
 
-// Address returns the base URL for the client library. For unix sockets it is a placeholder.
+// Address returns the address for the configuration of Consul's client library.
 func (t *Transport) Address() string { return t.address }
 
-// Client returns an HTTP client that uses t and does not follow redirects.
+// Client returns a client that uses the transport. It does not follow redirects.
 func (t *Transport) Client() *http.Client {
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &http.Client{Transport: t, CheckRedirect: stay}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }
 
-// Shared reports whether the last response used HTTP/2, so that requests share connections.
+// Shared reports whether the last response used HTTP/2, with which many requests share a connection.
 func (t *Transport) Shared() bool { return t.shared.Load() }
 
-// CloseIdleConnections closes idle connections.
+// CloseIdleConnections closes connections that are not in use.
 func (t *Transport) CloseIdleConnections() { t.base.CloseIdleConnections() }
 
 // config returns the TLS configuration for a connection to addr.
@@ -130,7 +128,7 @@ func (t TLS) config(addr string) (*tls.Config, error) {
 		}
 		out.RootCAs = x509.NewCertPool()
 		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.caFile: no PEM certificate in %s", t.CAFile)
+			return nil, fmt.Errorf("tls.caFile: %s has no certificate in PEM", t.CAFile)
 		}
 	}
 	if t.CertFile != "" {
@@ -159,28 +157,26 @@ func (t TLS) certificate() (tls.Certificate, error) {
 	return cert, nil
 }
 
-// tokenReader returns a function that reads the token. An empty file is an error: an anonymous
-// request could return an empty catalog.
-func tokenReader(file string) func() (string, error) {
-	return func() (string, error) {
-		if file == "" {
-			return "", nil
-		}
-		raw, _, err := readfile.Read(file, maxToken)
-		if err != nil {
-			return "", fmt.Errorf("tokenFile: %w", err)
-		}
-		token := strings.TrimSpace(string(raw))
-		if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-			return "", fmt.Errorf("tokenFile: %s has no token: want one line with the SecretID", file)
-		}
-		return token, nil
+// readToken returns the token in a file; empty without a file. A file without a token is an error,
+// because Consul may respond to an anonymous request as if there were no services.
+func readToken(file string) (string, error) {
+	if file == "" {
+		return "", nil
 	}
+	raw, _, err := readfile.Read(file, maxToken)
+	if err != nil {
+		return "", fmt.Errorf("tokenFile: %w", err)
+	}
+	token := strings.TrimSpace(string(raw))
+	if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return "", fmt.Errorf("tokenFile: %s has no token: want one line with the SecretID", file)
+	}
+	return token, nil
 }
 
-// RoundTrip adds the current token and limits the response size.
+// RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	token, err := t.token()
+	token, err := readToken(t.tokenFile)
 	if err != nil {
 		return nil, err
 	}
@@ -201,23 +197,6 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	t.shared.Store(resp.ProtoMajor >= 2)
-	resp.Body = &bounded{resp.Body, maxAnswer}
+	resp.Body = http.MaxBytesReader(nil, resp.Body, maxResponse)
 	return resp, nil
-}
-
-// bounded is a body that may not have more than left bytes.
-type bounded struct {
-	io.ReadCloser
-	left int64
-}
-
-var errTooLong = errors.New("the response is longer than 256 MiB")
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, errTooLong
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
 }

@@ -11,10 +11,7 @@ func (s *source[K, T]) expiry() time.Time {
 	return s.status.ErrorSince.Add(s.MaxAge)
 }
 
-// dropped reports whether MaxAge has disabled the items of a source.
-func (s *source[K, T]) dropped() bool { return s.expired && s.DropStale }
-
-// setExpired sets whether the items of a source are older than MaxAge.
+// setExpired sets whether the items of a source are not used because they are older than MaxAge.
 func (m *Merger[K, T]) setExpired(s *source[K, T], expired bool) {
 	if s.expired == expired {
 		return

@@ -40,9 +40,6 @@ type SourceConfig struct {
 	// MaxAge is how long items are used while their source is down. Zero means without limit. The
 	// time restarts with the process.
 	MaxAge time.Duration
-	// DropStale means that the items of the source are not used after MaxAge. Otherwise they stay
-	// and cause a problem.
-	DropStale bool
 }
 
 // Merger holds the latest content of every group of every source, and what is retained of previous
@@ -72,8 +69,8 @@ type source[K Key, T any] struct {
 	groups map[string]*group[K, T]
 	faulty map[*group[K, T]]struct{} // groups that have problems or faults, or retain items
 
-	delivered bool // has ever sent content, also before a restart
-	expired   bool // the items are older than MaxAge
+	delivered bool // the source sent content, perhaps before the restart
+	expired   bool // the items are older than MaxAge and not used
 }
 
 // unlisted is the rank of sources that are not in the list.
@@ -273,7 +270,7 @@ type Supply[T any] struct {
 func (m *Merger[K, T]) Items(k K) []Supply[T] {
 	var out []Supply[T]
 	for _, i := range m.items[k] {
-		if s := i.group.source; !s.dropped() {
+		if s := i.group.source; !s.expired {
 			out = append(out, Supply[T]{s.Name, i.group.name, i.Item})
 		}
 	}

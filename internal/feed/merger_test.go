@@ -111,7 +111,7 @@ func (w *world) active() string {
 // retainedMark is "~" if item n of those that are used for k is retained.
 func retainedMark(m *Merger[testKey, testItem], k testKey, n int) string {
 	used := slices.DeleteFunc(slices.Clone(m.items[k]),
-		func(i *item[testKey, testItem]) bool { return i.group.source.dropped() })
+		func(i *item[testKey, testItem]) bool { return i.group.source.expired })
 	if used[n].lost() || used[n].Stale {
 		return "~"
 	}
@@ -419,24 +419,18 @@ func TestRestart(t *testing.T) { // R5
 
 func TestMaxAge(t *testing.T) {
 	t.Parallel()
-	for _, drop := range []bool{true, false} {
-		w := newWorld(t, objectConfig, SourceConfig{Name: "s1", MaxAge: time.Hour, DropStale: drop},
-			SourceConfig{Name: "s2"})
-		after := map[bool]string{true: "want y=1", false: "want x=1 y=1"}[drop]
-		w.run("s1 full a: x=1", "s2 full a: y=1", "down s1", "wait 59m", "want x=1 y=1", "down s1", "wait 1m", after)
-		if got, want := problemTexts(w.m), "older than maxAge (1h0m0s)"; !strings.Contains(got, want) {
-			t.Errorf("drop %v: problems are %q, want one that says %q", drop, got, want)
-		}
-		if drop {
-			w.run("s2 full a: x=3 y=1", "want x=3 y=1")
-			if got := problemTexts(w.m); strings.Contains(got, "which is used") {
-				t.Errorf("an item that is not used any more is a duplicate: %s", got)
-			}
-			w.run("s2 full a: y=1", "want y=1")
-		}
-		w.run("up s1", "want x=1 y=1", "restart", "down s1", "wait 59m", "want x=1 y=1", "wait 1m", after,
-			"s1 full a: x=2", "want x=2 y=1")
+	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", MaxAge: time.Hour}, SourceConfig{Name: "s2"})
+	w.run("s1 full a: x=1", "s2 full a: y=1", "down s1", "wait 59m", "want x=1 y=1", "down s1", "wait 1m", "want y=1")
+	if got, want := problemTexts(w.m), "older than maxAge (1h0m0s)"; !strings.Contains(got, want) {
+		t.Errorf("problems are %q, want one that says %q", got, want)
 	}
+	w.run("s2 full a: x=3 y=1", "want x=3 y=1")
+	if got := problemTexts(w.m); strings.Contains(got, "which is used") {
+		t.Errorf("an item that is not used any more is a duplicate: %s", got)
+	}
+	w.run("s2 full a: y=1", "want y=1")
+	w.run("up s1", "want x=1 y=1", "restart", "down s1", "wait 59m", "want x=1 y=1", "wait 1m", "want y=1",
+		"s1 full a: x=2", "want x=2 y=1")
 }
 
 func problemTexts(m *Merger[testKey, testItem]) string {

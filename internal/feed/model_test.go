@@ -22,10 +22,10 @@ type model struct {
 }
 
 type modelSource struct {
-	groups        map[string]*modelGroup
-	synced        bool
-	down          time.Time // zero: it is not
-	expired, drop bool
+	groups  map[string]*modelGroup
+	synced  bool
+	down    time.Time // zero: it is not
+	expired bool
 }
 
 type modelGroup struct {
@@ -84,7 +84,7 @@ func (m *model) supplies(k testKey) []string {
 			groups[r.group] = groups[r.group] || r.source == name
 		}
 		for _, group := range slices.Sorted(maps.Keys(groups)) {
-			if s.drop {
+			if s.expired {
 				continue
 			}
 			if g := s.groups[group]; g != nil {
@@ -128,7 +128,7 @@ func (m *model) endSupplied() {
 
 func (m *model) setSources(list []SourceConfig) {
 	for _, s := range m.sources {
-		s.expired, s.drop = false, false
+		s.expired = false
 	}
 	m.endSupplied()
 	for name, s := range m.sources {
@@ -157,7 +157,7 @@ func (m *model) apply(b Batch[testItem]) {
 		}
 		return
 	}
-	s.down, s.expired, s.drop = time.Time{}, false, false
+	s.down, s.expired = time.Time{}, false
 	m.endSupplied()
 	m.take(b)
 	m.finish()
@@ -228,7 +228,7 @@ func (m *model) finish() {
 		if c.MaxAge == 0 || s.down.IsZero() || s.expired || m.now.Before(s.down.Add(c.MaxAge)) {
 			continue
 		}
-		s.expired, s.drop = true, c.DropStale
+		s.expired = true
 	}
 	if !slices.ContainsFunc(m.list, func(c SourceConfig) bool { return c.Required && !m.source(c.Name).synced }) {
 		for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.sources))) {
@@ -325,7 +325,7 @@ func (m *model) wait(end time.Time) {
 
 func (m *model) restart() {
 	for _, s := range m.sources {
-		s.synced, s.down, s.expired, s.drop = false, time.Time{}, false, false
+		s.synced, s.down, s.expired = false, time.Time{}, false
 	}
 	m.endSupplied()
 	for _, r := range m.removals {
@@ -360,7 +360,7 @@ func (h *history) randomSources() []SourceConfig {
 	for _, n := range h.rand.Perm(3)[:1+h.rand.IntN(3)] {
 		c := SourceConfig{Name: fmt.Sprint("s", n), Required: h.pick(2)}
 		if h.pick(4) {
-			c.MaxAge, c.DropStale = 20*time.Minute, h.pick(2)
+			c.MaxAge = 20 * time.Minute
 		}
 		out = append(out, c)
 	}

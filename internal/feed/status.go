@@ -100,7 +100,7 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 	for k := range m.shared {
 		var used *item[K, T]
 		for _, i := range m.items[k] {
-			if i.group.source.dropped() {
+			if i.group.source.expired {
 				continue // the source has a problem that says so
 			}
 			if used == nil {
@@ -132,18 +132,16 @@ func (m *Merger[K, T]) outdated() map[string]struct{} {
 
 // problem describes why the source's items may be stale. Text is empty if they are not.
 func (s *source[K, T]) problem() Problem {
-	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.dropped(), Text: s.status.Error,
+	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.expired, Text: s.status.Error,
 		Since: s.status.ErrorSince}
 	switch {
 	case s.rank == unlisted && s.items() > 0:
 		p.Text = fmt.Sprintf("the source is not in the settings any more; its items (%d) stay active until all "+
 			"required sources have delivered, or until you run %s", s.items(), s.acceptCommand())
 	case p.Text == "":
-	case s.dropped():
+	case s.expired:
 		p.Severity = Error
 		p.Text += fmt.Sprintf("; its items are older than maxAge (%s) and not used", s.MaxAge)
-	case s.expired:
-		p.Text += fmt.Sprintf("; its items are older than maxAge (%s) and stay active", s.MaxAge)
 	default:
 		p.Text += "; its items stay active"
 	}

@@ -61,11 +61,10 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Of an object that two sources define, the one of a source that is dropped by maxAge is not called
-// used.
+// An item that is not used because of maxAge is not a duplicate.
 func TestDuplicateOfDroppedSource(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", MaxAge: time.Hour, DropStale: true},
+	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", MaxAge: time.Hour},
 		SourceConfig{Name: "s2"}, SourceConfig{Name: "s3"})
 	w.run("s1 full a: x=1", "s2 full b: x=2", "s3 full c: x=3", "down s1", "wait 1h", "want x=2")
 	want := "error s1: connection refused; its items are older than maxAge (1h0m0s) and not used\n" +

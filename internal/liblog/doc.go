@@ -1,8 +1,6 @@
-// Package liblog has what libraries say of themselves, gRPC's and those that use Go's own log,
-// stand in the log of the program, in its format and at its level, instead of on standard error
-// beside it.
+// Package liblog writes the messages of gRPC and of Go's log package to the log of the program, in
+// its format and at its level, instead of to standard error.
 //
-// A Log is theirs for the whole process: programs set it in main, and have it follow their log once
-// they have one. What a connection comes to is told by who has it; this is for what is told nowhere
-// else.
+// A Log applies to the whole process. Programs create it in main, and call Follow once they have a
+// log.
 package liblog

@@ -1,9 +1,8 @@
 package liblog
 
 import (
-	"fmt"
+	"io"
 	"log"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,101 +13,55 @@ import (
 	"github.com/ashore-mesh/ashore/internal/ratelimit"
 )
 
-// Log takes what gRPC, and Go's own log, are told. Nothing is written before it follows a log. The
-// zero value is ready; safe for concurrent use.
+// Log receives messages of libraries. It discards them before Follow is called. The zero value is
+// ready. Safe for concurrent use.
 type Log struct {
 	to      atomic.Pointer[hclog.Logger]
 	limiter ratelimit.Limiter // by level
 }
 
-var _ grpclog.LoggerV2 = (*Log)(nil)
-
-// Own makes a log and has gRPC and Go's own log use it. It is for the beginning of main, before
-// anything of theirs is called.
+// Own returns a log, and makes gRPC and Go's log package use it. Call it at the beginning of main,
+// before any function of gRPC.
 func Own() *Log {
 	l := &Log{}
-	grpclog.SetLoggerV2(l)
+	grpclog.SetLoggerV2(l.grpc())
 	log.SetFlags(0)
 	log.SetOutput(l)
 	return l
 }
 
-// Write implements io.Writer for Go's own log: net/http tells there of what its peers do.
-func (l *Log) Write(line []byte) (int, error) {
-	l.say(onWarning, func() string { return string(line) })
-	return len(line), nil
-}
+// grpc returns a logger for gRPC that writes messages of all severities to l.
+func (l *Log) grpc() grpclog.LoggerV2 { return grpclog.NewLoggerV2(l, io.Discard, io.Discard) }
 
-// Follow has what is said from now on stand in log.
+// Follow writes messages to log from now on.
 func (l *Log) Follow(log hclog.Logger) {
 	to := log.Named("library")
 	l.to.Store(&to)
 }
 
-// say writes a line, when that level is written.
-func (l *Log) say(level hclog.Level, text func() string) {
+// level returns the level for a severity of gRPC. Its errors concern one connection, whose user goes
+// on; and its warnings, such as each failed attempt to connect, are also reported by that user.
+func level(severity string) hclog.Level {
+	return map[string]hclog.Level{"INFO:": hclog.Trace, "WARNING:": hclog.Debug, "ERROR:": hclog.Warn,
+		"FATAL:": hclog.Error}[severity]
+}
+
+// Write implements io.Writer for lines of gRPC, "2026/11/23 22:00:00 ERROR: text", and of Go's log
+// package, to which net/http reports errors of its peers.
+func (l *Log) Write(b []byte) (int, error) {
 	to := l.to.Load()
-	if to == nil || level < (*to).GetLevel() {
-		return
+	if to == nil {
+		return len(b), nil
 	}
-	line := strings.TrimSpace(text())
-	if may, silent := l.limiter.Allow(level.String(), time.Now()); may {
-		(*to).Log(level, "said by a library", "text", line, "not logged before", silent)
+	text, at := string(b), hclog.Debug
+	if words := strings.SplitN(text, " ", 4); len(words) == 4 && level(words[2]) != hclog.NoLevel {
+		at, text = level(words[2]), words[3]
 	}
+	if at < (*to).GetLevel() {
+		return len(b), nil
+	}
+	if may, dropped := l.limiter.Allow(at.String(), time.Now()); may {
+		(*to).Log(at, "message of a library", "text", strings.TrimSpace(text), "not logged before", dropped)
+	}
+	return len(b), nil
 }
-
-// What gRPC calls an error is about one connection, and whoever has that goes on; what it calls a
-// warning, such as each attempt that fails, is told by who attempts; the rest is what it does.
-const onError, onWarning, onInfo = hclog.Warn, hclog.Debug, hclog.Trace
-
-// Info implements grpclog.LoggerV2.
-func (l *Log) Info(args ...any) { l.say(onInfo, func() string { return fmt.Sprint(args...) }) }
-
-// Infoln implements grpclog.LoggerV2.
-func (l *Log) Infoln(args ...any) { l.say(onInfo, func() string { return fmt.Sprintln(args...) }) }
-
-// Infof implements grpclog.LoggerV2.
-func (l *Log) Infof(format string, args ...any) {
-	l.say(onInfo, func() string { return fmt.Sprintf(format, args...) })
-}
-
-// Warning implements grpclog.LoggerV2.
-func (l *Log) Warning(args ...any) { l.say(onWarning, func() string { return fmt.Sprint(args...) }) }
-
-// Warningln implements grpclog.LoggerV2.
-func (l *Log) Warningln(args ...any) {
-	l.say(onWarning, func() string { return fmt.Sprintln(args...) })
-}
-
-// Warningf implements grpclog.LoggerV2.
-func (l *Log) Warningf(format string, args ...any) {
-	l.say(onWarning, func() string { return fmt.Sprintf(format, args...) })
-}
-
-// Error implements grpclog.LoggerV2.
-func (l *Log) Error(args ...any) { l.say(onError, func() string { return fmt.Sprint(args...) }) }
-
-// Errorln implements grpclog.LoggerV2.
-func (l *Log) Errorln(args ...any) { l.say(onError, func() string { return fmt.Sprintln(args...) }) }
-
-// Errorf implements grpclog.LoggerV2.
-func (l *Log) Errorf(format string, args ...any) {
-	l.say(onError, func() string { return fmt.Sprintf(format, args...) })
-}
-
-// Fatal implements grpclog.LoggerV2: the process ends.
-func (l *Log) Fatal(args ...any) { l.fatal(fmt.Sprint(args...)) }
-
-// Fatalln implements grpclog.LoggerV2: the process ends.
-func (l *Log) Fatalln(args ...any) { l.fatal(fmt.Sprintln(args...)) }
-
-// Fatalf implements grpclog.LoggerV2: the process ends.
-func (l *Log) Fatalf(format string, args ...any) { l.fatal(fmt.Sprintf(format, args...)) }
-
-func (l *Log) fatal(text string) {
-	l.say(hclog.Error, func() string { return text })
-	os.Exit(1) // gRPC does not go on after that
-}
-
-// V implements grpclog.LoggerV2: nothing beyond the usual is said.
-func (l *Log) V(level int) bool { return level <= 0 }

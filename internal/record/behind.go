@@ -1,10 +1,9 @@
 package record
 
-// Follower is a Store that keeps up with what other replicas write, and may be out of touch with
-// them.
+// Follower is a Store that several replicas write. It may lose the connection to the others.
 type Follower interface {
 	Store
-	// Behind says why reads go by what was known last, to which others may have added; nil: they
-	// see every write.
+	// Behind returns why reads may miss writes of other replicas. Nil means that they see every
+	// write.
 	Behind() error
 }

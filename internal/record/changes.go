@@ -2,15 +2,15 @@ package record
 
 import "context"
 
-// Mark is a moment of a table. Nil is before anything was written. It is of use to the store that
-// made it alone.
+// Mark is a point in the history of a table. Nil is before the first write. Only the store that
+// returned it can use it.
 type Mark any
 
-// Changer is a Store that tells what has changed, so that who follows a large table need not list
-// it each time.
+// Changer is a Store that returns changes, so that a reader of a large table need not list it each
+// time.
 type Changer interface {
 	Store
-	// Changes returns the records of a table that are others than at a mark, those that are gone
-	// with an empty Version, and the mark of what it returns. Since nil, these are all.
+	// Changes returns the records of a table that changed since a mark, and the mark for the next
+	// call. A deleted record has an empty Version. Since nil, it returns all records.
 	Changes(ctx context.Context, table string, since Mark) ([]Record, Mark, error)
 }

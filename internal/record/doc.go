@@ -1,7 +1,6 @@
-// Package record is the contract of what replicas share besides configuration: small values that
-// are changed one at a time or several at once, such as join tokens, who holds which certificate,
-// revocations and the state of a rotation.
+// Package record is the interface to what replicas share besides configuration: small values, such
+// as join tokens, issued certificates, revocations and the state of a rotation. A commit writes one
+// or several of them.
 //
-// A Store keeps them for good. Memory is one for tests, which forgets. Every Store passes
-// recordtest.
+// A Store is durable. Memory is a Store in memory, for tests. Every Store passes recordtest.
 package record

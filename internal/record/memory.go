@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Memory is a Store that forgets everything when it is dropped.
+// Memory is a Store in memory.
 type Memory struct {
 	watchers Watchers
 
@@ -76,7 +76,7 @@ func (m *Memory) Commit(_ context.Context, writes ...Write) error {
 	if err := m.commit(writes); err != nil {
 		return err
 	}
-	m.watchers.Tell(writes)
+	m.watchers.Notify(writes)
 	return nil
 }
 
@@ -105,7 +105,7 @@ func (m *Memory) Watch(ctx context.Context, table string) <-chan struct{} {
 	return m.watchers.Watch(ctx, table)
 }
 
-// Check says what keeps writes from being one Commit, whatever the store.
+// Check returns why no Store can do the writes in one Commit.
 func Check(writes []Write) error {
 	seen := make(map[Key]bool, len(writes))
 	for _, w := range writes {
@@ -113,9 +113,9 @@ func Check(writes []Write) error {
 		case len(w.Value) > MaxValue || len(w.Table)+len(w.Name) > MaxName:
 			return fmt.Errorf("%.80s %.80s: %w: a value of %d bytes", w.Table, w.Name, ErrTooLarge, len(w.Value))
 		case w.Table == "" || w.Name == "":
-			return fmt.Errorf("record %q %q: both its table and its name are needed", w.Table, w.Name)
+			return fmt.Errorf("record %q %q: a table and a name are required", w.Table, w.Name)
 		case seen[w.Key]:
-			return fmt.Errorf("%s %s: written twice at once", w.Table, w.Name)
+			return fmt.Errorf("%s %s: named twice in one commit", w.Table, w.Name)
 		}
 		seen[w.Key] = true
 	}

@@ -6,53 +6,53 @@ import (
 )
 
 var (
-	// ErrConflict says that a record is not at the version that the writer read.
+	// ErrConflict means that a record no longer has the version that the writer read.
 	ErrConflict = errors.New("changed since it was read")
-	// ErrTooLarge says that a value is larger than MaxValue, or a name than MaxName.
+	// ErrTooLarge means that a value is larger than MaxValue, or a name than MaxName.
 	ErrTooLarge = errors.New("too large")
 )
 
 const (
-	// MaxValue bounds a value, in bytes.
+	// MaxValue is the largest value, in bytes.
 	MaxValue = 64 << 10
-	// MaxName bounds a name, in bytes.
+	// MaxName is the longest name with its table, in bytes.
 	MaxName = 512
 )
 
-// Key names a record.
+// Key is the name of a record.
 type Key struct{ Table, Name string }
 
-// Record is a value and the version that it was read at.
+// Record is a value and its version.
 type Record struct {
 	Key
 	Value []byte
-	// Version changes with every write, and is never that of an earlier value. Empty: there is no
-	// such record.
+	// Version changes with every write, and is never used again. Empty means that there is no such
+	// record.
 	Version string
 }
 
-// Any as the Version of a Write stands for whatever is there, or is not.
+// Any is the Version of a Write that replaces any record, or none.
 const Any = "*"
 
 // Write is one change of a Commit.
 type Write struct {
 	Key
-	// Value is the new one; nil deletes.
+	// Value is the new value. Nil deletes the record.
 	Value []byte
-	// Version is the one that the record must have: empty when there must be none. See Any.
+	// Version is the version that the record must have. Empty means that it must not exist. See Any.
 	Version string
 }
 
 // Store keeps records. Safe for concurrent use.
 type Store interface {
-	// Get returns a record; its Version is empty when there is none.
+	// Get returns a record. Its Version is empty if there is none.
 	Get(ctx context.Context, key Key) (Record, error)
-	// List returns the records of a table in the order of their names, all as of one moment.
+	// List returns a consistent snapshot of a table, in the order of names.
 	List(ctx context.Context, table string) ([]Record, error)
-	// Commit does all writes, or none, and returns when they will survive. No key may stand in it
-	// twice. Errors: ErrConflict, ErrTooLarge.
+	// Commit does all writes or none, and returns when they are durable. Each key may be named once.
+	// Errors: ErrConflict, ErrTooLarge.
 	Commit(ctx context.Context, writes ...Write) error
-	// Watch tells, until ctx ends, after each commit that changed something of a table: also one of
-	// another replica. Several commits may be told at once. The channel is never closed.
+	// Watch reports commits to a table, also those of other replicas, until ctx ends. Several commits
+	// may be reported once. The channel is never closed.
 	Watch(ctx context.Context, table string) <-chan struct{}
 }

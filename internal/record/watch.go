@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// Watchers are those who wait for changes of tables. The zero value has none. Safe for concurrent
-// use.
+// Watchers reports changes of tables. The zero value is ready. Safe for concurrent use.
 type Watchers struct {
 	mu     sync.Mutex
 	tables map[string]map[chan struct{}]struct{} // guarded by mu
 }
 
-// Watch returns a channel that Tell tells of changes of a table, until ctx ends.
+// Watch returns a channel that receives changes of a table until ctx ends.
 func (w *Watchers) Watch(ctx context.Context, table string) <-chan struct{} {
 	c := make(chan struct{}, 1)
 	w.mu.Lock()
@@ -32,15 +31,15 @@ func (w *Watchers) Watch(ctx context.Context, table string) <-chan struct{} {
 	return c
 }
 
-// Tell tells of writes that were done. It does not wait.
-func (w *Watchers) Tell(writes []Write) {
+// Notify reports writes. It does not block.
+func (w *Watchers) Notify(writes []Write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, x := range writes {
 		for c := range w.tables[x.Table] {
 			select {
 			case c <- struct{}{}:
-			default: // it has word already
+			default: // a change is pending already
 			}
 		}
 	}

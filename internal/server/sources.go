@@ -82,7 +82,7 @@ func (m *sourceMaker) make(list []settings.Source) (out push.Sources, take func(
 }
 
 func pushSource[T any](src feed.Source[T], s settings.Source) push.Source[T] {
-	return push.Source[T]{Source: src, Optional: !s.Required, MaxAge: s.MaxAge, DropStale: s.WhenTooOld == "drop"}
+	return push.Source[T]{Source: src, Optional: !s.Required, MaxAge: s.MaxAge}
 }
 
 // take makes these sources the active ones.
@@ -181,11 +181,10 @@ func (m *sourceMaker) exposed() (out []feed.Problem) {
 		if !ok {
 			continue
 		}
-		consulhttp.Exposure(c.Address, c.TokenFile, "says which services there are, and where",
-			"may do in Consul what it allows", func(option, format string, args ...any) {
-				out = append(out, feed.Problem{Severity: feed.Warning, Source: name, Field: s.At + "." + option,
-					Text: fmt.Sprintf(format, args...)})
-			})
+		consulhttp.Exposure(c.Address, c.TokenFile, func(option, format string, args ...any) {
+			out = append(out, feed.Problem{Severity: feed.Warning, Source: name, Field: s.At + "." + option,
+				Text: fmt.Sprintf(format, args...)})
+		})
 	}
 	return out
 }

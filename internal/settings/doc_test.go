@@ -20,7 +20,7 @@ func TestSettingsDoc(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{}
 	leaves("", reflect.ValueOf(Default()), want)
-	leaves("sources[]", reflect.ValueOf(Source{Required: true, WhenTooOld: "keep"}), want)
+	leaves("sources[]", reflect.ValueOf(Source{Required: true}), want)
 	leaves("sources[]", reflect.ValueOf(FilesSource{}), want)
 	text, err := os.ReadFile("../../docs/settings.md")
 	if err != nil {

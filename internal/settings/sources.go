@@ -30,9 +30,6 @@ type Source struct {
 	// MaxAge is how long its items are used while it is down, leastAge or more. Default 0: without
 	// limit.
 	MaxAge time.Duration `yaml:"maxAge"`
-	// WhenTooOld says what happens after MaxAge: keep reports it, drop stops using the items.
-	// Default keep.
-	WhenTooOld string `yaml:"whenTooOld"`
 
 	Options sourceOptions // of its kind; FilesSource, StoreSource, MCPSource or ConsulSource
 	At      string        // its path in the settings, "sources[0]"
@@ -67,7 +64,7 @@ func sourceKinds() map[string]func() sourceOptions {
 }
 
 // commonOptions are those of every source.
-func commonOptions() []string { return []string{"name", "kind", "required", "maxAge", "whenTooOld"} }
+func commonOptions() []string { return []string{"name", "kind", "required", "maxAge"} }
 
 // FilesSource is a folder of files.
 type FilesSource struct {
@@ -138,9 +135,9 @@ func (m *MCPSource) check(wrong func(option, format string, args ...any)) {
 // DefaultSources are the sources where the settings name none: a folder, and the store.
 func DefaultSources(folder string) []Source {
 	return []Source{
-		{Name: "files", Kind: "files", Required: true, WhenTooOld: "keep", Options: &FilesSource{Folder: folder},
+		{Name: "files", Kind: "files", Required: true, Options: &FilesSource{Folder: folder},
 			At: "sources", Text: folder},
-		{Name: "store", Kind: "store", Required: true, WhenTooOld: "keep", Options: &StoreSource{}, At: "sources"},
+		{Name: "store", Kind: "store", Required: true, Options: &StoreSource{}, At: "sources"},
 	}
 }
 
@@ -181,7 +178,7 @@ func (s *Config) readSources() error {
 
 // readSource reads one of the list.
 func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
-	out := Source{Required: true, WhenTooOld: "keep", At: at,
+	out := Source{Required: true, At: at,
 		Place: fmt.Sprintf("%s:%d", s.places.File(), n.Line)}
 	if n.Kind != yaml.MappingNode {
 		return out, s.places.Section(at, n, &out)
@@ -255,9 +252,6 @@ func (s *Config) checkSources(wrong func(setting, format string, args ...any)) {
 			wrong(src.At+".name", "%q: want 1 to %d letters of a to z, A to Z, digits, '-', '_' and '.'", src.Name,
 				longestSourceName)
 		}
-		if src.WhenTooOld != "keep" && src.WhenTooOld != "drop" {
-			wrong(src.At+".whenTooOld", "%q: want keep or drop", src.WhenTooOld)
-		}
 		src.checkAge(s.Store.Kind, wrong)
 		src.Options.check(func(option, format string, args ...any) { wrong(src.At+"."+option, format, args...) })
 		if c, ok := src.Options.(*ConsulSource); ok && c.Export.Owner != "" {
@@ -283,25 +277,22 @@ func (s *Config) checkSources(wrong func(setting, format string, args ...any)) {
 	}
 }
 
-// leastAge is the shortest maxAge: a source that reconnects is down for a moment.
+// leastAge is the shortest maxAge, because a source that reconnects is down for a moment.
 const leastAge = time.Minute
 
-// checkAge refuses what would have no effect, or do harm; store is the kind of the store.
+// checkAge rejects a MaxAge that has no effect or does harm. store is the kind of the store.
 func (s *Source) checkAge(store string, wrong func(setting, format string, args ...any)) {
 	_, files := s.Options.(*FilesSource)
 	_, stored := s.Options.(*StoreSource)
 	if files || stored && store == StoreBolt {
-		if s.MaxAge > 0 || s.WhenTooOld == "drop" {
-			wrong(s.At+".maxAge", "a source of the kind %s is of this machine and has no age: remove maxAge and whenTooOld", s.Kind)
+		if s.MaxAge > 0 {
+			wrong(s.At+".maxAge", "a source of the kind %s is on this machine and has no age: remove maxAge", s.Kind)
 		}
 		return
 	}
 	if s.MaxAge != 0 && s.MaxAge < leastAge {
 		wrong(s.At+".maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage",
 			s.MaxAge)
-	}
-	if s.WhenTooOld == "drop" && s.MaxAge == 0 {
-		wrong(s.At+".whenTooOld", "without maxAge nothing is ever too old: set maxAge, such as 24h, or remove this")
 	}
 }
 

@@ -44,7 +44,7 @@ func (c *client) explain(err error) string {
 	if _, ok := errors.AsType[answerError](err); ok {
 		return fmt.Sprintf("Consul at %s: %v", c.o.Address, err)
 	}
-	return fmt.Sprintf("Consul at %s cannot be reached: %v%s", c.o.Address, consulhttp.Bare(err), c.o.TLS.Remedy(err))
+	return fmt.Sprintf("Consul at %s cannot be reached: %s", c.o.Address, c.o.TLS.Explain(err))
 }
 
 // explainStatus describes an HTTP error response and its remedy.

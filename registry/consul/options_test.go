@@ -21,7 +21,7 @@ func TestCheck(t *testing.T) {
 		"nothing":                 {Options{}, ""},
 		"a socket":                {Options{Address: "unix:///run/consul.sock"}, ""},
 		"no scheme":               {Options{Address: "127.0.0.1:8500"}, "address: "},
-		"a password":              {Options{Address: "http://a:geheim@127.0.0.1"}, "put a token into tokenFile"},
+		"a password":              {Options{Address: "http://a:geheim@127.0.0.1"}, "set a token with tokenFile"},
 		"reads":                   {Options{Reads: "fast"}, `reads: "fast": want one of default, stale`},
 		"namespace":               {Options{Namespace: "A"}, "namespace: "},
 		"domain":                  {Options{Domain: "10.0.0.1"}, "domain: "},

@@ -13,26 +13,26 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// town is a small catalogue to which anything may happen: of each there are few, so that much
-// happens to the same ones.
-type town struct {
+// randomCatalog makes random changes to a catalog. It has few names, so that many changes are of the
+// same instances.
+type randomCatalog struct {
 	catalog
-	rand  *rand.Rand
-	fresh map[string]bool // nodes on which something was registered since all agreed
+	rand    *rand.Rand
+	changed map[string]bool // nodes with a registration since the last comparison
 }
 
-// happens does one thing, and says which.
-func (w town) happens() string {
+// change makes one random change, and describes it. It returns an empty text if it made none.
+func (w randomCatalog) change() string {
 	n, i := w.rand.IntN(4), w.rand.IntN(12)
 	node, id, name := fmt.Sprint("node", n), fmt.Sprint("id", i), fmt.Sprint("s", w.rand.IntN(12))
 	reg := &api.CatalogRegistration{Node: node, Address: "10.9.9.9", SkipNodeUpdate: true}
 	status := []string{api.HealthPassing, api.HealthWarning, api.HealthCritical}[w.rand.IntN(3)]
 	var what string
 	switch w.rand.IntN(12) {
-	case 0, 1, 2, 3: // one of another name, where there is one of that ID, is that one under its new name
+	case 0, 1, 2, 3: // an instance with this ID is renamed
 		reg.Service = &api.AgentService{ID: id, Service: name,
 			Address: fmt.Sprintf("10.%d.%d.%d", n, i, 1+w.rand.IntN(250)), Port: 80}
-		w.fresh[node] = true
+		w.changed[node] = true
 		what = fmt.Sprintf("%s of %s on %s", id, name, node)
 	case 4, 5:
 		services, _, err := w.c.Catalog().Node(node, nil)
@@ -51,17 +51,17 @@ func (w town) happens() string {
 		what = node + " is in maintenance"
 		reg.Check = &api.AgentCheck{Node: node, CheckID: api.NodeMaint, Name: "maintenance", Status: api.HealthCritical}
 	case 8:
-		w.leaves(&api.CatalogDeregistration{Node: node, CheckID: api.NodeMaint})
-		return node + " is in no maintenance"
+		w.deregister(&api.CatalogDeregistration{Node: node, CheckID: api.NodeMaint})
+		return node + " is not in maintenance"
 	default:
-		if w.fresh[node] {
-			return "" // what goes at once from under its new name is missed by its former service: Consul tells nobody
+		if w.changed[node] {
+			return "" // Consul does not report a rename to the former service if the instance is removed at once
 		}
 		gone := &api.CatalogDeregistration{Node: node, ServiceID: id}
 		if w.rand.IntN(8) == 0 {
 			gone.ServiceID = ""
 		}
-		w.leaves(gone)
+		w.deregister(gone)
 		return fmt.Sprintf("%s on %s is gone", gone.ServiceID, node)
 	}
 	if _, err := w.c.Catalog().Register(reg, nil); err != nil {
@@ -70,15 +70,15 @@ func (w town) happens() string {
 	return what
 }
 
-func (w town) leaves(what *api.CatalogDeregistration) {
+func (w randomCatalog) deregister(what *api.CatalogDeregistration) {
 	w.t.Helper()
 	if _, err := w.c.Catalog().Deregister(what, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// is what Consul says now, asked for one by one.
-func (w town) is() map[string][]string {
+// endpoints returns the endpoints in Consul, from one request for each service.
+func (w randomCatalog) endpoints() map[string][]string {
 	out := map[string][]string{}
 	o := &api.QueryOptions{RequireConsistent: true}
 	for i := range 12 {
@@ -102,7 +102,7 @@ func (w town) is() map[string][]string {
 	return sorted(out)
 }
 
-// has is what a source said last of the same services. Called with mu held.
+// everything returns the endpoints of the same services in the view. The caller holds mu.
 func (v *view) everything() map[string][]string {
 	out := map[string][]string{}
 	for i := range 12 {
@@ -121,8 +121,8 @@ func sorted(all map[string][]string) map[string][]string {
 	return all
 }
 
-// Whatever happens to a catalogue, in whatever order, on each way to it and with each way to read,
-// a source says in the end what Consul says to whoever asks for one service after the other.
+// After random changes, a source has the same endpoints as Consul, with each protocol and each
+// consistency mode.
 func TestAgrees(t *testing.T) {
 	t.Parallel()
 	server := testconsul.Start(t, nil)
@@ -130,10 +130,10 @@ func TestAgrees(t *testing.T) {
 		"retry_join": []string{server.LAN}, "use_streaming_backend": false})
 	client.Start()
 	seed := rand.Uint64()
-	w := town{newCatalog(t, server, ""), rand.New(rand.NewPCG(seed, 1)), map[string]bool{}}
+	w := randomCatalog{newCatalog(t, server, ""), rand.New(rand.NewPCG(seed, 1)), map[string]bool{}}
 	t.Logf("seed %d", seed)
 	w.put("anchor-1", "10.0.0.1", 80, "passing")
-	for i := range 12 { // however many of the others are lost at once, it is not most of the catalogue
+	for i := range 12 { // so that R4 does not apply if all others are removed
 		w.put(fmt.Sprintf("anchor%d-1", i), "10.0.0.1", 80, "passing")
 	}
 	views := map[string]*view{}
@@ -151,13 +151,13 @@ func TestAgrees(t *testing.T) {
 	}
 	var history []string
 	for round := range 60 {
-		clear(w.fresh)
+		clear(w.changed)
 		for range 1 + w.rand.IntN(6) {
-			if what := w.happens(); what != "" {
+			if what := w.change(); what != "" {
 				history = append(history, fmt.Sprintf("%d: %s", round, what))
 			}
 		}
-		want := w.is()
+		want := w.endpoints()
 		for name, v := range views {
 			if !v.comes(func() bool { return cmp.Equal(v.everything(), want) }) {
 				t.Fatalf("%s: (-want +got)\n%s\nafter\n%s\n%s", name, cmp.Diff(want, v.now()), strings.Join(history, "\n"),
@@ -167,14 +167,14 @@ func TestAgrees(t *testing.T) {
 	}
 }
 
-// state is the status of the source and its problems.
+// state returns the status of the source and its problems.
 func (v *view) state() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return fmt.Sprintf("%+v %+v", v.merged.Status(), v.merged.Problems(describe))
 }
 
-// now is everything, for who does not hold mu.
+// now is everything for callers that do not hold mu.
 func (v *view) now() map[string][]string {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -97,7 +97,7 @@ func (c catalog) instances(name string) []string {
 // eventually waits until ok is true.
 func eventually(t *testing.T, what func() string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitTime); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain: %s", what())
 		}

@@ -103,7 +103,7 @@ func newFleet(b *testing.B, a *testconsul.Agent, w way, proxies int) *fleet {
 	for range proxies {
 		select {
 		case <-f.acked:
-		case <-time.After(patience):
+		case <-time.After(waitTime):
 			b.Fatal("a proxy was sent no endpoints")
 		}
 	}
@@ -171,7 +171,7 @@ func (f *fleet) flaps(b *testing.B, c catalog) {
 		for range f.size {
 			select {
 			case last = <-f.acked:
-			case <-time.After(patience):
+			case <-time.After(waitTime):
 				b.Fatal("a proxy did not acknowledge the flap")
 			}
 		}

@@ -139,7 +139,7 @@ func (c catalog) reader() (accessor, secret string) {
 // token makes a token with a policy of that name, which has these rules.
 func (c catalog) token(name, rules string) (accessor, secret string) {
 	c.t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(waitTime); ; time.Sleep(50 * time.Millisecond) {
 		p, _, err := c.c.ACL().PolicyReadByName(name, nil)
 		if err == nil && p == nil {
 			_, _, err = c.c.ACL().PolicyCreate(&api.ACLPolicy{Name: name, Rules: rules}, nil)

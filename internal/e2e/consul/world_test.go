@@ -87,29 +87,29 @@ func (v *view) take(b feed.Batch[registry.Instances]) {
 	v.news = make(chan struct{})
 }
 
-// same says that a group has what it had, however it stands. Called with mu held.
+// same reports whether a group has the same items as before. The caller holds mu.
 func (v *view) same(u feed.Update[registry.Instances]) bool {
 	was := v.items[u.Group]
 	v.items[u.Group] = u.Items
 	return slices.Equal(was, u.Items)
 }
 
-// patience is how long a test waits for what has to happen; nothing that is tested depends on it.
-const patience = 60 * time.Second
+// waitTime is the longest wait for an expected change. No test depends on its value.
+const waitTime = 60 * time.Second
 
-// until waits until ok is true of what was said.
+// until waits until ok returns true, and fails the test if it does not.
 func (v *view) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	if !v.comes(ok) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		t.Fatalf("waited in vain: %s; it stands: %+v", what, v.merged.Status())
+		t.Fatalf("timeout: %s; status: %+v", what, v.merged.Status())
 	}
 }
 
-// comes waits until ok is true of what was said; false: it did not become so.
+// comes waits until ok returns true. It returns false after waitTime.
 func (v *view) comes(ok func() bool) bool {
-	end := time.After(patience)
+	end := time.After(waitTime)
 	for {
 		v.mu.Lock()
 		done, news := ok(), v.news
@@ -125,8 +125,8 @@ func (v *view) comes(ok func() bool) bool {
 	}
 }
 
-// endpoints are those of a host in the namespace default, as "address:port health". Called with mu
-// held.
+// endpoints returns the endpoints of a host in the namespace default, as "address:port health". The
+// caller holds mu.
 func (v *view) endpoints(host string) []string {
 	items := v.merged.Items(hostKey(host + "/default"))
 	if len(items) == 0 {

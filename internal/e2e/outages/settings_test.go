@@ -15,45 +15,32 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-// Content that becomes older than maxAge is gone, or stays and is told of, as the settings say,
-// over a start of ashored too; it is back with its source.
+// Content that is older than maxAge is not used until its source is back. The age starts again when
+// ashored starts.
 func TestMaxAge(t *testing.T) {
 	t.Parallel()
-	for name, kept := range map[string]bool{"keep": true, "drop": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t, "echo")
-			w := small(t, harness.Sources(s.source(", maxAge: 1m, whenTooOld: "+name)))
-			s.hold(t, w.Mesh)
-			client := w.caller()
-			client.Want(t, "while all is well", s.call(), harness.From("echo"))
-			s.stop()
-			stopped := time.Now()
-			w.away("mcp:echo", "check that it runs", time.Now())
-			if a, err := client.Do(s.call()); err != nil || a.Seen.Backend != "echo" {
-				t.Errorf("before it is too old: %d from %q, %v", a.Status, a.Seen.Backend, err)
-			}
-			time.Sleep(time.Until(stopped.Add(time.Minute))) // the shortest age that the settings take
-			w.problem("mcp:echo", "older than maxAge (1m0s)")
-			if kept {
-				client.Want(t, "too old, and kept", s.call(), harness.From("echo"))
-			} else {
-				w.gone(client, s)
-			}
-			w.Ashored.Kill()
-			w.Start()
-			time.Sleep(30 * time.Second) // the age counts from the start: another minute
-			w.problem("mcp:echo", "older than maxAge (1m0s)")
-			if kept {
-				client.Want(t, "too old, kept, over a start", s.call(), harness.From("echo"))
-			} else {
-				w.gone(client, s)
-			}
-			w.serveAgain(s)
-			w.inTouch("mcp:echo")
-			client.Want(t, "back", s.call(), harness.From("echo"))
-		})
+	s := newServer(t, "echo")
+	w := small(t, harness.Sources(s.source(", maxAge: 1m")))
+	s.hold(t, w.Mesh)
+	client := w.caller()
+	client.Want(t, "before the outage", s.call(), harness.From("echo"))
+	s.stop()
+	stopped := time.Now()
+	w.away("mcp:echo", "check that it runs", time.Now())
+	if a, err := client.Do(s.call()); err != nil || a.Seen.Backend != "echo" {
+		t.Errorf("before maxAge: %d from %q, %v", a.Status, a.Seen.Backend, err)
 	}
+	time.Sleep(time.Until(stopped.Add(time.Minute))) // the shortest age in the settings
+	w.problem("mcp:echo", "older than maxAge (1m0s)")
+	w.gone(client, s)
+	w.Ashored.Kill()
+	w.Start()
+	time.Sleep(30 * time.Second) // the age starts again: another minute
+	w.problem("mcp:echo", "older than maxAge (1m0s)")
+	w.gone(client, s)
+	w.serveAgain(s)
+	w.inTouch("mcp:echo")
+	client.Want(t, "after the outage", s.call(), harness.From("echo"))
 }
 
 // serveAgain brings a server back.

@@ -9,10 +9,10 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// A store that tells what has changed tells all of it, and nothing else.
+// Changes returns all changes since a mark, and nothing else.
 func testChanges(t *testing.T, s record.Store) {
-	c, tells := s.(record.Changer)
-	if !tells {
+	c, ok := s.(record.Changer)
+	if !ok {
 		return
 	}
 	var mark record.Mark
@@ -30,7 +30,7 @@ func testChanges(t *testing.T, s record.Store) {
 				continue
 			}
 			if have := get(t, s, r.Key); have.Version != r.Version {
-				t.Errorf("%s: %s is told at version %s and is at %s", what, r.Name, r.Version, have.Version)
+				t.Errorf("%s: %s has version %s in Changes and %s in Get", what, r.Name, r.Version, have.Version)
 			}
 			got = append(got, fmt.Sprintf("%s=%s", r.Name, r.Value))
 		}
@@ -50,7 +50,7 @@ func testChanges(t *testing.T, s record.Store) {
 	commit(t, s, record.Write{Key: key("d"), Version: record.Any})
 	list, now, err := c.Changes(t.Context(), "t", mark)
 	if err != nil || len(list) > 1 || len(list) == 1 && (list[0].Name != "d" || list[0].Version != "") {
-		t.Errorf("of one that came and went: %+v, %v", list, err)
+		t.Errorf("created and deleted: got %+v, %v", list, err)
 	}
 	mark = now
 	want("nothing again")

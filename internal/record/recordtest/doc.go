@@ -1,2 +1,2 @@
-// Package recordtest is the contract of record.Store as a test that every store passes.
+// Package recordtest tests the contract of record.Store. Every store passes it.
 package recordtest

@@ -16,29 +16,24 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// Run checks every promise of record.Store. open returns a new, empty store, which it closes when
-// the test ends.
+// Run tests that a store keeps the promises of record.Store. open returns a new, empty store, and
+// closes it when the test ends.
 func Run(t *testing.T, open func(t *testing.T) record.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, record.Store){
-		"an empty store":         testEmpty,
-		"put, replace, delete":   testRoundTrip,
-		"versions never return":  testVersions,
-		"list":                   testList,
-		"conflicts":              testConflicts,
-		"all or none":            testAllOrNone,
-		"no matter which":        testAny,
-		"limits":                 testLimits,
-		"nothing is shared":      testNotShared,
-		"a context that ended":   testContext,
-		"concurrent writers":     testWriters,
-		"a list is of a moment":  testMoment,
-		"watch":                  testWatch,
-		"watch ends":             testWatchEnds,
-		"keys that look alike":   testAlike,
-		"one of many wins":       testOneWins,
-		"what was told is there": testToldIsThere,
-		"changes":                testChanges,
+		"an empty store":          testEmpty,
+		"put, replace, delete":    testRoundTrip,
+		"versions are not reused": testVersions,
+		"list":                    testList,
+		"conflicts":               testConflicts,
+		"all or none":             testAllOrNone,
+		"limits":                  testLimits,
+		"list is consistent":      testConsistentList,
+		"watch":                   testWatch,
+		"similar keys":            testSimilarKeys,
+		"one writer wins":         testOneWins,
+		"reads after watch":       testReadAfterWatch,
+		"changes":                 testChanges,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,15 +42,15 @@ func Run(t *testing.T, open func(t *testing.T) record.Store) {
 	}
 }
 
-// key is a key of the table "t".
+// key returns a key of the table "t".
 func key(name string) record.Key { return record.Key{Table: "t", Name: name} }
 
-// write is a write of any version.
+// write returns a write for any version.
 func write(name, value string) record.Write {
 	return record.Write{Key: key(name), Value: []byte(value), Version: record.Any}
 }
 
-// commit fails the test when a commit does.
+// commit fails the test if a commit fails.
 func commit(t *testing.T, s record.Store, writes ...record.Write) {
 	t.Helper()
 	if err := s.Commit(t.Context(), writes...); err != nil {
@@ -63,7 +58,7 @@ func commit(t *testing.T, s record.Store, writes ...record.Write) {
 	}
 }
 
-// get fails the test when a get does.
+// get fails the test if a read fails.
 func get(t *testing.T, s record.Store, k record.Key) record.Record {
 	t.Helper()
 	r, err := s.Get(t.Context(), k)
@@ -71,12 +66,12 @@ func get(t *testing.T, s record.Store, k record.Key) record.Record {
 		t.Fatalf("get %v: %v", k, err)
 	}
 	if r.Key != k {
-		t.Errorf("get %v: the record says that it is %v", k, r.Key)
+		t.Errorf("get %v: got the key %v", k, r.Key)
 	}
 	return r
 }
 
-// list is the names and values of a table.
+// list returns the names and values of a table.
 func list(t *testing.T, s record.Store, table string) []string {
 	t.Helper()
 	records, err := s.List(t.Context(), table)
@@ -100,7 +95,7 @@ func testEmpty(t *testing.T, s record.Store) {
 	if got := list(t, s, "t"); got != nil {
 		t.Errorf("got %v, want nothing", got)
 	}
-	commit(t, s) // no writes are done at once
+	commit(t, s) // no writes
 }
 
 func testRoundTrip(t *testing.T, s record.Store) {
@@ -112,7 +107,7 @@ func testRoundTrip(t *testing.T, s record.Store) {
 	commit(t, s, record.Write{Key: key("a"), Value: []byte{}, Version: first.Version})
 	second := get(t, s, key("a"))
 	if second.Value == nil || len(second.Value) != 0 || second.Version == first.Version {
-		t.Errorf("an empty value is a value: got %+v after %+v", second, first)
+		t.Errorf("empty value: got %+v after %+v", second, first)
 	}
 	commit(t, s, record.Write{Key: key("a"), Version: second.Version})
 	if r := get(t, s, key("a")); r.Version != "" {
@@ -120,8 +115,8 @@ func testRoundTrip(t *testing.T, s record.Store) {
 	}
 }
 
-// A version is not used again, also not by a record that is made anew: who read the earlier one has
-// a conflict.
+// A version is never used again, also not after the record was deleted. So a writer that read an
+// older version always has a conflict.
 func testVersions(t *testing.T, s record.Store) {
 	seen := map[string]bool{}
 	for range 5 {
@@ -129,7 +124,7 @@ func testVersions(t *testing.T, s record.Store) {
 			commit(t, s, write("a", value))
 			v := get(t, s, key("a")).Version
 			if seen[v] {
-				t.Fatalf("version %s came back", v)
+				t.Fatalf("version %s was used before", v)
 			}
 			seen[v] = true
 		}
@@ -172,10 +167,10 @@ func testConflicts(t *testing.T, s record.Store) {
 	}
 }
 
-// One write that cannot be done leaves all others of its commit undone, wherever it stands.
+// If one write conflicts, none of its commit is done, at any position.
 func testAllOrNone(t *testing.T, s record.Store) {
 	commit(t, s, write("a", "1"), write("b", "1"))
-	bad := record.Write{Key: key("b"), Value: []byte("x")} // there is one
+	bad := record.Write{Key: key("b"), Value: []byte("x")} // it exists
 	good := []record.Write{write("a", "2"), write("c", "2"),
 		{Key: record.Key{Table: "u", Name: "d"}, Value: []byte("2")}}
 	for at := range len(good) + 1 {
@@ -190,15 +185,6 @@ func testAllOrNone(t *testing.T, s record.Store) {
 	commit(t, s, good...)
 	if d := cmp.Diff([]string{"a=2", "b=1", "c=2", "d=2"}, slices.Concat(list(t, s, "t"), list(t, s, "u"))); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
-	}
-}
-
-func testAny(t *testing.T, s record.Store) {
-	commit(t, s, write("a", "1"))
-	commit(t, s, write("a", "2"))
-	commit(t, s, record.Write{Key: key("a"), Version: record.Any}, record.Write{Key: key("b"), Version: record.Any})
-	if got := list(t, s, "t"); got != nil {
-		t.Errorf("got %v, want nothing", got)
 	}
 }
 
@@ -230,41 +216,7 @@ func testLimits(t *testing.T, s record.Store) {
 	}
 }
 
-// Callers may go on using what they wrote and what they read.
-func testNotShared(t *testing.T, s record.Store) {
-	value := []byte("mine")
-	commit(t, s, record.Write{Key: key("a"), Value: value})
-	value[0] = 'X'
-	r := get(t, s, key("a"))
-	r.Value[0] = 'Y'
-	all, err := s.List(t.Context(), "t")
-	if err != nil || len(all) != 1 {
-		t.Fatalf("list: %v, %v", all, err)
-	}
-	all[0].Value[0] = 'Z'
-	if got := get(t, s, key("a")); string(got.Value) != "mine" {
-		t.Errorf("got %q", got.Value)
-	}
-}
-
-// A commit whose caller has gone is done or not, never in halves, and the answer says which.
-func testContext(t *testing.T, s record.Store) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := s.Commit(ctx, write("a", "1"), write("b", "1"))
-	want := []string{"a=1", "b=1"}
-	if err != nil {
-		want = nil
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want that the context ended", err)
-		}
-	}
-	if d := cmp.Diff(want, list(t, s, "t")); d != "" {
-		t.Errorf("commit said %v (-want +got):\n%s", err, d)
-	}
-}
-
-// increment adds one to a record, again after a conflict.
+// increment adds one to records, and retries after a conflict.
 func increment(ctx context.Context, s record.Store, names ...string) error {
 	for {
 		var writes []record.Write
@@ -288,13 +240,13 @@ func increment(ctx context.Context, s record.Store, names ...string) error {
 	}
 }
 
-// The size of tests with several writers.
+// Writers and rounds of tests with concurrent writers.
 const (
 	writers = 8
-	turns   = 20
+	rounds  = 20
 )
 
-// each runs f in so many goroutines and fails the test with their errors.
+// each runs f in n goroutines, and fails the test with their errors.
 func each(t *testing.T, n int, f func(i int) error) {
 	t.Helper()
 	errs := make([]error, n)
@@ -308,28 +260,8 @@ func each(t *testing.T, n int, f func(i int) error) {
 	}
 }
 
-// No write is lost, whoever writes at the same time.
-func testWriters(t *testing.T, s record.Store) {
-	each(t, writers, func(i int) error {
-		for range turns {
-			if err := increment(t.Context(), s, "shared", fmt.Sprintf("own-%d", i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if got := string(get(t, s, key("shared")).Value); got != strconv.Itoa(writers*turns) {
-		t.Errorf("%d writers added 1 %d times each: got %s", writers, turns, got)
-	}
-	for i := range writers {
-		if got := string(get(t, s, key(fmt.Sprintf("own-%d", i))).Value); got != strconv.Itoa(turns) {
-			t.Errorf("writer %d: got %s, want %d", i, got, turns)
-		}
-	}
-}
-
-// Two records that are always written together are never listed apart.
-func testMoment(t *testing.T, s record.Store) {
+// A list never contains a part of a commit.
+func testConsistentList(t *testing.T, s record.Store) {
 	commit(t, s, write("a", "0"), write("z", "0"))
 	done := make(chan error, 1)
 	go func() {
@@ -357,22 +289,23 @@ func testMoment(t *testing.T, s record.Store) {
 	}
 }
 
-// told says whether a watch has word; it waits only for what has to come.
-func told(t *testing.T, c <-chan struct{}) {
+// wantChange waits until a watch reports a change.
+func wantChange(t *testing.T, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
 	case <-time.After(20 * time.Second):
-		t.Fatal("a change was not told")
+		t.Fatal("no change was reported")
 	}
 }
 
-// silent says that a watch has no word. A store of one process tells before Commit returns.
-func silent(t *testing.T, c <-chan struct{}) {
+// wantNoChange fails the test if a watch reports a change. A store in one process reports it before
+// Commit returns.
+func wantNoChange(t *testing.T, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
-		t.Error("something was told, and nothing changed")
+		t.Error("a change was reported, but nothing changed")
 	default:
 	}
 }
@@ -380,43 +313,29 @@ func silent(t *testing.T, c <-chan struct{}) {
 func testWatch(t *testing.T, s record.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	mine, too, other := s.Watch(ctx, "t"), s.Watch(ctx, "t"), s.Watch(ctx, "other")
-	silent(t, mine)
+	first, second, other := s.Watch(ctx, "t"), s.Watch(ctx, "t"), s.Watch(ctx, "other")
+	wantNoChange(t, first)
 	commit(t, s, write("a", "1"))
-	told(t, mine)
-	told(t, too)
-	silent(t, other)
+	wantChange(t, first)
+	wantChange(t, second)
+	wantNoChange(t, other)
 	if err := s.Commit(t.Context(), record.Write{Key: key("a"), Value: []byte("x")}); !errors.Is(err,
 		record.ErrConflict) {
 		t.Fatalf("got %v", err)
 	}
-	silent(t, mine)
+	wantNoChange(t, first)
 	commit(t, s, record.Write{Key: key("a"), Version: record.Any},
 		record.Write{Key: record.Key{Table: "other", Name: "b"}, Value: []byte("1")})
-	told(t, mine)
-	told(t, other)
-	for range 3 { // nobody reads: several are told at once, and nobody waits
+	wantChange(t, first)
+	wantChange(t, other)
+	for range 3 { // without a reader, several changes become one
 		commit(t, s, write("a", "2"))
 	}
-	told(t, mine)
+	wantChange(t, first)
 }
 
-func testWatchEnds(t *testing.T, s record.Store) {
-	ctx, cancel := context.WithCancel(t.Context())
-	c := s.Watch(ctx, "t")
-	cancel()
-	commit(t, s, write("a", "1"))
-	select {
-	case _, open := <-c:
-		if !open {
-			t.Error("the channel was closed")
-		}
-	default:
-	}
-}
-
-// Parts of a key cannot be taken for one another.
-func testAlike(t *testing.T, s record.Store) {
+// Similar keys are different records.
+func testSimilarKeys(t *testing.T, s record.Store) {
 	keys := []record.Key{
 		{Table: "a", Name: "b/c"}, {Table: "a/b", Name: "c"}, {Table: "ab", Name: "c"}, {Table: "a", Name: "bc"},
 		{Table: "a", Name: "b\x00c"}, {Table: "a\x00b", Name: "c"}, {Table: "a", Name: "\x00"}, {Table: "a\x00",
@@ -435,13 +354,13 @@ func testAlike(t *testing.T, s record.Store) {
 	}
 }
 
-// Of many who make the same record at once, one does: a one-time token is taken once.
+// If several writers create the same record at once, one succeeds: a one-time token is used once.
 func testOneWins(t *testing.T, s record.Store) {
-	for turn := range turns {
+	for round := range rounds {
 		var mu sync.Mutex
 		var won []int
 		each(t, writers, func(i int) error {
-			err := s.Commit(t.Context(), record.Write{Key: key(fmt.Sprintf("token-%d", turn)),
+			err := s.Commit(t.Context(), record.Write{Key: key(fmt.Sprintf("token-%d", round)),
 				Value: fmt.Append(nil, i)}, write(fmt.Sprintf("by-%d", i), "x"))
 			if errors.Is(err, record.ErrConflict) {
 				return nil
@@ -452,24 +371,24 @@ func testOneWins(t *testing.T, s record.Store) {
 			return err
 		})
 		if len(won) != 1 {
-			t.Fatalf("%v won", won)
+			t.Fatalf("writers %v succeeded, want one", won)
 		}
-		if got := string(get(t, s, key(fmt.Sprintf("token-%d", turn))).Value); got != strconv.Itoa(won[0]) {
-			t.Errorf("%d won, and %s is written", won[0], got)
+		if got := string(get(t, s, key(fmt.Sprintf("token-%d", round))).Value); got != strconv.Itoa(won[0]) {
+			t.Errorf("writer %d succeeded, but the value is %s", won[0], got)
 		}
 	}
 }
 
-// Who is told reads at least what was told of: a revocation is not read too early.
-func testToldIsThere(t *testing.T, s record.Store) {
+// After a reported change, a read returns it: a replica does not miss a revocation.
+func testReadAfterWatch(t *testing.T, s record.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c := s.Watch(ctx, "t")
 	done := make(chan error, 1)
 	go func() { done <- s.Commit(t.Context(), write("a", "1")) }()
-	told(t, c)
+	wantChange(t, c)
 	if got := list(t, s, "t"); len(got) != 1 {
-		t.Errorf("told, and listed %v", got)
+		t.Errorf("after the reported change: listed %v", got)
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
