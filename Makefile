@@ -17,8 +17,9 @@ endif
 
 # One suite of internal/e2e alone: make e2e SUITE=traffic
 SUITE ?=
-# Flags of the comparison: make bench ARGS="-proxies 200 -sotw"; and of the demonstration: make run ARGS="--network 127.0.9"
-# moves its workloads; ashored stays, unless --xds-address and --metrics-address move it too.
+# Flags of the yardstick: make bench ARGS="-proxies 200 -sotw", make bench ARGS="-write docs/performance.md"; and of the
+# demonstration: make run ARGS="--network 127.0.9" moves its workloads; ashored stays, unless --xds-address and --metrics-address
+# move it too.
 ARGS ?=
 # How long each fuzz target runs: make fuzz FUZZTIME=1m
 FUZZTIME ?= 10s
@@ -75,7 +76,7 @@ check: build tools net-tools package ## formatting, vet, lint and all tests with
 	$(GO) tool -modfile=tools/lint/go.mod staticcheck -checks inherit,-SA1019 ./... # deprecated fields are what operators write
 	$(GO) test -count=1 -race ./...
 
-bench: build ## many simulated Envoys against ashored and against the floor; ARGS="-all" for more
+bench: build ## the yardstick: many simulated Envoys against ashored and against the floor; ARGS="-all" for more
 	$(GO) run ./bench $(ARGS)
 
 fuzz: ## every fuzz target for FUZZTIME

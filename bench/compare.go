@@ -15,11 +15,11 @@ type setup struct {
 	fleet.Shape
 	Proxies int
 	Delta   bool
-	// TLS means that proxies connect by mutual TLS, each with its own certificate.
+	// TLS says that proxies connect by mutual TLS, each with a certificate of its own.
 	TLS bool
 }
 
-// title describes the setup for people.
+// title names a setup to people.
 func (c setup) title() string {
 	way, scope := "delta", "unscoped"
 	if !c.Delta {
@@ -39,35 +39,31 @@ func (c setup) title() string {
 	return title
 }
 
-// comparison is the cost of a setup.
+// comparison is what a setup cost.
 type comparison struct {
 	setup
 	Ours fleet.Result
-	// Base is the result to compare with: the floor, or for state of the world ashored with delta.
+	// Base is what it is compared with: the floor, or for state of the world ashored by delta.
 	Base fleet.Result
 }
 
-// compareAll measures each setup and its base, and prints a table for each.
-func (b *bench) compareAll(ctx context.Context, setups []setup) error {
-	if _, err := fmt.Printf("On %s:\n\n", machine()); err != nil {
-		return err
-	}
+// compareAll measures the setups, each beside what it is compared with.
+func (b *bench) compareAll(ctx context.Context, setups []setup) (section, error) {
 	var done []comparison
 	for _, c := range setups {
 		say("\n%s", c.title())
 		one, err := b.measure(ctx, c, done)
 		if err != nil {
-			return err
+			return section{}, err
 		}
 		done = append(done, one)
-		if _, err := fmt.Println(one.report()); err != nil {
-			return err
-		}
 	}
-	return nil
+	text, missed := report(done)
+	return section{text: text, missed: missed}, nil
 }
 
-// measure runs one setup on ashored and on its base. before has the earlier comparisons.
+// measure runs one setup on ashored and on what it is compared with; before is what was measured
+// before.
 func (b *bench) measure(ctx context.Context, c setup, before []comparison) (comparison, error) {
 	out := comparison{setup: c}
 	var err error
@@ -78,8 +74,8 @@ func (b *bench) measure(ctx context.Context, c setup, before []comparison) (comp
 	return out, err
 }
 
-// base returns the result to compare with. For state of the world that is ashored with delta, and
-// otherwise the floor.
+// base is the result to compare with: delta of the same size, which was measured before, for state
+// of the world; else the floor of the very bytes that ashored sends.
 func (b *bench) base(ctx context.Context, c setup, before []comparison) (fleet.Result, error) {
 	if !c.Delta {
 		c.Delta = true
@@ -107,7 +103,7 @@ func (b *bench) base(ctx context.Context, c setup, before []comparison) (fleet.R
 	return result, errors.Join(err, floor.stop())
 }
 
-// ashoredOnly measures ashored on a new mesh.
+// ashoredOnly measures ashored on a fresh mesh.
 func (b *bench) ashoredOnly(ctx context.Context, c setup) (fleet.Result, error) {
 	files, err := b.mesh(c.Shape)
 	if err != nil {
@@ -122,8 +118,8 @@ func (b *bench) ashoredOnly(ctx context.Context, c setup) (fleet.Result, error) 
 	return result, errors.Join(err, s.stop())
 }
 
-// ashoredFor starts ashored for a setup: in plaintext, or with TLS and an authority that also signs
-// for the proxies.
+// ashoredFor starts ashored for a setup: in plaintext, or with TLS and an authority that signs for
+// the proxies too.
 func (b *bench) ashoredFor(ctx context.Context, c setup, files string) (*server, error) {
 	if !c.TLS {
 		return startAshored(ctx, ashored{bin: b.options.ashored, files: files, work: b.work})
@@ -132,10 +128,11 @@ func (b *bench) ashoredFor(ctx context.Context, c setup, files string) (*server,
 	if err := fleet.WriteAuthority(authority); err != nil {
 		return nil, err
 	}
-	return startAshored(ctx, ashored{bin: b.options.ashored, files: files, work: b.work, authority: authority})
+	return startAshored(ctx, ashored{bin: b.options.ashored, files: files, work: b.work, secure: true,
+		authority: authority})
 }
 
-// mesh writes a new folder of configuration.
+// mesh writes a fresh folder of configuration.
 func (b *bench) mesh(s fleet.Shape) (string, error) {
 	dir, err := os.MkdirTemp(b.work, "mesh")
 	if err != nil {

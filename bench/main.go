@@ -1,8 +1,11 @@
-// Command bench measures ashored with a fleet of simulated Envoys, and compares it with the floor:
-// the least that any control plane can cost for the same bytes, on the same machine in the same run.
+// Command bench measures ashored with a fleet of simulated Envoys, beside the floor: the least that
+// any control plane can cost for the same bytes, on the same machine and in the same run.
 //
 //	bench                                   both at 200 and 1000 proxies, and the table of ratios
 //	bench -tls                              the same by mutual TLS, and with policies
+//	bench -certificates                     what issuing a certificate costs beside its cryptography
+//	bench -joins 1000                       how long so many workloads need to join
+//	bench -agent                            what an agent costs, and how soon it is ready from its cache
 //	bench -all                              everything
 //	bench gen   -dir D                      write a mesh as configuration files
 //	bench run   -dir D -addr H:P -pid PID   measure a server that serves D
@@ -42,6 +45,9 @@ func dispatch(ctx context.Context, args []string) error {
 	name := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		name, args = args[0], args[1:]
+	}
+	if len(args) > 0 && args[0] == envoyFlag {
+		return simulatedEnvoy(ctx, args)
 	}
 	switch name {
 	case "":

@@ -10,11 +10,11 @@ import (
 	"github.com/ashore-mesh/ashore/bench/fleet"
 )
 
-// check is the target of one measure of one phase.
+// check is one target: what is measured of which phase, and the most that it may be.
 type check struct {
 	phase, what, unit string
 	value             func(fleet.Figures) float64
-	// limit returns the target for a value of the base. text describes it.
+	// limit is the most, given what it is compared with, and its text.
 	limit func(base float64) float64
 	text  string
 }
@@ -23,13 +23,12 @@ func cpu(f fleet.Figures) float64  { return f.ServerCPU }
 func last(f fleet.Figures) float64 { return f.MaxMs }
 func peak(f fleet.Figures) float64 { return f.PeakMB }
 
-// times returns a limit: factor times the value of the base, and plus.
+// times and plus make limits.
 func times(factor, plus float64) func(float64) float64 {
 	return func(base float64) float64 { return factor*base + plus }
 }
 
-// deltaChecks returns the targets for delta, compared with the floor. policies means that policies
-// change too.
+// deltaChecks compare delta with the floor; policies says that policies change too.
 func deltaChecks(policies bool) []check {
 	all := []check{
 		{"connect", "server CPU", "s", cpu, times(2, 0), "2 ×"},
@@ -48,7 +47,7 @@ func deltaChecks(policies bool) []check {
 		check{"policy", "last proxy", "ms", last, times(1, 20), "+ 20 ms"})
 }
 
-// sotwChecks returns the targets for state of the world, compared with delta.
+// sotwChecks compare state of the world with delta.
 func sotwChecks() []check {
 	var out []check
 	for _, phase := range []string{"connect", "endpoint", "route", "churn"} {
@@ -57,28 +56,36 @@ func sotwChecks() []check {
 	return out
 }
 
-// report returns the table of a comparison in Markdown.
-func (c comparison) report() string {
+// report is the tables of all comparisons in Markdown, and the number of targets missed.
+func report(all []comparison) (string, int) {
 	var b strings.Builder
-	base, checks := "floor", deltaChecks(c.Policies > 0)
-	if !c.Delta {
-		base, checks = "delta", sotwChecks()
+	missed := 0
+	for _, c := range all {
+		base, checks := "floor", deltaChecks(c.Policies > 0)
+		if !c.Delta {
+			base, checks = "delta", sotwChecks()
+		}
+		fmt.Fprintf(&b, "**%s**\n\n| phase | measure | ashored | %s | ratio | at most | |\n| --- | --- | --: | --: | --: | --- | --- |\n", c.title(), base)
+		for _, k := range checks {
+			row, ok := k.row(median(c.Ours, k.phase), median(c.Base, k.phase))
+			if !ok {
+				missed++
+			}
+			b.WriteString(row)
+		}
+		b.WriteString(remarks(c))
+		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "**%s**\n\n| phase | measure | ashored | %s | ratio | at most | |\n"+
-		"| --- | --- | --: | --: | --: | --- | --- |\n", c.title(), base)
-	for _, k := range checks {
-		b.WriteString(k.row(median(c.Ours, k.phase), median(c.Base, k.phase)))
-	}
-	b.WriteString(remarks(c))
-	return b.String()
+	return b.String(), missed
 }
 
-// row returns one line of the table.
-func (k check) row(ours, base fleet.Figures) string {
+// row is one line of the table, and whether the target is reached.
+func (k check) row(ours, base fleet.Figures) (string, bool) {
 	v, of := k.value(ours), k.value(base)
-	result := "reached"
-	if v > k.limit(of) || ours.Missing > base.Missing {
-		result = "**missed**"
+	ok := v <= k.limit(of) && ours.Missing <= base.Missing
+	verdict := "reached"
+	if !ok {
+		verdict = "**missed**"
 	}
 	number := func(v float64) string {
 		if k.unit == "s" {
@@ -87,10 +94,10 @@ func (k check) row(ours, base fleet.Figures) string {
 		return fmt.Sprintf("%.0f %s", v, k.unit)
 	}
 	return fmt.Sprintf("| %s | %s | %s | %s | %.2f | %s | %s |\n", k.phase, k.what, number(v), number(of), v/of, k.text,
-		result)
+		verdict), ok
 }
 
-// remarks returns the traffic of a comparison, and warnings about proxies that did not converge.
+// remarks are what must not be overlooked in a result.
 func remarks(c comparison) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nReceived while connecting: %.0f MB from ashored, %.0f MB from the other side.\n",
@@ -111,7 +118,8 @@ func remarks(c comparison) string {
 	return b.String()
 }
 
-// median returns the figures of a phase: the median over its rounds, and the sum of missing proxies.
+// median is the phase of that name, each figure the median over its rounds; missing proxies are
+// added up.
 func median(r fleet.Result, phase string) fleet.Figures {
 	var rounds []fleet.Figures
 	out := fleet.Figures{Phase: phase}
@@ -132,12 +140,15 @@ func median(r fleet.Result, phase string) fleet.Figures {
 		slices.Sort(v)
 		return v[len(v)/2]
 	}
+	out.Proxies = rounds[0].Proxies
 	out.ServerCPU, out.MaxMs, out.PeakMB = middle(cpu), middle(last), middle(peak)
+	out.P50ms = middle(func(f fleet.Figures) float64 { return f.P50ms })
+	out.RSSMB = middle(func(f fleet.Figures) float64 { return f.RSSMB })
 	out.RecvMB = middle(func(f fleet.Figures) float64 { return f.RecvMB })
 	return out
 }
 
-// machine describes the machine that the figures are from.
+// machine says where the figures are from.
 func machine() string {
 	model := runtime.GOARCH
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -149,4 +160,28 @@ func machine() string {
 		}
 	}
 	return fmt.Sprintf("%d cores of %s, %s, the fleet on the same machine", runtime.NumCPU(), model, runtime.Version())
+}
+
+// marks are the lines between which a table of results stands in a file.
+func marks(name string) (begin, end string) {
+	return "<!-- " + name + ": begin -->", "<!-- " + name + ": end -->"
+}
+
+// writeTable replaces what stands between the marks of that name in the file path.
+func writeTable(path, mark, command, machine, text string) error {
+	beginMark, endMark := marks(mark)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	head, rest, began := strings.Cut(string(b), beginMark)
+	_, foot, ended := strings.Cut(rest, endMark)
+	if !began || !ended {
+		return fmt.Errorf("write the results: %s lacks the lines %q and %q that hold them", path, beginMark, endMark)
+	}
+	body := fmt.Sprintf("%s%s\n\n`%s` on %s:\n\n%s%s%s", head, beginMark, command, machine, text, endMark, foot)
+	if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	return nil
 }

@@ -23,23 +23,25 @@ import (
 )
 
 const (
-	// startTime is how long a server may take to become ready, stopTime to end after SIGTERM.
+	// startTime is how long a server may take to be ready, stopTime to end when asked to.
 	startTime = 2 * time.Minute
 	stopTime  = 10 * time.Second
 )
 
 // server is a process that is measured.
 type server struct {
-	name, addr string
-	// authority is the folder of the authority for the certificates of the fleet. Empty: plaintext.
-	authority string
+	name string
+	addr string
+	// socket is ashored's admin socket; authority the folder of the authority, where the fleet is
+	// to have its certificates.
+	socket, authority string
 
 	cmd  *exec.Cmd
 	log  *tail
 	done chan struct{} // closed when the process has ended
 }
 
-// tail keeps the end of the output of a process for error messages. Safe for concurrent use.
+// tail keeps the end of what a process says, to show when it fails. Safe for concurrent use.
 type tail struct {
 	mu sync.Mutex
 	b  []byte // guarded by mu
@@ -61,22 +63,22 @@ func (t *tail) String() string {
 	return string(bytes.TrimSpace(t.b))
 }
 
-// launch starts a process. Its standard output is copied to out.
+// launch starts a process; standard output goes to out.
 func launch(name, addr, bin string, out io.Writer, args ...string) (*server, error) {
 	s := &server{name: name, addr: addr, log: &tail{}, done: make(chan struct{}), cmd: exec.Command(bin, args...)}
 	s.cmd.Stdout, s.cmd.Stderr = io.MultiWriter(out, s.log), s.log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it must not outlive the bench
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nothing outlives the bench
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
 		defer close(s.done)
-		_ = s.cmd.Wait() // its log says why it ended
+		_ = s.cmd.Wait() // how it ended shows in its log
 	}()
 	return s, nil
 }
 
-// stop ends the process by SIGTERM, or kills it after stopTime.
+// stop ends the process: by request, then by force.
 func (s *server) stop() error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("end %s: %w", s.name, err)
@@ -89,12 +91,12 @@ func (s *server) stop() error {
 	}
 }
 
-// ended returns the error for a server that ended by itself.
+// ended is the error of a server that ended by itself.
 func (s *server) ended() error {
 	return fmt.Errorf("%s ended by itself:\n%s", s.name, s.log)
 }
 
-// freeAddr returns a loopback address with a free port.
+// freeAddr is a loopback address with a port that was free a moment ago.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -103,17 +105,19 @@ func freeAddr() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// ashored configures a process of ashored.
+// ashored is how it is started.
 type ashored struct {
 	bin, files string
-	work       string // the folder for its state
-	// authority is the folder of the authority with which it serves TLS. Empty: plaintext.
+	work       string // a folder for its state
+	// secure serves TLS alone, with the authority in the folder of that name or, when it is empty,
+	// one of ashored's own.
+	secure    bool
 	authority string
 }
 
-// arguments returns the arguments to serve at the given addresses.
+// arguments make it serve at those addresses.
 func (a ashored) arguments(xds, metrics, state, socket string) ([]string, error) {
-	if a.authority == "" {
+	if !a.secure {
 		return []string{"--dev", "--files", a.files, "--state", state, "--xds-address", xds, "--metrics-address",
 			metrics, "--admin-socket", socket}, nil
 	}
@@ -122,7 +126,7 @@ func (a ashored) arguments(xds, metrics, state, socket string) ([]string, error)
 	return []string{"--config", path}, os.WriteFile(path, []byte(settings), 0o600)
 }
 
-// startAshored starts ashored and waits until it is ready.
+// startAshored starts it and waits until it is ready.
 func startAshored(ctx context.Context, a ashored) (*server, error) {
 	xds, err1 := freeAddr()
 	metrics, err2 := freeAddr()
@@ -139,19 +143,19 @@ func startAshored(ctx context.Context, a ashored) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.authority = a.authority
+	s.socket, s.authority = socket, a.authority
 	if err := s.ready(ctx, "http://"+metrics+"/ready"); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
 }
 
-// ready waits until url responds with 200.
+// ready waits until url answers with 200.
 func (s *server) ready(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	for {
-		if responds(ctx, url) {
+		if answers(ctx, url) {
 			return nil
 		}
 		select {
@@ -164,7 +168,7 @@ func (s *server) ready(ctx context.Context, url string) error {
 	}
 }
 
-func responds(ctx context.Context, url string) bool {
+func answers(ctx context.Context, url string) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return false
@@ -176,7 +180,7 @@ func responds(ctx context.Context, url string) bool {
 	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 }
 
-// startFloor starts a floor that records the server from, and waits until it serves.
+// startFloor starts a floor that records from, and waits until it serves.
 func startFloor(self, files string, shape fleet.Shape, from *server) (*server, error) {
 	addr, err := freeAddr()
 	if err != nil {
@@ -207,7 +211,7 @@ func shapeArgs(s fleet.Shape) []string {
 		"-scoped=" + strconv.FormatBool(s.Scoped), "-policies", strconv.Itoa(s.Policies)}
 }
 
-// load runs the fleet against s in a separate process, so that each run starts with an empty heap.
+// load runs the fleet against s in a process of its own, so that its garbage is not the next one's.
 func load(ctx context.Context, self, files string, c setup, s *server) (fleet.Result, error) {
 	args := append([]string{"run", "-dir", files, "-addr", s.addr, "-pid", strconv.Itoa(s.cmd.Process.Pid), "-proxies",
 		strconv.Itoa(c.Proxies),

@@ -1,4 +1,4 @@
-// Package fleet measures delivery: many simulated Envoys against any xDS control plane,
+// Package fleet is the yardstick for delivery: many simulated Envoys against any xDS control plane,
 // and the least that any control plane could do for them.
 //
 // Shape describes a mesh and writes it as configuration files. Run connects a fleet of simulated
