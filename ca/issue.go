@@ -2,6 +2,7 @@ package ca
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/rand"
 	"crypto/x509"
@@ -29,31 +30,21 @@ const minValidity = time.Minute
 
 // Rules bound what is issued. Zero values are the defaults.
 type Rules struct {
-	// Validity is that of a certificate whose request names none. Zero means 24h.
+	// Validity is that of a certificate whose request names none. Zero means 24h. A request may ask
+	// for less, and for up to 24h.
 	Validity time.Duration
-	// MaxValidity is the longest that a request may ask for. Zero means 24h, or Validity if that is
-	// longer.
-	MaxValidity time.Duration
 }
 
 // validity is how long a certificate lives for which asked was asked; zero asks for the default.
 // Errors: ErrRequest.
 func (r Rules) validity(asked time.Duration) (time.Duration, error) {
-	if r.Validity == 0 {
-		r.Validity = defaultValidity
+	validity := cmp.Or(r.Validity, defaultValidity)
+	if asked == 0 {
+		return validity, nil
 	}
-	if r.MaxValidity == 0 {
-		r.MaxValidity = max(defaultValidity, r.Validity)
-	}
-	switch {
-	case asked == 0:
-		return r.Validity, nil
-	case asked < minValidity:
-		return 0, fmt.Errorf("%w: a validity of %s is asked for, at least %s is issued", ErrRequest, asked,
-			minValidity)
-	case asked > r.MaxValidity:
-		return 0, fmt.Errorf("%w: a validity of %s is asked for, at most %s is issued", ErrRequest, asked,
-			r.MaxValidity)
+	if most := max(defaultValidity, validity); asked < minValidity || asked > most {
+		return 0, fmt.Errorf("%w: a validity of %s is asked for, at least %s and at most %s is issued", ErrRequest, asked,
+			minValidity, most)
 	}
 	return asked, nil
 }

@@ -124,7 +124,7 @@ func TestValidity(t *testing.T) {
 		"asked":            {Rules{}, time.Hour, noon, time.Hour, ""},
 		"own default":      {Rules{Validity: 90 * time.Minute}, 0, noon, 90 * time.Minute, ""},
 		"long default":     {Rules{Validity: 48 * time.Hour}, 48 * time.Hour, noon, 48 * time.Hour, ""},
-		"too long":         {Rules{}, 25 * time.Hour, noon, 0, "a validity of 25h0m0s is asked for, at most 24h0m0s"},
+		"too long":         {Rules{}, 25 * time.Hour, noon, 0, "a validity of 25h0m0s is asked for, at least 1m0s and at most 24h0m0s"},
 		"too short":        {Rules{}, time.Second, noon, 0, "at least 1m0s"},
 		"negative":         {Rules{}, -time.Hour, noon, 0, "at least 1m0s"},
 		"authority ends":   {Rules{}, 0, noon.Add(999 * time.Hour), time.Hour, ""},

@@ -24,9 +24,6 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// maxValidity is the longest certificate that a workload may request, unless ca.validity is longer.
-const maxValidity = 24 * time.Hour
-
 // identity is the certificate authority with its parts. Nil: there is none, for nothing listens with
 // TLS. All fields are immutable.
 type identity struct {
@@ -77,8 +74,8 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 	id.jwt = ca.NewJWTAttestor(ca.JWTConfig{Issuers: issuers(cfg), Ledger: id.ledger,
 		Fetcher: jwks.NewFetcher(cfg.FetchConfig), Log: log})
 	id.issuer = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
-		Rules:  ca.Rules{Validity: cfg.CA.Validity, MaxValidity: max(maxValidity, cfg.CA.Validity)},
-		Ledger: id.ledger, Peers: id.peers, JWT: id.jwt, Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
+		Rules: ca.Rules{Validity: cfg.CA.Validity}, Ledger: id.ledger, Peers: id.peers, JWT: id.jwt,
+		Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
 	s.run("certificate authority", id.manager.Run)
 	s.run("ledger of workloads", id.ledger.Run)
 	s.run("issuers of tokens", id.jwt.Run)
