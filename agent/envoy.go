@@ -21,7 +21,7 @@ const PackagedEnvoy = "/usr/lib/ashore/envoy"
 func (e *Envoy) Program(ctx context.Context) (string, error) {
 	path := e.Path
 	switch {
-	case e.Unit != "":
+	case e.units:
 		path = cmp.Or(e.program, PackagedEnvoy)
 	case path == "":
 		path = PackagedEnvoy

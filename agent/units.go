@@ -95,12 +95,11 @@ func newLaunch(s *Settings, path string, bootstrap []byte) (*launch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at Envoy: %w", err)
 	}
-	template, workload := s.Envoy.unit()
-	l := &launch{unit: template + "@", files: filepath.Join(s.unitFolder(), "envoy-"), bootstrap: bootstrap,
+	l := &launch{unit: "ashore-envoy@", files: filepath.Join(s.unitFolder(), "envoy-"), bootstrap: bootstrap,
 		shutdown: s.Envoy.ParentShutdown,
 		program: fmt.Sprintf("%s, %d bytes, changed %s", path, info.Size(),
 			info.ModTime().UTC().Format(time.RFC3339Nano))}
-	if workload != "" {
+	if workload := s.Envoy.workload; workload != "" {
 		l.unit += workload + "-"
 		l.files += workload + "-"
 	}

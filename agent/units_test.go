@@ -167,13 +167,13 @@ func newHost(t *testing.T, address string) *host {
 	_, register := resources(t, clusters, listeners)
 	c := joining(t, startPlane(t, newMesh(t, "cluster.local"), "127.0.0.1:0", register))
 	c.Settings.Workload.Addresses = []string{address}
-	c.Settings.Drain.Leave = 0
 	joined, err := Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := ownSettings(t, joined.Settings.State, func(s *Settings) {
-		s.Envoy.program, s.Envoy.Unit, s.Envoy.folder = testenvoy.Path(t), "ashore-envoy@web", stateFolder(t)
+		s.UseUnits("web")
+		s.Envoy.program, s.Envoy.folder = testenvoy.Path(t), stateFolder(t)
 		s.Envoy.ParentShutdown = time.Second
 	})
 	return &host{t, s, newLauncher(t, s.Envoy.folder)}
@@ -307,7 +307,7 @@ func TestHotRestart(t *testing.T) {
 		}
 		return nil
 	})
-	r.ready(r.s.Ports.Health)
+	r.ready(healthPort)
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func TestHotRestart(t *testing.T) {
 		return nil
 	})
 	calls.end(t)
-	resp, err := http.Post("http://"+r.s.at(r.s.Ports.Status)+"/quitquitquit", "", nil)
+	resp, err := http.Post("http://"+r.s.at(statusPort)+"/quitquitquit", "", nil)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("quit: %v, %v", resp, err)
 	}
@@ -351,7 +351,7 @@ func TestUnitCrash(t *testing.T) {
 		}
 		return call(address + ":9000")
 	})
-	r.ready(r.s.Ports.Status)
+	r.ready(statusPort)
 	m.systemd.stopping = true
 	if err := r.end(); err != nil {
 		t.Error(err)
@@ -411,7 +411,7 @@ func TestTakeoverFails(t *testing.T) {
 		}
 		return nil
 	})
-	r.ready(r.s.Ports.Health)
+	r.ready(healthPort)
 	calls.end(t)
 	if m.units() != "ashore-envoy@web-0.service" {
 		t.Errorf("units %s", m.units())
@@ -434,6 +434,7 @@ func runAgentProcess(file string) error {
 	if err := yaml.Unmarshal(text, &s); err != nil {
 		return err
 	}
+	s.UseUnits("web")
 	s.Envoy.folder, s.Envoy.program = filepath.Dir(file), os.Getenv(envoyOf)
 	if err := s.Complete(); err != nil {
 		return err
@@ -471,7 +472,7 @@ func TestAgentKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.ready(r.s.Ports.Status)
+	r.ready(statusPort)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -479,7 +480,7 @@ func TestAgentKilled(t *testing.T) {
 		t.Error("the agent ended by itself")
 	}
 	r = m.start()
-	r.ready(r.s.Ports.Health)
+	r.ready(healthPort)
 	calls.end(t)
 	if s := r.agent.envoy.State(); s.PID != pid {
 		t.Errorf("envoy is process %d, want %d", s.PID, pid)

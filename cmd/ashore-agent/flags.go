@@ -24,6 +24,7 @@ type flags struct {
 	host   bool   // the settings are for a workload that units of this machine run
 
 	dev    bool
+	units  bool // units of systemd run Envoy
 	labels map[string]string
 	given  map[string]any     // the settings of the command line: "workload.name"
 	flag   map[string]string  // the flags of those that have one of their own
@@ -115,6 +116,13 @@ func (f *flags) settings() (agent.Settings, error) {
 	s, _, err := f.read()
 	if err != nil {
 		return s, err
+	}
+	if f.units {
+		workload := f.text("state") // ashore-agent.service, of the main workload, names none
+		if workload != "" {
+			workload = filepath.Base(workload)
+		}
+		s.UseUnits(workload)
 	}
 	return s, f.explain(s.Complete())
 }

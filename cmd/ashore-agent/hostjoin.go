@@ -114,10 +114,6 @@ func (w *hostJoin) chooseUnit() error {
 func (w *hostJoin) check(ctx context.Context) error {
 	s := w.settings
 	errs := []error{machine.CheckEnvoy(ctx, w.envoy), machine.CheckResolver(w.resolver), agent.CheckAddress(ctx, &s)}
-	if s.Envoy.Path != "" {
-		errs = append(errs, &agent.UsageError{Setting: "envoy.path",
-			Text: "units run " + agent.PackagedEnvoy + "; leave it out"})
-	}
 	if s.Workload.Interception == "tproxy" {
 		if _, err := exec.LookPath(w.nft); err != nil {
 			errs = append(errs, errors.New("interception needs the program nft, which is not there: "+

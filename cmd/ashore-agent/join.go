@@ -76,8 +76,11 @@ func (j *joinFlags) config(f *flags, p *program) (c agent.JoinConfig, err error)
 	if err != nil {
 		return c, err
 	}
-	if f.host && s.Workload.Type == "router" && s.Workload.Interception == "tproxy" {
-		s.Workload.Interception = "none" // a gateway has no application
+	if f.host {
+		s.UseUnits("")
+		if s.Workload.Type == "router" && s.Workload.Interception == "tproxy" {
+			s.Workload.Interception = "none" // a gateway has no application
+		}
 	}
 	token, err := j.readToken(p.stdin)
 	if err != nil {
