@@ -34,7 +34,7 @@ func (e *Envoy) Program(ctx context.Context) (string, error) {
 		err = machine.CheckEnvoy(ctx, path)
 	}
 	if err != nil {
-		return "", &UsageError{"envoy.path", err.Error() + ", or name Envoy's program"}
+		return "", &UsageError{"envoy.path", err.Error() + ", or name Envoy's program (--envoy)"}
 	}
 	return path, nil
 }

@@ -124,7 +124,7 @@ func (p *program) runAgent(ctx context.Context, f *flags) error {
 	if err == nil {
 		err = a.Run(ctx)
 	}
-	return f.explain(err)
+	return err
 }
 
 func (p *program) versionCommand() *cobra.Command {

@@ -140,7 +140,7 @@ func TestHost(t *testing.T) {
 	}
 
 	second := append(next().args(), "--name", "web-2", "--state", filepath.Join(f.folder, "web-2.shop"))
-	if _, _, steps, err := f.start(t.Context(), second...); !errors.Is(err, errUsage) ||
+	if _, _, steps, err := f.start(t.Context(), second...); !isUsage(err) ||
 		!strings.Contains(err.Error(), "add --name NAME --address ADDRESS --interception none") || len(steps) != 0 {
 		t.Errorf("a second workload without an address: %v, steps %q", err, steps)
 	}

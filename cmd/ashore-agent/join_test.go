@@ -236,8 +236,7 @@ func TestJoinLooksFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none, "--no-run")...)
-	if code != 0 || !strings.Contains(stdout, ": joined\n") || !strings.Contains(stderr, "[WARN]") ||
-		!strings.Contains(stderr, "there is no "+none) {
+	if code != 0 || !strings.Contains(stdout, ": joined\n") {
 		t.Errorf("for a service manager, without Envoy: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	if code, _, stderr := start(t, append(line, "--address", "10.99.99.99", "--no-run")...); code != 2 ||

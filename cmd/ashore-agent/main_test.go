@@ -59,17 +59,16 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"run --config " + wrong, 2, wrong + ":9: foo: unknown setting; known here: dev, dns, drain, "},
-		{"run --config " + ranges, 2, ranges + ":5: ports.dns: -1 is out of range"},
-		{"run --config " + ranges, 2, ranges + `:6: log.level: "loud" is not known`},
-		{"run --config " + ranges, 2, ranges + ":8: envoy.concurrency: -1 is out of range"},
-		{"run --config " + ranges, 2, ranges + ": xds.addresses: not set"},
-		{"run --set log.level=quiet --config " + ranges, 2, "\nlog.level: \"quiet\" is not known"},
+		{"run --config " + ranges, 2, "ports.dns: -1 is out of range"},
+		{"run --config " + ranges, 2, `log.level: "loud" is not known`},
+		{"run --config " + ranges, 2, "envoy.concurrency: -1 is out of range"},
+		{"run --config " + ranges, 2, "xds.addresses: not set"},
+		{"run --set log.level=quiet --config " + ranges, 2, "log.level: \"quiet\" is not known"},
 		{"run --labels a", 2, `invalid argument "a" for "--labels" flag: a must be formatted as key=value`},
-		{"run --dev --set envoy.concurency=1", 2, `command line: envoy.concurency: unknown setting; did you mean ` +
+		{"run --dev --set envoy.concurency=1", 2, `--set: envoy.concurency: unknown setting; did you mean ` +
 			`"concurrency"?`},
-		{"run --dev --set envoy.concurrency=x", 2, `command line: envoy.concurrency: want a whole number, got "x"`},
-		{"run --dev --set envoy.concurrency", 2, `invalid argument "envoy.concurrency" for "--set" flag: want ` +
-			`SETTING=VALUE, such as envoy.concurrency=2`},
+		{"run --dev --set envoy.concurrency=x", 2, `--set: envoy.concurrency: want a whole number, got "x"`},
+		{"run --dev --set envoy.concurrency", 2, "--set envoy.concurrency: want SETTING=VALUE, such as envoy.concurrency=2"},
 		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --set envoy.concurrency=-1", 2,
 			"envoy.concurrency: -1 is out of range"},
 		{"completion foo", 2, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
