@@ -123,8 +123,6 @@ func (a *admin) connections(ctx context.Context) (uint64, error) {
 type serverInfo struct {
 	Version string `json:"version"`
 	State   string `json:"state"`
-	// Uptime is a duration, "12s".
-	Uptime  string `json:"uptime_current_epoch"`
 	Options struct {
 		Epoch int `json:"restart_epoch"`
 	} `json:"command_line_options"`

@@ -99,7 +99,7 @@ func New(c Config) (*Agent, error) {
 
 // newRunner makes what runs Envoy.
 func (a *Agent) newRunner(c Config) (envoyRunner, error) {
-	if c.Settings.Envoy.Unit == "" {
+	if !c.Settings.Envoy.units {
 		return newChild(&a.settings, a.path, a.bootstrapPath(), c.Stdout, c.Log.Named("envoy"), a.log), nil
 	}
 	if c.manager == nil {
@@ -189,7 +189,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 // makeFolders makes the folders that Envoy reads and writes, and for a child its bootstrap.
 func (a *Agent) makeFolders() error {
-	if a.settings.Envoy.Unit == "" {
+	if !a.settings.Envoy.units {
 		return keepFile(a.bootstrapPath(), a.bootstrap)
 	}
 	for dir, mode := range map[string]fs.FileMode{a.settings.runtime(): 0o750, a.settings.envoyFolder(): 0o770} {
@@ -298,7 +298,7 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 
 // finish ends Envoy, or leaves it to the next agent.
 func (a *Agent) finish(ctx context.Context) {
-	a.notifier.stopping(a.settings.Drain.Leave + a.settings.Drain.Maximum + stopMargin)
+	a.notifier.stopping(a.settings.Drain.leave() + a.settings.Drain.Maximum + stopMargin)
 	if !a.ending.Load() && a.envoy.Stays(ctx) {
 		a.log.Info("envoy goes on without this agent", "unit", a.envoy.State().Unit)
 		return
@@ -321,8 +321,8 @@ const stopMargin = killAfter + 5*time.Second
 func (a *Agent) leaveEndpoints(ctx context.Context) {
 	a.ready.drain()
 	a.health.end()
-	a.log.Info("leaving the endpoints", "wait", a.settings.Drain.Leave)
-	sleep(ctx, a.settings.Drain.Leave)
+	a.log.Info("leaving the endpoints", "wait", a.settings.Drain.leave())
+	sleep(ctx, a.settings.Drain.leave())
 }
 
 // drain leaves the endpoints, asks all clients to close their connections, and waits until they

@@ -182,13 +182,13 @@ func TestLife(t *testing.T) {
 		s.XDS.Addresses = []string{plane.address}
 		s.Drain.Maximum = patience
 	}))
-	r.ready(r.s.Ports.Status)
-	r.ready(r.s.Ports.Health)
+	r.ready(statusPort)
+	r.ready(healthPort)
 
 	if got, want := plane.introduced().GetId(), "sidecar~127.0.41.2~web-1.shop~shop.svc.cluster.local"; got != want {
 		t.Errorf("node ID %q, want %q", got, want)
 	}
-	if code, body, err := r.get(http.MethodGet, r.s.Ports.Metrics, "/stats/prometheus"); err != nil ||
+	if code, body, err := r.get(http.MethodGet, metricsPort, "/stats/prometheus"); err != nil ||
 		code != http.StatusOK ||
 		!strings.Contains(body, `cluster_name="outbound|80||a.b.example"`) ||
 		!strings.Contains(body, `cluster_name="xds-grpc"`) {
@@ -198,9 +198,9 @@ func TestLife(t *testing.T) {
 		method, path string
 		port         int
 	}{
-		{http.MethodPost, "/quitquitquit", r.s.Ports.Metrics}, {http.MethodGet, "/config_dump", r.s.Ports.Metrics},
-		{http.MethodPost, "/stats/prometheus", r.s.Ports.Metrics}, {http.MethodGet, "/", r.s.Ports.Health},
-		{http.MethodGet, "/x", r.s.Ports.Status},
+		{http.MethodPost, "/quitquitquit", metricsPort}, {http.MethodGet, "/config_dump", metricsPort},
+		{http.MethodPost, "/stats/prometheus", metricsPort}, {http.MethodGet, "/", healthPort},
+		{http.MethodGet, "/x", statusPort},
 	} {
 		if code, _, err := r.get(ask.method, ask.port, ask.path); err != nil || code == http.StatusOK {
 			t.Errorf("%s %s on port %d: %d, %v; want it refused", ask.method, ask.path, ask.port, code, err)
@@ -217,7 +217,7 @@ func TestLife(t *testing.T) {
 	talk(t, conn, "before")
 	r.stop()
 	eventually(t, "readiness while draining", func() error {
-		code, body, err := r.get(http.MethodGet, r.s.Ports.Status, "/healthz/ready")
+		code, body, err := r.get(http.MethodGet, statusPort, "/healthz/ready")
 		if err == nil && (code != http.StatusServiceUnavailable || !strings.Contains(body, "draining")) {
 			err = fmt.Errorf("%d %s", code, body)
 		}
@@ -261,7 +261,7 @@ func TestDrainBound(t *testing.T) {
 		s.XDS.Addresses = []string{plane.address}
 		s.Drain.Maximum = 300 * time.Millisecond
 	}))
-	r.ready(r.s.Ports.Status)
+	r.ready(statusPort)
 	conn, err := net.Dial("tcp", address+":9000")
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestRestart(t *testing.T) {
 	r := start(t, example(t, address, func(s *Settings) {
 		s.XDS.Addresses = []string{plane.address}
 	}))
-	r.ready(r.s.Ports.Status)
+	r.ready(statusPort)
 	first := r.pid()
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -298,7 +298,7 @@ func TestRestart(t *testing.T) {
 		}
 		return nil
 	})
-	r.ready(r.s.Ports.Status)
+	r.ready(statusPort)
 }
 
 // pid is Envoy's process: the one whose arguments name our bootstrap. Zero when there is none.
@@ -326,7 +326,7 @@ func TestNoControlPlane(t *testing.T) {
 	t.Parallel()
 	r := start(t, example(t, "127.0.41.5", func(s *Settings) { s.XDS.Addresses = []string{"127.0.41.5:1"} }))
 	eventually(t, "the reason", func() error {
-		code, body, err := r.get(http.MethodGet, r.s.Ports.Status, "/healthz/ready")
+		code, body, err := r.get(http.MethodGet, statusPort, "/healthz/ready")
 		if err == nil && (code != http.StatusServiceUnavailable ||
 			!strings.Contains(body, "control plane 127.0.41.5:1 does not answer")) {
 			err = fmt.Errorf("%d %s", code, body)
@@ -345,7 +345,7 @@ func TestCrashLoop(t *testing.T) {
 	r := start(t, example(t, "127.0.41.11", func(s *Settings) { s.Envoy.Path = broken }))
 	want := "Envoy does not run: " + broken + ": exit status 1: error initializing: bad tea"
 	eventually(t, "the reason", func() error {
-		code, body, err := r.get(http.MethodGet, r.s.Ports.Status, "/healthz/ready")
+		code, body, err := r.get(http.MethodGet, statusPort, "/healthz/ready")
 		if err == nil && (code != http.StatusServiceUnavailable || strings.TrimSpace(body) != want) {
 			err = fmt.Errorf("%d %s, want %s", code, body, want)
 		}
@@ -415,7 +415,7 @@ func TestAdminInterface(t *testing.T) {
 	t.Parallel()
 	plane := startControlPlane(t, nil, nil)
 	r := start(t, example(t, "127.0.41.9", func(s *Settings) { s.XDS.Addresses = []string{plane.address} }))
-	r.ready(r.s.Ports.Status)
+	r.ready(statusPort)
 	if s, err := os.Stat(r.s.adminSocket()); err != nil || s.Mode().Perm() != 0o600 {
 		t.Errorf("admin socket: %v, %v; want mode 0600", s, err)
 	}

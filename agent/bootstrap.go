@@ -44,15 +44,6 @@ func Bootstrap(s *Settings) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode node: %w", err)
 	}
-	var listeners []staticListener
-	for _, l := range []staticListener{
-		{listenerHealth, "/healthz/ready", "agent", s.Ports.Health},
-		{listenerMetrics, "/stats/prometheus", "prometheus_stats", s.Ports.Metrics},
-	} {
-		if l.Port != 0 {
-			listeners = append(listeners, l)
-		}
-	}
 	var text bytes.Buffer
 	t := template.Must(template.New("bootstrap").Funcs(template.FuncMap{"json": jsonString}).Parse(bootstrapTemplate))
 	err = t.Execute(&text, map[string]any{
@@ -62,8 +53,11 @@ func Bootstrap(s *Settings) ([]byte, error) {
 		"XDSSocket":      s.xdsSocket(),
 		"SocketMode":     uint32(s.socketMode()),
 		"SourceClusters": []string{clusterXDS, clusterSDS},
-		"StatusPort":     s.Ports.Status,
-		"Listeners":      listeners,
+		"StatusPort":     statusPort,
+		"Listeners": []staticListener{
+			{listenerHealth, "/healthz/ready", "agent", healthPort},
+			{listenerMetrics, "/stats/prometheus", "prometheus_stats", metricsPort},
+		},
 		"MaxConnections": maxConnections,
 	})
 	if err != nil {

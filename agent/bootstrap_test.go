@@ -79,12 +79,11 @@ func TestBootstrapStable(t *testing.T) {
 func TestEnvoyTakesBootstrap(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]func(*Settings){
-		"plain":          nil,
-		"no other ports": func(s *Settings) { s.Ports.Health, s.Ports.Metrics = 0, 0 },
-		"replicas":       func(s *Settings) { s.XDS.Addresses = []string{"127.0.0.1:15010", "127.0.0.9:15010"} },
-		"names":          func(s *Settings) { s.XDS.Addresses = []string{"localhost:15010", "[::1]:15010"} },
-		"router":         func(s *Settings) { s.Workload.Type = "router"; s.Workload.Interception = "redirect" },
-		"IPv6":           func(s *Settings) { s.Workload.Addresses = []string{"::1", "127.0.0.2"} },
+		"plain":    nil,
+		"replicas": func(s *Settings) { s.XDS.Addresses = []string{"127.0.0.1:15010", "127.0.0.9:15010"} },
+		"names":    func(s *Settings) { s.XDS.Addresses = []string{"localhost:15010", "[::1]:15010"} },
+		"router":   func(s *Settings) { s.Workload.Type = "router"; s.Workload.Interception = "redirect" },
+		"IPv6":     func(s *Settings) { s.Workload.Addresses = []string{"::1", "127.0.0.2"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -121,11 +121,7 @@ const (
 )
 
 func (c *checker) envoy(e *Envoy) {
-	unit := regexp.MustCompile(`^([A-Za-z0-9:_.-]+(@[A-Za-z0-9:_.-]+)?)?$`)
-	c.want(unit.MatchString(e.Unit), "envoy.unit",
-		"%q is not the name of a template of systemd units; want ashore-envoy, or ashore-envoy@WORKLOAD", e.Unit)
-	c.want(e.Unit == "" || e.Path == "", "envoy.path", "units run %s; leave it out, or leave envoy.unit out",
-		PackagedEnvoy)
+	c.want(!e.units || e.Path == "", "envoy.path", "units run %s; leave it out", PackagedEnvoy)
 	c.notNegative("envoy.drainTime", e.DrainTime)
 	c.want(e.ParentShutdown >= time.Second, "envoy.parentShutdown",
 		"%v is too short; want 1s or more, and more than the longest request", e.ParentShutdown)
@@ -134,11 +130,7 @@ func (c *checker) envoy(e *Envoy) {
 }
 
 func (c *checker) rest(s *Settings) {
-	c.between("ports.status", s.Ports.Status, 1, 65535)
-	c.between("ports.health", s.Ports.Health, 0, 65535)
-	c.between("ports.metrics", s.Ports.Metrics, 0, 65535)
 	c.between("ports.dns", s.Ports.DNS, 0, 65535)
-	c.notNegative("drain.leave", s.Drain.Leave)
 	c.notNegative("drain.maximum", s.Drain.Maximum)
 	u, err := url.Parse(s.Metrics.Application)
 	c.want(s.Metrics.Application == "" || err == nil && u.Scheme == "http" && u.Host != "", "metrics.application",
@@ -151,7 +143,6 @@ func (c *checker) rest(s *Settings) {
 			one)
 	}
 	c.oneOf("log.level", s.Log.Level, "trace", "debug", "info", "warn", "error")
-	c.oneOf("log.format", s.Log.Format, "text", "json")
 	// made or not: a folder is for all ways to run
 	for _, path := range []string{s.adminSocket(), s.xdsSocket(), s.agentSocket()} {
 		c.want(len(path) <= maxSocketPath, "state",

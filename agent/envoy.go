@@ -21,7 +21,7 @@ const PackagedEnvoy = "/usr/lib/ashore/envoy"
 func (e *Envoy) Program(ctx context.Context) (string, error) {
 	path := e.Path
 	switch {
-	case e.Unit != "":
+	case e.units:
 		path = cmp.Or(e.program, PackagedEnvoy)
 	case path == "":
 		path = PackagedEnvoy
@@ -34,7 +34,7 @@ func (e *Envoy) Program(ctx context.Context) (string, error) {
 		err = machine.CheckEnvoy(ctx, path)
 	}
 	if err != nil {
-		return "", &UsageError{"envoy.path", err.Error() + ", or name Envoy's program"}
+		return "", &UsageError{"envoy.path", err.Error() + ", or name Envoy's program (--envoy)"}
 	}
 	return path, nil
 }

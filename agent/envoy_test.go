@@ -41,7 +41,7 @@ func TestProgram(t *testing.T) {
 	find(Envoy{Path: named}, named, "")
 	find(Envoy{Path: "own/e"}, named, "")
 	find(Envoy{}, inPath, "")
-	find(Envoy{Unit: "ashore-envoy", program: named}, named, "")
+	find(Envoy{units: true, program: named}, named, "")
 	find(Envoy{Path: other}, "", "is not Envoy")
 	find(Envoy{Path: "own/none"}, "", "envoy.path: envoy is missing: there is no "+filepath.Join(dir, "own/none"))
 	t.Setenv("PATH", "")

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -50,16 +49,14 @@ func InterceptConfig(s *Settings) (intercept.Config, intercept.Checks, error) {
 		return intercept.Config{}, intercept.Checks{}, &UsageError{"workload.interception",
 			fmt.Sprintf("it is %s; set it to tproxy for rules of Ashore", s.Workload.Interception)}
 	}
-	c := intercept.Config{Settings: s.Interception,
-		OwnPorts: slices.DeleteFunc([]int{s.Ports.Status, s.Ports.Health, s.Ports.Metrics},
-			func(port int) bool { return port == 0 })}
+	c := intercept.Config{Settings: s.Interception}
 	if s.capturesDNS() {
 		c.DNSPort = s.Ports.DNS
 	}
 	return c, intercept.Checks{
 		ControlPlane: s.XDS.Addresses,
 		Plaintext:    s.Dev,
-		Ready:        "http://" + s.at(s.Ports.Status) + "/healthz/ready",
+		Ready:        "http://" + s.at(statusPort) + "/healthz/ready",
 	}, nil
 }
 

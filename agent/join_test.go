@@ -266,8 +266,8 @@ func TestJoinRefused(t *testing.T) {
 				At: time.Now(), Renewed: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
-		}, false, []string{"has the identity of a member of shop/db, and the command is for shop/web",
-			"leave first: ashore-agent leave --state "}},
+		}, false, []string{"is a member of shop/db on this machine already, and the command is for shop/web",
+			"run \"ashore-agent leave --state "}},
 		{"a folder that cannot be made", func(t *testing.T, _ *fakePlane, c *JoinConfig) {
 			file := filepath.Join(t.TempDir(), "f")
 			if err := os.WriteFile(file, nil, 0o600); err != nil {

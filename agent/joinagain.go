@@ -23,9 +23,9 @@ func (c *JoinConfig) joinedBefore(s Settings, pid int) (*JoinResult, error) {
 	case err != nil:
 		reason = err.Error()
 	case joined.Group != c.Group:
-		return nil, fmt.Errorf("%s has the identity of a member of %s, and the command is for %s: use another folder "+
-			"(--state), or leave first: ashore-agent leave --state %s",
-			s.State, joined.Group, c.Group, s.State)
+		return nil, fmt.Errorf("%s is a member of %s on this machine already, and the command is for %s: for a second "+
+			"workload add --name NAME --address ADDRESS --interception none; to move this one, run "+
+			"\"ashore-agent leave --state %s\" first", id.ID, joined.Group, c.Group, s.State)
 	case !time.Now().Before(id.Leaf().NotAfter):
 		reason = "its certificate ended at " + id.Leaf().NotAfter.UTC().Format(time.RFC3339)
 	case !c.sameMesh(id):

@@ -37,7 +37,6 @@ func example(t *testing.T, address string, edit func(*Settings)) Settings {
 	s.Workload.Addresses = []string{address}
 	s.Workload.Labels = map[string]string{"app": "web", "version": "v1"}
 	s.XDS.Addresses = []string{"127.0.0.1:15010"}
-	s.Drain.Leave = 0
 	if edit != nil {
 		edit(&s)
 	}

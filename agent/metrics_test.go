@@ -153,7 +153,7 @@ func TestDrainExtendsStop(t *testing.T) {
 		health:   &healthReporter{report: func(probe.Health) {}},
 		notifier: notifier{notify: func(s string) { sent = append(sent, s) }}}
 	a.finish(t.Context())
-	if got, want := strings.Join(sent, " "), "STOPPING=1 EXTEND_TIMEOUT_USEC=190000000"; got != want {
+	if got, want := strings.Join(sent, " "), "STOPPING=1 EXTEND_TIMEOUT_USEC=191000000"; got != want {
 		t.Errorf("sent %q, want %q", got, want)
 	}
 }

@@ -74,7 +74,6 @@ func member(t *testing.T, p *fakePlane, address string, edit func(*Settings)) (*
 	t.Helper()
 	c := joining(t, p)
 	c.Settings.Workload.Addresses = []string{address}
-	c.Settings.Drain.Leave = 0
 	r, err := Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -141,8 +140,8 @@ func TestMutualTLS(t *testing.T) {
 	plane, register := resources(t, clusters, listeners)
 	p := startPlane(t, m, "127.0.15.21:0", register)
 	r, first := member(t, p, address, nil)
-	r.ready(r.s.Ports.Status)
-	r.ready(r.s.Ports.Health)
+	r.ready(statusPort)
+	r.ready(healthPort)
 
 	caller := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "caller"},
 		time.Hour)
@@ -245,7 +244,7 @@ func wellStatus(t *testing.T, r *running, serial string) {
 // wantMetrics wants the agent's own metrics and Envoy's at the status port.
 func wantMetrics(t *testing.T, r *running) {
 	t.Helper()
-	code, body, err := r.get(http.MethodGet, r.s.Ports.Status, "/metrics")
+	code, body, err := r.get(http.MethodGet, statusPort, "/metrics")
 	if err != nil || code != http.StatusOK {
 		t.Fatalf("metrics: %d, %v", code, err)
 	}

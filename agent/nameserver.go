@@ -25,7 +25,7 @@ func (s *Settings) dnsAddresses() []netip.AddrPort {
 
 // capturesDNS says that the machine's DNS queries are sent to the agent.
 func (s *Settings) capturesDNS() bool {
-	return s.Workload.Interception == "tproxy" && s.Interception.CaptureDNS && s.Ports.DNS != 0
+	return s.Workload.Interception == "tproxy" && s.Ports.DNS != 0
 }
 
 // dnsServer is a server to forward to, as host:port.

@@ -22,11 +22,6 @@ func TestDNSSettings(t *testing.T) {
 		"rules of one's own": {func(s *Settings) { s.Workload.Interception = "redirect" }, "[127.0.0.1:15053]", false},
 		"intercepted but closed": {func(s *Settings) { s.Workload.Interception, s.Ports.DNS = "tproxy", 0 },
 			"[127.0.0.1:0 [fd61:7368:6f72:65::1]:0]", false},
-		"intercepted but for DNS": {func(s *Settings) {
-			s.Workload.Interception, s.Interception.CaptureDNS = "tproxy",
-				false
-		},
-			"[127.0.0.1:15053 [fd61:7368:6f72:65::1]:15053]", false},
 	} {
 		s := good()
 		s.Dev, s.Workload.Addresses, s.Ports.DNS = false, []string{"10.0.0.7"}, 15053

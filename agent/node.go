@@ -74,6 +74,9 @@ func nodeMetadata(s *Settings, stream string) map[string]any {
 		"LABELS":            labels,
 		"INTERCEPTION_MODE": strings.ToUpper(w.Interception),
 		"PROXY_CONFIG":      nodeProxyConfig(s),
+
+		"ENVOY_STATUS_PORT":     healthPort,
+		"ENVOY_PROMETHEUS_PORT": metricsPort,
 	}
 	for name, value := range map[string]string{
 		"SERVICE_ACCOUNT":     w.serviceAccount,
@@ -94,12 +97,6 @@ func nodeMetadata(s *Settings, stream string) map[string]any {
 	if s.capturesDNS() {
 		m["DNS_CAPTURE"], m["DNS_AUTO_ALLOCATE"] = "true", "true"
 	}
-	if s.Ports.Health != 0 {
-		m["ENVOY_STATUS_PORT"] = s.Ports.Health
-	}
-	if s.Ports.Metrics != 0 {
-		m["ENVOY_PROMETHEUS_PORT"] = s.Ports.Metrics
-	}
 	return m
 }
 
@@ -110,11 +107,11 @@ func nodeProxyConfig(s *Settings) map[string]any {
 		"concurrency":      s.Envoy.Concurrency,
 		// as protobuf's JSON wants it
 		"drainDuration": strconv.FormatFloat(s.Envoy.DrainTime.Seconds(), 'f', -1, 64) + "s",
-		"statusPort":    s.Ports.Status,
+		"statusPort":    statusPort,
 	}
 	if s.Workload.Group != "" { // with one, the control plane waits for the first report before it sends traffic
 		c["readinessProbe"] = map[string]any{"httpGet": map[string]any{"path": "/healthz/ready",
-			"port": s.Ports.Status}}
+			"port": statusPort}}
 	}
 	return c
 }

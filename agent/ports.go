@@ -36,9 +36,9 @@ func (a *Agent) claimPorts(ctx context.Context, resumed bool) (net.Listener, err
 		}
 	}
 	var c net.ListenConfig
-	l, err := c.Listen(ctx, "tcp", s.at(s.Ports.Status))
+	l, err := c.Listen(ctx, "tcp", s.at(statusPort))
 	if err != nil {
-		return nil, fmt.Errorf("open the status port (setting ports.status): %w", err)
+		return nil, fmt.Errorf("open the status port: %w", err)
 	}
 	return l, nil
 }
@@ -55,22 +55,19 @@ func PortsFree(s *Settings, owner func(machine.Socket) (*machine.Owner, error)) 
 		case err != nil:
 			errs = append(errs, fmt.Errorf("look for the owner of port %d: %w", socket.Address.Port(), err))
 		case by != nil:
-			const remedy = "end that program, or choose another port or address"
-			errs = append(errs, fmt.Errorf("%s is in use by %s (%s): %s", socket.Address, by, name, remedy))
+			errs = append(errs, fmt.Errorf("%s is in use by %s (needed for %s): end that program, or give this workload another "+
+				"address (--address)", socket.Address, by, name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// listens are the addresses that the agent and Envoy open on this machine, with the settings that
-// they are from. The settings have an address.
+// listens are the addresses that the agent and Envoy open on this machine, by what they are for. The
+// settings have an address.
 func (s *Settings) listens() map[string]machine.Socket {
 	out := map[string]machine.Socket{}
-	for setting, port := range map[string]int{"status": s.Ports.Status, "health": s.Ports.Health,
-		"metrics": s.Ports.Metrics} {
-		if port != 0 {
-			out["setting ports."+setting] = machine.Socket{Address: netip.AddrPortFrom(s.own(), uint16(port))}
-		}
+	for use, port := range map[string]uint16{"status": statusPort, "health": healthPort, "metrics": metricsPort} {
+		out[use] = machine.Socket{Address: netip.AddrPortFrom(s.own(), port)}
 	}
 	if s.Ports.DNS != 0 {
 		out["DNS (setting ports.dns)"] = machine.Socket{Address: s.dnsAddresses()[0]}

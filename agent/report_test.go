@@ -352,7 +352,7 @@ func TestFindJoined(t *testing.T) {
 func TestOwnSettings(t *testing.T) {
 	t.Parallel()
 	s := Default()
-	s.State, s.Workload.Name, s.Ports.Status, s.Drain.Maximum = stateFolder(t), "web-1", 15120, 90*time.Second
+	s.State, s.Workload.Name, s.Ports.DNS, s.Drain.Maximum = stateFolder(t), "web-1", 15153, 90*time.Second
 	s.Workload.Labels, s.XDS.Addresses = map[string]string{"app": "web"}, []string{"a:1"}
 	s.Probe.AllowGroupExec = true
 	if err := saveOwn(&s, nil); err != nil {
@@ -371,7 +371,7 @@ func TestOwnSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, no := range []string{"logLevel", "namespace", "state:", "15021"} {
+	for _, no := range []string{"logLevel", "namespace", "state:", "15053"} {
 		if strings.Contains(string(text), no) {
 			t.Errorf("it holds %s:\n%s", no, text)
 		}

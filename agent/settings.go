@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
@@ -80,10 +79,6 @@ type Envoy struct {
 	// Path is the program. Empty: "envoy" in PATH, else PackagedEnvoy. Units run PackagedEnvoy
 	// alone.
 	Path string `yaml:"path"`
-	// Unit is the template of systemd units that run Envoy, "ashore-envoy"; for one of several
-	// workloads of a machine "ashore-envoy@WORKLOAD". Envoy outlives the agent then. Empty: Envoy
-	// is a child of the agent, and ends with it.
-	Unit string `yaml:"unit"`
 	// Concurrency is the number of worker threads. Zero: one for each processor, at most two.
 	Concurrency int `yaml:"concurrency"`
 	// LogLevel is Envoy's: trace, debug, info, warning, error, critical or off.
@@ -94,19 +89,18 @@ type Envoy struct {
 	// Source: istio.io ProxyConfig.parentShutdownDuration.
 	ParentShutdown time.Duration `yaml:"parentShutdown"`
 
-	folder  string // of the files of units; empty: unitFolder. Tests have another one
-	program string // of units; empty: PackagedEnvoy. Tests have another one
+	units    bool   // systemd units run Envoy, and it outlives the agent; set by UseUnits
+	workload string // of the units' names; empty: the machine's main workload
+	folder   string // of the files of units; empty: unitFolder. Tests have another one
+	program  string // of units; empty: PackagedEnvoy. Tests have another one
 }
 
 // unitFolder is where systemd's units of Envoy find their files.
 const unitFolder = "/run/ashore-agent"
 
-// unit is the setting Unit as the unit's name and the workload; the workload is empty when the
-// machine has one.
-func (e *Envoy) unit() (template, workload string) {
-	template, workload, _ = strings.Cut(e.Unit, "@")
-	return template, workload
-}
+// UseUnits has units of systemd run Envoy, instead of the agent: ashore-envoy@N.service for the main
+// workload of the machine, ashore-envoy@WORKLOAD-N.service for another one.
+func (s *Settings) UseUnits(workload string) { s.Envoy.units, s.Envoy.workload = true, workload }
 
 // unitFolder is where the unit finds its environment file.
 func (s *Settings) unitFolder() string { return cmp.Or(s.Envoy.folder, unitFolder) }
@@ -114,31 +108,30 @@ func (s *Settings) unitFolder() string { return cmp.Or(s.Envoy.folder, unitFolde
 // runtime is the folder of what the agent gives Envoy: with a unit one that Envoy's group may
 // enter.
 func (s *Settings) runtime() string {
-	if s.Envoy.Unit == "" {
+	if !s.Envoy.units {
 		return s.State
 	}
-	_, workload := s.Envoy.unit()
-	return filepath.Join(s.unitFolder(), workload)
+	return filepath.Join(s.unitFolder(), s.Envoy.workload)
 }
 
 // envoyFolder is the folder of sockets that Envoy makes: with a unit one that Envoy's group may
 // write to.
 func (s *Settings) envoyFolder() string {
-	if s.Envoy.Unit == "" {
+	if !s.Envoy.units {
 		return s.State
 	}
 	return filepath.Join(s.runtime(), "envoy")
 }
 
-// Ports are the ports on the workload's own address.
+// The ports on the workload's own address. The numbers are Istio's.
+const (
+	statusPort  = 15020 // the agent's: GET /healthz/ready and /metrics
+	healthPort  = 15021 // Envoy's: GET /healthz/ready through Envoy, which proves that Envoy serves
+	metricsPort = 15090 // Envoy's: GET /stats/prometheus
+)
+
+// Ports are the ports that an operator can choose.
 type Ports struct {
-	// Status is the agent's: GET /healthz/ready.
-	Status int `yaml:"status"`
-	// Health is Envoy's: GET /healthz/ready through Envoy, which proves that Envoy serves. Zero:
-	// closed.
-	Health int `yaml:"health"`
-	// Metrics is Envoy's: GET /stats/prometheus. Zero: closed.
-	Metrics int `yaml:"metrics"`
 	// DNS is the agent's: queries for names of the mesh, over UDP and TCP, on a loopback address.
 	// Zero: closed.
 	DNS int `yaml:"dns"`
@@ -161,19 +154,18 @@ type Metrics struct {
 
 // Drain is how Envoy ends.
 type Drain struct {
-	// Leave is how long Envoy serves as before after the workload left the endpoints and is not
-	// ready any more: callers and load balancers need a moment to learn of it.
-	Leave time.Duration `yaml:"leave"`
 	// Maximum is how long open connections are waited for.
 	Maximum time.Duration `yaml:"maximum"`
 }
+
+// leave is how long Envoy serves as before after the workload left the endpoints: callers and load
+// balancers need a moment to learn of it.
+func (d Drain) leave() time.Duration { return min(time.Second, d.Maximum/5) }
 
 // Log is the agent's own log, which holds Envoy's too.
 type Log struct {
 	// Level is trace, debug, info, warn or error.
 	Level string `yaml:"level"`
-	// Format is "text" or "json".
-	Format string `yaml:"format"`
 }
 
 // Default returns the settings that hold where an operator says nothing.
@@ -182,10 +174,10 @@ func Default() Settings {
 		Workload: Workload{Type: "sidecar", Namespace: "default", Interception: "none"},
 		Envoy: Envoy{LogLevel: "warning", DrainTime: 45 * time.Second,
 			ParentShutdown: 10 * time.Minute},
-		Ports: Ports{Status: 15020, Health: 15021, Metrics: 15090, DNS: 15053},
+		Ports: Ports{DNS: 15053},
 		Probe: probe.Settings{CheckPorts: true},
-		Drain: Drain{Leave: time.Second, Maximum: 5 * time.Second},
-		Log:   Log{Level: "info", Format: "text"},
+		Drain: Drain{Maximum: 5 * time.Second},
+		Log:   Log{Level: "info"},
 
 		Interception: intercept.Default(),
 	}

@@ -29,7 +29,6 @@ func TestCheck(t *testing.T) {
 		{"everything good", func(s *Settings) {
 			s.Workload.Locality, s.Workload.Addresses = "eu/a/1", []string{"127.0.0.2", "::1"}
 			s.XDS.Addresses = []string{"cp.example.org:15010", "[::1]:15010"}
-			s.Ports.Health, s.Ports.Metrics = 0, 0
 		}, nil},
 		{"not dev", func(s *Settings) { s.Dev = false }, nil},
 		{"nothing", func(s *Settings) { s.Workload.Addresses, s.XDS.Addresses = nil, nil },
@@ -58,17 +57,14 @@ func TestCheck(t *testing.T) {
 		{"control plane", func(s *Settings) { s.XDS.Addresses = []string{"127.0.0.1", ":15010", "a:0", "a:99999"} },
 			[]string{`xds.addresses: "127.0.0.1" is not host:port`, `xds.addresses: ":15010" is not host:port`,
 				`xds.addresses: "a:0" is not`, `xds.addresses: "a:99999" is not`}},
-		{"ports", func(s *Settings) { s.Ports.Status, s.Ports.Health, s.Ports.Metrics = 0, -1, 70000 },
-			[]string{"ports.status: 0 is out of range; want 1 to 65535", "ports.health: -1 is",
-				"ports.metrics: 70000 is"}},
+		{"ports", func(s *Settings) { s.Ports.DNS = 70000 }, []string{"ports.dns: 70000 is out of range; want 0 to 65535"}},
 		{"envoy", func(s *Settings) { s.Envoy.Concurrency, s.Envoy.LogLevel = -1, "warn" },
 			[]string{"envoy.concurrency: -1", `envoy.logLevel: "warn" is not known; want trace or debug`}},
-		{"program of a unit", func(s *Settings) { s.Envoy.Unit, s.Envoy.Path = "ashore-envoy", "/opt/envoy" },
+		{"program of a unit", func(s *Settings) { s.UseUnits(""); s.Envoy.Path = "/opt/envoy" },
 			[]string{"envoy.path: units run /usr/lib/ashore/envoy"}},
 		{"no drain time", func(s *Settings) { s.Envoy.DrainTime = -1 }, []string{"envoy.drainTime: -1ns is less than no time"}},
 		{"no drain", func(s *Settings) { s.Drain.Maximum = -1 }, []string{"drain.maximum: -1ns is less than no time"}},
-		{"log", func(s *Settings) { s.Log.Level, s.Log.Format = "warning", "xml" }, []string{`log.level: "warning"`,
-			`log.format: "xml"`}},
+		{"log", func(s *Settings) { s.Log.Level = "warning" }, []string{`log.level: "warning"`}},
 		{"long state", func(s *Settings) { s.State = "/" + strings.Repeat("x", 100) }, []string{"state: the path of",
 			"state: the path of", "state: the path of"}},
 	} {

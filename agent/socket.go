@@ -18,7 +18,7 @@ import (
 // socketMode is that of sockets between the agent and Envoy, which has another user of the same
 // group as a unit.
 func (s *Settings) socketMode() fs.FileMode {
-	if s.Envoy.Unit == "" {
+	if !s.Envoy.units {
 		return 0o600
 	}
 	return 0o660

@@ -179,11 +179,11 @@ func TestMetricNames(t *testing.T) {
 			r := start(t, example(t, c.address, func(s *Settings) {
 				s.XDS.Addresses = []string{plane.address}
 			}))
-			r.ready(r.s.Ports.Status)
+			r.ready(statusPort)
 			for to, path := range map[string]string{used: "/missing", plain: "/", inbound: "/"} {
 				eventually(t, "a request to "+to, func() error { return request("http://"+c.address+":9000"+path, to) })
 			}
-			for _, port := range []int{r.s.Ports.Metrics, r.s.Ports.Status} {
+			for _, port := range []int{metricsPort, statusPort} {
 				code, body, err := r.get(http.MethodGet, port, "/stats/prometheus")
 				if err != nil || code != http.StatusOK {
 					t.Fatalf("metrics: %d, %v", code, err)

@@ -29,8 +29,6 @@ const (
 	takeoverTimeout = 2 * time.Minute
 	// maxBaseID bounds Envoy's base ID, which Envoy multiplies by 10 in 32 bits.
 	maxBaseID = 1 << 27
-	// parentMargin is what an Envoy may take to end the one that it replaced.
-	parentMargin = time.Second
 )
 
 // units runs Envoy as systemd units, one for each restart epoch. They outlive the agent: the next
@@ -95,12 +93,11 @@ func newLaunch(s *Settings, path string, bootstrap []byte) (*launch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at Envoy: %w", err)
 	}
-	template, workload := s.Envoy.unit()
-	l := &launch{unit: template + "@", files: filepath.Join(s.unitFolder(), "envoy-"), bootstrap: bootstrap,
+	l := &launch{unit: "ashore-envoy@", files: filepath.Join(s.unitFolder(), "envoy-"), bootstrap: bootstrap,
 		shutdown: s.Envoy.ParentShutdown,
 		program: fmt.Sprintf("%s, %d bytes, changed %s", path, info.Size(),
 			info.ModTime().UTC().Format(time.RFC3339Nano))}
-	if workload != "" {
+	if workload := s.Envoy.workload; workload != "" {
 		l.unit += workload + "-"
 		l.files += workload + "-"
 	}
@@ -253,11 +250,6 @@ func (u *units) begin(ctx context.Context) error {
 		u.use(e, "")
 		return nil
 	}
-	if known && len(active) > 1 { // a previous agent ended while this one was taking over
-		if err := u.waitServing(ctx, newest); err != nil {
-			u.log.Warn("envoy did not take over", "error", err)
-		}
-	}
 	if known && u.serves(ctx, newest) {
 		return u.replace(ctx, e)
 	}
@@ -347,17 +339,12 @@ func (u *units) waitAlone(ctx context.Context, e epoch) error {
 		if err != nil {
 			return err
 		}
-		info, err := u.info(ctx)
-		age, parseErr := time.ParseDuration(info.Uptime)
-		// Its uptime includes its start, which takes long on a busy machine: the previous one may
-		// still run.
-		ended := !slices.Contains(active, e.number-1)
-		if err = errors.Join(err, parseErr); err == nil && ended && age > u.launch.shutdown+parentMargin {
+		if !slices.Contains(active, e.number-1) {
 			return nil
 		}
 		if !logged {
-			why := fmt.Sprintf("its successor starts when %s has run for %s and ended the one before it", name,
-				u.launch.shutdown)
+			why := fmt.Sprintf("its successor starts when %s has ended, which has %s for its requests",
+				u.launch.name(e.number-1), u.launch.shutdown)
 			u.log.Info("envoy runs on with its previous program or settings", "reason", why)
 			u.use(e, "")
 			u.change(func(s *envoyState) { s.Waiting = why })

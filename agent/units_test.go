@@ -148,7 +148,10 @@ func (l *launcher) signal(ctx context.Context, name string, sig syscall.Signal) 
 	if err != nil || s.PID == 0 {
 		return err
 	}
-	return syscall.Kill(s.PID, sig)
+	if err := syscall.Kill(s.PID, sig); !errors.Is(err, syscall.ESRCH) { // its successor may have ended it
+		return err
+	}
+	return nil
 }
 
 func (l *launcher) Stopping(context.Context) (bool, error) { return l.stopping, nil }
@@ -167,13 +170,13 @@ func newHost(t *testing.T, address string) *host {
 	_, register := resources(t, clusters, listeners)
 	c := joining(t, startPlane(t, newMesh(t, "cluster.local"), "127.0.0.1:0", register))
 	c.Settings.Workload.Addresses = []string{address}
-	c.Settings.Drain.Leave = 0
 	joined, err := Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := ownSettings(t, joined.Settings.State, func(s *Settings) {
-		s.Envoy.program, s.Envoy.Unit, s.Envoy.folder = testenvoy.Path(t), "ashore-envoy@web", stateFolder(t)
+		s.UseUnits("web")
+		s.Envoy.program, s.Envoy.folder = testenvoy.Path(t), stateFolder(t)
 		s.Envoy.ParentShutdown = time.Second
 	})
 	return &host{t, s, newLauncher(t, s.Envoy.folder)}
@@ -307,7 +310,7 @@ func TestHotRestart(t *testing.T) {
 		}
 		return nil
 	})
-	r.ready(r.s.Ports.Health)
+	r.ready(healthPort)
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +324,7 @@ func TestHotRestart(t *testing.T) {
 		return nil
 	})
 	calls.end(t)
-	resp, err := http.Post("http://"+r.s.at(r.s.Ports.Status)+"/quitquitquit", "", nil)
+	resp, err := http.Post("http://"+r.s.at(statusPort)+"/quitquitquit", "", nil)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("quit: %v, %v", resp, err)
 	}
@@ -351,7 +354,7 @@ func TestUnitCrash(t *testing.T) {
 		}
 		return call(address + ":9000")
 	})
-	r.ready(r.s.Ports.Status)
+	r.ready(statusPort)
 	m.systemd.stopping = true
 	if err := r.end(); err != nil {
 		t.Error(err)
@@ -411,7 +414,7 @@ func TestTakeoverFails(t *testing.T) {
 		}
 		return nil
 	})
-	r.ready(r.s.Ports.Health)
+	r.ready(healthPort)
 	calls.end(t)
 	if m.units() != "ashore-envoy@web-0.service" {
 		t.Errorf("units %s", m.units())
@@ -434,6 +437,7 @@ func runAgentProcess(file string) error {
 	if err := yaml.Unmarshal(text, &s); err != nil {
 		return err
 	}
+	s.UseUnits("web")
 	s.Envoy.folder, s.Envoy.program = filepath.Dir(file), os.Getenv(envoyOf)
 	if err := s.Complete(); err != nil {
 		return err
@@ -471,7 +475,7 @@ func TestAgentKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.ready(r.s.Ports.Status)
+	r.ready(statusPort)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -479,48 +483,9 @@ func TestAgentKilled(t *testing.T) {
 		t.Error("the agent ended by itself")
 	}
 	r = m.start()
-	r.ready(r.s.Ports.Health)
+	r.ready(healthPort)
 	calls.end(t)
 	if s := r.agent.envoy.State(); s.PID != pid {
 		t.Errorf("envoy is process %d, want %d", s.PID, pid)
 	}
-}
-
-// An agent that starts while an Envoy is taking over waits for that one. No call fails.
-func TestTakeoverInterrupted(t *testing.T) {
-	t.Parallel()
-	const address = "127.0.42.6"
-	m := newHost(t, address)
-	if err := m.start().end(); err != nil {
-		t.Fatal(err)
-	}
-	calls := startLoad(t, address+":9000")
-	m.settings.Envoy.LogLevel = "error"
-	a, err := New(Config{Settings: m.settings, Log: testlog.New(t), manager: m.systemd})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
-	eventually(t, "the next epoch starts", func() error {
-		if units := m.units(); !strings.Contains(units, "web-1") {
-			return errors.New(units)
-		}
-		return nil
-	})
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	m.settings.Envoy.LogLevel = "warning"
-	r := m.start()
-	eventually(t, "the third epoch", func() error {
-		if s := r.agent.envoy.State(); s.Unit != "ashore-envoy@web-2.service" || s.Waiting != "" {
-			return fmt.Errorf("%+v", s)
-		}
-		return nil
-	})
-	calls.end(t)
-	r.agent.ending.Store(true)
 }

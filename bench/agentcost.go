@@ -95,11 +95,13 @@ func (b *bench) oneAgent(ctx context.Context, envoy string) (agentFigures, error
 	return f, err
 }
 
+// agentAddress is that of the workload: no other one has its ports.
+const agentAddress = "127.0.0.19"
+
 // agentRun is one workload whose agent is measured.
 type agentRun struct {
 	bin, envoy, state string
-	ports             [3]string // status, health, metrics
-	agent             *server   // the process that runs now
+	agent             *server // the process that runs now
 }
 
 // join gives it an identity.
@@ -115,14 +117,7 @@ func (a *agentRun) join(ctx context.Context, plane *server, work string) error {
 	if a.state, err = os.MkdirTemp(work, "agent"); err != nil {
 		return err
 	}
-	c.Settings.State, c.Settings.Workload.Name, c.Settings.Workload.Addresses = a.state, "web-1", []string{"127.0.0.1"}
-	for i := range a.ports {
-		addr, err := freeAddr()
-		if err != nil {
-			return err
-		}
-		a.ports[i] = addr[strings.LastIndexByte(addr, ':')+1:]
-	}
+	c.Settings.State, c.Settings.Workload.Name, c.Settings.Workload.Addresses = a.state, "web-1", []string{agentAddress}
 	_, err = agent.Join(ctx, c)
 	return err
 }
@@ -132,12 +127,11 @@ func (a *agentRun) start(ctx context.Context) error {
 	var err error
 	a.agent, err = launch("ashore-agent", "", a.bin, io.Discard, "run", "--state", a.state, "--envoy", a.envoy, "--set",
 		"envoy.concurrency=1",
-		"--set", "ports.status="+a.ports[0], "--set", "ports.health="+a.ports[1], "--set", "ports.metrics="+a.ports[2],
-		"--set", "drain.leave=0s", "--set", "drain.maximum=1s")
+		"--set", "drain.maximum=1s")
 	if err != nil {
 		return err
 	}
-	url := "http://127.0.0.1:" + a.ports[0] + "/healthz/ready"
+	url := "http://" + agentAddress + ":15020/healthz/ready"
 	client := &http.Client{Timeout: time.Second}
 	for began := time.Now(); ; {
 		if resp, err := client.Get(url); err == nil {

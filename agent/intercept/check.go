@@ -42,9 +42,6 @@ func (k Checks) Run(ctx context.Context, c Config) []Result {
 	if k.Ready != "" {
 		out = append(out, Result{"agent", get(ctx, k.Ready)})
 	}
-	if c.Settings.CheckURL != "" {
-		out = append(out, Result{"outside", get(ctx, c.Settings.CheckURL)})
-	}
 	if c.DNSPort != 0 {
 		out = append(out, Result{"dns", errors.Join(askDNS(ctx, "udp"), askDNS(ctx, "tcp"))})
 	}

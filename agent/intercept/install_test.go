@@ -56,7 +56,6 @@ func TestInstallRefuses(t *testing.T) {
 func TestInstallUndone(t *testing.T) {
 	t.Parallel()
 	m, there := pair(t)
-	m.Config.Settings.CaptureDNS = false
 	m.envoy()
 	good := m.order
 	good.Checks.ControlPlane = []string{controlPlane(t, there)}
@@ -64,10 +63,6 @@ func TestInstallUndone(t *testing.T) {
 	m.order = good
 	m.Checks.ControlPlane = []string{"10.99.0.2:15013"}
 	m.refused("control plane", "the rules were removed again: control plane: 10.99.0.2:15013 does not answer")
-
-	m.order = good
-	m.Config.Settings.CheckURL = "http://10.99.0.2:15013/"
-	m.refused("outside", "the rules were removed again: outside: Get \"http://10.99.0.2:15013/\"")
 
 	m.order = good
 	m.Checks.Ready = "http://10.99.0.2:15013/healthz/ready"
@@ -126,7 +121,6 @@ func (m *lab) marked(when string, want bool) {
 func TestBootFails(t *testing.T) {
 	t.Parallel()
 	m, there := pair(t)
-	m.Config.Settings.CaptureDNS = false
 	m.Checks.ControlPlane = []string{controlPlane(t, there)}
 	m.envoy()
 	m.must("install")
@@ -277,7 +271,6 @@ func queryFrom() error {
 func TestDocker(t *testing.T) {
 	t.Parallel()
 	m, there := pair(t)
-	m.Config.Settings.CaptureDNS = false
 	m.Checks.ControlPlane = []string{controlPlane(t, there)}
 	m.Command("sysctl", "-qw", "net.ipv4.ip_forward=1")
 	m.Command("ip", "link", "add", "docker0", "type", "bridge")

@@ -338,7 +338,6 @@ func TestMachine(t *testing.T) {
 	serve(t, here, ":8080", ":22")
 	serve(t, there, ":8080", ":9090")
 	m.Checks.ControlPlane = []string{controlPlane(t, there)}
-	m.Config.Settings.CaptureDNS = false
 
 	m.refused("no Envoy", "nothing listens on port 15001")
 	kill := m.envoy()

@@ -26,8 +26,6 @@ type Config struct {
 	User, Group string
 	// DNSPort is the port at which the agent answers DNS. Zero: queries are not captured.
 	DNSPort int
-	// OwnPorts are ports of Envoy and the agent outside of 15000 to 15099.
-	OwnPorts []int
 	// ControlPlane are addresses that are never intercepted. Install fills them in.
 	ControlPlane []netip.AddrPort
 }
@@ -63,9 +61,6 @@ func (c Config) Render() (string, error) {
 	s := c.Settings
 	include := withoutAll(s.IncludeOutboundIPRanges)
 	inbound := append([]string{"15000-15099"}, s.ExcludeInboundPorts...)
-	for _, p := range c.OwnPorts {
-		inbound = append(inbound, strconv.Itoa(p))
-	}
 	var control4, control6 []string
 	for _, a := range c.ControlPlane {
 		element := fmt.Sprintf("%s . %d", a.Addr(), a.Port())

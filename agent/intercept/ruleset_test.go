@@ -25,7 +25,7 @@ func TestRender(t *testing.T) {
 				ExcludeInboundPorts:     []string{"22", "8081"},
 				ExcludeUsers:            []string{"nobody", "990"},
 			},
-			User: "daemon", Group: "daemon", DNSPort: 53053, OwnPorts: []int{16020},
+			User: "daemon", Group: "daemon", DNSPort: 53053,
 			ControlPlane: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.5:15012"),
 				netip.MustParseAddrPort("[fd00::5]:443")},
 		},
@@ -60,7 +60,7 @@ func TestValidate(t *testing.T) {
 			IncludeOutboundIPRanges: []string{"*"}, ExcludeOutboundIPRanges: []string{"10.0.0.7", "::1",
 				"fd00::/8"}, IncludeInboundPorts: []string{"*"},
 			ExcludeInboundPorts: []string{"1", "1-65535"}, ExcludeUsers: []string{"bind",
-				"0"}, CheckURL: "https://example.com/",
+				"0"},
 		}, nil},
 		"ranges": {
 			Settings{IncludeOutboundIPRanges: []string{"10.0.0.0/33"},
@@ -76,7 +76,6 @@ func TestValidate(t *testing.T) {
 		},
 		"users": {Settings{ExcludeUsers: []string{"", "a b", `a"`}}, []string{"excludeUsers", "excludeUsers",
 			"excludeUsers"}},
-		"url": {Settings{CheckURL: "example.com"}, []string{"checkURL"}},
 	} {
 		var got []string
 		tc.settings.Validate(func(field, _ string, _ ...any) { got = append(got, field) })

@@ -2,7 +2,6 @@ package intercept
 
 import (
 	"net/netip"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,10 +21,6 @@ type Settings struct {
 	ExcludeInboundPorts []string `yaml:"excludeInboundPorts"`
 	// ExcludeUsers are users by name or number whose connections and queries are left alone.
 	ExcludeUsers []string `yaml:"excludeUsers"`
-	// CaptureDNS sends DNS queries to the agent.
-	CaptureDNS bool `yaml:"captureDNS"`
-	// CheckURL is fetched before the rules are confirmed. Empty: none.
-	CheckURL string `yaml:"checkURL"`
 }
 
 // Default returns the settings of a machine whose operator sets nothing.
@@ -33,7 +28,6 @@ func Default() Settings {
 	return Settings{
 		ExcludeOutboundIPRanges: []string{"169.254.0.0/16"}, // metadata services of clouds
 		ExcludeInboundPorts:     []string{"22"},
-		CaptureDNS:              true,
 	}
 }
 
@@ -62,12 +56,6 @@ func (s *Settings) Validate(fail func(field, format string, args ...any)) {
 		if u == "" || strings.ContainsAny(u, " \t\n\"\\{},") {
 			fail("excludeUsers", "%q is not the name or number of a user", u)
 		}
-	}
-	if s.CheckURL == "" {
-		return
-	}
-	if u, err := url.Parse(s.CheckURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		fail("checkURL", "%q is not a URL such as https://example.com/", s.CheckURL)
 	}
 }
 

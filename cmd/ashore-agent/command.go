@@ -12,7 +12,6 @@ import (
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/completion"
-	"github.com/ashore-mesh/ashore/internal/ending"
 	"github.com/ashore-mesh/ashore/internal/sdnotify"
 )
 
@@ -107,6 +106,7 @@ func (p *program) runCommand() *cobra.Command {
 		return p.runAgent(ctx, f)
 	})
 	f.add(cmd.Flags(), "xds")
+	cmd.Flags().BoolVar(&f.units, "units", false, "run Envoy as units of systemd (ashore-envoy@), as ashore-agent.service does")
 	return cmd
 }
 
@@ -123,10 +123,6 @@ func (p *program) runAgent(ctx context.Context, f *flags) error {
 		Notify: systemd.Tell, Watchdog: systemd.Watchdog()})
 	if err == nil {
 		err = a.Run(ctx)
-	}
-	err = f.explain(err)
-	if s.Log.Format == "json" {
-		err = ending.Log(log, err)
 	}
 	return err
 }
@@ -145,6 +141,5 @@ func (p *program) say(format string, args ...any) error {
 
 // logger writes to standard error. The settings have been checked.
 func (p *program) logger(l agent.Log) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{Level: hclog.LevelFromString(l.Level), JSONFormat: l.Format == "json",
-		Output: p.stderr})
+	return hclog.New(&hclog.LoggerOptions{Level: hclog.LevelFromString(l.Level), Output: p.stderr})
 }

@@ -1,17 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/internal/strictyaml"
@@ -19,94 +17,74 @@ import (
 
 // flags are the settings that a command line names. They win over those of files.
 type flags struct {
-	config string
-	state  string // where a workload joined whose settings come first; empty: not known
-	host   bool   // the settings are for a workload that units of this machine run
+	config      string
+	joinedState string // where a workload joined whose settings come first; empty: not known
+	host        bool   // the settings are for a workload that units of this machine run
+	units       bool   // units of systemd run Envoy
 
-	dev    bool
-	labels map[string]string
-	given  map[string]any     // the settings of the command line: "workload.name"
-	flag   map[string]string  // the flags of those that have one of their own
-	places *strictyaml.Places // of the settings that are from a file; nil without one
+	dev                                               bool
+	name, namespace, kind, interception, state, envoy string
+	xds, addresses, set                               []string
+	labels                                            map[string]string
 }
 
 // add defines the flags; xds is the one for the addresses of control planes.
 func (f *flags) add(fs *pflag.FlagSet, xds string) {
-	f.given, f.flag = map[string]any{}, map[string]string{}
 	fs.SortFlags = false
-	text := func(name, setting, usage string) {
-		f.flag[setting] = name
-		fs.Func(name, usage, func(value string) error { f.given[setting] = value; return nil })
-	}
-	list := func(name, setting, usage string) {
-		f.flag[setting] = name
-		fs.Func(name, usage, func(value string) error {
-			before, _ := f.given[setting].([]string)
-			f.given[setting] = append(before, strings.Split(value, ",")...)
-			return nil
-		})
-	}
-	list(xds, "xds.addresses", "`host:port` of the control plane; several replicas with commas")
+	fs.StringSliceVar(&f.xds, xds, nil, "`host:port` of the control plane; several replicas with commas")
 	fs.StringVar(&f.config, "config", "", "settings `file`; flags win over it")
-	fs.Func("set", "a `setting=value` of docs/agent.md, such as envoy.concurrency=2; may be repeated",
-		func(text string) error {
-			name, value, ok := strings.Cut(text, "=")
-			var v any
-			if err := yaml.Unmarshal([]byte(value), &v); err != nil || !ok {
-				return errors.New("want SETTING=VALUE, such as envoy.concurrency=2")
-			}
-			f.given[name] = v
-			return nil
-		})
+	fs.StringArrayVar(&f.set, "set", nil,
+		"a `setting=value` of docs/agent.md, such as envoy.concurrency=2; may be repeated")
 	fs.BoolVar(&f.dev, "dev", false, "plaintext to the control plane, without an identity, for trials on one machine")
-	text("name", "workload.name", "`name` of the workload, unique in its namespace (default: the host name)")
-	text("namespace", "workload.namespace", "`namespace` of the workload (default \"default\")")
-	list("address", "workload.addresses", "the workload's own IP `address`; the first is where Envoy opens its ports")
-	f.flag["workload.labels"] = "labels"
+	fs.StringVar(&f.name, "name", "", "`name` of the workload, unique in its namespace (default: the host name)")
+	fs.StringVar(&f.namespace, "namespace", "", "`namespace` of the workload (default \"default\")")
+	fs.StringSliceVar(&f.addresses, "address", nil,
+		"the workload's own IP `address`; the first is where Envoy opens its ports")
 	fs.StringToStringVar(&f.labels, "labels", nil, "the workload's `labels`, app=web,version=v1")
-	text("type", "workload.type", "`type` of the workload: sidecar or router (a gateway)")
-	text("interception", "workload.interception", "`how` traffic reaches Envoy: none (applications connect to it), "+
+	fs.StringVar(&f.kind, "type", "", "`type` of the workload: sidecar or router (a gateway)")
+	fs.StringVar(&f.interception, "interception", "", "`how` traffic reaches Envoy: none (applications connect to it), "+
 		"tproxy (by the rules of \"ashore-agent intercept\") or redirect (by rules of your own)")
-	text("state", "state", "`folder` for the identity, the bootstrap and the sockets (default below "+
+	fs.StringVar(&f.state, "state", "", "`folder` for the identity, the bootstrap and the sockets (default below "+
 		"/var/lib/ashore-agent; below ~/.local/state/ashore-agent for users other than root, with --dev below the "+
 		"user's cache folder)")
-	text("envoy", "envoy.path", "the Envoy `program` (default: envoy in PATH, else that of the package ashore-envoy)")
+	fs.StringVar(&f.envoy, "envoy", "",
+		"the Envoy `program` (default: envoy in PATH, else that of the package ashore-envoy)")
 }
 
-// text is a setting of the command line; empty: it is not given.
-func (f *flags) text(setting string) string {
-	value, _ := f.given[setting].(string)
-	return value
-}
-
-// document is the given settings as a settings file.
-func (f *flags) document() ([]byte, error) {
-	if f.dev {
-		f.given["dev"] = true
+// apply lays the given flags over s.
+func (f *flags) apply(s *agent.Settings) error {
+	s.Dev = s.Dev || f.dev
+	for to, value := range map[*string]string{&s.Workload.Name: f.name, &s.Workload.Namespace: f.namespace,
+		&s.Workload.Type: f.kind, &s.Workload.Interception: f.interception, &s.State: f.state, &s.Envoy.Path: f.envoy} {
+		*to = cmp.Or(value, *to)
+	}
+	if len(f.xds) > 0 {
+		s.XDS.Addresses = f.xds
+	}
+	if len(f.addresses) > 0 {
+		s.Workload.Addresses = f.addresses
 	}
 	if len(f.labels) > 0 {
-		f.given["workload.labels"] = f.labels
+		s.Workload.Labels = f.labels
 	}
-	doc := map[string]any{}
-	for _, path := range slices.Sorted(maps.Keys(f.given)) {
-		put(doc, path, f.given[path])
+	for _, text := range f.set {
+		path, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return usage(fmt.Errorf("--set %s: want SETTING=VALUE, such as envoy.concurrency=2", text))
+		}
+		doc := ""
+		for depth, name := range strings.Split(path, ".") {
+			doc += "\n" + strings.Repeat(" ", depth) + name + ":"
+		}
+		_, err := strictyaml.Decode("--set", []byte(doc+" "+value), s)
+		if wrong, ok := errors.AsType[*strictyaml.Error](err); ok {
+			wrong.Line = 0
+		}
+		if err != nil {
+			return usage(err)
+		}
 	}
-	return yaml.Marshal(doc)
-}
-
-// put sets the value at a path of names with dots between.
-func put(doc map[string]any, path string, value any) {
-	name, rest, more := strings.Cut(path, ".")
-	if !more {
-		doc[name] = value
-		return
-	}
-	inner, ok := doc[name].(map[string]any)
-	if !ok {
-		inner = map[string]any{}
-		doc[name] = inner
-	}
-	put(inner, rest, value)
+	return nil
 }
 
 // settings are the defaults, those that the workload joined with, the file's settings over them,
@@ -116,7 +94,14 @@ func (f *flags) settings() (agent.Settings, error) {
 	if err != nil {
 		return s, err
 	}
-	return s, f.explain(s.Complete())
+	if f.units {
+		workload := f.state // ashore-agent.service, of the main workload, names none
+		if workload != "" {
+			workload = filepath.Base(workload)
+		}
+		s.UseUnits(workload)
+	}
+	return s, s.Complete()
 }
 
 // read is settings without the check. base are those that a workload of this machine has without
@@ -126,53 +111,42 @@ func (f *flags) read() (s, base agent.Settings, err error) {
 	if f.host {
 		s.Workload.Interception = "tproxy"
 	}
-	if f.state != "" {
-		_, err := readSettings(agent.OwnSettings(f.state), &s)
+	if f.joinedState != "" {
+		err := readSettings(agent.OwnSettings(f.joinedState), &s)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it did not join
 			return s, base, err
 		}
-		s.State = f.state
+		s.State = f.joinedState
 	}
 	if file := f.file(); file != "" {
-		if f.places, err = readSettings(file, &s); err == nil && f.config == "" {
-			_, err = readSettings(file, &base)
+		if err = readSettings(file, &s); err == nil && f.config == "" {
+			err = readSettings(file, &base)
 		}
 		if err != nil {
 			return s, base, err
 		}
 	}
-	data, err := f.document()
-	if err != nil {
-		return s, base, err
-	}
-	_, err = strictyaml.Decode("command line", data, &s)
-	for _, e := range unjoin(err) {
-		if wrong, ok := errors.AsType[*strictyaml.Error](e); ok {
-			wrong.Line = 0
-		}
-	}
-	return s, base, usage(err)
+	return s, base, f.apply(&s)
 }
 
-// readSettings lays the settings of a file over s. It returns where they are in it.
-func readSettings(file string, s *agent.Settings) (*strictyaml.Places, error) {
+// readSettings lays the settings of a file over s.
+func readSettings(file string, s *agent.Settings) error {
 	data, err := strictyaml.ReadFile(file)
-	if err != nil {
-		return nil, usage(err)
+	if err == nil {
+		_, err = strictyaml.Decode(file, data, s)
 	}
-	places, err := strictyaml.Decode(file, data, s)
-	return places, usage(err)
+	return usage(err)
 }
 
 // keptSettings are those of a workload that has joined.
 func keptSettings(state string) (agent.Settings, error) {
-	s, _, err := (&flags{state: state}).read()
+	s, _, err := (&flags{joinedState: state}).read()
 	return s, err
 }
 
 // file is the settings file; empty: there is none.
 func (f *flags) file() string {
-	if f.config != "" || !f.host && filepath.Dir(f.state) != agent.PackagedState {
+	if f.config != "" || !f.host && filepath.Dir(f.joinedState) != agent.PackagedState {
 		return f.config
 	}
 	if _, err := os.Lstat(agent.OperatorSettings); err != nil {
@@ -183,47 +157,14 @@ func (f *flags) file() string {
 
 // joined finds the workload that has joined, unless the command line describes another one.
 func (f *flags) joined() error {
-	f.state = f.text("state")
-	if f.state != "" || f.config != "" || f.dev || f.given["xds.addresses"] != nil {
+	f.joinedState = f.state
+	if f.state != "" || f.config != "" || f.dev || len(f.xds) > 0 {
 		return nil
 	}
-	name := f.text("workload.name")
-	state, err := agent.FindJoined(name, f.text("workload.namespace"))
-	if errors.Is(err, agent.ErrNoIdentity) && (name != "" || f.given["workload.addresses"] != nil) {
+	state, err := agent.FindJoined(f.name, f.namespace)
+	if errors.Is(err, agent.ErrNoIdentity) && (f.name != "" || len(f.addresses) > 0) {
 		return nil // the settings that are missing are named
 	}
-	f.state = state
+	f.joinedState = state
 	return err
-}
-
-// explain adds the flag, or else the place in the settings file, to errors about settings, and makes
-// them errors of usage.
-func (f *flags) explain(err error) error {
-	if _, ok := errors.AsType[*agent.UsageError](err); !ok {
-		return err
-	}
-	var out []error
-	for _, e := range unjoin(err) {
-		if u, ok := errors.AsType[*agent.UsageError](e); ok {
-			place := f.places.Of(u.Setting)
-			if flag := f.flag[u.Setting]; f.given[u.Setting] != nil && flag != "" {
-				place = "--" + flag
-			} else if f.given[u.Setting] != nil {
-				place = ""
-			}
-			if place != "" {
-				e = fmt.Errorf("%s: %w", place, u)
-			}
-		}
-		out = append(out, e)
-	}
-	return usage(errors.Join(out...))
-}
-
-// unjoin are the errors that errors.Join put together.
-func unjoin(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
 }

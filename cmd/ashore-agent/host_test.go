@@ -140,7 +140,7 @@ func TestHost(t *testing.T) {
 	}
 
 	second := append(next().args(), "--name", "web-2", "--state", filepath.Join(f.folder, "web-2.shop"))
-	if _, _, steps, err := f.start(t.Context(), second...); !errors.Is(err, errUsage) ||
+	if _, _, steps, err := f.start(t.Context(), second...); !isUsage(err) ||
 		!strings.Contains(err.Error(), "add --name NAME --address ADDRESS --interception none") || len(steps) != 0 {
 		t.Errorf("a second workload without an address: %v, steps %q", err, steps)
 	}
@@ -223,8 +223,7 @@ func TestHostUndo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, next := newFakeHost(t), authority(t, "127.0.15.64")
-			args := f.joinArgs(next(), "127.0.15.65", "--set", "ports.status=16020", "--set", "ports.health=0", "--set",
-				"ports.metrics=0")
+			args := f.joinArgs(next(), "127.0.15.65")
 			f.fails[tc.fails] = cause
 			stdout, _, steps, err := f.start(t.Context(), args...)
 			if !errors.Is(err, cause) || !strings.Contains(err.Error(), "the machine works as before") || stdout != "" {

@@ -17,7 +17,6 @@ import (
 type hostJoin struct {
 	*host
 	settings agent.Settings // of the workload, with those of the operator's file
-	group    string
 	unit     string
 	before   machine.Unit // the unit, as it was
 	started  bool         // the unit was started
@@ -28,7 +27,7 @@ type hostJoin struct {
 // installs the rules. When a step fails, the steps before it are undone, except for the identity:
 // the same command continues with it.
 func (p *program) joinHost(ctx context.Context, c agent.JoinConfig) error {
-	w := &hostJoin{host: p.host, settings: c.Settings, group: c.Group}
+	w := &hostJoin{host: p.host, settings: c.Settings}
 	if err := w.chooseUnit(); err != nil {
 		return err
 	}
@@ -75,12 +74,6 @@ func (p *program) joinHost(ctx context.Context, c agent.JoinConfig) error {
 // chooseUnit finds the unit of the workload. The first workload of a machine has mainUnit.
 func (w *hostJoin) chooseUnit() error {
 	s := &w.settings
-	if id, joined, err := agent.JoinedAs(s.State); err == nil && joined.Group != w.group {
-		return fmt.Errorf("%s is a member of %s on this machine already, as %s, and the command is for %s: "+
-			"for a second workload add --name NAME --address ADDRESS --interception none; "+
-			"to move this one, run \"ashore-agent leave\" first",
-			filepath.Base(s.State), joined.Group, id.ID, w.group)
-	}
 	main := w.main()
 	if main == "" {
 		main = s.State
@@ -114,10 +107,6 @@ func (w *hostJoin) chooseUnit() error {
 func (w *hostJoin) check(ctx context.Context) error {
 	s := w.settings
 	errs := []error{machine.CheckEnvoy(ctx, w.envoy), machine.CheckResolver(w.resolver), agent.CheckAddress(ctx, &s)}
-	if s.Envoy.Path != "" {
-		errs = append(errs, &agent.UsageError{Setting: "envoy.path",
-			Text: "units run " + agent.PackagedEnvoy + "; leave it out"})
-	}
 	if s.Workload.Interception == "tproxy" {
 		if _, err := exec.LookPath(w.nft); err != nil {
 			errs = append(errs, errors.New("interception needs the program nft, which is not there: "+

@@ -32,13 +32,12 @@ func interceptConfig(at place) (c intercept.Config, checks intercept.Checks, err
 	if err != nil {
 		return c, checks, err
 	}
-	f := &flags{state: state}
+	f := &flags{joinedState: state}
 	s, err := f.settings()
 	if err != nil {
 		return c, checks, err
 	}
-	c, checks, err = agent.InterceptConfig(&s)
-	return c, checks, f.explain(err)
+	return agent.InterceptConfig(&s)
 }
 
 func (p *program) interceptInstall() *cobra.Command {

@@ -47,14 +47,14 @@ func (p *program) joinCommand() *cobra.Command {
 	f, j := &flags{}, &joinFlags{}
 	cmd := command("join", "Make this workload a member of the mesh, and run its Envoy", joinLong, joinExample,
 		func(ctx context.Context) error {
-			state := f.text("state")
+			state := f.state
 			f.host = p.host != nil && !j.noRun && !f.dev && (state == "" || p.host.runs(state))
 			c, err := j.config(f, p)
 			if err != nil {
 				return err
 			}
 			if f.host {
-				return f.explain(p.joinHost(ctx, c))
+				return p.joinHost(ctx, c)
 			}
 			return p.join(ctx, f, j, c)
 		})
@@ -76,8 +76,11 @@ func (j *joinFlags) config(f *flags, p *program) (c agent.JoinConfig, err error)
 	if err != nil {
 		return c, err
 	}
-	if f.host && s.Workload.Type == "router" && s.Workload.Interception == "tproxy" {
-		s.Workload.Interception = "none" // a gateway has no application
+	if f.host {
+		s.UseUnits("")
+		if s.Workload.Type == "router" && s.Workload.Interception == "tproxy" {
+			s.Workload.Interception = "none" // a gateway has no application
+		}
 	}
 	token, err := j.readToken(p.stdin)
 	if err != nil {
@@ -85,7 +88,7 @@ func (j *joinFlags) config(f *flags, p *program) (c agent.JoinConfig, err error)
 	}
 	c = agent.JoinConfig{Settings: s, Base: &base, Group: j.group, Hash: j.hash, Token: token, Replace: j.replace,
 		Log: p.logger(s.Log)}
-	return c, f.explain(c.Prepare())
+	return c, c.Prepare()
 }
 
 // readToken reads the token from where the flags say.
@@ -104,16 +107,16 @@ func (j *joinFlags) readToken(stdin io.Reader) (token string, err error) {
 // join joins and, unless there is nothing to run, goes on as "run".
 func (p *program) join(ctx context.Context, f *flags, j *joinFlags, c agent.JoinConfig) error {
 	c.Check = func(ctx context.Context, s *agent.Settings) error {
-		_, missing := s.Envoy.Program(ctx)
-		if missing != nil && j.noRun { // a service manager may run it once Envoy is installed
-			c.Log.Warn("the agent cannot run without Envoy", "error", missing)
-			missing = nil
+		err := agent.CheckAddress(ctx, s)
+		if !j.noRun {
+			_, missing := s.Envoy.Program(ctx)
+			err = errors.Join(err, missing)
 		}
-		return errors.Join(agent.CheckAddress(ctx, s), missing)
+		return err
 	}
 	r, err := agent.Join(ctx, c)
 	if err != nil {
-		return f.explain(err)
+		return err
 	}
 	how := "joined"
 	if r.Already {
@@ -130,6 +133,6 @@ func (p *program) join(ctx context.Context, f *flags, j *joinFlags, c agent.Join
 	case j.noRun:
 		return nil
 	}
-	f.state = r.Settings.State
+	f.joinedState = r.Settings.State
 	return p.runAgent(ctx, f)
 }

@@ -103,8 +103,7 @@ func TestJoinRunLeave(t *testing.T) {
 	}
 	envoy := testenvoy.Path(t)
 	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--set",
-		"drain.leave=0s",
-		"--set", "log.format=json", "--set", "log.level=trace")
+		"drain.maximum=1s", "--set", "log.level=trace")
 	p := &running{bootstrap: filepath.Join(state, "bootstrap.json")}
 	p.cmd = exec.Command(path, args...)
 	var out bytes.Buffer
@@ -133,7 +132,6 @@ func TestJoinRunLeave(t *testing.T) {
 		t.Errorf("leave: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	p.wantEnd(t, 0)
-	p.wantLog(t)
 	if !strings.Contains(out.String(), "spiffe://cluster.local/ns/shop/sa/web: joined\n") {
 		t.Errorf("it said %q", out.String())
 	}
@@ -234,8 +232,7 @@ func TestJoinLooksFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none, "--no-run")...)
-	if code != 0 || !strings.Contains(stdout, ": joined\n") || !strings.Contains(stderr, "[WARN]") ||
-		!strings.Contains(stderr, "there is no "+none) {
+	if code != 0 || !strings.Contains(stdout, ": joined\n") {
 		t.Errorf("for a service manager, without Envoy: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	if code, _, stderr := start(t, append(line, "--address", "10.99.99.99", "--no-run")...); code != 2 ||

@@ -46,7 +46,6 @@ const leaveExample = `  ashore-agent leave
 func (p *program) leaveCommand() *cobra.Command {
 	var at place
 	var yes bool
-	var wait time.Duration
 	cmd := command("leave", "Leave the mesh: end the agent and remove the identity", leaveLong, leaveExample,
 		func(ctx context.Context) error {
 			state, err := at.folder()
@@ -59,15 +58,17 @@ func (p *program) leaveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.leave(ctx, state, yes, wait)
+			return p.leave(ctx, state, yes)
 		})
 	at.add(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().DurationVar(&wait, "wait", 2*time.Minute, "how long the agent may take to drain and end")
 	return cmd
 }
 
-func (p *program) leave(ctx context.Context, state string, yes bool, wait time.Duration) error {
+// leaveTimeout bounds how long an agent may take to drain and end.
+const leaveTimeout = 2 * time.Minute
+
+func (p *program) leave(ctx context.Context, state string, yes bool) error {
 	who := state
 	id, _, err := agent.JoinedAs(state)
 	switch {
@@ -82,9 +83,9 @@ func (p *program) leave(ctx context.Context, state string, yes bool, wait time.D
 		}
 	}
 	if p.host.runs(state) {
-		err = p.host.leave(ctx, state, wait)
+		err = p.host.leave(ctx, state)
 	} else {
-		err = agent.Leave(ctx, state, wait)
+		err = agent.Leave(ctx, state, leaveTimeout)
 	}
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func (p *program) confirm(question string) error {
 
 // leave takes a workload out of the mesh and leaves nothing of it on the machine. It can be
 // repeated.
-func (h *host) leave(ctx context.Context, state string, wait time.Duration) error {
+func (h *host) leave(ctx context.Context, state string) error {
 	main := h.main() == state
 	if main { // connections that go through Envoy stay until it ends
 		if err := h.rules.Remove(ctx); err != nil {
@@ -117,7 +118,7 @@ func (h *host) leave(ctx context.Context, state string, wait time.Duration) erro
 		}
 	}
 	if _, _, err := agent.JoinedAs(state); !errors.Is(err, agent.ErrNoIdentity) {
-		if err := h.as(func() error { return agent.Leave(ctx, state, wait) }); err != nil {
+		if err := h.as(func() error { return agent.Leave(ctx, state, leaveTimeout) }); err != nil {
 			return fmt.Errorf("end the agent and remove the identity: %w", err)
 		}
 	}
@@ -135,7 +136,7 @@ func (h *host) leave(ctx context.Context, state string, wait time.Duration) erro
 // have been interrupted.
 func (h *host) leaveNothing(ctx context.Context) error {
 	if main := h.main(); main != "" {
-		return h.leave(ctx, main, 0)
+		return h.leave(ctx, main)
 	}
 	return h.removeRules(ctx)
 }

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/internal/ending"
 	"github.com/ashore-mesh/ashore/internal/liblog"
 )
@@ -29,9 +30,6 @@ func main() {
 	os.Exit(p.run(ctx, os.Args[1:]))
 }
 
-// errUsage marks errors of the command line and the settings: exit code 2.
-var errUsage = errors.New("usage")
-
 // run runs a command line. Exit codes: 0 done, 1 failed, 2 wrong arguments or settings.
 func (p *program) run(ctx context.Context, args []string) int {
 	cmd := p.command()
@@ -42,25 +40,31 @@ func (p *program) run(ctx context.Context, args []string) int {
 		return 0
 	case errors.Is(err, errNotWell):
 		return 1 // what was printed says it
-	case !ending.Told(err):
+	default:
 		fmt.Fprintf(p.stderr, "ashore-agent: %v\n", err)
 	}
-	if errors.Is(err, errUsage) {
+	if isUsage(err) {
 		return 2
 	}
 	return 1
 }
 
-// usageError is an error of the command line; its text is that of err alone.
-type usageError struct{ err error }
+// usageError is an error of the command line or of a settings file: exit code 2.
+type usageError struct{ error }
 
-func (e *usageError) Error() string   { return e.err.Error() }
-func (e *usageError) Unwrap() []error { return []error{errUsage, e.err} }
+func (e usageError) Unwrap() error { return e.error }
 
 // usage marks err; nil stays nil.
 func usage(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &usageError{err}
+	return usageError{err}
+}
+
+// isUsage says whether err is about the command line or the settings.
+func isUsage(err error) bool {
+	_, line := errors.AsType[usageError](err)
+	_, setting := errors.AsType[*agent.UsageError](err)
+	return line || setting
 }

@@ -2,12 +2,9 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,22 +86,6 @@ func (p *running) wantEnd(t *testing.T, code int) {
 	})
 }
 
-// wantLog checks that the agent wrote only lines of its log to standard error, including messages of
-// libraries.
-func (p *running) wantLog(t *testing.T) {
-	t.Helper()
-	libraries := false
-	for line := range bytes.Lines(p.log.Bytes()) {
-		if !json.Valid(line) {
-			t.Errorf("not a line of the log: %s", line)
-		}
-		libraries = libraries || bytes.Contains(line, []byte(`"message of a library"`))
-	}
-	if !libraries {
-		t.Error("no messages of libraries at level trace")
-	}
-}
-
 func eventually(t *testing.T, what string, ok func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -155,25 +136,4 @@ func TestSignals(t *testing.T) {
 			p.wantEnd(t, tc.code)
 		})
 	}
-}
-
-// The second Ctrl-C does not wait for the drain that the first one began.
-func TestSecondSignal(t *testing.T) {
-	t.Parallel()
-	p := startProgram(t, "127.0.42.5", "--set", "drain.leave=1h")
-	p.signal(t, syscall.SIGINT)
-	eventually(t, "the drain has begun", func() error {
-		resp, err := http.Get("http://127.0.42.5:15020/healthz/ready")
-		if err != nil {
-			return err
-		}
-		body, err := io.ReadAll(resp.Body)
-		if err = errors.Join(err, resp.Body.Close()); err == nil && !bytes.Contains(body, []byte("drain")) {
-			err = fmt.Errorf("the agent says %q", body)
-		}
-		return err
-	})
-	http.DefaultClient.CloseIdleConnections()
-	p.signal(t, syscall.SIGINT)
-	p.wantEnd(t, -1)
 }

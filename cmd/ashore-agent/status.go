@@ -11,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/agent"
-	"github.com/ashore-mesh/ashore/internal/build"
-	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
 // errNotWell is that a status shows something to do: exit code 1, and nothing more to say.
@@ -66,8 +64,10 @@ func (p *program) status(ctx context.Context, states []string, output string) er
 		if err != nil {
 			return err
 		}
-		if err := p.reportMachine(ctx, r, state); err != nil {
-			return err
+		if p.host.runs(state) {
+			if err := p.host.reportUnits(ctx, r, state); err != nil {
+				return err
+			}
 		}
 		if reports = append(reports, r); !r.Well {
 			unwell = errNotWell
@@ -95,29 +95,13 @@ func (p *program) status(ctx context.Context, states []string, output string) er
 	return unwell
 }
 
-// reportMachine adds what the agent of a state folder cannot know: whether it runs the installed
-// program, and its units.
-func (p *program) reportMachine(ctx context.Context, r *agent.Report, state string) error {
-	if installed := build.Read().String(); r.Version != "" && r.Version != installed {
-		r.Add("version", "restart the agent: systemctl restart ashore-agent",
-			"the agent runs "+r.Version+", installed is "+installed)
-	}
-	h := p.host
-	if h == nil && filepath.Dir(state) == agent.PackagedState && machine.HasSystemd() {
-		h = &host{folder: agent.PackagedState, systemd: machine.Systemctl("systemctl")} // the agent's user may look
-	}
-	if !h.runs(state) {
-		return nil
-	}
+// reportUnits adds a line about the units of a workload.
+func (h *host) reportUnits(ctx context.Context, r *agent.Report, state string) error {
 	s, err := keptSettings(state)
 	if err != nil {
 		return err
 	}
-	return h.reportUnits(ctx, r, state, s.Workload.Interception == "tproxy")
-}
-
-// reportUnits adds a line about the units of a workload.
-func (h *host) reportUnits(ctx context.Context, r *agent.Report, state string, intercepted bool) error {
+	intercepted := s.Workload.Interception == "tproxy"
 	names := []string{h.unit(state)}
 	if intercepted {
 		names = append(names, interceptUnit)
@@ -127,7 +111,7 @@ func (h *host) reportUnits(ctx context.Context, r *agent.Report, state string, i
 		return err
 	}
 	var texts, todos []string
-	if intercepted && h.rules != nil {
+	if intercepted {
 		if rules, err := h.rules.Status(ctx); err != nil {
 			return err
 		} else if !rules.Installed {

@@ -22,7 +22,7 @@ func (m *mesh) joining(ctx context.Context, w workload) ([]string, error) {
 	}
 	args := append(line, "--name", w.name, "--address", m.address(w), "--state", m.home(w), "--envoy", m.o.envoy,
 		"--set", "envoy.concurrency=1",
-		"--set", "drain.leave=0s", "--set", "drain.maximum=2s")
+		"--set", "drain.maximum=2s")
 	if w.proxy {
 		args = append(args, "--set", "workload.httpProxyPort="+portProxy)
 	}

@@ -138,7 +138,7 @@ func (m *Mesh) prepare(w *Workload) *Proxy {
 // flags are what a user adds to the line on a machine with several workloads, and brief drains.
 func (p *Proxy) flags(w Workload) []string {
 	flags := []string{"--name", w.Name, "--address", p.IP, "--state", p.State, "--envoy", testenvoy.Path(p.mesh.T),
-		"--set", "drain.leave=0s", "--set", "drain.maximum=1s"}
+		"--set", "drain.maximum=1s"}
 	if w.Labels != "" {
 		flags = append(flags, "--labels", w.Labels)
 	}

@@ -139,7 +139,7 @@ func TestRunMessages(t *testing.T) {
 		}
 	}
 	run(2, []string{"--envoy", "/nowhere/envoy"}, "--envoy", "/nowhere/envoy")
-	run(1, []string{id.IP + ":15020 is in use", "ports.status"})
+	run(1, []string{id.IP + ":15020 is in use", "--address"})
 	if err := busy.Close(); err != nil {
 		t.Fatal(err)
 	}
