@@ -15,10 +15,7 @@ import (
 )
 
 func (t *tool) caCommand() *cobra.Command {
-	return group("ca", "See and change the certificate authority",
-		`The certificate authority signs the certificates by which workloads know one another. Its root is what
-everybody trusts; this control plane signs with an intermediate below it.`,
-		"  ashorectl ca show\n  ashorectl ca rotate --reason 'yearly'",
+	return group("ca", "Inspect and rotate the certificate authority",
 		t.showCACommand(), t.rotateCACommand(), t.replicaTokenCommand())
 }
 
@@ -26,199 +23,126 @@ func (t *tool) showCACommand() *cobra.Command {
 	var pem bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show whom the mesh trusts, until when, and how far a rotation is",
-		Long: `show tells which root certificates the mesh trusts, what this control plane signs with, until when they are
-valid, and during a rotation of the root which step was done and what the next one waits for.
-
-It lists the other replicas that are alive too.
-
-With --pem it prints the root certificates that are trusted, and nothing else: for who verifies the control plane, such as
-a pipeline or an API server that has configuration validated.`,
-		Example: "  ashorectl ca show\n  ashorectl ca show -o json | jq '.rotation.waiting'\n  ashorectl ca show --pem >ashore-ca.pem\n  ashorectl ca show --pem | base64 -w0   for caBundle",
-		Args:    atMost(0),
+		Short: "Show trusted roots, the signing certificate, replicas and the state of a rotation",
+		Example: `  ashorectl ca show
+  ashorectl ca show -o json | jq .rotation.waiting
+  ashorectl ca show --pem > ashore-ca.pem`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := ask(t, cmd, (*admin.Client).Authority)
-			if err != nil {
-				return err
-			}
 			if !pem {
-				return t.authority(cmd.OutOrStdout(), a)
+				return show(t, cmd, (*admin.Client).Authority, authorityText)
 			}
-			if a.PEM == "" {
-				return errors.New("ashored is of an older version, which does not tell: its state folder has the file ca/root-cert.pem")
+			a, err := ask(t, cmd, (*admin.Client).Authority)
+			if err == nil {
+				_, err = io.WriteString(cmd.OutOrStdout(), a.PEM)
 			}
-			_, err = io.WriteString(cmd.OutOrStdout(), a.PEM)
 			return err
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVar(&pem, "pem", false, "print the root certificates that are trusted, as PEM")
+	cmd.Flags().BoolVar(&pem, "pem", false, "print only the trusted roots, as PEM")
 	return cmd
 }
 
 func (t *tool) rotateCACommand() *cobra.Command {
 	var q admin.RotateRequest
+	steps := []string{"activate", "retire"}
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "Change the root, step by step, without a failed request",
-		Long: `rotate begins a change of the root certificate. Its steps are distribute (all workloads get the new
-root), activate (the new root signs) and retire (the old root is not trusted any more). ashored takes each step when no
-proxy and no valid certificate depends on the one before. That takes as long as certificates live and machines are away;
-"ashorectl ca show" lists what it waits for.
-
-With --force STEP the next step is taken at once. What it waits for is cut off, and a machine that was away has
-to join again. It needs the role admin.`,
-		Example: "  ashorectl ca rotate --reason 'yearly'\n  ashorectl ca show\n  ashorectl ca rotate --force activate --reason 'the old key was copied'",
-		Args:    atMost(0),
+		Short: "Start to replace the root certificate, or force the next step",
+		Example: `  ashorectl ca rotate --reason yearly
+  ashorectl ca show
+  ashorectl ca rotate --force activate --reason 'the old key was copied'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("force") && !slices.Contains(forcible(), q.Force) {
-				return usage(cmd, fmt.Errorf("--force %q is not a step: want %s", q.Force,
-					strings.Join(forcible(), ", ")))
+			if cmd.Flags().Changed("force") && !slices.Contains(steps, q.Force) {
+				return usage(cmd, fmt.Errorf("--force %q: want %s", q.Force, strings.Join(steps, " or ")))
 			}
-			a, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Authority,
-				error) {
+			t.setWriteTimeout(cmd)
+			return show(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Authority, error) {
 				return c.RotateAuthority(ctx, q)
-			})
-			if err != nil {
-				return err
-			}
-			return t.authority(cmd.OutOrStdout(), a)
+			}, authorityText)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().StringVar(&q.Force, "force", "",
-		"do this step, the one that comes next, whatever it waits for: "+strings.Join(forcible(), ", "))
-	must(cmd.RegisterFlagCompletionFunc("force", cobra.FixedCompletions(forcible(),
-		cobra.ShellCompDirectiveNoFileComp)))
-	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for the audit log")
+	cmd.Flags().StringVar(&q.Force, "force", "", "do the next `step` now, without those that it waits for: "+
+		strings.Join(steps, ", "))
+	must(cmd.RegisterFlagCompletionFunc("force", words(steps...)))
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "reason for the audit log")
 	return cmd
 }
 
 func (t *tool) replicaTokenCommand() *cobra.Command {
-	ttl := lifetime(time.Hour)
+	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use:   "replica-token",
-		Short: "Print a token by which one more ashored belongs to this mesh",
-		Long: `replica-token makes a token for one more ashored that shares this one's store. Run it where the root's key is
-(the replica that was started first), put what it prints into a file on the new machine, readable by ashored alone, and
-name that file in the setting ca.replicaToken there. The new replica then gets an intermediate of its own; the root's key
-stays where it is.
-
-The token serves one replica once, and the file may be removed when it has started. Whoever has it can sign in the mesh's
-name until it was used or has ended: pass it on as the root's key. It needs the role admin.`,
-		Example: "  ashorectl ca replica-token --ttl 15m >replica-token\n  ashorectl ca show   lists the replicas",
-		Args:    atMost(0),
+		Short: "Create a one-time token for another replica of ashored",
+		Example: `  ashorectl ca replica-token > replica-token
+  ashorectl ca replica-token --ttl 15m
+  ashorectl ca show`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			made, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.ReplicaToken, error) {
+			t.setWriteTimeout(cmd)
+			return show(t, cmd, func(c *admin.Client, ctx context.Context) (admin.ReplicaToken, error) {
 				return c.CreateReplicaToken(ctx, admin.ReplicaTokenRequest{TTL: ttl.String()})
-			})
-			if err != nil {
-				return err
-			}
-			return t.output.write(cmd.OutOrStdout(), made, func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, made.Token)
-				return err
-			})
+			}, func(made admin.ReplicaToken) string { return made.Token + "\n" })
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().Var(&ttl, "ttl", "how long the token can be used, "+lifetimeForm)
+	ttlFlag(cmd, &ttl)
 	return cmd
 }
 
-// forcible are the steps that can be done at once.
-func forcible() []string { return []string{"activate", "retire"} }
-
-func (t *tool) authority(w io.Writer, a admin.Authority) error {
-	return t.output.write(w, a, func(w io.Writer) error { return authorityText(w, a, time.Now()) })
-}
-
-func authorityText(w io.Writer, a admin.Authority, now time.Time) error {
-	if _, err := fmt.Fprintf(w, "%s (%s), trust domain %s\n\n", a.Kind, orDash(a.Folder), a.TrustDomain); err != nil {
-		return err
-	}
-	var rows [][]string
-	for _, r := range a.Roots {
-		rows = append(rows, certificateRow("root", r, now))
-	}
-	rows = append(rows, certificateRow("signer", a.Signer, now), certificateRow("server", a.Server, now))
-	if err := columns(w, []string{"WHAT", "STATE", "ENDS", "RENEWED", "SUBJECT", "ROOT"}, rows); err != nil {
-		return err
-	}
-	if err := replicasTable(w, a.Replicas); err != nil {
-		return err
-	}
-	for _, p := range a.Problems {
-		if _, err := fmt.Fprintf(w, "\nPROBLEM %s\n", p); err != nil {
-			return err
+// ttlFlag adds the flag --ttl. ashored checks its bounds; it takes zero for its default.
+func ttlFlag(cmd *cobra.Command, ttl *time.Duration) {
+	cmd.Flags().DurationVar(ttl, "ttl", time.Hour, "how long the token is valid, such as 15m or 24h")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if *ttl <= 0 {
+			return usage(cmd, errors.New("--ttl: want more than 0"))
 		}
-	}
-	return rotationText(w, a.Rotation, now)
-}
-
-// replicasTable shows the other replicas that are alive; nothing where there are none.
-func replicasTable(w io.Writer, list []admin.Replica) error {
-	if len(list) == 0 {
 		return nil
 	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
-	}
-	var rows [][]string
-	for _, r := range list {
-		rows = append(rows, []string{orDash(r.Name), orDash(r.Address)})
-	}
-	return columns(w, []string{"REPLICA", "ADDRESS"}, rows)
 }
 
-func certificateRow(what string, c admin.Certificate, now time.Time) []string {
-	renewed := "-"
-	if c.Renew.After(now) {
-		renewed = "in " + span(c.Renew.Sub(now))
+func authorityText(a admin.Authority) string {
+	certificates := newTable("WHAT", "STATE", "EXPIRES", "RENEWED", "SUBJECT", "ROOT")
+	add := func(what string, c admin.Certificate) {
+		renewed := ""
+		if time.Until(c.Renew) > 0 {
+			renewed = when(c.Renew)
+		}
+		certificates.add(what, c.State, when(c.NotAfter), renewed, c.Subject, c.Root)
 	}
-	return []string{what, orDash(c.State), ends(c.NotAfter, now), renewed, orDash(c.Subject), orDash(c.Root)}
+	for _, root := range a.Roots {
+		add("root", root)
+	}
+	add("signer", a.Signer)
+	add("server", a.Server)
+	replicas := newTable("REPLICA", "ADDRESS")
+	for _, r := range a.Replicas {
+		replicas.add(r.Name, r.Address)
+	}
+	texts := []string{fmt.Sprintf("%s (%s), trust domain %s\n", a.Kind, a.Folder, a.TrustDomain),
+		certificates.String(), replicas.String()}
+	for _, p := range a.Problems {
+		texts = append(texts, "PROBLEM "+p+"\n")
+	}
+	return sections(append(texts, rotationText(a.Rotation))...)
 }
 
-// ends is when something ends, or did.
-func ends(at, now time.Time) string {
-	switch {
-	case at.IsZero():
-		return "-"
-	case at.After(now):
-		return "in " + span(at.Sub(now))
-	default:
-		return "ended " + ago(now, at) + " ago"
-	}
-}
-
-func rotationText(w io.Writer, r admin.Rotation, now time.Time) error {
+func rotationText(r admin.Rotation) string {
 	if r.Step == "" {
-		return nil
+		return ""
 	}
-	if _, err := fmt.Fprintf(w, "\nRotation: %s was done %s ago, next is %s\n", r.Step, ago(now, r.Since),
-		orDash(r.Next)); err != nil {
-		return err
-	}
+	text := fmt.Sprintf("Rotation: the step %s was done %s, the next one is %s\n", r.Step, when(r.Since), r.Next)
 	if r.Count == 0 {
-		return nil
+		return text
 	}
-	until := ", until they have done their part"
+	text += fmt.Sprintf("The next step waits for %d", r.Count)
 	if !r.Until.IsZero() {
-		until = ", " + ends(r.Until, now) + " at the latest"
+		text += ", at the latest until " + local(r.Until)
 	}
-	if _, err := fmt.Fprintf(w, "It waits for %d%s:\n", r.Count, until); err != nil {
-		return err
-	}
-	var rows [][]string
+	tb := newTable("WHAT", "NAME", "AT THE LATEST", "WHY")
 	for _, x := range r.Waiting {
-		rows = append(rows, []string{x.Kind, x.Name, ends(x.Until, now), x.Reason})
+		tb.add(x.Kind, x.Name, when(x.Until), x.Reason)
 	}
-	if err := columns(w, []string{"WHAT", "NAME", "AT THE LATEST", "WHY"}, rows); err != nil {
-		return err
-	}
+	text += ":\n" + tb.String()
 	if more := r.Count - len(r.Waiting); more > 0 {
-		_, err := fmt.Fprintf(w, "and %s\n", count(more, "other"))
-		return err
+		text += fmt.Sprintf("and %d more\n", more)
 	}
-	return nil
+	return text
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // A proxy calls itself what it likes: neither the operator's terminal acts on that, nor does it
@@ -21,12 +23,34 @@ func TestNamesOfStrangers(t *testing.T) {
 			t.Errorf("no %q in %s", want, out)
 		}
 	}
-	if _, out, _ := result(t, "__complete", "--socket", socket, "status", ""); !strings.HasPrefix(out,
+	if _, out, _ := result(t, "__complete", "--socket", socket, "proxy-status", ""); !strings.HasPrefix(out,
 		"api-1.shop\nweb-1.shop\n:") {
 		t.Errorf("completed are %q", out)
 	}
 	if code, _, errOut := result(t, "status", "--socket", socket, "x\x1b[2J"); code == 0 ||
 		strings.Contains(errOut, "\x1b") {
 		t.Errorf("exit code %d, %q", code, errOut)
+	}
+}
+
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for in, want := range map[time.Duration][2]string{
+			1:                              {"0s", "0s ago"},
+			time.Minute:                    {"0s", "in 1m"},
+			time.Hour - time.Millisecond:   {"0s", "in 1h"},
+			48 * time.Hour:                 {"0s", "in 2d"},
+			-90 * time.Second:              {"1m", "1m ago"},
+			-47*time.Hour - 59*time.Minute: {"47h", "47h ago"},
+		} {
+			at := time.Now().Add(in)
+			if got := [2]string{age(at), when(at)}; got != want {
+				t.Errorf("%s: got %q, want %q", in, got, want)
+			}
+		}
+	})
+	if age(time.Time{}) != "" || when(time.Time{}) != "" {
+		t.Error("no time has an age")
 	}
 }

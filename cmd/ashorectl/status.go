@@ -2,281 +2,216 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 func (t *tool) statusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "status [PROXY]",
-		Short: "Show every proxy: since when, what it acknowledged, what it rejected",
-		Long: `status shows how ashored is and every connected proxy on one line. For each type of Envoy
-resource a column says how the proxy stands:
-
-  24          it acknowledged the latest of all 24 that it is to have
-  24 sent     a change of them was sent and is not acknowledged yet
-  24 behind   a change of them is still to be sent
-  24 (1 bad)  it rejected one, which is not sent again until it changes
-  -           it did not ask for the type
-
-Control planes that read the configuration (over MCP) have a table of their own below: how many kinds
-they asked for, how many objects there are of those, and whether they acknowledged all ("in step"), or of
-which kinds a change was sent, or is still to be sent ("behind"). How many objects they refused is counted.
-
-A line before the table names each source of configuration that was not read yet, or of which older
-content is in use.
-
-Rejections follow below the tables in Envoy's own words, long ones cut to what they begin with and their
-reason; -o json has all of them. With the name of a proxy, that proxy is shown type by type, with
-short names of the content that it acknowledged and of the latest one.`,
-		Example: "  ashorectl status\n  ashorectl status web-1.shop\n  ashorectl status -o json | jq '.proxies[] | select(.types[].latest | not) | .id'",
-		Args:    atMost(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := ask(t, cmd, (*admin.Client).Status)
-			if err != nil {
-				return err
-			}
-			if len(args) == 1 {
-				return t.oneProxy(cmd.OutOrStdout(), s, args[0])
-			}
-			return t.output.write(cmd.OutOrStdout(), s, func(w io.Writer) error {
-				return statusTable(w, s,
-					time.Now())
+		Use:   "status",
+		Short: "Show the state of ashored, its sources and all proxies",
+		Example: `  ashorectl status
+  ashorectl status --socket .ashore/admin.sock
+  ashorectl status -o json | jq .config`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return show(t, cmd, (*admin.Client).Status, func(s admin.Status) string {
+				return sections(summary(s), proxiesText(s.Proxies))
 			})
 		},
-		ValidArgsFunction: offerFirst(t.completeProxies),
 	}
 }
 
-// oneProxy shows the proxy of that name.
-func (t *tool) oneProxy(w io.Writer, s admin.Status, id string) error {
-	i := slices.IndexFunc(s.Proxies, func(p admin.ProxyStatus) bool { return p.ID == id || p.Node == id })
-	if i < 0 {
-		return fmt.Errorf("no proxy %q is connected: \"ashorectl status\" lists them", id)
+func (t *tool) proxyStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "proxy-status [PROXY]",
+		Aliases: []string{"ps"},
+		Short:   "Show what proxies have acknowledged and rejected",
+		Example: `  ashorectl proxy-status
+  ashorectl proxy-status web-1.shop
+  ashorectl ps -o json | jq '.[] | select(.types[].latest | not) | .id'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return show(t, cmd, proxies, proxiesText)
+			}
+			return show(t, cmd, func(c *admin.Client, ctx context.Context) (admin.ProxyStatus, error) {
+				all, err := proxies(c, ctx)
+				i := slices.IndexFunc(all, func(p admin.ProxyStatus) bool { return p.ID == args[0] || p.Node == args[0] })
+				if err == nil && i < 0 {
+					err = fmt.Errorf("no proxy %q is connected: \"ashorectl proxy-status\" lists them", args[0])
+				}
+				if err != nil {
+					return admin.ProxyStatus{}, err
+				}
+				return all[i], nil
+			}, proxyText)
+		},
+		ValidArgsFunction: argument(0, t.proxyNames),
 	}
-	p := s.Proxies[i]
-	return t.output.write(w, p, func(w io.Writer) error { return proxyTable(w, p, time.Now()) })
 }
 
-// statusTable is the whole answer for people.
-func statusTable(w io.Writer, s admin.Status, now time.Time) error {
-	if err := headline(w, s, now); err != nil {
-		return err
-	}
-	proxies, readers := apart(s.Proxies)
-	if err := proxiesTable(w, proxies, now); err != nil {
-		return err
-	}
-	if err := readersTable(w, readers, now); err != nil {
-		return err
-	}
-	return rejections(w, s.Proxies, now)
+func proxies(c *admin.Client, ctx context.Context) ([]admin.ProxyStatus, error) {
+	s, err := c.Status(ctx)
+	return s.Proxies, err
 }
 
-// proxiesTable has a row for each proxy, after an empty line.
-func proxiesTable(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error {
-	if len(proxies) == 0 {
-		_, err := fmt.Fprintln(w, "\nno proxy is connected")
-		return err
-	}
-	types := typeColumns(proxies)
-	header := []string{"PROXY", "KIND", "PEER", "CONNECTED", "AGENT", "ENVOY"}
-	for _, typ := range types {
-		header = append(header, strings.ToUpper(typ))
-	}
-	var rows [][]string
-	for _, p := range proxies {
-		row := []string{p.ID, p.Kind, p.Peer, ago(now, p.Connected), cmp.Or(p.Agent, "-"), cmp.Or(p.Envoy, "-")}
-		for _, typ := range types {
-			row = append(row, cell(p, typ))
-		}
-		rows = append(rows, row)
-	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
-	}
-	return columns(w, header, rows)
-}
-
-// headline is ashored itself: three lines.
-func headline(w io.Writer, s admin.Status, now time.Time) error {
+// summary describes ashored itself, and the sources that have a problem.
+func summary(s admin.Status) string {
 	state := "ready"
 	if !s.Ready {
 		state = "not ready, waits for " + strings.Join(s.Waiting, ", ")
 	}
-	var kinds []string
-	total := 0
+	total, kinds := 0, ""
 	for _, k := range slices.Sorted(maps.Keys(s.Config.Objects)) {
-		kinds = append(kinds, fmt.Sprintf("%d %s", s.Config.Objects[k], k))
 		total += s.Config.Objects[k]
+		kinds += fmt.Sprintf(", %d %s", s.Config.Objects[k], k)
 	}
-	about := ""
-	if len(kinds) > 0 {
-		about = " (" + strings.Join(kinds, ", ") + ")"
+	if kinds != "" {
+		kinds = " (" + strings.TrimPrefix(kinds, ", ") + ")"
 	}
 	problems := "no problems"
 	if s.Config.Errors+s.Config.Warnings > 0 {
 		problems = fmt.Sprintf("%s, %s: see \"ashorectl problems\"", count(s.Config.Errors, "error"),
 			count(s.Config.Warnings, "warning"))
 	}
-	if _, err := fmt.Fprintf(w, "ashored %s, up %s, %s\n%s%s, %s, %s\n%s\n", s.Version.Version, ago(now, s.Started),
-		state,
-		count(total, "object"), about, count(s.Config.Services, "service"), count(s.Config.Endpoints,
-			"endpoint"), problems); err != nil {
-		return err
-	}
-	return sources(w, s.Sources, now)
+	return fmt.Sprintf("ashored %s, up %s, %s\n%s%s, %s, %s\n%s\n%s", s.Version.Version, age(s.Started), state,
+		count(total, "object"), kinds, count(s.Config.Services, "service"), count(s.Config.Endpoints, "endpoint"),
+		problems, sourceReasons(s.Sources))
 }
 
-// sources writes a line for each source that is not read, down, or partly stale.
-func sources(w io.Writer, all []feed.SourceStatus, now time.Time) error {
-	for _, s := range all {
-		text := ""
-		switch {
-		case !s.Synced && s.Error != "":
-			text = "not read yet: " + s.Error
-		case !s.Synced:
-			text = "not read yet"
-		case s.Error != "":
-			text = s.Error + ", for " + ago(now, s.ErrorSince)
-		case s.Stale > 0:
-			text = "older content is used of " + count(s.Stale, "part") + ": see \"ashorectl problems\""
-		case s.Retained > 0:
-			text = count(s.Retained, "item") + " are used although it does not supply them any more: see \"ashorectl problems\""
-		default:
-			continue
+// proxiesText shows the proxies, the control planes that read configuration over MCP, and what they
+// rejected.
+func proxiesText(all []admin.ProxyStatus) string {
+	var envoys, readers []admin.ProxyStatus
+	var rejected []string
+	for _, p := range all {
+		if p.Reader {
+			readers = append(readers, p)
+		} else {
+			envoys = append(envoys, p)
 		}
-		if _, err := fmt.Fprintf(w, "%s: %s\n", sourceTitle(s), text); err != nil {
-			return err
-		}
+		rejected = append(rejected, rejectionsText(p))
 	}
-	return nil
+	return sections(append([]string{cmp.Or(proxyTable(envoys), "no proxy is connected\n"), readerTable(readers)},
+		rejected...)...)
 }
 
-// typeColumns are the types that any proxy has, in the order in which they are sent.
-func typeColumns(proxies []admin.ProxyStatus) []string {
+func proxyTable(list []admin.ProxyStatus) string {
+	types := typeColumns(list)
+	header := []string{"PROXY", "KIND", "PEER", "CONNECTED", "AGENT", "ENVOY"}
+	for _, typ := range types {
+		header = append(header, strings.ToUpper(typ))
+	}
+	tb := newTable(header...)
+	for _, p := range list {
+		row := []any{p.ID, p.Kind, p.Peer, age(p.Connected), p.Agent, p.Envoy}
+		for _, typ := range types {
+			cell := ""
+			if i := slices.IndexFunc(p.Types, func(t admin.TypeStatus) bool { return t.Type == typ }); i >= 0 {
+				cell = strings.TrimSuffix(fmt.Sprint(p.Types[i].Resources, " ", state(p.Types[i])), " latest")
+			}
+			row = append(row, cell)
+		}
+		tb.add(row...)
+	}
+	return tb.String()
+}
+
+// typeColumns returns the types that any proxy subscribes to, in the order of delivery.
+func typeColumns(list []admin.ProxyStatus) []string {
 	order := []string{"cds", "eds", "lds", "rds", "nds", "pcds"}
 	var out []string
-	for _, p := range proxies {
+	for _, p := range list {
 		for _, t := range p.Types {
 			if !slices.Contains(out, t.Type) {
 				out = append(out, t.Type)
 			}
 		}
 	}
-	rank := func(t string) int {
-		if i := slices.Index(order, t); i >= 0 {
+	rank := func(typ string) int {
+		if i := slices.Index(order, typ); i >= 0 {
 			return i
 		}
 		return len(order)
 	}
 	slices.SortFunc(out, func(a, b string) int {
-		if d := rank(a) - rank(b); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 	})
 	return out
 }
 
-// cell is how a proxy stands with one type.
-func cell(p admin.ProxyStatus, typ string) string {
-	i := slices.IndexFunc(p.Types, func(t admin.TypeStatus) bool { return t.Type == typ })
-	if i < 0 {
-		return "-"
-	}
-	t := p.Types[i]
-	text := fmt.Sprint(t.Resources)
+// state returns the state of a type: what docs/ashorectl.md lists.
+func state(t admin.TypeStatus) string {
 	switch {
 	case len(t.Rejected) > 0:
-		return fmt.Sprintf("%s (%d bad)", text, len(t.Rejected))
+		return fmt.Sprintf("(%d rejected)", len(t.Rejected))
 	case t.Latest:
-		return text
+		return "latest"
 	case t.InFlight > 0:
-		return text + " sent"
+		return "sent"
 	default:
-		return text + " behind"
+		return "behind"
 	}
 }
 
-// proxyTable is one proxy for people.
-func proxyTable(w io.Writer, p admin.ProxyStatus, now time.Time) error {
-	way := "delta"
-	if !p.Delta {
-		way = "state of the world"
-	}
-	what := fmt.Sprintf("%s in namespace %s", p.Kind, p.Namespace)
-	if p.Reader {
-		what = "reader of configuration"
-	}
-	if _, err := fmt.Fprintf(w, "%s: %s at %s, connected since %s (%s ago), %s\n",
-		p.ID, what, p.Peer, p.Connected.Local().Format(time.DateTime), ago(now, p.Connected), way); err != nil {
-		return err
-	}
-	if err := proven(w, p, now); err != nil {
-		return err
-	}
-	var rows [][]string
-	for _, t := range p.Types {
-		asked := fmt.Sprint(t.Subscribed)
-		if t.Everything {
-			asked = "all"
+// readerTable shows the control planes that read configuration. A kind has several type names, one
+// for each of its versions, and counts once.
+func readerTable(readers []admin.ProxyStatus) string {
+	tb := newTable("READER", "PEER", "CONNECTED", "KINDS", "OBJECTS", "STATE", "REJECTED")
+	for _, p := range readers {
+		objects, total, overall := map[string]int{}, 0, "latest"
+		for _, t := range p.Types {
+			objects[t.Objects] = t.Resources
+			if !t.Latest {
+				overall = state(t)
+			}
 		}
-		rows = append(rows, []string{t.Type, asked, fmt.Sprint(t.Resources), acknowledged(t, now),
-			orDash(short(t.Target)), state(t)})
+		for _, n := range objects {
+			total += n
+		}
+		tb.add(p.ID, p.Peer, age(p.Connected), len(objects), total, overall, len(rejections(p)))
 	}
-	if err := columns(w, []string{"TYPE", "ASKED", "RESOURCES", "ACKNOWLEDGED", "LATEST", "STATE"}, rows); err != nil {
-		return err
-	}
-	return rejections(w, []admin.ProxyStatus{p}, now)
+	return tb.String()
 }
 
-// proven is who a proxy proved to be, and an empty line.
-func proven(w io.Writer, p admin.ProxyStatus, now time.Time) error {
-	text := "no identity: it is connected without TLS"
+// proxyText shows one proxy, type by type.
+func proxyText(p admin.ProxyStatus) string {
+	protocol, role := "delta", fmt.Sprintf("%s in namespace %s", p.Kind, p.Namespace)
+	if !p.Delta {
+		protocol = "state of the world"
+	}
+	if p.Reader {
+		role = "reader of configuration"
+	}
+	identity := "no identity: it is connected without TLS"
 	if p.Identity != "" {
-		text = fmt.Sprintf("%s, certificate %suntil %s (%s left)", p.Identity, spaced(p.Serial),
-			p.Expires.Local().Format(time.DateTime), ago(p.Expires, now))
+		identity = fmt.Sprintf("%s, certificate %s until %s (%s)", p.Identity, p.Serial, local(p.Expires), when(p.Expires))
 	}
 	if p.Bundle != "" {
-		text += ", trusts roots " + short(p.Bundle)
+		identity += ", trusts roots " + short(p.Bundle)
 	}
-	_, err := fmt.Fprintf(w, "%s\n\n", text)
-	return err
+	head := fmt.Sprintf("%s: %s at %s, connected since %s (%s), %s\n%s\n", p.ID, role, p.Peer, local(p.Connected),
+		when(p.Connected), protocol, identity)
+	tb := newTable("TYPE", "SUBSCRIBED", "RESOURCES", "ACKNOWLEDGED", "LATEST", "STATE")
+	for _, t := range p.Types {
+		subscribed := fmt.Sprint(t.Subscribed)
+		if t.Everything {
+			subscribed = "all"
+		}
+		acknowledged := strings.TrimSpace(short(t.Acknowledged) + " " + when(t.AcknowledgedAt))
+		tb.add(t.Type, subscribed, t.Resources, acknowledged, short(t.Target), state(t))
+	}
+	return sections(head, tb.String(), rejectionsText(p))
 }
 
-// spaced is a word with a space after it; nothing for none.
-func spaced(word string) string {
-	if word == "" {
-		return ""
-	}
-	return word + " "
-}
-
-// acknowledged is what a proxy accepted last, and how long ago.
-func acknowledged(t admin.TypeStatus, now time.Time) string {
-	if t.Acknowledged == "" && t.AcknowledgedAt.IsZero() {
-		return "-"
-	}
-	if t.Acknowledged == "" { // its protocol has no names for contents
-		return ago(now, t.AcknowledgedAt) + " ago"
-	}
-	if t.AcknowledgedAt.IsZero() {
-		return short(t.Acknowledged) + ", before it connected"
-	}
-	return fmt.Sprintf("%s, %s ago", short(t.Acknowledged), ago(now, t.AcknowledgedAt))
-}
-
-// short is the name of a content for people: the beginning of each of its parts tells enough.
+// short returns the first letters of each part of a version.
 func short(version string) string {
 	const letters = 7
 	parts := strings.Split(version, ".")
@@ -286,70 +221,49 @@ func short(version string) string {
 	return strings.Join(parts, ".")
 }
 
-// state says in words how a type stands.
-func state(t admin.TypeStatus) string {
-	switch {
-	case len(t.Rejected) > 0:
-		return count(len(t.Rejected), "resource") + " rejected"
-	case t.Latest:
-		return "latest"
-	case t.InFlight > 0:
-		return "sent, not answered yet"
-	default:
-		return "behind"
-	}
+// rejection is a rejected resource of a type, or a rejected object of a kind.
+type rejection struct {
+	of, resource, message string
 }
 
-// rejections lists what was rejected, in Envoy's words, or a reader's.
-func rejections(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error {
-	for _, p := range proxies {
-		for _, r := range refusals(p) {
-			words, cut := gist(r.Error)
-			if cut {
-				words += fmt.Sprintf("\n  (all %s: ashorectl status %s -o json)",
-					count(1+strings.Count(r.Error, "\n"), "line"), p.ID)
-			}
-			if _, err := fmt.Fprintf(w, "\n%s rejected %s:\n  %s\n", p.ID, culprit(r.of, r.Rejection, now),
-				words); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// rejected is one thing that a proxy rejected, of a type, or of a kind of configuration objects.
-type rejected struct {
-	of string
-	admin.Rejection
-}
-
-// refusals are what a proxy rejected: an object once, by however many names of its kind it was
-// sent.
-func refusals(p admin.ProxyStatus) (out []rejected) {
+// rejections returns what a proxy rejected, once, and when it did. A reader subscribes to a kind by
+// several type names.
+func rejections(p admin.ProxyStatus) map[rejection]string {
+	out := map[rejection]string{}
 	for _, t := range p.Types {
 		for _, r := range t.Rejected {
-			again := func(x rejected) bool {
-				return x.of == t.Objects && x.Resource == r.Resource &&
-					x.Error == r.Error
-			}
-			if isObjects(t) && slices.ContainsFunc(out, again) {
-				continue
-			}
-			out = append(out, rejected{cmp.Or(t.Objects, t.Type), r})
+			out[rejection{cmp.Or(t.Objects, t.Type), cmp.Or(r.Resource, "a response"), r.Error}] = when(r.Time)
 		}
 	}
 	return out
 }
 
-// culprit names what was rejected, and when: "lds 0.0.0.0_80 5s ago".
-func culprit(typ string, r admin.Rejection, now time.Time) string {
-	out := typ + " " + r.Resource
-	if r.Resource == "" {
-		out = "a response of " + typ
+func rejectionsText(p admin.ProxyStatus) string {
+	all := rejections(p)
+	order := func(a, b rejection) int {
+		return cmp.Or(cmp.Compare(a.of, b.of), cmp.Compare(a.resource, b.resource), cmp.Compare(a.message, b.message))
 	}
-	if !r.Time.IsZero() {
-		out += " " + ago(now, r.Time) + " ago"
+	var texts []string
+	for _, r := range slices.SortedFunc(maps.Keys(all), order) {
+		texts = append(texts, fmt.Sprintf("%s rejected %s\n  %s\n", p.ID,
+			strings.TrimSpace(r.of+" "+r.resource+" "+all[r])+":", shorten(r.message, p.ID)))
 	}
-	return out
+	return sections(texts...)
+}
+
+// shorten cuts a long message of Envoy, which quotes the whole resource. The first line names the
+// resource, and the reason is at the end of the first or of the last line.
+func shorten(message, proxy string) string {
+	const short, most = 600, 300
+	message = strings.TrimSpace(message)
+	if len(message) <= short && strings.Count(message, "\n") < 4 {
+		return strings.ReplaceAll(message, "\n", "\n  ")
+	}
+	first, rest, _ := strings.Cut(message, "\n")
+	last := rest[strings.LastIndex(rest, "\n")+1:]
+	if rest == "" {
+		last = first
+	}
+	text := first[:min(len(first), most)] + " … " + last[max(0, len(last)-most):]
+	return strings.ToValidUTF8(text, "") + fmt.Sprintf("\n  (all of it: ashorectl proxy-status %s -o json)", proxy)
 }
