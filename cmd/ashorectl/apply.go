@@ -26,9 +26,7 @@ func (t *tool) applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return t.write(cmd, o, func(c *admin.Client, ctx context.Context) (admin.Written, error) {
-				return c.Apply(ctx, each(pieces), o)
-			})
+			return write(t, cmd, o, each(pieces), (*admin.Client).Apply)
 		},
 	}
 	filesFlag(cmd, &paths)
@@ -63,9 +61,7 @@ func (t *tool) deleteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return t.write(cmd, o, func(c *admin.Client, ctx context.Context) (admin.Written, error) {
-				return c.Delete(ctx, each(pieces), o)
-			})
+			return write(t, cmd, o, each(pieces), (*admin.Client).Delete)
 		},
 		ValidArgsFunction: t.kindAndName(true),
 	}
@@ -99,9 +95,7 @@ func (t *tool) rollbackCommand() *cobra.Command {
 					return err
 				}
 			}
-			return t.write(cmd, o, func(c *admin.Client, ctx context.Context) (admin.Written, error) {
-				return c.Rollback(ctx, r, o)
-			})
+			return write(t, cmd, o, r, (*admin.Client).Rollback)
 		},
 		ValidArgsFunction: t.kindAndName(true),
 	}
@@ -165,12 +159,15 @@ func each(list []admin.Piece) admin.Pieces {
 }
 
 // write sends a write to the store and prints its result.
-func (t *tool) write(cmd *cobra.Command, o admin.StoreOptions, send request[admin.Written]) error {
+func write[Q any](t *tool, cmd *cobra.Command, o admin.StoreOptions, q Q,
+	send func(*admin.Client, context.Context, Q, admin.StoreOptions) (admin.Written, error)) error {
 	if o.Force && o.At != "" {
 		return usage(cmd, errors.New("--at refuses concurrent changes, and --force overwrites them: want one of the two"))
 	}
 	t.setWriteTimeout(cmd)
-	done, err := ask(t, cmd, send)
+	done, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Written, error) {
+		return send(c, ctx, q, o)
+	})
 	const unknown = "all of it was written, or nothing: see \"ashorectl history\""
 	refused, isRefusal := errors.AsType[*admin.Refusal](err)
 	switch {
@@ -198,8 +195,8 @@ func (t *tool) printConflicts(cmd *cobra.Command, list []admin.Conflict) error {
 	if err := t.print(cmd, list, text); err != nil {
 		return err
 	}
-	return errors.New("nothing was written, because the objects have changed: see \"ashorectl history KIND NAME --diff\" " +
-		"and --dry-run, and write again")
+	return errors.New("nothing was written, because the objects have changed: " +
+		"see \"ashorectl history KIND NAME --diff\" and --dry-run, and write again")
 }
 
 // writtenText describes what was written, or what --dry-run would write.
@@ -230,8 +227,8 @@ func writtenText(done admin.Written) string {
 	case n[admin.Created]+n[admin.Changed]+n[admin.Deleted] == 0:
 		fmt.Fprintf(&b, "nothing to change at revision %s: %s\n", done.Revision, counts)
 	case done.Preview:
-		fmt.Fprintf(&b, "nothing was written (--dry-run); compared with revision %[1]s: %[2]s. Use --at %[1]s to write this\n",
-			done.Revision, counts)
+		fmt.Fprintf(&b, "nothing was written (--dry-run); compared with revision %[1]s: %[2]s. "+
+			"Use --at %[1]s to write this\n", done.Revision, counts)
 	default:
 		fmt.Fprintf(&b, "revision %s: %s\n", done.Revision, counts)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,9 +25,6 @@ func (t *tool) auditTailCommand() *cobra.Command {
   ashorectl audit tail -f
   ashorectl audit tail -f -o json | jq 'select(.outcome != "ok")'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if n < 0 {
-				return usage(cmd, errors.New("-n: want 0 or more"))
-			}
 			c, err := t.client()
 			if err != nil {
 				return err

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -25,13 +23,8 @@ func (t *tool) explainCommand() *cobra.Command {
   ashorectl authz explain spiffe://cluster.local/ns/shop/sa/web web.example:80 --host admin.example`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if q.Port < 0 || q.Port > 65535 {
-				return usage(cmd, errors.New("--port: want 1 to 65535"))
-			}
 			q.From, q.To = args[0], args[1]
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Explanation, error) {
-				return c.Explain(ctx, q)
-			}, explanationText)
+			return show(t, cmd, with(q, (*admin.Client).Explain), explanationText)
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return argument(min(len(args), 1), t.proxyNames)(cmd, args, "")

@@ -8,7 +8,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// Where workloads or ports differ, each is told of with its own steps.
+// Where workloads or ports differ, each has its own steps.
 func TestExplanationOfParts(t *testing.T) {
 	t.Parallel()
 	step := []admin.ExplainStep{{Policy: "AuthorizationPolicy shop/a", Action: "ALLOW", Rule: -1, Why: "x"}}

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,7 +40,6 @@ func (t *tool) showCACommand() *cobra.Command {
 
 func (t *tool) rotateCACommand() *cobra.Command {
 	var q admin.RotateRequest
-	steps := []string{"activate", "retire"}
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Start to replace the root certificate, or force the next step",
@@ -52,24 +47,18 @@ func (t *tool) rotateCACommand() *cobra.Command {
   ashorectl ca show
   ashorectl ca rotate --force activate --reason 'the old key was copied'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("force") && !slices.Contains(steps, q.Force) {
-				return usage(cmd, fmt.Errorf("--force %q: want %s", q.Force, strings.Join(steps, " or ")))
-			}
 			t.setWriteTimeout(cmd)
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Authority, error) {
-				return c.RotateAuthority(ctx, q)
-			}, authorityText)
+			return show(t, cmd, with(q, (*admin.Client).RotateAuthority), authorityText)
 		},
 	}
-	cmd.Flags().StringVar(&q.Force, "force", "", "do the next `step` now, without those that it waits for: "+
-		strings.Join(steps, ", "))
-	must(cmd.RegisterFlagCompletionFunc("force", words(steps...)))
+	cmd.Flags().StringVar(&q.Force, "force", "", "do the next `step`, activate or retire, without those that it waits for")
+	must(cmd.RegisterFlagCompletionFunc("force", words("activate", "retire")))
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "reason for the audit log")
 	return cmd
 }
 
 func (t *tool) replicaTokenCommand() *cobra.Command {
-	var ttl time.Duration
+	var q admin.ReplicaTokenRequest
 	cmd := &cobra.Command{
 		Use:   "replica-token",
 		Short: "Create a one-time token for another replica of ashored",
@@ -78,24 +67,17 @@ func (t *tool) replicaTokenCommand() *cobra.Command {
   ashorectl ca show`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t.setWriteTimeout(cmd)
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) (admin.ReplicaToken, error) {
-				return c.CreateReplicaToken(ctx, admin.ReplicaTokenRequest{TTL: ttl.String()})
-			}, func(made admin.ReplicaToken) string { return made.Token + "\n" })
+			return show(t, cmd, with(q, (*admin.Client).CreateReplicaToken), func(made admin.ReplicaToken) string {
+				return made.Token + "\n"
+			})
 		},
 	}
-	ttlFlag(cmd, &ttl)
+	ttlFlag(cmd, &q.TTL)
 	return cmd
 }
 
-// ttlFlag adds the flag --ttl. ashored checks its bounds; it takes zero for its default.
-func ttlFlag(cmd *cobra.Command, ttl *time.Duration) {
-	cmd.Flags().DurationVar(ttl, "ttl", time.Hour, "how long the token is valid, such as 15m or 24h")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if *ttl <= 0 {
-			return usage(cmd, errors.New("--ttl: want more than 0"))
-		}
-		return nil
-	}
+func ttlFlag(cmd *cobra.Command, ttl *string) {
+	cmd.Flags().StringVar(ttl, "ttl", "1h", "how long the token is valid, such as 15m or 24h")
 }
 
 func authorityText(a admin.Authority) string {

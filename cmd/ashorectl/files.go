@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,11 +44,8 @@ func configFiles(cmd *cobra.Command, paths []string, followSymlinks bool) ([]str
 			continue
 		}
 		info, err := os.Stat(path)
-		if p, ok := errors.AsType[*fs.PathError](err); ok {
-			return nil, nil, usage(cmd, fmt.Errorf("-f %s: %w", path, p.Err))
-		}
 		if err != nil {
-			return nil, nil, usage(cmd, fmt.Errorf("-f %s: %w", path, err))
+			return nil, nil, usage(cmd, fmt.Errorf("-f: %w", err))
 		}
 		if !info.IsDir() {
 			out = append(out, filepath.Clean(path))

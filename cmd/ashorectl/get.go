@@ -47,9 +47,9 @@ func (t *tool) getCommand() *cobra.Command {
 			}
 			switch strings.ToLower(q.kind) {
 			case "services", "service", "svc":
-				return t.getServices(cmd, q, serviceTable(), serviceItems)
+				return t.getServices(cmd, q, services())
 			case "endpoints", "endpoint", "ep":
-				return t.getServices(cmd, q, endpointTable(), endpointItems)
+				return t.getServices(cmd, q, endpoints())
 			}
 			return t.getObjects(cmd, q)
 		},

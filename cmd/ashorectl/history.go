@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -23,18 +21,13 @@ func (t *tool) historyCommand() *cobra.Command {
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.All = t.output != tableFormat
-			if q.Limit < 0 {
-				return usage(cmd, errors.New("--limit: want 0 or more"))
-			}
 			if len(args) > 0 {
 				var err error
 				if q.Ref, err = objectRef(cmd, args, namespace); err != nil {
 					return err
 				}
 			}
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) (admin.StoreHistory, error) {
-				return c.History(ctx, q)
-			}, func(h admin.StoreHistory) string {
+			return show(t, cmd, with(q, (*admin.Client).History), func(h admin.StoreHistory) string {
 				switch {
 				case len(h.Revisions) == 0:
 					return fmt.Sprintf("none; the store is at revision %s\n", h.Latest)

@@ -183,7 +183,7 @@ serial    0c          0s     -                  -
 		{"workload revoke shop/web-1 --reason x", "workload shop/web-1 is revoked\n2 proxies are connected and hear of it\n", ""},
 		{"workload restore shop/web-1 -o json", "{\n  \"kind\": \"workload\",\n  \"name\": \"shop/web-1\",\n  \"workloads\": [\n    \"shop/web-1\"\n  ],\n  \"proxies\": 2,\n  \"notes\": [\n    \"2 proxies are connected and hear of it\"\n  ]\n}\n", ""},
 		{"workload revoke spiffe://cluster.local/ns/shop/sa/web", "identity spiffe://cluster.local/ns/shop/sa/web is revoked\nworkloads: shop/web-1, shop/web-2\n", ""},
-		{"workload restore serial:0A:FF", "serial 0aff is restored\nIt can get another.\n", ""},
+		{"workload restore serial:0A:FF", "serial 0A:FF is restored\nIt can get another.\n", ""},
 		{"audit tail", at + "  token.create         abc by user root (uid 0) group=shop/web\n" + at + "  token.refuse         REFUSED abc?[2J by 10.0.0.9: another key\n", ""},
 		{"audit tail -n 1 -o json", `{"time":"2026-08-01T12:00:00Z","action":"token.refuse","actor":"10.0.0.9","target":"abc\u001b[2J","outcome":"refused","reason":"another key"}` + "\n", ""},
 		{"authz explain shop/web shop/api --port 80 --method GET --path /x", `DENIED: shop/web to shop/api
@@ -221,7 +221,7 @@ Mutual TLS is STRICT.
 		"join-token list -o yaml":                  "usedBy: shop/web-1",
 		"workload list -o json":                    `"serial": "0b"`,
 		"ca show -o json":                          `"p09"`,
-		"ca replica-token --ttl 15m":               "ashore-replica.abc.15m0s",
+		"ca replica-token --ttl 15m":               "ashore-replica.abc.15m",
 		"join-token create --group a/b -o json":    `"token": "ashore-join.abc.secret"`,
 		"__complete join-token revoke ":            "abc\n:4",
 		"__complete workload restore ":             "serial:0c",
@@ -238,7 +238,7 @@ Mutual TLS is STRICT.
 	}
 }
 
-// Following ends without an error when it is interrupted, whatever --timeout is.
+// An interrupted "audit tail -f" is no error, and --timeout does not end it.
 func TestFollowInterrupted(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
@@ -252,7 +252,7 @@ func TestFollowInterrupted(t *testing.T) {
 	}
 }
 
-// lineCounter says when so many lines were written.
+// lineCounter calls reached after a number of lines.
 type lineCounter struct {
 	lines   int
 	reached func()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,9 +18,8 @@ func (t *tool) joinTokenCommand() *cobra.Command {
 }
 
 func (t *tool) createTokenCommand() *cobra.Command {
-	var of string
+	var q admin.TokenRequest
 	var installed bool
-	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use:   "create --group NAMESPACE/NAME [-- FLAGS OF ashore-agent join]",
 		Short: "Create a one-time token and print the commands with which a machine joins",
@@ -35,13 +33,11 @@ func (t *tool) createTokenCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, extra []string) error {
-			if of == "" {
+			if q.Group == "" {
 				return usage(cmd, errors.New("--group is missing: \"ashorectl get workloadgroup\" lists the groups"))
 			}
 			t.setWriteTimeout(cmd)
-			made, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Token, error) {
-				return c.CreateToken(ctx, admin.TokenRequest{Group: of, TTL: ttl.String()})
-			})
+			made, err := ask(t, cmd, with(q, (*admin.Client).CreateToken))
 			if err != nil {
 				return err
 			}
@@ -54,8 +50,8 @@ func (t *tool) createTokenCommand() *cobra.Command {
 			return t.print(cmd, made, joinScript(made, installed))
 		},
 	}
-	cmd.Flags().StringVar(&of, "group", "", "WorkloadGroup of the machine, NAMESPACE/NAME (required)")
-	ttlFlag(cmd, &ttl)
+	cmd.Flags().StringVar(&q.Group, "group", "", "WorkloadGroup of the machine, NAMESPACE/NAME (required)")
+	ttlFlag(cmd, &q.TTL)
 	cmd.Flags().BoolVar(&installed, "installed", false, "do not print sudo and the installation of the packages")
 	must(cmd.RegisterFlagCompletionFunc("group", func(cmd *cobra.Command, _ []string, _ string) ([]string,
 		cobra.ShellCompDirective) {

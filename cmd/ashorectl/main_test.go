@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fake is an ashored with two proxies, one of which rejected a listener.
 type fake struct {
 	problems []feed.Problem
-	strange  []string // proxies that are connected too
+	others   []string // names of further proxies
 }
 
 func (*fake) Version() admin.Version { return build.Info{Version: "v1.2.3", Commit: "abc", Go: "go1"} }
@@ -49,7 +49,7 @@ func (f *fake) Status() admin.Status {
 							Error: "unknown filter"}}}}},
 		},
 	}
-	for _, id := range f.strange {
+	for _, id := range f.others {
 		s.Proxies = append(s.Proxies, admin.ProxyStatus{ID: id, Types: []admin.TypeStatus{}})
 	}
 	return s
@@ -147,8 +147,8 @@ web-1.shop rejected lds 0.0.0.0_80 5s ago:
 		{"problems, none", "problems", 0, "no problems\n"},
 		{"problems for programs, none", "problems -o json", 0, "[]\n"},
 		{"get", "get vs", 0, "NAMESPACE  NAME  READ FROM\nshop       web   web.yaml:4\n"},
-		// One object comes out as it can be read back; a text that looks like a number stays a
-		// text.
+		// One object is printed in the form of a file, and a string that looks like a number
+		// stays a string.
 		{"get yaml", "get vs shop/web -o yaml", 0, `apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata:
@@ -199,7 +199,7 @@ no problems
 	}
 }
 
-// One proxy is shown type by type.
+// One proxy has a row for each type.
 func TestStatusOfOne(t *testing.T) {
 	t.Parallel()
 	_, out, _ := result(t, "proxy-status", "web-1.shop", "--socket", serve(t, &fake{}))
@@ -213,7 +213,7 @@ func TestStatusOfOne(t *testing.T) {
 	}
 }
 
-// Every mistake has a message that says what to do, on standard error, and its exit code.
+// Each mistake has a message on standard error and an exit code.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
@@ -238,16 +238,10 @@ func TestMistakes(t *testing.T) {
 		{"proxy-config xyz web-1.shop", 2, `unknown type "xyz": want cluster, endpoint, listener, route, secret, `},
 		{"join-token create", 2, "--group is missing"},
 		{"join-token create --group a/b c", 2, `unexpected argument "c": write flags of "ashore-agent join" after "--"`},
-		{"join-token create --group a/b --ttl 0s", 2, "--ttl: want more than 0"},
-		{"join-token create --group a/b --ttl 1d", 2, `invalid argument "1d" for "--ttl" flag`},
-		{"workload revoke web-1", 2, `"web-1": want NAMESPACE/NAME, spiffe://… or serial:HEX`},
-		{"workload revoke serial:xyz", 2, "want hexadecimal digits"},
-		{"workload restore a/b/c", 2, "want NAMESPACE/NAME"},
-		{"ca rotate --force prepare", 2, `--force "prepare": want activate or retire`},
-		{"audit tail -n -1", 2, "-n: want 0 or more"},
-		{"authz explain a b --port 70000", 2, "--port: want 1 to 65535"},
+		{"audit tail -n -1", 2, `n is "-1": want a number from 0 to`},
+		{"authz explain a b --port 70000", 2, `"70000" is not a port: want 1 to 65535`},
 		{"validate", 2, "name at least one file or folder with -f"},
-		{"validate -f /does/not/exist", 2, "-f /does/not/exist: no such file or directory"},
+		{"validate -f /does/not/exist", 2, "/does/not/exist: no such file or directory"},
 		{"join-token create --group none/none", 1, "there is no WorkloadGroup none/none"},
 		{"join-token revoke gone", 1, "no token gone"},
 		{"proxy-status nobody", 1, `no proxy "nobody" is connected`},
@@ -268,7 +262,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// An ashored that does not answer is not waited for longer than was said.
+// --timeout bounds the wait for ashored.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(shortDir(t), "admin.sock")
@@ -319,7 +313,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// --version asks nobody.
+// --version sends no request.
 func TestVersionFlag(t *testing.T) {
 	t.Parallel()
 	code, out, errOut := result(t, "--version", "--socket", "/does/not/exist.sock")
@@ -328,7 +322,7 @@ func TestVersionFlag(t *testing.T) {
 	}
 }
 
-// Completion offers what exists.
+// Completion offers existing names.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})

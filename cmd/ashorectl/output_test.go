@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A proxy calls itself what it likes: neither the operator's terminal acts on that, nor does it
-// make a row of its own, nor a shell complete it.
-func TestNamesOfStrangers(t *testing.T) {
+// A proxy chooses its own name. The name neither controls the terminal, nor adds a row, nor is
+// completed if a shell would interpret it.
+func TestUnsafeNames(t *testing.T) {
 	t.Parallel()
-	f := &fake{strange: []string{"a\x1b[2Jb.shop", "c\u009b2Jd.shop", "e\nproxy.bank  synced", "$(reboot).shop",
+	f := &fake{others: []string{"a\x1b[2Jb.shop", "c\u009b2Jd.shop", "e\nproxy.bank  synced", "$(reboot).shop",
 		"`x`.shop"}}
 	socket := serve(t, f)
 	code, out, errOut := result(t, "status", "--socket", socket)

@@ -123,6 +123,11 @@ func must(err error) {
 // request is one request to ashored.
 type request[T any] func(*admin.Client, context.Context) (T, error)
 
+// with returns the request that has q as its argument.
+func with[Q, T any](q Q, send func(*admin.Client, context.Context, Q) (T, error)) request[T] {
+	return func(c *admin.Client, ctx context.Context) (T, error) { return send(c, ctx, q) }
+}
+
 // ask sends one request to ashored. An invalid request is a usage error.
 func ask[T any](t *tool, cmd *cobra.Command, send request[T]) (T, error) {
 	c, err := t.client()

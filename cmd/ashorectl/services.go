@@ -16,37 +16,36 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// header is the columns of a table, and the further ones of -o wide.
-type header struct {
+// serviceView is what "get" shows of services.
+type serviceView struct {
+	endpoints     bool // the request asks for endpoints, too
 	columns, wide []string
+	items         func(admin.Service) []item
 }
 
-func serviceTable() header {
-	return header{[]string{"NAMESPACE", "HOST", "PORTS", "ADDRESS", "HEALTHY", "FROM"},
-		[]string{"RESOLUTION", "LOCATION", "EXPORTED TO", "IDENTITIES", "READ FROM"}}
+func services() serviceView {
+	return serviceView{false, []string{"NAMESPACE", "HOST", "PORTS", "ADDRESS", "HEALTHY", "FROM"},
+		[]string{"RESOLUTION", "LOCATION", "EXPORTED TO", "IDENTITIES", "READ FROM"}, serviceItems}
 }
 
-func endpointTable() header {
-	return header{[]string{"NAMESPACE", "HOST", "ADDRESS", "PORTS", "HEALTH", "IDENTITY", "LOCALITY", "FROM"},
-		[]string{"WORKLOAD", "NETWORK", "WEIGHT", "TLS", "LABELS", "READ FROM"}}
+func endpoints() serviceView {
+	return serviceView{true, []string{"NAMESPACE", "HOST", "ADDRESS", "PORTS", "HEALTH", "IDENTITY", "LOCALITY", "FROM"},
+		[]string{"WORKLOAD", "NETWORK", "WEIGHT", "TLS", "LABELS", "READ FROM"}, endpointItems}
 }
 
-// getServices shows what itemsOf returns for each service.
-func (t *tool) getServices(cmd *cobra.Command, q getQuery, h header, itemsOf func(admin.Service) []item) error {
+func (t *tool) getServices(cmd *cobra.Command, q getQuery, v serviceView) error {
 	if q.store {
 		return usage(cmd, errors.New("--store is for objects: the store has no services or endpoints"))
 	}
-	// Without endpoints the answer is smaller; only their table has the column LOCALITY.
-	sq := admin.ServiceQuery{Namespace: q.namespace, Host: q.name, Watch: q.watch,
-		Endpoints: slices.Contains(h.columns, "LOCALITY")}
+	sq := admin.ServiceQuery{Namespace: q.namespace, Host: q.name, Endpoints: v.endpoints, Watch: q.watch}
 	if q.watch {
-		return t.watchServices(cmd, sq, itemsOf)
+		return t.watchServices(cmd, sq, v)
 	}
 	items, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) ([]item, error) {
 		var out []item
 		err := c.Services(ctx, sq, func(e admin.ServiceEvent) error {
 			if e.Event == admin.ServiceIs {
-				out = append(out, itemsOf(e.Service)...)
+				out = append(out, v.items(e.Service)...)
 			}
 			return nil
 		})
@@ -55,7 +54,7 @@ func (t *tool) getServices(cmd *cobra.Command, q getQuery, h header, itemsOf fun
 	if err != nil {
 		return err
 	}
-	return t.printItems(cmd, values(items), newTable(h.columns...), h.wide, items)
+	return t.printItems(cmd, values(items), newTable(v.columns...), v.wide, items)
 }
 
 func serviceItems(s admin.Service) []item {

@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// shopped are the services of the fake: one that two sources have, and one without endpoints.
-func shopped() []admin.Service {
+// fakeServices returns one service without endpoints, and one of two sources.
+func fakeServices() []admin.Service {
 	files := admin.Place{Source: "files", Object: "ServiceEntry shop/web", File: "/etc/a.yaml", Line: 3}
 	dc1 := admin.Place{Source: "dc1", Object: "Consul service web"}
 	return []admin.Service{
@@ -34,33 +34,33 @@ func shopped() []admin.Service {
 // Services implements admin.Catalog. A watch goes on with a change of health, and the end of the
 // other service.
 func (*fake) Services(ctx context.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
-	var told []admin.ServiceEvent
-	for _, s := range shopped() {
+	var events []admin.ServiceEvent
+	for _, s := range fakeServices() {
 		if (q.Host == "" || q.Host == s.Host) && (q.Namespace == "" || q.Namespace == s.Namespace) {
 			if !q.Endpoints {
 				s.Endpoints = nil
 			}
-			told = append(told, admin.ServiceEvent{Event: admin.ServiceIs, Service: s})
+			events = append(events, admin.ServiceEvent{Event: admin.ServiceIs, Service: s})
 		}
 	}
-	if len(told) == 0 && q.Host != "" {
+	if len(events) == 0 && q.Host != "" {
 		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("the mesh knows no service %q", q.Host))
 	}
 	if q.Watch {
-		web := shopped()[1]
+		web := fakeServices()[1]
 		web.Health = admin.HealthCount{Healthy: 1, Unhealthy: 1}
 		web.Endpoints[1].Health = "unhealthy"
 		if !q.Endpoints {
 			web.Endpoints = nil
 		}
-		told = append(told, admin.ServiceEvent{Event: admin.ServicesListed}, told[0],
+		events = append(events, admin.ServiceEvent{Event: admin.ServicesListed}, events[0],
 			admin.ServiceEvent{Event: admin.ServiceIs, Service: web},
 			admin.ServiceEvent{Event: admin.ServiceGone, Service: admin.Service{Namespace: "shop",
 				Host: "web.service.consul"}})
 	}
-	told = append(told, admin.ServiceEvent{Event: admin.ServiceGone,
+	events = append(events, admin.ServiceEvent{Event: admin.ServiceGone,
 		Service: admin.Service{Namespace: "shop", Host: "old.service.consul"}})
-	for _, e := range told {
+	for _, e := range events {
 		if err := emit(e); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ shop       web.service.consul  10.0.0.2  80,90       draining  -         -      
 	}
 }
 
-// A watch writes what there is and what changes, and nothing where nothing did.
+// A watch prints the present items and then changes.
 func TestWatchServices(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})

@@ -114,7 +114,7 @@ func proxyTable(list []admin.ProxyStatus) string {
 		row := []any{p.ID, p.Kind, p.Peer, age(p.Connected), p.Agent, p.Envoy}
 		for _, typ := range types {
 			cell := ""
-			if i := slices.IndexFunc(p.Types, func(t admin.TypeStatus) bool { return t.Type == typ }); i >= 0 {
+			if i := typeIndex(p, typ); i >= 0 {
 				cell = strings.TrimSuffix(fmt.Sprint(p.Types[i].Resources, " ", state(p.Types[i])), " latest")
 			}
 			row = append(row, cell)
@@ -124,27 +124,20 @@ func proxyTable(list []admin.ProxyStatus) string {
 	return tb.String()
 }
 
-// typeColumns returns the types that any proxy subscribes to, in the order of delivery.
+// typeColumns returns the xDS types that any proxy subscribes to.
 func typeColumns(list []admin.ProxyStatus) []string {
-	order := []string{"cds", "eds", "lds", "rds", "nds", "pcds"}
 	var out []string
-	for _, p := range list {
-		for _, t := range p.Types {
-			if !slices.Contains(out, t.Type) {
-				out = append(out, t.Type)
-			}
+	for _, typ := range configTypes() {
+		subscribed := func(p admin.ProxyStatus) bool { return typeIndex(p, typ[1]) >= 0 }
+		if slices.ContainsFunc(list, subscribed) {
+			out = append(out, typ[1])
 		}
 	}
-	rank := func(typ string) int {
-		if i := slices.Index(order, typ); i >= 0 {
-			return i
-		}
-		return len(order)
-	}
-	slices.SortFunc(out, func(a, b string) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
-	})
 	return out
+}
+
+func typeIndex(p admin.ProxyStatus, typ string) int {
+	return slices.IndexFunc(p.Types, func(t admin.TypeStatus) bool { return t.Type == typ })
 }
 
 // state returns the state of a type: what docs/ashorectl.md lists.

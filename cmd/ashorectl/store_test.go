@@ -167,7 +167,7 @@ func TestStoreCommands(t *testing.T) {
 		{"rollback vs shop/web 12 --dry-run", 0, "vs shop/web created\nnothing was written (--dry-run); compared with revision 43: 1 created. Use --at 43 to write this\n"},
 		{"rollback vs web", 2, "ashorectl: the revision is missing: want ashorectl rollback [KIND NAME] REVISION [flags]\nSee \"ashorectl rollback --help\".\n"},
 		{"history --limit 1", 0, "none; the store is at revision 42\n"},
-		{"history --limit -1", 2, "ashorectl: --limit: want 0 or more\nSee \"ashorectl history --help\".\n"},
+		{"history --limit -1", 2, "ashorectl: limit is \"-1\": want 0 or more\nSee \"ashorectl history --help\".\n"},
 		{"history vs", 2, "ashorectl: the name is missing: name the vs, such as shop/web\nSee \"ashorectl history --help\".\n"},
 		{"get vs --store", 0, "NAMESPACE  NAME  READ FROM\nshop       web   store:/x revision 7\n"},
 		{"get vs none --store", 1, "ashorectl: the store has no VirtualService \"none\"\n"},
@@ -187,7 +187,7 @@ func TestStoreCommands(t *testing.T) {
 	}
 }
 
-// What a history shows, for people and for programs.
+// The formats of a history.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
@@ -210,7 +210,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// Files that cannot be read keep everything from being sent, and are told as validation tells them.
+// If a file cannot be read, nothing is sent, and the problem is that of "validate".
 func TestApplyUnreadable(t *testing.T) {
 	t.Parallel()
 	dir := storeFolder(t)
@@ -230,7 +230,7 @@ func TestApplyUnreadable(t *testing.T) {
 	}
 }
 
-// Who is interrupted, or waits in vain, learns how to find out what happened.
+// After an interruption or a timeout, the message says how to find out what was written.
 func TestApplyUncertain(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
@@ -249,8 +249,7 @@ func TestApplyUncertain(t *testing.T) {
 	}
 }
 
-// An ashored that ends in the middle may have written; one that never ran has not, whatever its
-// socket is called.
+// An ashored that ends during the request may have written; one that is not running has not.
 func TestApplyEnded(t *testing.T) {
 	t.Parallel()
 	dir := storeFolder(t)
@@ -286,7 +285,7 @@ type endless struct{ end <-chan struct{} }
 
 func (e endless) Read([]byte) (int, error) { <-e.end; return 0, io.EOF }
 
-// Whoever waits for standard input can be interrupted.
+// Reading standard input can be interrupted.
 func TestInterruptedInput(t *testing.T) {
 	t.Parallel()
 	end := make(chan struct{})
@@ -304,7 +303,7 @@ func TestInterruptedInput(t *testing.T) {
 	}
 }
 
-// A watch shows what is there and goes on until it is interrupted, which is no error.
+// A watch prints the present objects and ends without an error when it is interrupted.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
@@ -358,7 +357,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// Shells complete kinds, names of the store and revisions.
+// Completion offers kinds and names of the store.
 func TestStoreCompletion(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
@@ -383,7 +382,7 @@ func TestStoreCompletion(t *testing.T) {
 	}
 }
 
-// What the store has and cannot be read is named, and the exit code says that it is missing.
+// An object of the store that cannot be read is an error that names it.
 func TestGetUnusable(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,50 +16,50 @@ import (
 )
 
 func (t *tool) validateCommand() *cobra.Command {
-	var paths []string
-	var follow bool
-	cmd := &cobra.Command{
-		Use:   "validate -f FILE|FOLDER|-",
-		Short: "Validate configuration files without ashored; exit with 1 if there is an error",
-		Example: `  ashorectl validate -f config/
-  ashorectl validate -f web.yaml -f db.yaml
-  render | ashorectl validate -f -`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			files, problems, err := configFiles(cmd, paths, follow)
-			if err != nil {
-				return err
-			}
-			results, err := parseFiles(cmd, files)
-			if err != nil {
-				return err
-			}
-			all := filestore.Together{Problems: problems}
-			for _, r := range results {
-				all.Add(r)
-			}
-			return t.report(cmd, all.Problems, fmt.Sprintf("%s in %s: no problems", count(len(all.Objects), "object"),
-				count(len(files), "file")))
-		},
-	}
-	offlineFlags(cmd, &paths, &follow)
+	cmd := offlineCommand("validate", func(cmd *cobra.Command, files int, results []config.Result,
+		problems []feed.Problem) error {
+		all := filestore.Together{Problems: problems}
+		for _, r := range results {
+			all.Add(r)
+		}
+		return t.report(cmd, all.Problems, fmt.Sprintf("%s in %s: no problems", count(len(all.Objects), "object"),
+			count(files, "file")))
+	})
+	cmd.Short = "Validate configuration files without ashored; exit with 1 if there is an error"
 	return cmd
 }
 
-func offlineFlags(cmd *cobra.Command, paths *[]string, follow *bool) {
-	filesFlag(cmd, paths)
-	cmd.Flags().BoolVar(follow, "follow-symlinks", false, "follow symlinks that lead out of a folder, as the "+
-		"setting followSymlinks of a source")
+func (t *tool) analyzeCommand() *cobra.Command {
+	cmd := offlineCommand("analyze", func(cmd *cobra.Command, files int, results []config.Result,
+		problems []feed.Problem) error {
+		var objects []*config.Object
+		for _, r := range results {
+			objects, problems = append(objects, r.Objects...), append(problems, r.Problems...)
+		}
+		in, more := offlineInputs(objects)
+		findings := []analyze.Finding{}
+		for _, p := range append(problems, more...) {
+			findings = append(findings, analyze.Invalid(p))
+		}
+		references := analyze.Offline(analyze.Run(cmd.Context(), push.Build(nil, in)))
+		setFieldLines(references)
+		return t.reportFindings(cmd, append(findings, references...), fmt.Sprintf("%s in %s: nothing found",
+			count(len(objects), "object"), count(files, "file")))
+	})
+	cmd.Short = "Validate configuration files and the references between objects, without ashored"
+	return cmd
 }
 
-func (t *tool) analyzeCommand() *cobra.Command {
+// offlineCommand returns a command that checks the content of files.
+func offlineCommand(name string,
+	check func(cmd *cobra.Command, files int, results []config.Result, problems []feed.Problem) error) *cobra.Command {
 	var paths []string
 	var follow bool
 	cmd := &cobra.Command{
-		Use:   "analyze -f FILE|FOLDER|-",
-		Short: "Validate configuration files and the references between objects, without ashored",
-		Example: `  ashorectl analyze -f config/
-  ashorectl analyze -f web.yaml -f db.yaml
-  ashorectl analyze -f config/ -o json | jq -r '.[] | select(.severity == "error").code'`,
+		Use: name + " -f FILE|FOLDER|-",
+		Example: strings.ReplaceAll(`  ashorectl NAME -f config/
+  ashorectl NAME -f web.yaml -f db.yaml -o json
+  render | ashorectl NAME -f -`, "NAME", name),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, problems, err := configFiles(cmd, paths, follow)
 			if err != nil {
@@ -68,22 +69,12 @@ func (t *tool) analyzeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var objects []*config.Object
-			for _, r := range results {
-				objects, problems = append(objects, r.Objects...), append(problems, r.Problems...)
-			}
-			in, more := offlineInputs(objects)
-			findings := []analyze.Finding{}
-			for _, p := range append(problems, more...) {
-				findings = append(findings, analyze.Invalid(p))
-			}
-			references := analyze.Offline(analyze.Run(cmd.Context(), push.Build(nil, in)))
-			setFieldLines(references)
-			return t.reportFindings(cmd, append(findings, references...), fmt.Sprintf("%s in %s: nothing found",
-				count(len(objects), "object"), count(len(files), "file")))
+			return check(cmd, len(files), results, problems)
 		},
 	}
-	offlineFlags(cmd, &paths, &follow)
+	filesFlag(cmd, &paths)
+	cmd.Flags().BoolVar(&follow, "follow-symlinks", false, "follow symlinks that lead out of a folder, as the "+
+		"setting followSymlinks of a source")
 	return cmd
 }
 

@@ -53,7 +53,7 @@ func (t *tool) watchObjects(cmd *cobra.Command, q getQuery) error {
 }
 
 // watchServices prints the items of services, and then changes until the context ends.
-func (t *tool) watchServices(cmd *cobra.Command, q admin.ServiceQuery, itemsOf func(admin.Service) []item) error {
+func (t *tool) watchServices(cmd *cobra.Command, q admin.ServiceQuery, v serviceView) error {
 	c, err := t.client()
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (t *tool) watchServices(cmd *cobra.Command, q admin.ServiceQuery, itemsOf f
 		service := e.Service.Namespace + "/" + e.Service.Host
 		switch e.Event {
 		case admin.ServiceIs:
-			return w.update(service, itemsOf(e.Service))
+			return w.update(service, v.items(e.Service))
 		case admin.ServiceGone:
 			return w.update(service, nil)
 		}

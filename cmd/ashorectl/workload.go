@@ -78,8 +78,7 @@ func certificateState(x admin.Workload) (state, serial string) {
 // changeWorkloadCommand returns the command "revoke" or "restore".
 func (t *tool) changeWorkloadCommand(verb, done string,
 	change func(*admin.Client, context.Context, admin.RevokeRequest) (admin.Revoked, error)) *cobra.Command {
-	var reason string
-	var force bool
+	var q admin.RevokeRequest
 	cmd := &cobra.Command{
 		Use: verb + " NAMESPACE/NAME|spiffe://…|serial:HEX",
 		Example: strings.ReplaceAll(`  ashorectl workload VERB shop/web-1 --reason 'lost machine'
@@ -87,15 +86,16 @@ func (t *tool) changeWorkloadCommand(verb, done string,
   ashorectl workload VERB serial:4f1d2c`, "VERB", verb),
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := revokeRequest(args[0])
-			if err != nil {
-				return usage(cmd, err)
+			switch serial, isSerial := strings.CutPrefix(args[0], serialPrefix); {
+			case isSerial:
+				q.Serial = serial
+			case strings.HasPrefix(args[0], "spiffe://"):
+				q.Identity = args[0]
+			default:
+				q.Workload = args[0]
 			}
-			q.Reason, q.Force = reason, force
 			t.setWriteTimeout(cmd)
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Revoked, error) {
-				return change(c, ctx, q)
-			}, func(r admin.Revoked) string {
+			return show(t, cmd, with(q, change), func(r admin.Revoked) string {
 				text := fmt.Sprintf("%s %s is %s\n", r.Kind, r.Name, done)
 				if len(r.Workloads) > 0 && r.Kind != "workload" {
 					text += "workloads: " + strings.Join(r.Workloads, ", ") + "\n"
@@ -112,9 +112,9 @@ func (t *tool) changeWorkloadCommand(verb, done string,
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "reason for the audit log and \"workload list\"")
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "reason for the audit log and \"workload list\"")
 	if verb == "revoke" {
-		cmd.Flags().BoolVar(&force, "force", false, "revoke an identity that no workload has yet")
+		cmd.Flags().BoolVar(&q.Force, "force", false, "revoke an identity that no workload has yet")
 	}
 	return cmd
 }
@@ -138,23 +138,4 @@ func workloadNames(list admin.WorkloadList, revoked bool) (out []string) {
 		out = append(out, name)
 	}
 	return out
-}
-
-// revokeRequest parses the argument of "revoke" and "restore".
-func revokeRequest(what string) (admin.RevokeRequest, error) {
-	if strings.HasPrefix(what, "spiffe://") {
-		return admin.RevokeRequest{Identity: what}, nil
-	}
-	if serial, ok := strings.CutPrefix(what, serialPrefix); ok {
-		serial = strings.ToLower(strings.ReplaceAll(serial, ":", "")) // openssl prints colons
-		if serial == "" || strings.Trim(serial, "0123456789abcdef") != "" {
-			return admin.RevokeRequest{}, fmt.Errorf("%q: want hexadecimal digits, such as serial:4f1d2c", what)
-		}
-		return admin.RevokeRequest{Serial: serial}, nil
-	}
-	namespace, name, ok := strings.Cut(what, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return admin.RevokeRequest{}, fmt.Errorf("%q: want NAMESPACE/NAME, spiffe://… or serial:HEX", what)
-	}
-	return admin.RevokeRequest{Workload: what}, nil
 }
