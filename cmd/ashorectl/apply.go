@@ -133,11 +133,16 @@ func objectRef(cmd *cobra.Command, args []string, namespace string) (*admin.Ref,
 
 // pieces reads files for the store. If one cannot be read, it prints the problems.
 func (t *tool) pieces(cmd *cobra.Command, paths []string) ([]admin.Piece, error) {
-	pieces, problems, err := readPieces(cmd, paths)
-	if err == nil && feed.Errors(problems) > 0 {
-		err = t.nothingWritten(cmd, problems)
+	pieces, problems, err := readFiles(cmd, paths, false)
+	switch {
+	case err != nil:
+		return nil, err
+	case feed.Errors(problems) > 0:
+		return nil, t.nothingWritten(cmd, problems)
+	case len(pieces) == 0:
+		return nil, usage(cmd, fmt.Errorf("no file .yaml, .yml or .json in %s", strings.Join(paths, ", ")))
 	}
-	return pieces, err
+	return pieces, nil
 }
 
 func (t *tool) nothingWritten(cmd *cobra.Command, problems []feed.Problem) error {

@@ -30,80 +30,43 @@ func filesFlag(cmd *cobra.Command, paths *[]string) {
 	must(cmd.MarkFlagFilename("file", "yaml", "yml", "json"))
 }
 
-// configFiles returns paths with each folder replaced by its configuration files, sorted, and the
-// problems of these folders. The error is one of usage.
-func configFiles(cmd *cobra.Command, paths []string, followSymlinks bool) ([]string, []feed.Problem, error) {
+// readFiles reads the files of paths, sorted, and those of folders, and returns the problems of what
+// cannot be read. The error is one of usage or of standard input.
+func readFiles(cmd *cobra.Command, paths []string, followSymlinks bool) ([]admin.Piece, []feed.Problem, error) {
 	if len(paths) == 0 {
 		return nil, nil, usage(cmd, errors.New("no file: name at least one file or folder with -f"))
 	}
-	var out []string
+	var names []string
 	var problems []feed.Problem
 	for _, path := range paths {
-		if path == stdin {
-			out = append(out, path)
-			continue
-		}
 		info, err := os.Stat(path)
-		if err != nil {
+		switch {
+		case path == stdin:
+			names = append(names, path)
+		case err != nil:
 			return nil, nil, usage(cmd, fmt.Errorf("-f: %w", err))
+		case info.IsDir():
+			files, wrong := filestore.List(path, followSymlinks)
+			names, problems = append(names, files...), append(problems, wrong...)
+		default:
+			names = append(names, filepath.Clean(path))
 		}
-		if !info.IsDir() {
-			out = append(out, filepath.Clean(path))
-			continue
-		}
-		files, wrong := filestore.List(path, followSymlinks)
-		out, problems = append(out, files...), append(problems, wrong...)
 	}
-	slices.Sort(out)
-	return slices.Compact(out), problems, nil
-}
-
-// parseFiles reads and parses files. The error is one of standard input.
-func parseFiles(cmd *cobra.Command, files []string) ([]config.Result, error) {
-	var out []config.Result
-	for _, name := range files {
-		if name != stdin {
-			out = append(out, filestore.Load(name))
-			continue
-		}
-		data, err := readStdin(cmd.Context(), cmd.InOrStdin())
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, filestore.Parse(stdinName, data))
-	}
-	return out, nil
-}
-
-// readPieces reads the files for a request to the store, and returns the problems of those that
-// cannot be read. The error is one of usage or of standard input.
-func readPieces(cmd *cobra.Command, paths []string) ([]admin.Piece, []feed.Problem, error) {
-	names, problems, err := configFiles(cmd, paths, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(names) == 0 && len(problems) == 0 {
-		return nil, nil, usage(cmd, fmt.Errorf("no file .yaml, .yml or .json in %s", paths[0]))
-	}
+	slices.Sort(names)
 	var out []admin.Piece
-	size := 0
-	for _, name := range names {
-		p := admin.Piece{File: name}
+	for _, name := range slices.Compact(names) {
 		if name == stdin {
-			p.File = stdinName
-			if p.Data, err = readStdin(cmd.Context(), cmd.InOrStdin()); err != nil {
+			data, err := readStdin(cmd.Context(), cmd.InOrStdin())
+			if err != nil {
 				return nil, nil, err
 			}
-		} else {
-			var wrong []feed.Problem
-			p.Data, wrong = filestore.Content(name)
-			problems = append(problems, wrong...)
+			out = append(out, admin.Piece{File: stdinName, Data: data})
+			continue
 		}
-		if size += len(p.Data); size > admin.MaxApply {
-			return nil, nil, usage(cmd, fmt.Errorf("the files have more than %d MiB: write them in several commands",
-				admin.MaxApply>>20))
+		data, wrong := filestore.Content(name)
+		if problems = append(problems, wrong...); len(wrong) == 0 {
+			out = append(out, admin.Piece{File: name, Data: data})
 		}
-		out = append(out, p)
 	}
 	return out, problems, nil
 }

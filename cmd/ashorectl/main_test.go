@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -361,4 +362,22 @@ func TestFindSocket(t *testing.T) {
 	if got, err := findSocket(deep, "/installed"); err != nil || got != want {
 		t.Errorf("with a development run above: %q, %v; want %q", got, err, want)
 	}
+}
+
+// Each help text is one line, usage, three examples and flags.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		if cmd.Name() == "help" || cmd.Name() == "completion" { // they are cobra's
+			return
+		}
+		if n := len(strings.Split(cmd.Example, "\n")); cmd.Short == "" || cmd.Long != "" || n != 3 {
+			t.Errorf("%s: short text %q, long text %q, %d examples", cmd.CommandPath(), cmd.Short, cmd.Long, n)
+		}
+		for _, c := range cmd.Commands() {
+			check(c)
+		}
+	}
+	check(newRoot())
 }

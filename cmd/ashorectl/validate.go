@@ -16,12 +16,7 @@ import (
 )
 
 func (t *tool) validateCommand() *cobra.Command {
-	cmd := offlineCommand("validate", func(cmd *cobra.Command, files int, results []config.Result,
-		problems []feed.Problem) error {
-		all := filestore.Together{Problems: problems}
-		for _, r := range results {
-			all.Add(r)
-		}
+	cmd := offlineCommand("validate", func(cmd *cobra.Command, files int, all filestore.Together) error {
 		return t.report(cmd, all.Problems, fmt.Sprintf("%s in %s: no problems", count(len(all.Objects), "object"),
 			count(files, "file")))
 	})
@@ -30,29 +25,24 @@ func (t *tool) validateCommand() *cobra.Command {
 }
 
 func (t *tool) analyzeCommand() *cobra.Command {
-	cmd := offlineCommand("analyze", func(cmd *cobra.Command, files int, results []config.Result,
-		problems []feed.Problem) error {
-		var objects []*config.Object
-		for _, r := range results {
-			objects, problems = append(objects, r.Objects...), append(problems, r.Problems...)
-		}
-		in, more := offlineInputs(objects)
+	cmd := offlineCommand("analyze", func(cmd *cobra.Command, files int, all filestore.Together) error {
+		in, problems := offlineInputs(all.Objects)
 		findings := []analyze.Finding{}
-		for _, p := range append(problems, more...) {
+		for _, p := range append(all.Problems, problems...) {
 			findings = append(findings, analyze.Invalid(p))
 		}
 		references := analyze.Offline(analyze.Run(cmd.Context(), push.Build(nil, in)))
 		setFieldLines(references)
 		return t.reportFindings(cmd, append(findings, references...), fmt.Sprintf("%s in %s: nothing found",
-			count(len(objects), "object"), count(files, "file")))
+			count(len(all.Objects), "object"), count(files, "file")))
 	})
 	cmd.Short = "Validate configuration files and the references between objects, without ashored"
 	return cmd
 }
 
-// offlineCommand returns a command that checks the content of files.
+// offlineCommand returns a command that checks what files define.
 func offlineCommand(name string,
-	check func(cmd *cobra.Command, files int, results []config.Result, problems []feed.Problem) error) *cobra.Command {
+	check func(cmd *cobra.Command, files int, all filestore.Together) error) *cobra.Command {
 	var paths []string
 	var follow bool
 	cmd := &cobra.Command{
@@ -61,15 +51,15 @@ func offlineCommand(name string,
   ashorectl NAME -f web.yaml -f db.yaml -o json
   render | ashorectl NAME -f -`, "NAME", name),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			files, problems, err := configFiles(cmd, paths, follow)
+			pieces, problems, err := readFiles(cmd, paths, follow)
 			if err != nil {
 				return err
 			}
-			results, err := parseFiles(cmd, files)
-			if err != nil {
-				return err
+			all := filestore.Together{Problems: problems}
+			for _, p := range pieces {
+				all.Add(filestore.Parse(p.File, p.Data))
 			}
-			return check(cmd, len(files), results, problems)
+			return check(cmd, len(pieces), all)
 		},
 	}
 	filesFlag(cmd, &paths)
@@ -79,18 +69,11 @@ func offlineCommand(name string,
 }
 
 // offlineInputs returns a mesh of default settings with these objects and the services that they
-// declare. An object that is defined twice counts from the first file, and is a problem.
+// declare.
 func offlineInputs(objects []*config.Object) (push.Inputs, []config.Problem) {
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	var problems []config.Problem
 	for _, o := range objects {
-		if first := in.Objects.At(o.Key); first != nil {
-			problems = append(problems, config.Problem{
-				Severity: feed.Error, Object: o.Key.String(), File: o.Origin.File, Line: o.Origin.Line,
-				Text: fmt.Sprintf("is defined in %s:%d too: remove one of the two", first.Origin.File, first.Origin.Line),
-			})
-			continue
-		}
 		in.Objects = in.Objects.With(o.Key, o)
 	}
 	for _, u := range entry.New(nil).Derive(in.Objects).Updates {
