@@ -7,7 +7,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// The last line of a write says what it came to, also when it came to nothing.
+// The last line of a write counts its changes, also if there are none.
 func TestWrittenSummary(t *testing.T) {
 	t.Parallel()
 	of := func(actions ...string) (out []admin.ObjectChange) {

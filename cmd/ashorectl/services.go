@@ -112,7 +112,7 @@ func endpointItems(s admin.Service) []item {
 		for _, k := range slices.Sorted(maps.Keys(ep.Labels)) {
 			labels = append(labels, k+"="+ep.Labels[k])
 		}
-		out = append(out, item{id: fmt.Sprint(id, seen[id]), name: "endpoint " + s.Host + " " + ep.Address,
+		out = append(out, item{id: fmt.Sprintf("%s %d", id, seen[id]), name: "endpoint " + s.Host + " " + ep.Address,
 			value: serviceEndpoint{s.Host, s.Namespace, ep},
 			cells: []any{s.Namespace, s.Host, ep.Address, ports, ep.Health, identity, ep.Locality, ep.From.Source},
 			wide: []any{ep.Namespace + "/" + cmp.Or(ep.Workload, "-"), ep.Network, ep.Weight, ep.TLSMode,

@@ -73,29 +73,32 @@ func (t *tool) watchServices(cmd *cobra.Command, q admin.ServiceQuery, v service
 
 // update prints how a list differs from the one before.
 func (w *watcher) update(list string, now []item) error {
-	before := map[string]item{}
-	for _, it := range w.shown[list] {
-		before[it.id] = it
+	deleted, old := map[string]item{}, w.shown[list]
+	for _, it := range old {
+		deleted[it.id] = it
 	}
-	w.shown[list] = now
 	for _, it := range now {
+		before, existed := deleted[it.id]
+		delete(deleted, it.id)
 		event := "+"
-		if old, ok := before[it.id]; ok {
+		switch {
+		case existed && reflect.DeepEqual(before.value, it.value) && reflect.DeepEqual(before.cells, it.cells):
+			continue
+		case existed:
 			event = "~"
-			if reflect.DeepEqual(old.value, it.value) && reflect.DeepEqual(old.cells, it.cells) {
-				event = ""
-			}
-			delete(before, it.id)
 		}
 		if err := w.print(event, it); err != nil {
 			return err
 		}
 	}
-	for _, it := range before {
-		if err := w.print("-", it); err != nil {
-			return err
+	for _, it := range old {
+		if _, ok := deleted[it.id]; ok {
+			if err := w.print("-", it); err != nil {
+				return err
+			}
 		}
 	}
+	w.shown[list] = now
 	if len(now) == 0 {
 		delete(w.shown, list)
 	}
@@ -103,9 +106,6 @@ func (w *watcher) update(list string, now []item) error {
 }
 
 func (w *watcher) print(event string, it item) error {
-	if event == "" {
-		return nil
-	}
 	line := event + " " + it.name
 	if w.tool.output != nameFormat {
 		tb := newTable()
