@@ -169,7 +169,6 @@ func write[Q any](t *tool, cmd *cobra.Command, o admin.StoreOptions, q Q,
 	if o.Force && o.At != "" {
 		return usage(cmd, errors.New("--at refuses concurrent changes, and --force overwrites them: want one of the two"))
 	}
-	t.setWriteTimeout(cmd)
 	done, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Written, error) {
 		return send(c, ctx, q, o)
 	})

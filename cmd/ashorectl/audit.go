@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,13 +44,11 @@ func eventLine(e audit.Event) string {
 	if e.Outcome != audit.OK {
 		b.WriteString(" " + strings.ToUpper(e.Outcome))
 	}
-	for _, part := range [][2]string{{" ", e.Target}, {" by ", e.Actor}, {": ", e.Reason}} {
+	parts := [][2]string{{" ", e.Target}, {" by ", e.Actor}, {": ", e.Reason}, {" ", pairs(e.Details, " ")}}
+	for _, part := range parts {
 		if part[1] != "" {
 			b.WriteString(part[0] + part[1])
 		}
-	}
-	for _, k := range slices.Sorted(maps.Keys(e.Details)) {
-		fmt.Fprintf(&b, " %s=%s", k, e.Details[k])
 	}
 	return b.String()
 }

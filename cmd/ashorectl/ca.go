@@ -47,7 +47,6 @@ func (t *tool) rotateCACommand() *cobra.Command {
   ashorectl ca show
   ashorectl ca rotate --force activate --reason 'the old key was copied'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t.setWriteTimeout(cmd)
 			return show(t, cmd, with(q, (*admin.Client).RotateAuthority), authorityText)
 		},
 	}
@@ -66,7 +65,6 @@ func (t *tool) replicaTokenCommand() *cobra.Command {
   ashorectl ca replica-token --ttl 15m
   ashorectl ca show`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t.setWriteTimeout(cmd)
 			return show(t, cmd, with(q, (*admin.Client).CreateReplicaToken), func(made admin.ReplicaToken) string {
 				return made.Token + "\n"
 			})

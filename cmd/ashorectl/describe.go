@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,6 +49,9 @@ func describe(ctx context.Context, c *admin.Client, ref *admin.Ref) (description
 		return description{}, err
 	}
 	all, err := c.Problems(ctx)
+	if err != nil {
+		return description{}, err
+	}
 	o := found[0]
 	d := description{object{o.APIVersion, o.Kind, o.Metadata, o.Spec}, o.Origin, []feed.Problem{}}
 	key := fmt.Sprintf("%s %s/%s", o.Kind, ref.Namespace, ref.Name)
@@ -60,7 +61,7 @@ func describe(ctx context.Context, c *admin.Client, ref *admin.Ref) (description
 			d.Problems = append(d.Problems, p)
 		}
 	}
-	return d, err
+	return d, nil
 }
 
 func (d description) text() string {
@@ -71,18 +72,11 @@ func (d description) text() string {
 			fmt.Fprintf(&b, "%-14s %s\n", name+":", printable(value))
 		}
 	}
-	pairs := func(all map[string]string) string {
-		var out []string
-		for _, k := range slices.Sorted(maps.Keys(all)) {
-			out = append(out, k+"="+all[k])
-		}
-		return strings.Join(out, ",")
-	}
 	line("Kind", d.Object.Kind)
 	line("Namespace", m.Namespace)
 	line("Name", m.Name)
-	line("Labels", pairs(m.Labels))
-	line("Annotations", pairs(m.Annotations))
+	line("Labels", pairs(m.Labels, ","))
+	line("Annotations", pairs(m.Annotations, ","))
 	line("Source", d.Origin.Source)
 	line("Read from", placeOf(d.Origin))
 	if !m.Created.IsZero() {

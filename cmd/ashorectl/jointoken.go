@@ -36,7 +36,6 @@ func (t *tool) createTokenCommand() *cobra.Command {
 			if q.Group == "" {
 				return usage(cmd, errors.New("--group is missing: \"ashorectl get workloadgroup\" lists the groups"))
 			}
-			t.setWriteTimeout(cmd)
 			made, err := ask(t, cmd, with(q, (*admin.Client).CreateToken))
 			if err != nil {
 				return err
@@ -140,7 +139,6 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
   ashorectl workload revoke shop/web-1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t.setWriteTimeout(cmd)
 			return show(t, cmd, func(c *admin.Client, ctx context.Context) (revokedToken, error) {
 				id := tokenID(args[0])
 				return revokedToken{id, "revoked"}, c.RevokeToken(ctx, id)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -183,6 +184,15 @@ func inUnit(d time.Duration) string {
 
 // local returns a time of day and date in the local time zone.
 func local(t time.Time) string { return t.Local().Format(time.DateTime) }
+
+// pairs returns "a=1,b=2" with the separator ",".
+func pairs(m map[string]string, separator string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+"="+m[k])
+	}
+	return strings.Join(out, separator)
+}
 
 // count returns "1 error" or "2 errors".
 func count(n int, noun string) string {

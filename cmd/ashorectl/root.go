@@ -34,8 +34,7 @@ func newRoot() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&t.socket, "socket", "",
 		"admin socket of ashored (default: of a development run in this folder or above, else "+defaultSocket+")")
-	root.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second,
-		"how long to wait for ashored, 0: no limit; commands that write wait 4m by default")
+	root.PersistentFlags().DurationVar(&t.timeout, "timeout", time.Minute, "how long to wait for ashored; 0: no limit")
 	root.PersistentFlags().VarP(&t.output, "output", "o", "table, json or yaml; \"get\" has wide and name, too")
 	root.SetFlagErrorFunc(usage)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
@@ -165,14 +164,4 @@ func (t *tool) client() (*admin.Client, error) {
 		return nil, fmt.Errorf("find the admin socket of ashored (or set --socket): %w", err)
 	}
 	return admin.NewClient(path).Within(t.timeout), nil
-}
-
-// writeTimeout is how long a command that writes waits unless --timeout is set. A shared store may
-// answer late.
-const writeTimeout = 4 * time.Minute
-
-func (t *tool) setWriteTimeout(cmd *cobra.Command) {
-	if !cmd.Flags().Changed("timeout") {
-		t.timeout = writeTimeout
-	}
 }

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -108,15 +106,11 @@ func endpointItems(s admin.Service) []item {
 		if _, short, ok := strings.Cut(identity, "/ns/"); ok {
 			identity = strings.Replace(short, "/sa/", "/", 1)
 		}
-		var labels []string
-		for _, k := range slices.Sorted(maps.Keys(ep.Labels)) {
-			labels = append(labels, k+"="+ep.Labels[k])
-		}
 		out = append(out, item{id: fmt.Sprintf("%s %d", id, seen[id]), name: "endpoint " + s.Host + " " + ep.Address,
 			value: serviceEndpoint{s.Host, s.Namespace, ep},
 			cells: []any{s.Namespace, s.Host, ep.Address, ports, ep.Health, identity, ep.Locality, ep.From.Source},
 			wide: []any{ep.Namespace + "/" + cmp.Or(ep.Workload, "-"), ep.Network, ep.Weight, ep.TLSMode,
-				strings.Join(labels, ","), declaredIn(ep.From)}})
+				pairs(ep.Labels, ","), declaredIn(ep.From)}})
 	}
 	return out
 }

@@ -39,7 +39,6 @@ func (t *tool) acceptRemovalsCommand() *cobra.Command {
   ashorectl sources accept-removals mcp:central -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t.setWriteTimeout(cmd)
 			return show(t, cmd, with(args[0], (*admin.Client).AcceptRemovals), func(a admin.Accepted) string {
 				return fmt.Sprintf("%s: removed %s\n", a.Source, count(a.Removed, "item"))
 			})

@@ -94,7 +94,6 @@ func (t *tool) changeWorkloadCommand(verb, done string,
 			default:
 				q.Workload = args[0]
 			}
-			t.setWriteTimeout(cmd)
 			return show(t, cmd, with(q, change), func(r admin.Revoked) string {
 				text := fmt.Sprintf("%s %s is %s\n", r.Kind, r.Name, done)
 				if len(r.Workloads) > 0 && r.Kind != "workload" {

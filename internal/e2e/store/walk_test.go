@@ -22,7 +22,7 @@ func TestReachesEnvoy(t *testing.T) {
 	call := harness.Request{Host: "web.test"}
 
 	web := b.file("web.yaml", service("web", ip(one)))
-	b.want(0, "apply --dry-run -f "+web, "+++ ServiceEntry default/web", "At revision 0 it would be: 1 created")
+	b.want(0, "apply --dry-run -f "+web, "+++ ServiceEntry default/web", "compared with revision 0: 1 created")
 	b.want(0, "apply --at 0 -f "+web, "ServiceEntry default/web created", "revision 1: 1 created")
 	client.Want(t, "the service that was applied", call, harness.From("one"))
 
