@@ -38,16 +38,6 @@ func List(dir string, followSymlinks bool) ([]string, []config.Problem) {
 	return files, problems
 }
 
-// Load reads and parses a file as a Source does. A file that cannot be read is a problem in the
-// result.
-func Load(path string) config.Result {
-	data, problems := Content(path)
-	if len(problems) > 0 {
-		return config.Result{Unread: true, Problems: problems}
-	}
-	return Parse(path, data)
-}
-
 // Content returns the content of a file for Parse: of a file that is too large only the beginning,
 // which Parse refuses. The problem is why the file cannot be read.
 func Content(path string) ([]byte, []config.Problem) {

@@ -28,9 +28,8 @@ func TestList(t *testing.T) {
 	if !slices.Equal(files, want) || len(problems) != 1 || problems[0].File != filepath.Join(dir, "circle") {
 		t.Errorf("got %q with %v, want %q and a problem of the circle", files, problems, want)
 	}
-	if r := Load(files[0]); !r.Unread || len(r.Problems) != 1 ||
-		!strings.Contains(r.Problems[0].Text, "cannot be read") {
-		t.Errorf("a link to nowhere: got %+v, want that it cannot be read", r)
+	if _, unread := Content(files[0]); len(unread) != 1 || !strings.Contains(unread[0].Text, "cannot be read") {
+		t.Errorf("a link to nowhere: got %v, want that it cannot be read", unread)
 	}
 	none := filepath.Join(dir, "none")
 	files, problems = List(none, true)

@@ -40,12 +40,12 @@ func TestAnalyze(t *testing.T) {
 		"an unknown subset": {
 			map[string]string{"a.yaml": good, "b.yaml": strings.Replace(toSubset, "HOST", "db", 1)}, 1,
 			[]string{"ERROR [IST0101] ", "b.yaml:4", "spec.http[0].route[0].destination.subset",
-				"To do: write a DestinationRule with subset v1", "1 error, 0 warnings, 0 notes"},
+				"To do: write a DestinationRule with subset v1", "1 error, 0 warnings"},
 		},
 		"the line of the field": {
 			map[string]string{"a.yaml": good, "b.yaml": "# a comment\n---\n" + toMisspelled}, 0,
 			[]string{"WARNING [IST0101] ", "b.yaml:11\n", "spec.http[1].route[0].destination.host", "(did you mean db.shop.svc.cluster.local?)",
-				"fail, unless a registry", "0 errors, 1 warning, 0 notes"},
+				"fail, unless a registry", "0 errors, 1 warning"},
 		},
 		"the host of a registry": {
 			map[string]string{"b.yaml": strings.Replace(toSubset, "HOST", "db.service.consul", 1)}, 0,

@@ -2,158 +2,127 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// object is what operators write of an admin.Object: reading it back gives the same object.
-type object struct {
-	APIVersion string         `json:"apiVersion"`
-	Kind       string         `json:"kind"`
-	Metadata   admin.Metadata `json:"metadata"`
-	Spec       any            `json:"spec"`
+// getQuery is the command line of "get".
+type getQuery struct {
+	kind, namespace, name string
+	store, watch          bool
 }
 
-// list is several objects as one document.
-type list struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Items      []object `json:"items"`
+// item is one object, service or endpoint.
+type item struct {
+	id    string // unique among the items of a list, and constant while the item changes
+	name  string // "virtualservice shop/web", for -o name
+	value any    // for JSON and YAML
+	cells []any
+	wide  []any // more cells, for -o wide
 }
 
 func (t *tool) getCommand() *cobra.Command {
-	var namespace string
-	var store, watch bool
-	output := namesOrFormat{format: &t.output}
+	var q getQuery
 	cmd := &cobra.Command{
 		Use:   "get KIND [NAME]",
-		Short: "Show active configuration, services and endpoints, and their sources",
-		Long: `get shows the active objects of all sources, and where each is defined. KIND is a name such as VirtualService, in
-any case, singular or plural, or short: vs, dr, gw, se, we, sc. NAME may be NAMESPACE/NAME. --store shows what the
-store has, active or not. -w follows changes: "+" added, "~" changed, "-" removed, "!" unreadable in the store.
-
-"get services" and "get endpoints" show what proxies may call, with health, ports, addresses and source. NAME is
-the host then, and -o wide shows more columns.`,
+		Short: "Show active objects and where each was defined; KIND may be services or endpoints",
 		Example: `  ashorectl get virtualservice
   ashorectl get vs web -n shop -o yaml
-  ashorectl get serviceentries --store -o yaml > backup.yaml
-  ashorectl get vs -w
-  ashorectl get services
   ashorectl get endpoints web.service.consul -w`,
-		Args: between(1, 2, missingKind),
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := objectQuery{kind: args[0], namespace: namespace, store: store}
+			q.kind = args[0]
 			if len(args) == 2 {
 				var err error
-				if q.namespace, q.name, err = splitName(args[1], namespace); err != nil {
+				if q.namespace, q.name, err = splitName(args[1], q.namespace); err != nil {
 					return usage(cmd, err)
 				}
 			}
-			if endpoints, ok := registryNoun(args[0]); ok {
-				v := serviceView{query: admin.ServiceQuery{Namespace: q.namespace, Host: q.name, Endpoints: endpoints,
-					Watch: watch}, shown: output}
-				return t.getServices(cmd, v, store)
+			switch strings.ToLower(q.kind) {
+			case "services", "service", "svc":
+				return t.getServices(cmd, q, services())
+			case "endpoints", "endpoint", "ep":
+				return t.getServices(cmd, q, endpoints())
 			}
-			if output.wide {
-				return usage(cmd, errors.New("-o wide is for services and endpoints"))
-			}
-			if watch {
-				return t.watchObjects(cmd, q, output.names)
-			}
-			found, err := ask(t, cmd, q.ask)
-			if err != nil {
-				return err
-			}
-			found, left := usable(found)
-			if output.names {
-				err = writeNames(cmd.OutOrStdout(), found)
-			} else {
-				err = t.objects(cmd.OutOrStdout(), found, len(args) == 2)
-			}
-			return errors.Join(err, leftOut(left))
+			return t.getObjects(cmd, q)
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return t.completeObjects(cmd.Context(), args, namespace)
-		},
+		ValidArgsFunction: t.kindAndName(false, "services", "endpoints"),
 	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only this namespace (default: all)")
-	cmd.Flags().BoolVar(&store, "store", false, "show what the store has, active or not")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow changes")
-	cmd.Flags().VarP(&output, "output", "o",
-		"table, wide, json, yaml or name")
-	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml",
-		"name"}, cobra.ShellCompDirectiveNoFileComp)))
-	must(cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions))
+	cmd.Flags().StringVarP(&q.namespace, "namespace", "n", "", "only this namespace (default: all)")
+	cmd.Flags().BoolVar(&q.store, "store", false, "show the objects of the store, active or not")
+	cmd.Flags().BoolVarP(&q.watch, "watch", "w", false, "then print changes: + is new, ~ has changed, - is deleted")
 	return cmd
 }
 
-// usable splits off the objects that cannot be read.
-func usable(found []admin.Object) (fine, left []admin.Object) {
-	for _, o := range found {
-		if o.Unusable == "" {
-			fine = append(fine, o)
-		} else {
-			left = append(left, o)
-		}
-	}
-	return fine, left
+// object is an admin.Object in the form that operators write.
+type object struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Metadata   admin.Metadata  `json:"metadata"`
+	Spec       json.RawMessage `json:"spec,omitempty"`
 }
 
-// leftOut is the error that objects are not among those which were written; nil: all are.
-func leftOut(list []admin.Object) error {
-	var errs []error
-	for _, o := range list {
-		errs = append(errs, fmt.Errorf("left out: %s: %s", nameLine(o), o.Unusable))
+func (q getQuery) objects(c *admin.Client, ctx context.Context) ([]admin.Object, error) {
+	if q.store {
+		return c.Stored(ctx, q.kind, q.namespace, q.name)
 	}
-	return errors.Join(errs...)
+	return c.Objects(ctx, q.kind, q.namespace, q.name)
 }
 
-// objects writes what was found; one says that a single name was asked for.
-func (t *tool) objects(w io.Writer, found []admin.Object, one bool) error {
-	items := make([]object, len(found))
-	for i, o := range found {
-		items[i] = object{o.APIVersion, o.Kind, o.Metadata, o.Spec}
+func (t *tool) getObjects(cmd *cobra.Command, q getQuery) error {
+	if q.watch {
+		return t.watchObjects(cmd, q)
 	}
-	var v any = list{"v1", "List", items}
-	if one && len(items) == 1 {
-		v = items[0]
-	}
-	return t.output.write(w, v, func(w io.Writer) error { return objectTable(w, found, time.Now()) })
-}
-
-func objectTable(w io.Writer, found []admin.Object, now time.Time) error {
-	if len(found) == 0 {
-		_, err := fmt.Fprintln(w, "none")
+	found, err := ask(t, cmd, q.objects)
+	if err != nil {
 		return err
 	}
-	// what is read from files has no time of its own
-	aged := slices.ContainsFunc(found, func(o admin.Object) bool { return !o.Metadata.Created.IsZero() })
-	header := []string{"NAMESPACE", "NAME", "READ FROM"}
-	if aged {
-		header = append(header, "AGE")
-	}
-	var rows [][]string
+	var unusable []error // they have no content, so a list without them must not look complete
+	var usable []admin.Object
 	for _, o := range found {
-		row := []string{o.Metadata.Namespace, o.Metadata.Name, orDash(placeOf(o.Origin))}
-		if aged {
-			row = append(row, ago(now, o.Metadata.Created))
+		if o.Unusable != "" {
+			unusable = append(unusable, fmt.Errorf("%s: %s", objectName(o), o.Unusable))
+		} else {
+			usable = append(usable, o)
 		}
-		rows = append(rows, row)
 	}
-	return columns(w, header, rows)
+	items := objectItems(usable)
+	var v any
+	if q.name != "" && len(items) == 1 {
+		v = items[0].value
+	} else {
+		v = map[string]any{"apiVersion": "v1", "kind": "List", "items": values(items)}
+	}
+	err = t.printItems(cmd, v, newTable("NAMESPACE", "NAME", "READ FROM"), []string{"AGE"}, items)
+	return errors.Join(append(unusable, err)...)
 }
 
-// placeOf is where an object was read: a file and its line, or a source and its revision there.
+func objectItems(list []admin.Object) []item {
+	out := make([]item, len(list))
+	for i, o := range list {
+		place := placeOf(o.Origin)
+		if o.Unusable != "" {
+			place = o.Unusable
+		}
+		name := objectName(o)
+		out[i] = item{id: name, name: name, value: object{o.APIVersion, o.Kind, o.Metadata, o.Spec},
+			cells: []any{o.Metadata.Namespace, o.Metadata.Name, place}, wide: []any{age(o.Metadata.Created)}}
+	}
+	return out
+}
+
+func objectName(o admin.Object) string {
+	return printable(strings.ToLower(o.Kind) + " " + o.Metadata.Namespace + "/" + o.Metadata.Name)
+}
+
+// placeOf returns where an object was read: a file and line, or a source and its revision.
 func placeOf(at admin.Origin) string {
 	switch {
 	case at.File != "" && at.Line > 0:
@@ -166,48 +135,50 @@ func placeOf(at admin.Origin) string {
 	return at.Source
 }
 
-// completeObjects offers the kinds that are in use, and after one the names of its objects:
-// NAMESPACE/NAME, the name alone where the namespace is given.
-func (t *tool) completeObjects(ctx context.Context, args []string, namespace string) ([]string,
-	cobra.ShellCompDirective) {
-	switch len(args) {
-	case 0:
-		return append(kinds(), registryNouns()...), cobra.ShellCompDirectiveNoFileComp
-	case 1:
-	default:
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// splitName splits a name that may be NAMESPACE/NAME; namespace is that of --namespace.
+func splitName(name, namespace string) (string, string, error) {
+	ns, n, both := strings.Cut(name, "/")
+	switch {
+	case !both:
+		return namespace, name, nil
+	case namespace != "" && namespace != ns:
+		return "", "", fmt.Errorf("namespace %q in the name, and %q in -n: want one namespace", ns, namespace)
 	}
-	if _, ok := registryNoun(args[0]); ok {
-		return t.completeServices(ctx, namespace)
-	}
-	return offer(ctx, t, func(c *admin.Client, ctx context.Context) ([]admin.Object, error) {
-		return c.Objects(ctx, args[0], namespace, "")
-	}, func(found []admin.Object) []string { return objectNames(found, namespace) })
+	return ns, n, nil
 }
 
-// objectNames are those of objects: NAMESPACE/NAME, the name alone where the namespace is given.
-func objectNames(found []admin.Object, namespace string) (out []string) {
-	for _, o := range found {
-		name := o.Metadata.Name
-		if namespace == "" {
-			name = o.Metadata.Namespace + "/" + name
-		}
-		out = append(out, name)
+// values returns the values of items; never nil.
+func values(items []item) []any {
+	out := make([]any, len(items))
+	for i, it := range items {
+		out[i] = it.value
 	}
 	return out
 }
 
-// kinds are those that are in use, by the names that people type.
-func kinds() []string {
-	var out []string
-	for _, k := range config.Kinds() {
-		if k.Supported {
-			out = append(out, strings.ToLower(string(k.Kind)))
-		}
+// printItems prints v, or the names of items, or a table of them.
+func (t *tool) printItems(cmd *cobra.Command, v any, tb *table, wide []string, items []item) error {
+	if t.output == wideFormat {
+		tb.rows[0] = append(tb.rows[0], wide...)
 	}
-	return slices.Clip(out)
+	names := ""
+	for _, it := range items {
+		tb.add(t.cells(it)...)
+		names += it.name + "\n"
+	}
+	switch {
+	case t.output == nameFormat:
+		return t.print(cmd, v, names)
+	case len(items) == 0:
+		return t.print(cmd, v, "none\n")
+	}
+	return t.print(cmd, v, tb.String())
 }
 
-func missingKind(*cobra.Command) string {
-	return "KIND is missing: name one, such as \"ashorectl get virtualservice\"; there are " + strings.Join(append(kinds(), registryNouns()...), ", ")
+// cells returns the cells of an item that the format of output has.
+func (t *tool) cells(it item) []any {
+	if t.output == wideFormat {
+		return append(append([]any{}, it.cells...), it.wide...)
+	}
+	return it.cells
 }

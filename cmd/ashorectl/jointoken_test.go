@@ -12,7 +12,7 @@ import (
 )
 
 // A shell that is given the commands installs, then joins with the words and the token as they are.
-// An apt that reads standard input does not take the token, and without packages nobody joins.
+// An apt that reads standard input does not take the token, and without packages the agent does not start.
 func TestJoinScript(t *testing.T) {
 	t.Parallel()
 	made := admin.Token{Token: "ashore-join.abc.secret",

@@ -1,5 +1,5 @@
-// Command ashorectl is the operator's tool: it asks a running ashored how everything is, over the
-// admin socket, and checks configuration files without one.
+// Command ashorectl is the operator's command line. It talks to the admin socket of a running
+// ashored, and checks configuration files without one.
 package main
 
 import (
@@ -12,21 +12,20 @@ import (
 	"github.com/ashore-mesh/ashore/internal/ending"
 )
 
-// The exit codes, as the help text says them.
+// Exit codes. Source: docs/ashorectl.md.
 const (
-	exitFailed = 1 // it did not work, or what was asked about has errors
-	exitUsage  = 2 // the command line makes no sense
+	exitFailed = 1 // the command failed, or what it reports has errors
+	exitUsage  = 2 // the command line is invalid
 )
 
-// errFound says that the command worked and what it reports is an error; it is on the screen
-// already.
+// errFound means that the command worked and has printed errors of the configuration.
 var errFound = errors.New("errors were found")
 
 func main() {
 	os.Exit(run(ending.Context(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main with its surroundings passed in; it returns the exit code.
+// run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	cmd := newRoot()
 	cmd.SetArgs(args)
@@ -40,15 +39,14 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	case errors.Is(err, errFound):
 		return exitFailed
 	case errors.As(err, &usage):
-		complain(errOut, "%v\nSee \"%s --help\".", err, usage.command)
+		printError(errOut, fmt.Sprintf("%v\nSee \"%s --help\".", err, usage.command))
 		return exitUsage
 	default:
-		complain(errOut, "%v", err)
+		printError(errOut, err.Error())
 		return exitFailed
 	}
 }
 
-// complain writes one message to standard error. There is nowhere to tell that this failed.
-func complain(w io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintln(w, "ashorectl: "+printableLines(fmt.Sprintf(format, args...)))
+func printError(w io.Writer, text string) {
+	_, _ = fmt.Fprintln(w, "ashorectl: "+printableLines(text)) // an error of standard error has no place to go
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fake is an ashored with two proxies, one of which rejected a listener.
 type fake struct {
 	problems []feed.Problem
-	strange  []string // proxies that are connected too
+	others   []string // names of further proxies
 }
 
 func (*fake) Version() admin.Version { return build.Info{Version: "v1.2.3", Commit: "abc", Go: "go1"} }
@@ -49,7 +50,7 @@ func (f *fake) Status() admin.Status {
 							Error: "unknown filter"}}}}},
 		},
 	}
-	for _, id := range f.strange {
+	for _, id := range f.others {
 		s.Proxies = append(s.Proxies, admin.ProxyStatus{ID: id, Types: []admin.TypeStatus{}})
 	}
 	return s
@@ -134,12 +135,12 @@ func TestCommands(t *testing.T) {
 		{"status", "status", 0, `ashored v1.2.3, up 3m, ready
 4 objects (3 ServiceEntry, 1 VirtualService), 3 services, 7 endpoints
 1 error, 0 warnings: see "ashorectl problems"
-file:/old: older content is used of 2 parts: see "ashorectl problems"
+file:/old: an older version of 2 parts is active: see "ashorectl problems"
 store: not read yet
 
-PROXY       KIND     PEER        CONNECTED  AGENT  ENVOY  CDS     EDS  LDS        RDS
-api-1.shop  sidecar  10.0.0.2:4  1h         -      -      5 sent  -    2          3 behind
-web-1.shop  sidecar  10.0.0.1:4  3d         -      -      1       0    2 (1 bad)  -
+PROXY       KIND     PEER        CONNECTED  AGENT  ENVOY  CDS     EDS  LDS             RDS
+api-1.shop  sidecar  10.0.0.2:4  1h         -      -      5 sent  -    2               3 behind
+web-1.shop  sidecar  10.0.0.1:4  3d         -      -      1       0    2 (1 rejected)  -
 
 web-1.shop rejected lds 0.0.0.0_80 5s ago:
   unknown filter
@@ -147,8 +148,8 @@ web-1.shop rejected lds 0.0.0.0_80 5s ago:
 		{"problems, none", "problems", 0, "no problems\n"},
 		{"problems for programs, none", "problems -o json", 0, "[]\n"},
 		{"get", "get vs", 0, "NAMESPACE  NAME  READ FROM\nshop       web   web.yaml:4\n"},
-		// One object comes out as it can be read back; a text that looks like a number stays a
-		// text.
+		// One object is printed in the form of a file, and a string that looks like a number
+		// stays a string.
 		{"get yaml", "get vs shop/web -o yaml", 0, `apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata:
@@ -161,16 +162,29 @@ spec:
     - name: "123"
 `},
 		{"proxy-config", "proxy-config all web-1.shop", 0, "TYPE  NAME  VERSION  BYTES\ncds   a     1        9\ncds   b     2        8\n\nUse -o yaml to see the content.\n"},
-		{"proxy-config, one", "pc clusters web-1.shop --name b -o yaml", 0, `proxy: web-1.shop
+		{"proxy-config of one", "pc cluster web-1.shop --name b -o yaml", 0, `proxy: web-1.shop
 types:
-  - type: cds
-    typeUrl: t
-    resources:
-      - name: b
-        version: "2"
-        bytes: 8
-        body:
+  - resources:
+      - body:
           name: b
+        bytes: 8
+        name: b
+        version: "2"
+    type: cds
+    typeUrl: t
+`},
+		{"describe", "describe vs shop/web", 0, `Kind:          VirtualService
+Namespace:     shop
+Name:          web
+Read from:     web.yaml:4
+
+Spec:
+  hosts:
+    - web
+  http:
+    - name: "123"
+
+no problems
 `},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -186,21 +200,21 @@ types:
 	}
 }
 
-// One proxy is shown type by type.
+// One proxy has a row for each type.
 func TestStatusOfOne(t *testing.T) {
 	t.Parallel()
 	_, out, _ := result(t, "proxy-status", "web-1.shop", "--socket", serve(t, &fake{}))
 	for _, want := range []string{"state of the world",
-		"TYPE  ASKED  RESOURCES  ACKNOWLEDGED             LATEST           STATE\n" +
-			"cds   all    1          0123456.fedcba9, 5s ago  0123456.fedcba9  latest\neds   0      0          -                        -                latest\n" +
-			"lds   3      2          -                        0011223          1 resource rejected", "web-1.shop rejected lds 0.0.0.0_80 5s ago:\n  unknown filter"} {
+		"TYPE  SUBSCRIBED  RESOURCES  ACKNOWLEDGED            LATEST           STATE\n" +
+			"cds   all         1          0123456.fedcba9 5s ago  0123456.fedcba9  latest\neds   0           0          -                       -                latest\n" +
+			"lds   3           2          -                       0011223          (1 rejected)", "web-1.shop rejected lds 0.0.0.0_80 5s ago:\n  unknown filter"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
 }
 
-// Every mistake has a message that says what to do, on standard error, and its exit code.
+// Each mistake has a message on standard error and an exit code.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
@@ -210,45 +224,30 @@ func TestMistakes(t *testing.T) {
 		want string
 	}{
 		{"frobnicate", 2, `unknown command "frobnicate"`},
-		{"ca frobnicate", 2, `ashorectl ca has no command "frobnicate": want replica-token, rotate, show`},
-		{"join-token create", 2, "--group is missing: name a WorkloadGroup"},
-		{"join-token create --group a/b c", 2, `unexpected argument "c": write flags of "ashore-agent join" after "--"`},
-		{"join-token create --group a/b --ttl 0s", 2, "want 1m to 168h, such as 15m or 24h"},
-		{"audit tail -n x", 2, `invalid argument "x" for "-n, --lines" flag: want a whole number`},
-		{"audit tail -n 99999999999999999999", 2, `for "-n, --lines" flag: the number is too large`},
-		{"authz explain a/b a/c --port x", 2, `invalid argument "x" for "--port" flag: want a whole number`},
-		{"status --timeout x", 2, `invalid argument "x" for "--timeout" flag: want a number with its unit, such as 500ms`},
-		{"join-token create --group a/b --ttl 1d", 2, `invalid argument "1d" for "--ttl" flag: want 1m to 168h, such as 15m or 24h`},
-		{"join-token create --group none/none", 1, "there is no WorkloadGroup none/none"},
-		{"join-token revoke", 2, "ID is missing"},
-		{"join-token revoke gone", 1, "no token gone"},
-		{"ca rotate --force prepare", 2, `--force "prepare" is not a step: want activate, retire`},
-		{"workload revoke", 2, "WHAT is missing"},
-		{"workload revoke web-1", 2, `"web-1" names nothing to revoke: want NAMESPACE/NAME, spiffe://… or serial:HEX`},
-		{"workload revoke serial:xyz", 2, "is not the serial number of a certificate"},
-		{"workload restore a/b/c", 2, "names nothing"},
-		{"audit tail -n -1", 2, "-n -1: want 0 or more"},
-		{"authz explain shop/web", 2, "FROM and TO are needed"},
-		{"authz explain a b --port 70000", 2, "--port 70000 is not a port"},
+		{"ca frobnicate", 2, `unknown command "frobnicate" for "ashorectl ca"`},
+		{"completion foo", 2, `unknown command "foo" for "ashorectl completion"`},
 		{"status --frob", 2, "unknown flag: --frob"},
-		{"proxy-status a b", 2, `"b" is one argument too many: want ashorectl proxy-status [PROXY]`},
-		{"status -o xml", 2, "want table, json or yaml"},
-		{"get", 2, `KIND is missing: name one, such as "ashorectl get virtualservice"; there are `},
-		{"get a b c", 2, `"c" is one argument too many: want ashorectl get KIND [NAME]`},
-		{"proxy-config", 2, `want TYPE and PROXY, such as "ashorectl proxy-config all api-1.shop"; proxies: api-1.shop, web-1.shop are connected`},
-		{"proxy-config all --socket /does/not/exist.sock", 2, `such as "ashorectl proxy-config all web-1.shop"; proxies: "ashorectl proxy-status" lists them`},
-		{"problems x", 2, `"x" is one argument too many: want ashorectl problems`},
-		{"get vs a/b -n c", 2, `namespace "a" in the name, and "c" by -n`},
-		{"validate", 2, "name at least one file or folder with -f"},
-		{"get nonsense", 2, `unknown kind "nonsense"`},
-		{"proxy-config xyz web-1.shop", 2, `unknown TYPE "xyz": want all, cluster, endpoint, listener, route`},
-		{"completion foo", 2, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
-		{"completion bash foo", 2, `"foo" is one argument too many`},
+		{"status --timeout x", 2, `invalid argument "x" for "--timeout" flag`},
 		{"status --timeout -1s", 2, "--timeout -1s: want 0 or more"},
+		{"status a", 2, `unknown command "a" for "ashorectl status": want ashorectl status`},
+		{"proxy-status a b", 2, "accepts at most 1 arg(s), received 2: want ashorectl proxy-status [PROXY]"},
+		{"status -o xml", 2, "want table, wide, json, yaml or name"},
+		{"status -o wide", 2, `-o wide is for "get"`},
+		{"get", 2, "accepts between 1 and 2 arg(s), received 0: want ashorectl get KIND [NAME]"},
+		{"get vs a/b -n c", 2, `namespace "a" in the name, and "c" in -n`},
+		{"get nonsense", 2, `unknown kind "nonsense"`},
+		{"proxy-config xyz web-1.shop", 2, `unknown type "xyz": want cluster, endpoint, listener, route, secret, `},
+		{"join-token create", 2, "--group is missing"},
+		{"join-token create --group a/b c", 2, `unexpected argument "c": write flags of "ashore-agent join" after "--"`},
+		{"audit tail -n -1", 2, `n is "-1": want a number from 0 to`},
+		{"authz explain a b --port 70000", 2, `"70000" is not a port: want 1 to 65535`},
+		{"validate", 2, "name at least one file or folder with -f"},
+		{"validate -f /does/not/exist", 2, "/does/not/exist: no such file or directory"},
+		{"join-token create --group none/none", 1, "there is no WorkloadGroup none/none"},
+		{"join-token revoke gone", 1, "no token gone"},
 		{"proxy-status nobody", 1, `no proxy "nobody" is connected`},
 		{"proxy-config all nobody", 1, "no proxy nobody"},
-		{"proxy-config all web-1.shop --name zz", 1, `receives no resource "zz"`},
-		{"validate -f /does/not/exist", 2, "-f /does/not/exist: no such file or directory; name a file"},
+		{"proxy-config all web-1.shop --name zz", 1, `has no resource "zz"`},
 		{"status --socket /does/not/exist.sock", 1, "ashored is not running: there is no admin socket /does/not/exist.sock"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
@@ -264,7 +263,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// An ashored that does not answer is not waited for longer than was said.
+// --timeout bounds the wait for ashored.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(shortDir(t), "admin.sock")
@@ -315,7 +314,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// --version asks nobody.
+// --version sends no request.
 func TestVersionFlag(t *testing.T) {
 	t.Parallel()
 	code, out, errOut := result(t, "--version", "--socket", "/does/not/exist.sock")
@@ -324,32 +323,18 @@ func TestVersionFlag(t *testing.T) {
 	}
 }
 
-// Only what has a time of its own has an age.
-func TestAge(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	objects := []admin.Object{{Metadata: admin.Metadata{Namespace: "a", Name: "b", Created: now.Add(-time.Hour)}, Origin: admin.Origin{Source: "store"}}, {Metadata: admin.Metadata{Namespace: "a", Name: "c"}, Origin: admin.Origin{File: "c.yaml"}}}
-	var out bytes.Buffer
-	if err := objectTable(&out, objects, now); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff("NAMESPACE  NAME  READ FROM  AGE\na          b     store      1h\na          c     c.yaml     -\n", out.String()); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-}
-
-// Completion offers what exists.
+// Completion offers existing names.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
 	for args, want := range map[string]string{
-		"__complete proxy-config all --socket " + socket + " ": "api-1.shop\nweb-1.shop\n",
+		"__complete pc all --socket " + socket + " ": "api-1.shop\nweb-1.shop\n",
 		"__complete get ": "virtualservice\n",
 		"__complete get vs --socket " + socket + " ":         "shop/web\n",
 		"__complete get vs -n shop --socket " + socket + " ": "web\n",
 		"__complete get vs web --socket " + socket + " ":     ":4\n",
-		"__complete proxy-config ":                           "all\ncluster\nendpoint\n",
-		"__complete status --socket " + socket + "/none -o ": "table\njson\nyaml\n",
+		"__complete pc ": "cluster\nendpoint\n",
+		"__complete status --socket " + socket + "/none -o ": "table\nwide\njson\nyaml\n",
 	} {
 		if _, out, _ := result(t, strings.Split(args, " ")...); !strings.Contains(out, want) {
 			t.Errorf("%s: %q, want %q in it", args, out, want)
@@ -377,4 +362,22 @@ func TestFindSocket(t *testing.T) {
 	if got, err := findSocket(deep, "/installed"); err != nil || got != want {
 		t.Errorf("with a development run above: %q, %v; want %q", got, err, want)
 	}
+}
+
+// Each help text is one line, usage, three examples and flags.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		if cmd.Name() == "help" || cmd.Name() == "completion" { // they are cobra's
+			return
+		}
+		if n := len(strings.Split(cmd.Example, "\n")); cmd.Short == "" || cmd.Long != "" || n != 3 {
+			t.Errorf("%s: short text %q, long text %q, %d examples", cmd.CommandPath(), cmd.Short, cmd.Long, n)
+		}
+		for _, c := range cmd.Commands() {
+			check(c)
+		}
+	}
+	check(newRoot())
 }

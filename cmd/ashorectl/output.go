@@ -1,32 +1,41 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 )
 
-// format is how an answer is written.
+// format is the value of the flag --output.
 type format string
 
 const (
-	table    format = "table"
-	jsonText format = "json"
-	yamlText format = "yaml"
+	tableFormat format = "table"
+	wideFormat  format = "wide" // a table with more columns
+	jsonFormat  format = "json"
+	yamlFormat  format = "yaml"
+	nameFormat  format = "name"
 )
 
-// String, Set and Type make it a flag.
+func formats() []string { return []string{"table", "wide", "json", "yaml", "name"} }
+
+// String, Set and Type implement pflag.Value.
 func (f *format) String() string { return string(*f) }
 
 func (f *format) Set(s string) error {
-	if !slices.Contains([]format{table, jsonText, yamlText}, format(s)) {
-		return fmt.Errorf("want table, json or yaml")
+	if !slices.Contains(formats(), s) {
+		return errors.New("want table, wide, json, yaml or name")
 	}
 	*f = format(s)
 	return nil
@@ -34,35 +43,64 @@ func (f *format) Set(s string) error {
 
 func (f *format) Type() string { return "format" }
 
-// write writes v as the format says; people draws the table.
-func (f *format) write(w io.Writer, v any, people func(io.Writer) error) error {
-	switch *f {
-	case jsonText:
+// print prints v as JSON or YAML, or else text.
+func (t *tool) print(cmd *cobra.Command, v any, text string) error {
+	text = printableLines(text)
+	switch t.output {
+	case jsonFormat:
 		b, err := json.MarshalIndent(v, "", "  ")
 		if err != nil {
-			return fmt.Errorf("write JSON: %w", err)
+			return fmt.Errorf("encode JSON: %w", err)
 		}
-		_, err = w.Write(append(b, '\n'))
-		return err
-	case yamlText:
-		b, err := toYAML(v)
+		text = string(b) + "\n"
+	case yamlFormat:
+		var err error
+		if text, err = toYAML(v); err != nil {
+			return fmt.Errorf("encode YAML: %w", err)
+		}
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), text)
+	return err
+}
+
+// printEvent prints one value of a stream: a line of JSON, a YAML document, or line.
+func (t *tool) printEvent(cmd *cobra.Command, v any, line string) error {
+	w := cmd.OutOrStdout()
+	switch t.output {
+	case jsonFormat:
+		return json.NewEncoder(w).Encode(v)
+	case yamlFormat:
+		text, err := toYAML(v)
 		if err != nil {
-			return fmt.Errorf("write YAML: %w", err)
+			return fmt.Errorf("encode YAML: %w", err)
 		}
-		_, err = w.Write(b)
+		_, err = io.WriteString(w, "---\n"+text)
 		return err
 	default:
-		var b strings.Builder
-		if err := people(&b); err != nil {
-			return err
-		}
-		_, err := io.WriteString(w, printableLines(b.String()))
+		_, err := fmt.Fprintln(w, printable(line))
 		return err
 	}
 }
 
-// printable is text without what a terminal would act on, and without ends of lines, which would
-// make one row two: what workloads call themselves, and what they say, is theirs to choose.
+// toYAML encodes v with its JSON names.
+func toYAML(v any) (string, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", err
+	}
+	var doc any
+	if err := yaml.Unmarshal(b, &doc); err != nil { // JSON is YAML
+		return "", err
+	}
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	err = enc.Encode(doc)
+	return out.String(), errors.Join(err, enc.Close())
+}
+
+// printable replaces control characters and line ends. Workloads choose their own names and
+// messages: these must neither control a terminal nor add rows to a table.
 func printable(text string) string { return strings.ReplaceAll(printableLines(text), "\n", "?") }
 
 // printableLines is printable for text of several lines.
@@ -75,64 +113,62 @@ func printableLines(text string) string {
 	}, text)
 }
 
-// toYAML is v's JSON as YAML, fields in the same order.
-func toYAML(v any) ([]byte, error) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(b, &doc); err != nil { // JSON is YAML
-		return nil, err
-	}
-	plain(&doc)
-	var out strings.Builder
-	enc := yaml.NewEncoder(&out)
-	enc.SetIndent(2)
-	if err := enc.Encode(&doc); err != nil {
-		return nil, err
-	}
-	if err := enc.Close(); err != nil {
-		return nil, err
-	}
-	return []byte(out.String()), nil
+// table is rows below a header.
+type table struct {
+	rows [][]string // the first one is the header
 }
 
-// plain drops JSON's quotes and braces where YAML needs none.
-func plain(n *yaml.Node) {
-	n.Style = 0
-	for _, c := range n.Content {
-		plain(c)
+func newTable(header ...string) *table { return &table{rows: [][]string{header}} }
+
+// add adds a row. An empty cell is shown as "-".
+func (tb *table) add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		row[i] = cmp.Or(printable(fmt.Sprint(c)), "-")
 	}
+	tb.rows = append(tb.rows, row)
 }
 
-// columns writes rows under a header, aligned.
-func columns(w io.Writer, header []string, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, r := range append([][]string{header}, rows...) {
-		cells := make([]string, len(r))
-		for i, c := range r {
-			cells[i] = printable(c)
-		}
-		if _, err := fmt.Fprintln(tw, strings.Join(cells, "\t")); err != nil {
-			return err
-		}
+// String returns the aligned table; empty if it has no rows.
+func (tb *table) String() string {
+	if len(tb.rows) == 1 {
+		return ""
 	}
-	return tw.Flush()
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range tb.rows {
+		fmt.Fprintln(w, strings.Join(row, "\t")) // a strings.Builder returns no errors
+	}
+	_ = w.Flush()
+	return b.String()
 }
 
-// ago is the time since t in one unit, "-" when there is none.
-func ago(now, t time.Time) string {
+// sections joins the texts that are not empty, with an empty line between them.
+func sections(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n")
+}
+
+// age returns the time since t in its largest unit; empty if t is zero.
+func age(t time.Time) string {
 	if t.IsZero() {
-		return "-"
+		return ""
 	}
-	return inUnit(max(0, now.Sub(t)))
+	return inUnit(max(0, time.Since(t)))
 }
 
-// span is a length of time in one unit, from the nearest second, at least one.
-func span(d time.Duration) string { return inUnit(max(d, time.Second).Round(time.Second)) }
+// when returns "in 5h", or "5h ago" if t has passed; empty if t is zero.
+func when(t time.Time) string {
+	switch left := time.Until(t).Round(time.Second); {
+	case t.IsZero():
+		return ""
+	case left > 0:
+		return "in " + inUnit(left)
+	default:
+		return age(t) + " ago"
+	}
+}
 
-// inUnit is a length of time in its largest unit, rounded down: "59m", "23h", "30d".
+// inUnit returns a duration in its largest unit, rounded down: "59m", "23h", "30d".
 func inUnit(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -146,18 +182,22 @@ func inUnit(d time.Duration) string {
 	}
 }
 
-// count is "1 error", "2 errors".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
+// local returns a time of day and date in the local time zone.
+func local(t time.Time) string { return t.Local().Format(time.DateTime) }
+
+// pairs returns "a=1,b=2" with the separator ",".
+func pairs(m map[string]string, separator string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+"="+m[k])
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return strings.Join(out, separator)
 }
 
-// orDash is s, or "-" when it is empty.
-func orDash(s string) string {
-	if s == "" {
-		return "-"
+// count returns "1 error" or "2 errors".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
 	}
-	return s
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -3,12 +3,12 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
@@ -16,79 +16,72 @@ import (
 func (t *tool) problemsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "problems",
-		Short: "Show what is wrong with the configuration, and what to do",
-		Long: `problems lists what is wrong with the configuration, the sources and the stores of ashored: where, which object and
-field, and what to do. An invalid object does not take effect: its last good version stays active.
-
-The exit code is 1 if there is an error, and 0 otherwise.`,
-		Example: "  ashorectl problems\n  ashorectl problems -o json | jq -r '.[] | \"\\(.file):\\(.line)\"'",
-		Args:    atMost(0),
+		Short: "Show the problems of the configuration and what to do; exit with 1 if there is an error",
+		Example: `  ashorectl problems
+  ashorectl problems -o json | jq -r '.[] | "\(.file):\(.line)"'
+  watch ashorectl problems`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := ask(t, cmd, (*admin.Client).Problems)
 			if err != nil {
 				return err
 			}
-			return t.report(cmd.OutOrStdout(), list, "no problems")
+			return t.report(cmd, list, "no problems")
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 }
 
-// report writes problems, errors first; fine is what to say when there are none. Errors: errFound
-// when one is an error.
-func (t *tool) report(w io.Writer, list []feed.Problem, fine string) error {
-	list = slices.Clone(list)
+// report prints problems, errors first, or the text none. It returns errFound if one is an error.
+func (t *tool) report(cmd *cobra.Command, list []feed.Problem, none string) error {
+	list = append([]feed.Problem{}, list...) // JSON has [], not null
 	slices.SortStableFunc(list, func(a, b feed.Problem) int {
 		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
-	if list == nil {
-		list = []feed.Problem{} // [] for programs, not null
+	var texts []string
+	for _, p := range list {
+		texts = append(texts, problemText(p, ""))
 	}
-	if err := t.output.write(w, list, func(w io.Writer) error { return problemText(w, list, fine) }); err != nil {
+	return t.printProblems(cmd, list, list, texts, none)
+}
+
+// printProblems prints v, or texts with the number of problems, or none.
+func (t *tool) printProblems(cmd *cobra.Command, v any, list []feed.Problem, texts []string, none string) error {
+	n := map[feed.Severity]int{}
+	for _, p := range list {
+		n[p.Severity]++
+	}
+	total := fmt.Sprintf("%s, %s", count(n[feed.Error], "error"), count(n[feed.Warning], "warning"))
+	if n[analyze.Info] > 0 {
+		total += ", " + count(n[analyze.Info], "note")
+	}
+	if len(list) == 0 {
+		total = none
+	}
+	if err := t.print(cmd, v, sections(append(texts, total+"\n")...)); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(list, feed.Problem.IsError) {
+	if n[feed.Error] > 0 {
 		return errFound
 	}
 	return nil
 }
 
-// problemText is one paragraph a problem: a table's cells would be too narrow for sentences.
-func problemText(w io.Writer, list []feed.Problem, fine string) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, fine)
-		return err
+// problemText returns one problem as a paragraph: severity and place, object and field, text.
+func problemText(p feed.Problem, code analyze.Code) string {
+	title := strings.ToUpper(string(p.Severity))
+	if code != "" {
+		title += fmt.Sprintf(" [%s]", code)
 	}
-	for _, p := range list {
-		if _, err := fmt.Fprint(w, paragraph(p)); err != nil {
-			return err
-		}
+	place := cmp.Or(p.File, p.Source, "-")
+	if p.File != "" && p.Line > 0 {
+		place += fmt.Sprintf(":%d", p.Line)
 	}
-	errs := feed.Errors(list)
-	_, err := fmt.Fprintf(w, "%s, %s\n", count(errs, "error"), count(len(list)-errs, "warning"))
-	return err
-}
-
-// paragraph is one problem: severity and place, object and field, what is wrong, what is in use.
-func paragraph(p feed.Problem) string {
-	var b strings.Builder
-	place := p.Source
-	if p.File != "" {
-		place = p.File
-		if p.Line > 0 {
-			place += fmt.Sprintf(":%d", p.Line)
-		}
-	}
-	fmt.Fprintf(&b, "%s %s\n", strings.ToUpper(string(p.Severity)), orDash(place))
+	text := fmt.Sprintf("%s %s\n", title, place)
 	if about := strings.TrimSpace(p.Object + "  " + p.Field); about != "" {
-		fmt.Fprintf(&b, "  %s\n", about)
+		text += "  " + about + "\n"
 	}
-	fmt.Fprintf(&b, "  %s\n", p.Text)
-	saysIt := strings.Contains(p.Text, "last good") || strings.Contains(p.Text, "still active") ||
-		strings.Contains(p.Text, "stay active")
-	if p.Stale && !saysIt {
-		b.WriteString("  The last good version stays active.\n")
+	text += "  " + p.Text + "\n"
+	if p.Stale && !strings.Contains(p.Text, "active") {
+		text += "  The last good version stays active.\n"
 	}
-	b.WriteString("\n")
-	return b.String()
+	return text
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -9,26 +10,9 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/build"
-	"github.com/ashore-mesh/ashore/internal/completion"
 )
 
-// usageError is a command line that makes no sense.
-type usageError struct {
-	command string // the command whose help helps
-	err     error
-}
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-func usage(cmd *cobra.Command, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &usageError{cmd.CommandPath(), err}
-}
-
-// tool is what all commands share: the persistent flags.
+// tool has the flags of all commands.
 type tool struct {
 	socket  string
 	timeout time.Duration
@@ -36,62 +20,51 @@ type tool struct {
 }
 
 func newRoot() *cobra.Command {
-	t := &tool{output: table}
+	t := &tool{output: tableFormat}
 	root := &cobra.Command{
 		Use:   "ashorectl",
-		Short: "Inspect and configure a running ashored, and let machines join",
-		Long: `ashorectl inspects a running ashored: proxies and what they receive, problems, and the active configuration. It
-writes configuration to the store, makes join tokens, revokes identities, and reads the audit log.
-
-It connects to the admin socket of ashored on the same machine, as root, as the user of ashored, or as a user
-with a role (setting admin.roles: viewer, operator or admin). Without --socket it uses the socket of a development
-run in this folder or a folder above it (.ashore or .run), or else /run/ashore/admin.sock.
-
-Exit codes: 0 success; 1 failure, or "problems", "validate" or "analyze" found errors; 2 wrong usage.`,
-		Example: `  ashorectl status                               the state of ashored, and every proxy
-  ashorectl proxy-status web-1.shop              one proxy, type by type, with what it rejected
-  ashorectl problems                             what is wrong with the configuration, and what to do
-  ashorectl get virtualservice -n shop           active objects, and where each is defined
-  ashorectl proxy-config route web-1.shop -o yaml
-  ashorectl analyze -f config/                   check files before they go live
-  ashorectl apply -f web.yaml --dry-run          show the difference; without --dry-run write it to the store
-  ashorectl rollback 41                          restore revision 41 of the store
-  ashorectl join-token create --group shop/web   print the commands that make a machine join
-  ashorectl authz explain shop/web shop/api --method GET --path /
-  source <(ashorectl completion bash)            completion of commands, kinds and proxies`,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if t.timeout < 0 {
-				return usage(cmd, fmt.Errorf("--timeout %s: want 0 or more", t.timeout))
-			}
-			return nil
-		},
-		Args:          func(cmd *cobra.Command, args []string) error { return usage(cmd, cobra.NoArgs(cmd, args)) },
-		Version:       build.Read().String(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Short: "Operate an Ashore mesh: inspect ashored, write configuration, let machines join",
+		Example: `  ashorectl status
+  ashorectl apply -f web.yaml
+  ashorectl join-token create --group shop/web`,
+		Version:           build.Read().String(),
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: t.checkFlags,
 	}
-	root.PersistentFlags().StringVar(&t.socket, "socket", "", "admin socket of ashored (default: see above)")
-	root.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second,
-		"how long ashored may take; unless set, 4m for writes to the store and 40s for revocations; 0: no limit")
-	root.PersistentFlags().VarP(&t.output, "output", "o", "table, json or yaml")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, wanted(err)) })
+	root.PersistentFlags().StringVar(&t.socket, "socket", "",
+		"admin socket of ashored (default: of a development run in this folder or above, else "+defaultSocket+")")
+	root.PersistentFlags().DurationVar(&t.timeout, "timeout", time.Minute, "how long to wait for ashored; 0: no limit")
+	root.PersistentFlags().VarP(&t.output, "output", "o", "table, json or yaml; \"get\" has wide and name, too")
+	root.SetFlagErrorFunc(usage)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"},
-		cobra.ShellCompDirectiveNoFileComp)))
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	must(root.RegisterFlagCompletionFunc("output", words(formats()...)))
+	must(root.MarkPersistentFlagFilename("socket", "sock"))
 	addGroup(root, "inspect", "Inspect:", t.statusCommand(), t.proxyStatusCommand(), t.proxyConfigCommand(),
-		t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.authzCommand(), t.auditCommand())
+		t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.describeCommand(), t.authzCommand(), t.auditCommand())
 	addGroup(root, "configure", "Configure:", t.validateCommand(), t.analyzeCommand(), t.applyCommand(),
 		t.deleteCommand(), t.historyCommand(), t.rollbackCommand(), t.vipCommand())
 	addGroup(root, "identity", "Identity:", t.joinTokenCommand(), t.workloadCommand(), t.caCommand())
 	addGroup(root, "help", "Help:", t.versionCommand())
 	root.SetHelpCommandGroupID("help")
 	root.SetCompletionCommandGroupID("help")
-	completion.Refine(root, atMost(0), usage)
+	root.InitDefaultCompletionCmd()
+	checkArguments(root)
 	return root
 }
 
-// addGroup adds commands that the help text lists together under title.
+func (t *tool) checkFlags(cmd *cobra.Command, _ []string) error {
+	switch {
+	case t.timeout < 0:
+		return usage(cmd, fmt.Errorf("--timeout %s: want 0 or more", t.timeout))
+	case (t.output == wideFormat || t.output == nameFormat) && cmd.Name() != "get":
+		return usage(cmd, fmt.Errorf("-o %s is for \"get\": want table, json or yaml", t.output))
+	}
+	return nil
+}
+
+// addGroup adds commands that the help of root lists together under title.
 func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: id, Title: title})
 	for _, c := range commands {
@@ -100,29 +73,95 @@ func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command)
 	}
 }
 
-// blamed makes an error of usage of the answer that a question makes no sense.
-func blamed(cmd *cobra.Command, err error) error {
-	if errors.Is(err, admin.ErrInvalid) {
-		return usage(cmd, err)
-	}
-	return err
+// group returns a command that only has subcommands.
+func group(name, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: short, Example: commands[0].Example}
+	cmd.AddCommand(commands...)
+	return cmd
 }
 
-// must panics on a mistake in the commands themselves, which no input can cause.
+// checkArguments makes cmd and its subcommands report wrong arguments as wrong usage. A command
+// without Args has no arguments. A command that only has subcommands prints its help.
+func checkArguments(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		checkArguments(c)
+	}
+	if !cmd.Runnable() {
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	check := cmd.Args
+	if check == nil {
+		check = cobra.NoArgs
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usage(cmd, fmt.Errorf("%w: want %s", err, cmd.UseLine()))
+		}
+		return nil
+	}
+}
+
+// usageError is an invalid command line.
+type usageError struct {
+	command string // the command whose help to read
+	err     error
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usage(cmd *cobra.Command, err error) error { return &usageError{cmd.CommandPath(), err} }
+
+// must panics on an error of the commands themselves, which no input can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// client is that of the socket that was named, or found.
+// request is one request to ashored.
+type request[T any] func(*admin.Client, context.Context) (T, error)
+
+// with returns the request that has q as its argument.
+func with[Q, T any](q Q, send func(*admin.Client, context.Context, Q) (T, error)) request[T] {
+	return func(c *admin.Client, ctx context.Context) (T, error) { return send(c, ctx, q) }
+}
+
+// ask sends one request to ashored. An invalid request is a usage error.
+func ask[T any](t *tool, cmd *cobra.Command, send request[T]) (T, error) {
+	c, err := t.client()
+	if err != nil {
+		var none T
+		return none, err
+	}
+	answer, err := send(c, cmd.Context())
+	return answer, invalidIsUsage(cmd, err)
+}
+
+// show sends one request and prints the answer; text formats it for people.
+func show[T any](t *tool, cmd *cobra.Command, send request[T], text func(T) string) error {
+	answer, err := ask(t, cmd, send)
+	if err != nil {
+		return err
+	}
+	return t.print(cmd, answer, text(answer))
+}
+
+func invalidIsUsage(cmd *cobra.Command, err error) error {
+	if errors.Is(err, admin.ErrInvalid) {
+		return usage(cmd, err)
+	}
+	return err
+}
+
+// client returns a client of the socket of --socket, or of the one that is found.
 func (t *tool) client() (*admin.Client, error) {
 	if t.socket != "" {
 		return admin.NewClient(t.socket).Within(t.timeout), nil
 	}
 	path, err := findSocket(".", defaultSocket)
 	if err != nil {
-		return nil, fmt.Errorf("look for the admin socket of ashored (or name it with --socket): %w", err)
+		return nil, fmt.Errorf("find the admin socket of ashored (or set --socket): %w", err)
 	}
 	return admin.NewClient(path).Within(t.timeout), nil
 }

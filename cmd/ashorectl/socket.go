@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 )
 
-// defaultSocket is that of an ashored that was installed.
+// defaultSocket is the admin socket of an installed ashored.
 const defaultSocket = "/run/ashore/admin.sock"
 
-// devSockets are where development runs put it, from the folder that they were started in: the
-// default state folder of ashored --dev, and that of "make run".
+// devSockets returns the sockets of development runs, relative to the folder of the run: of
+// "ashored --dev" and of "make run".
 func devSockets() []string {
 	return []string{".ashore/admin.sock", ".run/state/admin.sock"}
 }

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"strconv"
-	"time"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,29 +15,16 @@ import (
 func (t *tool) sourcesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sources",
-		Short: "Show the sources of configuration and services, and their state",
-		Long: `sources lists the sources of configuration and services, in order of precedence. "ashorectl problems" has details.
-
-  ok          it is read, and changes are followed
-  not read    nothing is known yet; "waits" means that no proxy is served before it is read
-  down        it cannot be reached, and its last known good content is active
-  stale       a part of it is invalid, and its last good version is active
-  retained    objects that it no longer supplies are still active
-  reading     N files are still to be read
-
-ITEMS counts what it supplies, RETAINED what is still active although it was removed. "serviceentry" are the services
-that configuration declares.`,
-		Example: "  ashorectl sources\n  ashorectl sources -o json | jq '.[] | select(.error)'",
-		Args:    atMost(0),
+		Short: "Show the sources of configuration and services",
+		Example: `  ashorectl sources
+  ashorectl sources -o json | jq '.[] | select(.error)'
+  ashorectl sources accept-removals files`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := ask(t, cmd, (*admin.Client).Status)
-			if err != nil {
-				return err
-			}
-			return t.output.write(cmd.OutOrStdout(), s.Sources,
-				func(w io.Writer) error { return sourcesTable(w, s.Sources, s.Ready, time.Now()) })
+			return show(t, cmd, func(c *admin.Client, ctx context.Context) ([]feed.SourceStatus, error) {
+				s, err := c.Status(ctx)
+				return s.Sources, err
+			}, sourcesText)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.AddCommand(t.acceptRemovalsCommand())
 	return cmd
@@ -48,72 +33,71 @@ that configuration declares.`,
 func (t *tool) acceptRemovalsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept-removals SOURCE",
-		Short: "Remove objects that a source no longer supplies",
-		Long: `When a source loses all or most of its objects at once, they stay active, in case that was a mistake, such as a disk
-that is not mounted. accept-removals says that it was not. What is active because a source is down or being read is not removed. SOURCE is a
-name that "ashorectl sources" shows. It needs the role operator.`,
-		Example: "  ashorectl sources accept-removals files",
-		Args:    cobra.ExactArgs(1),
+		Short: "Remove what is retained although a source does not have it any more",
+		Example: `  ashorectl sources accept-removals files
+  ashorectl sources accept-removals file:/etc/ashore
+  ashorectl sources accept-removals mcp:central -o json`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Accepted, error) {
-				return c.AcceptRemovals(ctx, args[0])
-			})
-			if err != nil {
-				return err
-			}
-			return t.output.write(cmd.OutOrStdout(), out, func(w io.Writer) error {
-				did := "removed " + count(out.Removed, "item")
-				if out.Removed == 0 {
-					did = "it has no retained items, so there was nothing to remove"
-				}
-				_, err := fmt.Fprintf(w, "%s: %s\n", out.Source, did)
-				return err
+			return show(t, cmd, with(args[0], (*admin.Client).AcceptRemovals), func(a admin.Accepted) string {
+				return fmt.Sprintf("%s: removed %s\n", a.Source, count(a.Removed, "item"))
 			})
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: argument(0, func(cmd *cobra.Command) []string {
+			return complete(t, cmd, (*admin.Client).Status, func(s admin.Status) (out []string) {
+				for _, src := range s.Sources {
+					out = append(out, sourceName(src))
+				}
+				return out
+			})
+		}),
 	}
 }
 
-// sourcesTable is the output for people; ready means that proxies are served.
-func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Time) error {
-	rows := make([][]string, 0, len(all))
+func sourcesText(all []feed.SourceStatus) string {
+	tb := newTable("SOURCE", "STATE", "ITEMS", "RETAINED", "PROBLEMS", "LAST CHANGE", "ORIGIN")
 	for _, s := range all {
-		row := []string{sourceTitle(s), sourceState(s, ready), strconv.Itoa(s.Items), strconv.Itoa(s.Retained),
-			strconv.Itoa(s.Problems), "-", "-"}
-		if !s.LastUpdate.IsZero() {
-			row[5] = ago(now, s.LastUpdate)
-		}
+		origin := ""
 		if s.Setting != "" {
-			row[6] = s.Name
+			origin = s.Name
 		}
-		rows = append(rows, row)
+		state, _ := sourceState(s)
+		tb.add(sourceName(s), state, s.Items, s.Retained, s.Problems, age(s.LastUpdate), origin)
 	}
-	if err := columns(w, []string{"SOURCE", "STATE", "ITEMS", "RETAINED", "PROBLEMS", "LAST CHANGE", "ORIGIN"},
-		rows); err != nil {
-		return err
-	}
-	return sources(w, all, now)
+	return tb.String() + sourceReasons(all)
 }
 
-// sourceTitle is the name in the settings, or else the source's own.
-func sourceTitle(s feed.SourceStatus) string { return cmp.Or(s.Setting, s.Name) }
+// sourceReasons has a line for each source that is not in the state "ok".
+func sourceReasons(all []feed.SourceStatus) string {
+	var b strings.Builder
+	for _, s := range all {
+		if state, reason := sourceState(s); state != "ok" {
+			fmt.Fprintf(&b, "%s: %s\n", sourceName(s), reason)
+		}
+	}
+	return b.String()
+}
 
-// sourceState is the state of a source in a word.
-func sourceState(s feed.SourceStatus, ready bool) string {
+// sourceName returns the name in the settings, or else that of the source itself.
+func sourceName(s feed.SourceStatus) string { return cmp.Or(s.Setting, s.Name) }
+
+// sourceState returns the state of a source, as docs/ashorectl.md lists them, and its reason.
+func sourceState(s feed.SourceStatus) (state, reason string) {
+	const problems = `: see "ashorectl problems"`
 	switch {
 	case s.Reading > 0:
-		return fmt.Sprintf("reading, %d files", s.Reading)
-	case !s.Synced && s.Required && !ready:
-		return "not read, waits"
+		return fmt.Sprintf("reading, %d files", s.Reading), "its files are being read"
 	case !s.Synced && s.Items == 0:
-		return "not read"
+		return "not read", cmp.Or(s.Error, "not read yet")
 	case s.Error != "":
-		return "down"
-	case s.Stale > 0 || !s.Synced:
-		return "stale"
+		return "down", fmt.Sprintf("%s, for %s", s.Error, age(s.ErrorSince))
+	case !s.Synced:
+		return "stale", "not read yet; its last known content is active"
+	case s.Stale > 0:
+		return "stale", "an older version of " + count(s.Stale, "part") + " is active" + problems
 	case s.Retained > 0:
-		return "retained"
+		return "retained", count(s.Retained, "item") + " retained that it does not have any more" + problems
 	default:
-		return "ok"
+		return "ok", ""
 	}
 }

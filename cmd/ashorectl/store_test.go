@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -146,33 +147,31 @@ func TestStoreCommands(t *testing.T) {
 	}{
 		{"apply -f DIR/a.yaml", 0, warning("a.yaml") + "ServiceEntry shop/web changed\n  note: a.yaml:1 defines it too\nrevision 41: 1 changed\n"},
 		{"apply -f DIR/same.yaml", 0, warning("same.yaml") + "ServiceEntry shop/web unchanged\nnothing to change at revision 41: 1 unchanged\n"},
-		{"apply -f DIR/a.yaml --dry-run", 0, warning("a.yaml") + "--- a\n+++ b\n  note: a.yaml:1 defines it too\nnothing was written (--dry-run). At revision 41 it would be: 1 changed. \"--at 41\" writes just this, or nothing when others were faster\n"},
-		{"apply -f DIR/all -R", 0, warning("b.yaml+c.yaml") + "ServiceEntry shop/web changed\n  note: a.yaml:1 defines it too\nrevision 41: 1 changed\n"},
-		{"apply -f DIR/all", 0, warning("b.yaml") + "ServiceEntry shop/web changed\n  note: a.yaml:1 defines it too\nrevision 41: 1 changed\n"},
+		{"apply -f DIR/a.yaml --dry-run", 0, warning("a.yaml") + "--- a\n+++ b\n  note: a.yaml:1 defines it too\nnothing was written (--dry-run); compared with revision 41: 1 changed. Use --at 41 to write this\n"},
+		{"apply -f DIR/all", 0, warning("b.yaml+c.yaml") + "ServiceEntry shop/web changed\n  note: a.yaml:1 defines it too\nrevision 41: 1 changed\n"},
 		{"apply -f DIR/bad.yaml", 1, "ERROR bad.yaml:3\n  ServiceEntry shop/web  spec.hosts\n  is missing\n\n1 error, 0 warnings\n"},
 		{"apply -f DIR/conflict.yaml", 1, "CONFLICT ServiceEntry shop/web: changed at revision 40, 2026-01-02 03:04:05, by user ann\n"},
-		{"apply -f DIR/a.yaml --at 1 --force", 2, "ashorectl: --at refuses what others have changed, and --force writes over it: name one of the two\nSee \"ashorectl apply --help\".\n"},
-		{"apply", 2, "ashorectl: name at least one file or folder with -f\nSee \"ashorectl apply --help\".\n"},
-		{"apply -f DIR/none", 2, "ashorectl: there is no file of configuration (.yaml, .yml, .json) in DIR/none\nSee \"ashorectl apply --help\".\n"},
-		{"apply a.yaml", 2, "ashorectl: \"a.yaml\" is one argument too many: want ashorectl apply -f FILE|FOLDER|- [flags]\nSee \"ashorectl apply --help\".\n"},
+		{"apply -f DIR/a.yaml --at 1 --force", 2, "ashorectl: --at refuses concurrent changes, and --force overwrites them: want one of the two\nSee \"ashorectl apply --help\".\n"},
+		{"apply", 2, "ashorectl: no file: name at least one file or folder with -f\nSee \"ashorectl apply --help\".\n"},
+		{"apply -f DIR/none", 2, "ashorectl: no file .yaml, .yml or .json in DIR/none\nSee \"ashorectl apply --help\".\n"},
+		{"apply a.yaml", 2, "ashorectl: unknown command \"a.yaml\" for \"ashorectl apply\": want ashorectl apply -f FILE|FOLDER|- [flags]\nSee \"ashorectl apply --help\".\n"},
 		{"delete vs shop/web", 0, "vs shop/web deleted\nrevision 42: 1 deleted\n"},
 		{"delete vs web -n shop", 0, "vs shop/web deleted\nrevision 42: 1 deleted\n"},
 		{"delete -f DIR/a.yaml", 0, "file of/a.yaml deleted\nrevision 42: 1 deleted\n"},
-		{"delete vs shop/web -n other", 2, "ashorectl: namespace \"shop\" in the name, and \"other\" by -n\nSee \"ashorectl delete --help\".\n"},
-		{"delete vs web", 2, "ashorectl: the namespace of \"web\" is missing: write NAMESPACE/web, or -n NAMESPACE\nSee \"ashorectl delete --help\".\n"},
-		{"delete vs", 2, "ashorectl: NAME is missing: name the vs, such as shop/web\nSee \"ashorectl delete --help\".\n"},
-		{"delete", 2, "ashorectl: name an object, such as \"ashorectl delete virtualservice shop/web\", or files with -f\nSee \"ashorectl delete --help\".\n"},
-		{"delete vs shop/web -f DIR/a.yaml", 2, "ashorectl: name an object or files, not both\nSee \"ashorectl delete --help\".\n"},
+		{"delete vs shop/web -n other", 2, "ashorectl: namespace \"shop\" in the name, and \"other\" in -n: want one namespace\nSee \"ashorectl delete --help\".\n"},
+		{"delete vs web", 2, "ashorectl: the namespace of \"web\" is missing: want NAMESPACE/web, or -n NAMESPACE\nSee \"ashorectl delete --help\".\n"},
+		{"delete vs", 2, "ashorectl: the name is missing: name the vs, such as shop/web\nSee \"ashorectl delete --help\".\n"},
+		{"delete", 2, "ashorectl: want either an object, KIND NAME, or files with -f\nSee \"ashorectl delete --help\".\n"},
+		{"delete vs shop/web -f DIR/a.yaml", 2, "ashorectl: want either an object, KIND NAME, or files with -f\nSee \"ashorectl delete --help\".\n"},
 		{"rollback 12", 0, "all to/12 created\nrevision 43: 1 created\n"},
-		{"rollback vs shop/web 12 --dry-run", 0, "vs shop/web created\nnothing was written (--dry-run). At revision 43 it would be: 1 created. \"--at 43\" writes just this, or nothing when others were faster\n"},
-		{"rollback vs web", 2, "ashorectl: want a REVISION, such as \"ashorectl rollback 41\", or KIND NAME REVISION; \"ashorectl history\" shows the revisions\nSee \"ashorectl rollback --help\".\n"},
+		{"rollback vs shop/web 12 --dry-run", 0, "vs shop/web created\nnothing was written (--dry-run); compared with revision 43: 1 created. Use --at 43 to write this\n"},
+		{"rollback vs web", 2, "ashorectl: the revision is missing: want ashorectl rollback [KIND NAME] REVISION [flags]\nSee \"ashorectl rollback --help\".\n"},
 		{"history --limit 1", 0, "none; the store is at revision 42\n"},
-		{"history --limit -1", 2, "ashorectl: --limit -1: want 0 or more\nSee \"ashorectl history --help\".\n"},
-		{"history vs", 2, "ashorectl: NAME is missing: name the vs, such as shop/web, or no KIND for the whole store\nSee \"ashorectl history --help\".\n"},
+		{"history --limit -1", 2, "ashorectl: limit is \"-1\": want 0 or more\nSee \"ashorectl history --help\".\n"},
+		{"history vs", 2, "ashorectl: the name is missing: name the vs, such as shop/web\nSee \"ashorectl history --help\".\n"},
 		{"get vs --store", 0, "NAMESPACE  NAME  READ FROM\nshop       web   store:/x revision 7\n"},
 		{"get vs none --store", 1, "ashorectl: the store has no VirtualService \"none\"\n"},
 		{"get vs -o name", 0, "virtualservice shop/web\n"},
-		{"get vs -o nonsense", 2, "ashorectl: invalid argument \"nonsense\" for \"-o, --output\" flag: want table, wide, json, yaml or name\nSee \"ashorectl get --help\".\n"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			t.Parallel()
@@ -188,7 +187,7 @@ func TestStoreCommands(t *testing.T) {
 	}
 }
 
-// What a history shows, for people and for programs.
+// The formats of a history.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
@@ -211,7 +210,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// Files that cannot be read keep everything from being sent, and are told as validation tells them.
+// If a file cannot be read, nothing is sent, and the problem is that of "validate".
 func TestApplyUnreadable(t *testing.T) {
 	t.Parallel()
 	dir := storeFolder(t)
@@ -221,8 +220,8 @@ func TestApplyUnreadable(t *testing.T) {
 		code              int
 	}{
 		"a link in a folder": {dir + "/all", "ERROR " + dir + "/all/link.yaml\n", "nothing was written", 1},
-		"a link":             {dir + "/all/link.yaml", "", "it is a link to gone.yaml, and that: no such file or directory; mend the link", 2},
-		"no file":            {dir + "/x.yaml", "", "no such file or directory; name a file or folder that is there", 2},
+		"a link":             {dir + "/all/link.yaml", "", "link.yaml: no such file or directory", 2},
+		"no file":            {dir + "/x.yaml", "", "no such file or directory", 2},
 	} {
 		code, out, errOut := result(t, "--socket", nobody, "apply", "-f", c.path)
 		if code != c.code || !strings.HasPrefix(out, c.out) || !strings.Contains(errOut, c.errOut) {
@@ -231,14 +230,14 @@ func TestApplyUnreadable(t *testing.T) {
 	}
 }
 
-// Who is interrupted, or waits in vain, learns how to find out what happened.
+// After an interruption or a timeout, the message says how to find out what was written.
 func TestApplyUncertain(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
 	dir := storeFolder(t)
 	code, _, errOut := result(t, "--socket", socket, "--timeout", "100ms", "apply", "-f", dir+"/slow.yaml")
 	if code != 1 || !strings.Contains(errOut, "within 100ms") ||
-		!strings.Contains(errOut, "\"ashorectl history\" tells which") {
+		!strings.Contains(errOut, "see \"ashorectl history\"") {
 		t.Errorf("in vain: %d %s", code, errOut)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -250,8 +249,7 @@ func TestApplyUncertain(t *testing.T) {
 	}
 }
 
-// An ashored that ends in the middle may have written; one that never ran has not, whatever its
-// socket is called.
+// An ashored that ends during the request may have written; one that is not running has not.
 func TestApplyEnded(t *testing.T) {
 	t.Parallel()
 	dir := storeFolder(t)
@@ -260,7 +258,7 @@ func TestApplyEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(short)
-	const find = "\"ashorectl history\" tells which"
+	const find = "see \"ashorectl history\""
 	path := short + "/ended.sock"
 	if code, _, errOut := result(t, "--socket", path, "apply", "-f", dir+"/slow.yaml"); code != 1 ||
 		strings.Contains(errOut, find) {
@@ -287,7 +285,7 @@ type endless struct{ end <-chan struct{} }
 
 func (e endless) Read([]byte) (int, error) { <-e.end; return 0, io.EOF }
 
-// Whoever waits for standard input can be interrupted.
+// Reading standard input can be interrupted.
 func TestInterruptedInput(t *testing.T) {
 	t.Parallel()
 	end := make(chan struct{})
@@ -305,16 +303,16 @@ func TestInterruptedInput(t *testing.T) {
 	}
 }
 
-// A watch shows what is there and goes on until it is interrupted, which is no error.
+// A watch prints the present objects and ends without an error when it is interrupted.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
 	for args, want := range map[string]string{
-		"get vs -w":              "+ shop/web  web.yaml:4\n",
-		"get vs -w --store":      "+ shop/web  store:/x revision 7\n",
-		"get gateway -w --store": "! shop/old  the stored object cannot be used\n",
+		"get vs -w":              "+ shop  web  web.yaml:4\n",
+		"get vs -w --store":      "+ shop  web  store:/x revision 7\n",
+		"get gateway -w --store": "+ shop  old  the stored object cannot be used\n",
 		"get vs -w -o name":      "+ virtualservice shop/web\n",
-		"get vs -w -o json":      `{"event":"+","object":{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"web","namespace":"shop"},"spec":{"hosts":["web"],"http":[{"name":"123"}]}},"origin":{"source":"","file":"web.yaml","line":4}}` + "\n",
+		"get vs -w -o json":      `{"event":"+","object":{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"web","namespace":"shop"},"spec":{"hosts":["web"],"http":[{"name":"123"}]}}}` + "\n",
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var out testlog.Text
@@ -330,59 +328,36 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// What came, changed and went is a line each, and what did not is none.
-func TestWriteChanges(t *testing.T) {
+// Only new, changed and deleted items are printed.
+func TestWatcher(t *testing.T) {
 	t.Parallel()
 	object := func(name, spec string) admin.Object {
 		return admin.Object{Kind: "Gateway", Metadata: admin.Metadata{Namespace: "shop", Name: name},
 			Spec: json.RawMessage(spec), Origin: admin.Origin{Source: "s"}}
 	}
-	moved := object("moved", "{}")
+	moved, damaged := object("moved", "{}"), object("damaged", "")
 	moved.Origin = admin.Origin{File: "a.yaml", Line: 1}
-	old := byName([]admin.Object{object("same", "{}"), object("changed", "{}"), object("gone", "{}"),
-		object("moved", "{}")})
-	now := byName([]admin.Object{object("same", "{}"), object("changed", `{"a":1}`), object("new", "{}"), moved})
+	damaged.Unusable = "it is damaged"
 	var out bytes.Buffer
-	if err := (&tool{output: table}).writeChanges(&out, old, now, false); err != nil {
-		t.Fatal(err)
-	}
-	if want := "~ shop/changed  s\n- shop/gone  s\n~ shop/moved  a.yaml:1\n+ shop/new  s\n"; out.String() != want {
-		t.Errorf("got\n%swant\n%s", &out, want)
-	}
-}
-
-// What cannot be read any more is not gone, and is told as what it is, once, until it can be read
-// again or is deleted.
-func TestWriteChangesUnusable(t *testing.T) {
-	t.Parallel()
-	named := func(name string) admin.Object {
-		return admin.Object{Kind: "Gateway", Metadata: admin.Metadata{Namespace: "shop", Name: name},
-			Origin: admin.Origin{Source: "s"}}
-	}
-	fine, damaged, late, tea := named("web"), named("web"), named("late"), named("tea")
-	fine.Spec = json.RawMessage("{}")
-	damaged.Unusable, late.Unusable, tea.Unusable = "it is damaged", "it is damaged", "it is damaged"
-	states := []map[string]admin.Object{nil, byName([]admin.Object{fine, tea}),
-		byName([]admin.Object{damaged, tea, late}), byName([]admin.Object{fine, late})}
-	for format, wants := range map[format][]string{
-		table: {"! shop/tea  it is damaged\n+ shop/web  s\n",
-			"! shop/late  it is damaged\n! shop/web  it is damaged\n", "- shop/tea  s\n~ shop/web  s\n"},
-		jsonText: {`"unusable":"it is damaged"`,
-			`{"event":"!","object":{"apiVersion":"","kind":"Gateway","metadata":{"name":"web","namespace":"shop"}`, `{"event":"~",`},
+	cmd := &cobra.Command{}
+	cmd.SetOut(&out)
+	w := &watcher{tool: &tool{output: tableFormat}, cmd: cmd, shown: map[string][]item{}}
+	for _, list := range [][]admin.Object{
+		{object("same", "{}"), object("changed", "{}"), object("gone", "{}"), object("moved", "{}"), object("damaged", "{}")},
+		{object("same", "{}"), object("changed", `{"a":1}`), object("new", "{}"), moved, damaged},
 	} {
-		for i, want := range wants {
-			var out bytes.Buffer
-			if err := (&tool{output: format}).writeChanges(&out, states[i], states[i+1], false); err != nil {
-				t.Fatal(err)
-			}
-			if got := out.String(); format == table && got != want || !strings.Contains(got, want) {
-				t.Errorf("%v, step %d: got\n%swant\n%s", format, i, got, want)
-			}
+		out.Reset()
+		if err := w.update("", objectItems(list)); err != nil {
+			t.Fatal(err)
 		}
 	}
+	want := "~ shop  changed  s\n+ shop  new  s\n~ shop  moved  a.yaml:1\n~ shop  damaged  it is damaged\n- shop  gone  s\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
-// Shells complete kinds, names of the store and revisions.
+// Completion offers kinds and names of the store.
 func TestStoreCompletion(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
@@ -390,14 +365,10 @@ func TestStoreCompletion(t *testing.T) {
 		"delete virtualserv":      "virtualservice",
 		"delete vs ":              "shop/web",
 		"history vs ":             "shop/web",
-		"rollback ":               "42",
 		"rollback vs ":            "shop/web",
-		"rollback vs shop/web ":   "41",
 		"get vs -o ":              "name",
 		"get vs --output=":        "yaml",
 		"get servic":              "services",
-		"get services ":           "shop/web.service.consul",
-		"get endpoints -n shop ":  "web.service.consul",
 		"delete vs -n shop ":      "web",
 		"rollback vs shop/web 4 ": "",
 	} {
@@ -411,14 +382,14 @@ func TestStoreCompletion(t *testing.T) {
 	}
 }
 
-// What the store has and cannot be read is named, and the exit code says that it is missing.
+// An object of the store that cannot be read is an error that names it.
 func TestGetUnusable(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
 	for _, format := range []string{"yaml", "name", "table"} {
 		code, out, errOut := result(t, "--socket", socket, "get", "gateway", "--store", "-o", format)
 		if code != 1 || strings.Contains(out, "old") || !strings.Contains(errOut,
-			"left out: gateway shop/old: the stored object cannot be used") {
+			"gateway shop/old: the stored object cannot be used") {
 			t.Errorf("%s: exit code %d, %q, %q", format, code, out, errOut)
 		}
 	}

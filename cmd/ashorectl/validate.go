@@ -1,111 +1,118 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
 func (t *tool) validateCommand() *cobra.Command {
-	var paths []string
-	var follow bool
-	cmd := &cobra.Command{
-		Use:   "validate -f FILE|FOLDER|-",
-		Short: "Check each object of configuration files, without a running ashored",
-		Long: `validate checks files as ashored does when it reads them: syntax, fields and values of each object. Folders are read
-with their subfolders, without hidden files and links that lead elsewhere. "analyze" also checks references.
-
-The exit code is 1 if there is an error, 0 otherwise, and 2 if a file or folder does not exist.`,
-		Example: "  ashorectl validate -f config/\n  ashorectl validate -f web.yaml -f db.yaml\n  render | ashorectl validate -f -",
-		Args:    atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := present(paths); err != nil {
-				return usage(cmd, err)
-			}
-			files, problems := configFiles(paths, follow)
-			more, objects, err := check(cmd.Context(), files, cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			problems = append(problems, more...)
-			return t.report(cmd.OutOrStdout(), problems, fmt.Sprintf("%s in %s: no problems", count(objects, "object"),
-				count(len(files), "file")))
-		},
-		ValidArgsFunction: cobra.NoFileCompletions,
-	}
-	cmd.Flags().StringArrayVarP(&paths, "file", "f", nil,
-		"file or folder to check, or - for standard input; may be given several times")
-	cmd.Flags().BoolVar(&follow, "follow-symlinks", false,
-		"follow symlinks that lead out of a folder, as a source with followSymlinks does")
+	cmd := offlineCommand("validate", func(cmd *cobra.Command, files int, all filestore.Together) error {
+		return t.report(cmd, all.Problems, fmt.Sprintf("%s in %s: no problems", count(len(all.Objects), "object"),
+			count(files, "file")))
+	})
+	cmd.Short = "Validate configuration files without ashored; exit with 1 if there is an error"
 	return cmd
 }
 
-// stdin stands for standard input among paths, and stdinName in problems.
-const (
-	stdin     = "-"
-	stdinName = "standard input"
-)
-
-// reason is an error of the file system without the path.
-func reason(err error) error {
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		return p.Err
-	}
-	return err
+func (t *tool) analyzeCommand() *cobra.Command {
+	cmd := offlineCommand("analyze", func(cmd *cobra.Command, files int, all filestore.Together) error {
+		in, problems := offlineInputs(all.Objects)
+		findings := []analyze.Finding{}
+		for _, p := range append(all.Problems, problems...) {
+			findings = append(findings, analyze.Invalid(p))
+		}
+		references := analyze.Offline(analyze.Run(cmd.Context(), push.Build(nil, in)))
+		setFieldLines(references)
+		return t.reportFindings(cmd, append(findings, references...), fmt.Sprintf("%s in %s: nothing found",
+			count(len(all.Objects), "object"), count(files, "file")))
+	})
+	cmd.Short = "Validate configuration files and the references between objects, without ashored"
+	return cmd
 }
 
-// configFiles are paths, with every folder replaced by the configuration files that ashored would
-// read in it, sorted, and what is wrong with these folders. Symlinks out of them are followed with
-// follow.
-func configFiles(paths []string, follow bool) ([]string, []feed.Problem) {
-	var out []string
+// offlineCommand returns a command that checks what files define.
+func offlineCommand(name string,
+	check func(cmd *cobra.Command, files int, all filestore.Together) error) *cobra.Command {
+	var paths []string
+	var follow bool
+	cmd := &cobra.Command{
+		Use: name + " -f FILE|FOLDER|-",
+		Example: strings.ReplaceAll(`  ashorectl NAME -f config/
+  ashorectl NAME -f web.yaml -f db.yaml -o json
+  render | ashorectl NAME -f -`, "NAME", name),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			pieces, problems, err := readFiles(cmd, paths, follow)
+			if err != nil {
+				return err
+			}
+			all := filestore.Together{Problems: problems}
+			for _, p := range pieces {
+				all.Add(filestore.Parse(p.File, p.Data))
+			}
+			return check(cmd, len(pieces), all)
+		},
+	}
+	filesFlag(cmd, &paths)
+	cmd.Flags().BoolVar(&follow, "follow-symlinks", false, "follow symlinks that lead out of a folder, as the "+
+		"setting followSymlinks of a source")
+	return cmd
+}
+
+// offlineInputs returns a mesh of default settings with these objects and the services that they
+// declare.
+func offlineInputs(objects []*config.Object) (push.Inputs, []config.Problem) {
+	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
+	var problems []config.Problem
+	for _, o := range objects {
+		in.Objects = in.Objects.With(o.Key, o)
+	}
+	for _, u := range entry.New(nil).Derive(in.Objects).Updates {
+		problems = append(problems, u.Problems...)
+		for _, i := range u.Items {
+			in.Services = in.Services.With(i.Service.Key, i.Service)
+			in.Endpoints = in.Endpoints.With(i.Service.Key, i.Endpoints)
+		}
+	}
+	return in, problems
+}
+
+// setFieldLines replaces the line of each object by that of the field, if the file can be read
+// again.
+func setFieldLines(list []analyze.Finding) {
+	files := map[string]func(objectLine int, field string) int{}
+	for i := range list {
+		f := &list[i]
+		if files[f.File] == nil {
+			data, _ := filestore.Content(f.File) // empty for standard input
+			files[f.File] = config.FieldLines(f.File, data)
+		}
+		f.Line = files[f.File](f.Line, f.Field)
+	}
+}
+
+// reportFindings prints findings, errors first, or the text none. It returns errFound if one is an
+// error.
+func (t *tool) reportFindings(cmd *cobra.Command, list []analyze.Finding, none string) error {
+	rank := map[feed.Severity]int{feed.Error: 0, feed.Warning: 1, analyze.Info: 2}
+	slices.SortStableFunc(list, func(a, b analyze.Finding) int { return rank[a.Severity] - rank[b.Severity] })
 	var problems []feed.Problem
-	for _, path := range paths {
-		if info, err := os.Stat(path); path == stdin || err != nil || !info.IsDir() {
-			out = append(out, filepath.Clean(path))
-			continue
+	var texts []string
+	for _, f := range list {
+		text := problemText(f.Problem, f.Code)
+		if f.Remedy != "" {
+			text += "  To do: " + f.Remedy + "\n"
 		}
-		files, wrong := filestore.List(path, follow)
-		out, problems = append(out, files...), append(problems, wrong...)
+		problems, texts = append(problems, f.Problem), append(texts, text)
 	}
-	slices.Sort(out)
-	return slices.Compact(out), problems
-}
-
-// check reads files and returns what is wrong with them and how many objects are fine. An object in
-// two files is an error in the second one. in is standard input, for a file of that name; an error
-// says that it cannot be read.
-func check(ctx context.Context, files []string, in io.Reader) ([]feed.Problem, int, error) {
-	var all filestore.Together
-	for _, name := range files {
-		r, err := load(ctx, name, in)
-		if err != nil {
-			return nil, 0, err
-		}
-		all.Add(r)
-	}
-	return all.Problems, len(all.Objects), nil
-}
-
-// load reads a file, or standard input, which is waited for, as people ask for it.
-func load(ctx context.Context, name string, in io.Reader) (config.Result, error) {
-	if name != stdin {
-		return filestore.Load(name), nil
-	}
-	data, err := readStdin(ctx, in)
-	if err != nil {
-		return config.Result{}, err
-	}
-	return filestore.Parse(stdinName, data), nil
+	return t.printProblems(cmd, list, problems, texts, none)
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/build"
 )
 
-// versions is the answer of the version command.
+// versions is the answer of "version". Server is nil if ashored is not running.
 type versions struct {
 	Client admin.Version  `json:"client"`
 	Server *admin.Version `json:"server,omitempty"`
@@ -20,31 +20,30 @@ type versions struct {
 func (t *tool) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Show the versions of ashorectl and ashored",
-		Args:  atMost(0),
+		Short: "Show the version of ashorectl, and of ashored if it is running",
+		Example: `  ashorectl version
+  ashorectl version -o json
+  ashorectl --version`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := versions{Client: build.Read()}
-			c, err := t.client()
-			if err != nil {
-				return err
-			}
-			switch server, err := c.Version(cmd.Context()); {
-			case err == nil:
-				v.Server = &server
-			case !errors.Is(err, admin.ErrNotRunning) || t.socket != "": // a socket that was named is meant
-				return err
-			}
-			return t.output.write(cmd.OutOrStdout(), v, func(w io.Writer) error { return versionText(w, v) })
+			return show(t, cmd, func(c *admin.Client, ctx context.Context) (versions, error) {
+				v := versions{Client: build.Read()}
+				server, err := c.Version(ctx)
+				switch {
+				case err == nil:
+					v.Server = &server
+				case errors.Is(err, admin.ErrNotRunning) && t.socket == "":
+					err = nil
+				}
+				return v, err
+			}, versions.text)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 }
 
-func versionText(w io.Writer, v versions) error {
+func (v versions) text() string {
 	server := "not running"
 	if v.Server != nil {
 		server = v.Server.String()
 	}
-	_, err := fmt.Fprintf(w, "ashorectl  %s\nashored    %s\n", v.Client, server)
-	return err
+	return fmt.Sprintf("ashorectl  %s\nashored    %s\n", v.Client, server)
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,27 +9,16 @@ import (
 )
 
 func (t *tool) vipCommand() *cobra.Command {
-	return group("vip", "Manage virtual IPs",
-		`Services without addresses of their own get virtual IPs, so that proxies can tell TCP connections to them apart. A host keeps
-its virtual IP until it is released.`,
-		"  ashorectl vip release",
-		&cobra.Command{
-			Use:     "release",
-			Short:   "Release the virtual IPs of hosts that were not used for a week",
-			Long:    `release frees the virtual IPs of hosts that no replica has used for 7 days, so that others can get them. It needs the role operator.`,
-			Example: "  ashorectl vip release\n  ashorectl vip release -o json",
-			Args:    atMost(0),
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				out, err := ask(t, cmd, (*admin.Client).ReleaseVIPs)
-				if err != nil {
-					return err
-				}
-				return t.output.write(cmd.OutOrStdout(), out, func(w io.Writer) error {
-					_, err := fmt.Fprintln(w, strings.Join(append([]string{"released " + count(len(out.Hosts), "host")},
-						out.Hosts...), "\n  "))
-					return err
-				})
-			},
-			ValidArgsFunction: cobra.NoFileCompletions,
-		})
+	return group("vip", "Manage virtual IPs", &cobra.Command{
+		Use:   "release",
+		Short: "Release the virtual IPs of hosts that no replica has used for 7 days",
+		Example: `  ashorectl vip release
+  ashorectl vip release -o json
+  ashorectl get services db.example.com`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return show(t, cmd, (*admin.Client).ReleaseVIPs, func(r admin.ReleasedVIPs) string {
+				return strings.Join(append([]string{"released " + count(len(r.Hosts), "host")}, r.Hosts...), "\n  ") + "\n"
+			})
+		},
+	})
 }

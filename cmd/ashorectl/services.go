@@ -1,0 +1,129 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+// serviceView is what "get" shows of services.
+type serviceView struct {
+	endpoints     bool // the request asks for endpoints, too
+	columns, wide []string
+	items         func(admin.Service) []item
+}
+
+func services() serviceView {
+	return serviceView{false, []string{"NAMESPACE", "HOST", "PORTS", "ADDRESS", "HEALTHY", "FROM"},
+		[]string{"RESOLUTION", "LOCATION", "EXPORTED TO", "IDENTITIES", "READ FROM"}, serviceItems}
+}
+
+func endpoints() serviceView {
+	return serviceView{true, []string{"NAMESPACE", "HOST", "ADDRESS", "PORTS", "HEALTH", "IDENTITY", "LOCALITY", "FROM"},
+		[]string{"WORKLOAD", "NETWORK", "WEIGHT", "TLS", "LABELS", "READ FROM"}, endpointItems}
+}
+
+func (t *tool) getServices(cmd *cobra.Command, q getQuery, v serviceView) error {
+	if q.store {
+		return usage(cmd, errors.New("--store is for objects: the store has no services or endpoints"))
+	}
+	sq := admin.ServiceQuery{Namespace: q.namespace, Host: q.name, Endpoints: v.endpoints, Watch: q.watch}
+	if q.watch {
+		return t.watchServices(cmd, sq, v)
+	}
+	items, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) ([]item, error) {
+		var out []item
+		err := c.Services(ctx, sq, func(e admin.ServiceEvent) error {
+			if e.Event == admin.ServiceIs {
+				out = append(out, v.items(e.Service)...)
+			}
+			return nil
+		})
+		return out, err
+	})
+	if err != nil {
+		return err
+	}
+	return t.printItems(cmd, values(items), newTable(v.columns...), v.wide, items)
+}
+
+func serviceItems(s admin.Service) []item {
+	name := "service " + s.Namespace + "/" + s.Host
+	var sources, declared []string
+	for _, src := range s.Sources {
+		sources = append(sources, src.Source)
+		if src.Object != "" {
+			declared = append(declared, declaredIn(src.Place))
+		}
+	}
+	return []item{{id: name, name: name, value: s,
+		cells: []any{s.Namespace, s.Host, servicePorts(s.Ports), strings.Join(s.Addresses, ","),
+			fmt.Sprintf("%d/%d", s.Health.Healthy, s.Health.Total()), strings.Join(sources, ",")},
+		wide: []any{s.Resolution, s.Location, strings.Join(s.ExportTo, ","), strings.Join(s.Identities, ","),
+			strings.Join(declared, ",")}}}
+}
+
+// servicePorts returns "80/HTTP,5432/TCP"; "8080/?" has no declared protocol.
+func servicePorts(ports []admin.ServicePort) string {
+	var out []string
+	for _, p := range ports {
+		out = append(out, fmt.Sprintf("%d/%s", p.Number, strings.Replace(p.Protocol, "UNKNOWN", "?", 1)))
+	}
+	return strings.Join(out, ",")
+}
+
+// declaredIn returns an object and its file.
+func declaredIn(p admin.Place) string {
+	if p.File == "" {
+		return cmp.Or(p.Object, p.Source)
+	}
+	return fmt.Sprintf("%s (%s:%d)", p.Object, filepath.Clean(p.File), p.Line)
+}
+
+// serviceEndpoint is an endpoint and its service.
+type serviceEndpoint struct {
+	Host          string `json:"host"`
+	HostNamespace string `json:"hostNamespace"`
+	admin.Endpoint
+}
+
+func endpointItems(s admin.Service) []item {
+	var out []item
+	seen := map[string]int{}
+	for _, ep := range s.Endpoints {
+		ports := endpointPorts(ep.Ports)
+		id := fmt.Sprintf("%s %s %s %s %s", s.Host, ep.Address, ports, ep.Workload, ep.From.Source)
+		seen[id]++
+		identity := ep.Identity
+		if _, short, ok := strings.Cut(identity, "/ns/"); ok {
+			identity = strings.Replace(short, "/sa/", "/", 1)
+		}
+		out = append(out, item{id: fmt.Sprintf("%s %d", id, seen[id]), name: "endpoint " + s.Host + " " + ep.Address,
+			value: serviceEndpoint{s.Host, s.Namespace, ep},
+			cells: []any{s.Namespace, s.Host, ep.Address, ports, ep.Health, identity, ep.Locality, ep.From.Source},
+			wide: []any{ep.Namespace + "/" + cmp.Or(ep.Workload, "-"), ep.Network, ep.Weight, ep.TLSMode,
+				pairs(ep.Labels, ","), declaredIn(ep.From)}})
+	}
+	return out
+}
+
+// endpointPorts returns "8080", or "80:8080" if the port of the service has another number.
+func endpointPorts(ports []admin.EndpointPort) string {
+	var out []string
+	for _, p := range ports {
+		text := strconv.Itoa(int(p.Number))
+		if p.Service != p.Number {
+			text = fmt.Sprintf("%d:%d", p.Service, p.Number)
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ",")
+}
