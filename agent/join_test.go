@@ -126,7 +126,7 @@ func TestJoinAgain(t *testing.T) {
 	}
 	c.Group = "shop/other"
 	if _, err := Join(t.Context(), c); err == nil || !strings.Contains(err.Error(),
-		"leave first: ashore-agent leave --state ") {
+		"to move this one, run \"ashore-agent leave --state ") {
 		t.Errorf("another group while an agent runs: %v", err)
 	}
 }

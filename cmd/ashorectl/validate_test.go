@@ -34,7 +34,7 @@ func TestValidate(t *testing.T) {
 		{"good", map[string]string{"a.yaml": good, "notes.txt": "x: [", "UNREAD.YAML": "x: [", ".hidden.yaml": "x: ["}, 0, []string{"1 object in 1 file: no problems"}},
 		{"unknown field", map[string]string{"sub/a.yaml": strings.Replace(good, "hosts:", "hostz:", 1)}, 1, []string{"ERROR ", "sub/a.yaml:5", "hosts", "1 error, 0 warnings"}},
 		// ashored keeps what an empty file defined, and says so.
-		{"empty", map[string]string{"a.yaml": good, "b.yaml": "\n\x00"}, 1, []string{"b.yaml\n  it is empty", "1 error, 0 warnings"}},
+		{"empty", map[string]string{"a.yaml": good, "b.yaml": "\n\x00"}, 1, []string{"b.yaml\n  the file is empty", "1 error, 0 warnings"}},
 		// The size counts that ashored takes from a folder, and not that of a request to its
 		// webhook.
 		{"large", map[string]string{"a.yaml": good + "#" + strings.Repeat("x", config.MaxFileSize-len(good)-1)}, 0, []string{"1 object in 1 file: no problems"}},

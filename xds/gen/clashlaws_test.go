@@ -259,7 +259,7 @@ func TestServiceClashesAreTheListeners(t *testing.T) {
 		problems, c := mesh.findings(t)
 		reported, partly := map[string]bool{}, map[string]bool{}
 		for _, p := range problems {
-			if strings.Contains(p.Text, "that are not HTTP") {
+			if strings.Contains(p.Text, "non-HTTP") {
 				partly[p.Object] = true
 			} else {
 				reported[p.Object] = true
