@@ -111,7 +111,8 @@ func remarks(c comparison) string {
 	return b.String()
 }
 
-// median returns the figures of a phase: the median over its rounds, and the sum of missing proxies.
+// median returns the figures of a phase: the median over its rounds, and the sum of missing
+// proxies.
 func median(r fleet.Result, phase string) fleet.Figures {
 	var rounds []fleet.Figures
 	out := fleet.Figures{Phase: phase}

@@ -42,7 +42,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 		return 0
 	case errors.Is(err, errNotWell):
 		return 1 // what was printed says it
-	case !ending.Told(err):
+	case !ending.Logged(err):
 		fmt.Fprintf(p.stderr, "ashore-agent: %v\n", err)
 	}
 	if errors.Is(err, errUsage) {
