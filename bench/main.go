@@ -1,5 +1,6 @@
-// Command bench measures ashored with a fleet of simulated Envoys, beside the floor: the least that
-// any control plane can cost for the same bytes, on the same machine and in the same run.
+// Command bench measures ashored with a fleet of simulated Envoys, and compares it with the floor:
+// the least that any control plane can cost for the same bytes, on the same machine in the same
+// run.
 //
 //	bench                                   both at 200 and 1000 proxies, and the table of ratios
 //	bench -tls                              the same by mutual TLS, and with policies

@@ -118,8 +118,8 @@ func remarks(c comparison) string {
 	return b.String()
 }
 
-// median is the phase of that name, each figure the median over its rounds; missing proxies are
-// added up.
+// median returns the figures of a phase: the median over its rounds, and the sum of missing
+// proxies.
 func median(r fleet.Result, phase string) fleet.Figures {
 	var rounds []fleet.Figures
 	out := fleet.Figures{Phase: phase}

@@ -63,7 +63,7 @@ func execute(ctx context.Context, cmd *cobra.Command, args []string, out, errOut
 	case errors.As(err, &exists):
 		complain(errOut, "%v", err)
 		return exitExists
-	case ending.Told(err):
+	case ending.Logged(err):
 		return exitFailed
 	default:
 		complain(errOut, "%v", err)

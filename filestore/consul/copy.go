@@ -13,12 +13,8 @@ import (
 
 // Each replica saves a copy of the state of each log, for a start while Consul is down.
 
-const (
-	// copyGather is how long changes wait for others, so that they are saved together.
-	copyGather = 100 * time.Millisecond
-	// copyAbout is the name of an aboutCopy. The names of records begin with a digit.
-	copyAbout = "about"
-)
+// copyAbout is the name of an aboutCopy. The names of records begin with a digit.
+const copyAbout = "about"
 
 // aboutCopy says which state a copy has.
 type aboutCopy struct {
@@ -37,8 +33,7 @@ func newCopy(cfg *Config, log string) *writebehind.Writer {
 	save := func(ctx context.Context, content map[string][]byte) error {
 		return cfg.Kept.SaveGroups(ctx, copySet(cfg.Options, log), content)
 	}
-	return writebehind.New(writebehind.Config{Save: save, What: "copy of the store in Consul: " + log,
-		Gather: copyGather, Log: cfg.Log})
+	return writebehind.New(writebehind.Config{Save: save, What: "copy of the store in Consul: " + log, Log: cfg.Log})
 }
 
 // saveCopy saves the difference between two states.

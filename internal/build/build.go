@@ -5,18 +5,18 @@ import (
 	"runtime/debug"
 )
 
-// Info is which build this is.
+// Info describes a build.
 type Info struct {
 	// Version is the release, "v0.3.0", or "dev" for a build from a work tree.
 	Version string `json:"version"`
-	// Commit is the revision of the sources, with "+changes" when the tree was not clean; empty
-	// when the build did not record it.
+	// Commit is the revision of the sources, with "+changes" if the tree was not clean. Empty if
+	// the build did not record it.
 	Commit string `json:"commit,omitempty"`
 	// Go is the compiler's version.
 	Go string `json:"go"`
 }
 
-// String is one line for people: "v0.3.0 (0123456789ab) go1.26".
+// String returns one line for people: "v0.3.0 (0123456789ab) go1.26".
 func (i Info) String() string {
 	if i.Commit == "" {
 		return i.Version + " " + i.Go
@@ -24,7 +24,7 @@ func (i Info) String() string {
 	return i.Version + " (" + i.Commit + ") " + i.Go
 }
 
-// Read returns what the compiler recorded in this program.
+// Read returns the information that the compiler recorded in this program.
 func Read() Info {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,2 +1,2 @@
-// Package build says which build of Ashore a program is.
+// Package build returns the version of a program of Ashore.
 package build

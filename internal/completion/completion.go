@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Refine adds the completion command to root, which has its other commands already, and has it
-// refuse shells that it does not know, and arguments after those that it does. noArgs refuses
-// arguments; usage makes an error of usage of one, and nil of nil.
+// Refine adds the completion command to root, which has all other commands. The command rejects
+// unknown shells, and arguments after a known one. noArgs rejects arguments. usage turns an error
+// into a usage error, and returns nil for nil.
 func Refine(root *cobra.Command, noArgs cobra.PositionalArgs, usage func(*cobra.Command, error) error) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -24,7 +24,7 @@ func Refine(root *cobra.Command, noArgs cobra.PositionalArgs, usage func(*cobra.
 	}
 }
 
-// shellNamed refuses the name of a shell that there is no completion for.
+// shellNamed rejects the name of an unknown shell.
 func shellNamed(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

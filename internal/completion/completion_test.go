@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What the completion command does not know is wrong usage.
+// An unknown shell is a usage error.
 func TestRefine(t *testing.T) {
 	t.Parallel()
 	errUsage := errors.New("usage")

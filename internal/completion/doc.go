@@ -1,3 +1,3 @@
-// Package completion makes the completion command, which cobra adds to every program, refuse what
-// it does not know. As cobra makes it, it shows its help then, and ends as if all were well.
+// Package completion makes the completion command of cobra return an error for an unknown shell.
+// Without it, the command prints its help and succeeds.
 package completion

@@ -105,7 +105,8 @@ func (t *Transport) Client() *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }
 
-// Shared reports whether the last response used HTTP/2, with which many requests share a connection.
+// Shared reports whether the last response used HTTP/2, with which many requests share a
+// connection.
 func (t *Transport) Shared() bool { return t.shared.Load() }
 
 // CloseIdleConnections closes connections that are not in use.

@@ -7,8 +7,8 @@ const (
 	maxLabel = 63
 )
 
-// Valid says that a text is a name of DNS in small letters: labels between dots, 253 bytes at most,
-// no dot at the end. Source: RFC 1035 section 2.3.1 and RFC 1123 section 2.1.
+// Valid reports whether a text is a DNS name in lower case, with at most 253 bytes and no dot at
+// the end. Source: RFC 1035 section 2.3.1 and RFC 1123 section 2.1.
 func Valid(name string) bool {
 	if len(name) > maxName {
 		return false
@@ -21,8 +21,8 @@ func Valid(name string) bool {
 	return true
 }
 
-// ValidLabel says that a text can stand between two dots of such a name: small letters, digits and
-// '-', which is neither first nor last, 1 to 63 bytes.
+// ValidLabel reports whether a text is a label of such a name: 1 to 63 lower-case letters, digits
+// and '-', which is neither first nor last.
 func ValidLabel(label string) bool {
 	if label == "" || len(label) > maxLabel || label[0] == '-' || label[len(label)-1] == '-' {
 		return false

@@ -1,3 +1,3 @@
-// Package dnsname holds the one rule for names of DNS among settings: small letters, so that names
-// can be compared.
+// Package dnsname checks DNS names in settings. They are in lower case, so that they can be
+// compared.
 package dnsname

@@ -1,3 +1,3 @@
-// Package ending has a program end in order at the first signal, and at once at the second, and
-// tells what made it end where its log is read by programs.
+// Package ending ends a program in order at the first signal and at once at the second, and logs
+// the error that ended it.
 package ending

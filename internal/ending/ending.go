@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Context ends at the first SIGINT or SIGTERM. By the time that anybody can see that it has, the
-// next signal does what the system does with it, which is to end the process. It is for main.
+// Context returns a context that ends at the first SIGINT or SIGTERM. A second signal, also one
+// right after it, ends the process. It is for main.
 func Context() context.Context {
 	ctx, end := context.WithCancel(context.Background())
 	got := make(chan os.Signal, 1)
@@ -18,9 +18,9 @@ func Context() context.Context {
 		signal.Stop(got)
 		end()
 		select {
-		case again := <-got: // between the two
+		case again := <-got: // it came before signal.Stop
 			if s, ok := again.(syscall.Signal); ok {
-				_ = syscall.Kill(os.Getpid(), s) // it may always be sent to itself
+				_ = syscall.Kill(os.Getpid(), s) // a process may always send to itself
 			}
 		default:
 		}

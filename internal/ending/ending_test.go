@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// child has the test be a program that ends by Context, and never gets done.
+// child makes the test binary a program that uses Context, and never ends by itself.
 const child = "ASHORE_TEST_ENDING"
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	select {}
 }
 
-// The second signal ends the process, however soon it comes after the end has begun.
+// The second signal ends the process, also right after the first.
 func TestSecond(t *testing.T) {
 	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {

@@ -1,2 +1,2 @@
-// Package excerpt cuts texts of others short, so that they fit into a message or a log.
+// Package excerpt shortens texts from outside for messages and logs.
 package excerpt

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Of is a text, or when it has more than most bytes the beginning of it, with "…" after it. No
-// letter is cut in two, and what is no UTF-8 becomes "�": protobuf and JSON take nothing else.
+// Of returns a text, or its first bytes and "…" if it has more than most bytes. It does not split
+// characters, and replaces invalid UTF-8 by "�", because protobuf and JSON require UTF-8.
 func Of(s string, most int) string {
 	if len(s) <= most {
 		return strings.ToValidUTF8(s, "�")

@@ -153,8 +153,8 @@ func (s *source[K, T]) acceptCommand() string {
 	return fmt.Sprintf("%q", "ashorectl sources accept-removals "+s.Name)
 }
 
-// maxRetainedProblems is the greatest number of items with the same reason that have a problem each.
-// More have one in common.
+// maxRetainedProblems is the greatest number of items with the same reason that have a problem
+// each. More have one in common.
 const maxRetainedProblems = 10
 
 // retainedProblems returns why items of the source are retained.

@@ -1,7 +1,6 @@
-// Package goldentest takes configuration and a described proxy the whole way to the scope that
-// resources are made of, and compares what is made with files.
+// Package goldentest builds the scope of a proxy from configuration for tests, and compares
+// generated resources with golden files.
 //
-// Tests that keep their expectations in files use it: "make golden" runs them with the flag
-// -update, which rewrites the files. A package that uses it defines the flag in its TestMain.
-// Nothing here is shipped.
+// "make golden" runs the tests with the flag -update, which rewrites the files. A package that uses
+// it defines the flag in its TestMain.
 package goldentest

@@ -15,13 +15,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Update says that expectations are to be rewritten: the test runs with -update.
+// Update reports whether the test runs with -update, which rewrites golden files.
 func Update() bool {
 	f := flag.Lookup("update")
 	return f != nil && f.Value.String() == "true"
 }
 
-// Compare fails the test when the file at path does not hold got; with -update it writes the file.
+// Compare fails the test if the file at path differs from got. With -update it writes the file.
 func Compare(t testing.TB, path, got string) {
 	t.Helper()
 	if Update() {
@@ -44,7 +44,7 @@ func Compare(t testing.TB, path, got string) {
 	}
 }
 
-// Element writes out a message as an element of a YAML list, with the names of its JSON form.
+// Element returns a message as an element of a YAML list, with the names of its JSON form.
 func Element(t testing.TB, m proto.Message) string {
 	t.Helper()
 	text, err := protojson.Marshal(m)

@@ -1,6 +1,5 @@
-// Package httpserver runs a server of net/http for as long as a part of a program runs.
+// Package httpserver runs a server of net/http until a context ends.
 //
-// Run blocks until its context ends, lets requests that are under way finish for a bounded time,
-// cuts the others off, and leaves no goroutine of its own behind. What the server answers, and the
-// limits on time and size, are its maker's.
+// Run lets active requests finish for a limited time, closes the other connections, and leaves no
+// goroutine behind. The caller sets the handler and the limits on time and size.
 package httpserver

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Run serves on l until ctx ends, by TLS when srv has a TLSConfig. Requests under way then have
-// drain to finish; what srv.RegisterOnShutdown was given is called when that begins. l is closed.
-// Errors: l can be served no more.
+// Run serves on l until ctx ends, with TLS if srv has a TLSConfig. Active requests then have the
+// time drain to finish. The functions of srv.RegisterOnShutdown are called before. Run closes l. It
+// returns an error if it cannot serve on l.
 func Run(ctx context.Context, srv *http.Server, l net.Listener, drain time.Duration) error {
 	serve := srv.Serve
 	if srv.TLSConfig != nil {
@@ -28,7 +28,7 @@ func Run(ctx context.Context, srv *http.Server, l net.Listener, drain time.Durat
 	defer cancel()
 	err := srv.Shutdown(end)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = srv.Close() // a long request: cut it off
+		err = srv.Close() // a request takes too long
 	}
 	<-failed
 	return err

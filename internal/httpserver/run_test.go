@@ -70,7 +70,7 @@ func (r *running) ask() <-chan error {
 	return out
 }
 
-// A request under way is finished, by TLS too, and nobody comes in after it.
+// An active request finishes, also with TLS, and no new one is accepted.
 func TestRunDrains(t *testing.T) {
 	t.Parallel()
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
@@ -99,7 +99,7 @@ func TestRunDrains(t *testing.T) {
 	}
 }
 
-// A request that takes longer than that is cut off, and the end is none the worse for it.
+// A request that takes too long is ended, and Run returns no error.
 func TestRunCutsOff(t *testing.T) {
 	t.Parallel()
 	r := run(t, time.Millisecond, false)

@@ -1,4 +1,4 @@
-// Package intern makes equal values one pointer, so that lists can stand in comparable inputs.
+// Package intern gives equal lists the same pointer, so that comparable inputs can contain lists.
 //
-// Interned values are immutable. A value lives as long as somebody holds its pointer.
+// Interned lists are immutable. A list stays interned as long as its pointer is in use.
 package intern

@@ -12,7 +12,7 @@ import (
 // pointers are. A nil List is empty.
 type List[T comparable] struct{ items []T }
 
-// Items are the elements, not to be changed.
+// Items returns the elements. The caller must not change them.
 func (l *List[T]) Items() []T {
 	if l == nil {
 		return nil
@@ -20,20 +20,20 @@ func (l *List[T]) Items() []T {
 	return l.items
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (l *List[T]) Len() int { return len(l.Items()) }
 
-// Lists hands out one List for equal elements. The zero value is ready; safe for concurrent use.
+// Lists returns the same List for equal elements. The zero value is ready. Safe for concurrent use.
 type Lists[T comparable] struct {
 	mu      sync.Mutex
 	buckets map[uint64][]weak.Pointer[List[T]] // guarded by mu
 }
 
-// seed is one for the process: hashes never leave it.
+// seed is for the whole process: hashes never leave it.
 var seed = maphash.MakeSeed()
 
-// Of returns the list of items, in that order; nil when there are none. It keeps items, which must
-// not be changed afterwards.
+// Of returns the list of items, or nil if there are none. It keeps items, so the caller must not
+// change them.
 func (ls *Lists[T]) Of(items []T) *List[T] {
 	if len(items) == 0 {
 		return nil
@@ -61,7 +61,7 @@ func (ls *Lists[T]) Of(items []T) *List[T] {
 	return l
 }
 
-// forget drops what was collected from one bucket.
+// forget removes collected lists from a bucket.
 func (ls *Lists[T]) forget(sum uint64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// startTime bounds how long a program may take to print its version.
+// startTime is how long a program may take to print its version.
 const startTime = 20 * time.Second
 
 // Envoy's supported minor releases: generated configuration was tried with them, and each takes
 // over from each other by hot restart.
 const oldestEnvoy, newestEnvoy = 36, 40
 
-// CheckEnvoy says why Envoy's program does not start on this machine, or that its version is not
-// supported.
+// CheckEnvoy returns why the Envoy binary does not start on this machine, or that its version is
+// not supported.
 func CheckEnvoy(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -60,8 +60,8 @@ func checkVersion(path, text string) error {
 	return nil
 }
 
-// CheckResolver says what is wrong with the resolver's settings, usually /etc/resolv.conf. A file
-// that is not there is right: the resolver then asks this machine.
+// CheckResolver returns what is wrong with the settings of the resolver, usually /etc/resolv.conf.
+// A missing file is correct: the resolver then uses this machine.
 func CheckResolver(path string) error {
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,3 @@
-// Package machine looks at the Linux machine that a workload runs on: systemd units, who has a
-// port, whether Envoy's program starts, and the resolver's settings. It changes nothing but the
-// state of units.
+// Package machine inspects the Linux machine of a workload: systemd units, the owners of ports, the
+// Envoy binary and the resolver. It changes only the state of units.
 package machine

@@ -17,7 +17,7 @@ type Socket struct {
 	UDP     bool
 }
 
-// Owner is a process that has a port.
+// Owner is a process that listens at a port.
 type Owner struct {
 	Name string
 	PID  int
@@ -40,8 +40,8 @@ type Listener struct {
 	Owner
 }
 
-// PortOwner is the process that keeps others from listening at s; nil when nobody does. Only root
-// can find the processes of other users: for others such an owner has no PID.
+// PortOwner returns the process that listens at s, or nil. Only root can find the processes of
+// other users. Otherwise such an owner has no PID.
 func PortOwner(s Socket) (*Owner, error) {
 	all, err := Listeners(s.UDP)
 	for _, l := range all {
@@ -53,8 +53,8 @@ func PortOwner(s Socket) (*Owner, error) {
 	return nil, err
 }
 
-// Listeners are all of TCP or of UDP, once for each process and socket. One whose process is not
-// found, because it belongs to another user and this program is not root, has no PID.
+// Listeners returns all listeners of TCP or of UDP, once for each process and socket. See PortOwner
+// for the PID.
 func Listeners(udp bool) ([]Listener, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -92,7 +92,7 @@ func Listeners(udp bool) ([]Listener, error) {
 	return out, nil
 }
 
-// listening are the sockets by what /proc calls them, "socket:[1234]".
+// listening returns the sockets by their names in /proc, "socket:[1234]".
 func listening(fs procfs.FS, udp bool) (map[string]Socket, error) {
 	out := map[string]Socket{}
 	add := func(ip []byte, port, inode uint64) {

@@ -12,13 +12,13 @@ import (
 // Systemctl is the program "systemctl", or another one in its place.
 type Systemctl string
 
-// HasSystemd says whether systemd runs this machine: sd_booted(3).
+// HasSystemd reports whether the machine was booted with systemd: sd_booted(3).
 func HasSystemd() bool {
 	_, err := os.Lstat("/run/systemd/system")
 	return err == nil
 }
 
-// Run runs one command of it. Errors hold what it printed.
+// Run runs a command of systemctl. An error contains its output.
 func (s Systemctl) Run(ctx context.Context, args ...string) error {
 	_, err := s.output(ctx, args...)
 	return err
@@ -34,7 +34,7 @@ func (s Systemctl) output(ctx context.Context, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Unit is how a unit is.
+// Unit is the state of a unit.
 type Unit struct {
 	Name string
 	// Active is "active", "inactive", "failed", "activating", …; Sub is finer: "running", "exited",
@@ -58,7 +58,7 @@ func (u Unit) String() string {
 	return text
 }
 
-// Show are the units of these names, and those in memory that match a pattern, such as
+// Show returns the units with these names, and the loaded ones that match a pattern, such as
 // "ashore-envoy@*.service".
 func (s Systemctl) Show(ctx context.Context, names ...string) ([]Unit, error) {
 	out, err := s.output(ctx, append([]string{"show", "--property=Id,ActiveState,SubState,UnitFileState,Result"},

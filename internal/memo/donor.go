@@ -6,9 +6,8 @@ import (
 	"weak"
 )
 
-// Donor is a Func for results that resemble one another: f also gets the latest result of the same
-// base, which may only donate parts. With or without it, f must make the same result. Safe for
-// concurrent use.
+// Donor is a Func for similar results. f also receives the latest result with the same base, and
+// may reuse its parts. f must return an equal result without it. Safe for concurrent use.
 type Donor[Base, In comparable, Out any] struct {
 	base    func(In) Base
 	results *Func[In, Out]
@@ -17,14 +16,14 @@ type Donor[Base, In comparable, Out any] struct {
 	latest map[Base]donation[In, Out] // guarded by mu
 }
 
-// donation is a result and what it was made of.
+// donation is a result and its input.
 type donation[In, Out any] struct {
 	in    In
 	value weak.Pointer[Out]
 }
 
-// NewDonor wraps f, which must depend on nothing but in and never return nil. before is nil when
-// nothing of the base is remembered; was is the input that it was made of.
+// NewDonor returns a Donor for f. f must depend only on in, and never return nil. before is the
+// latest result with the same base, or nil, and was is its input.
 func NewDonor[Base, In comparable, Out any](base func(In) Base, f func(in In, before *Out, was In) *Out) *Donor[Base,
 	In, Out] {
 	d := &Donor[Base, In, Out]{base: base, latest: map[Base]donation[In, Out]{}}
@@ -37,10 +36,10 @@ func NewDonor[Base, In comparable, Out any](base func(In) Base, f func(in In, be
 	return d
 }
 
-// Get returns f's result for in: the remembered one while anybody still holds it.
+// Get returns f's result for in, from the cache if the result is still in use.
 func (d *Donor[Base, In, Out]) Get(in In) *Out { return d.results.Get(in) }
 
-// Len is the number of results remembered, collected ones not yet forgotten included.
+// Len returns the number of cached results, including collected ones that are not yet removed.
 func (d *Donor[Base, In, Out]) Len() int { return d.results.Len() }
 
 func (d *Donor[Base, In, Out]) before(b Base) (*Out, In) {
@@ -50,7 +49,7 @@ func (d *Donor[Base, In, Out]) before(b Base) (*Out, In) {
 	return last.value.Value(), last.in
 }
 
-// keep makes out the donor of its base until it is collected or a newer one comes.
+// keep makes out the donor of its base until it is collected or replaced.
 func (d *Donor[Base, In, Out]) keep(b Base, in In, out *Out) {
 	value := weak.Make(out)
 	d.mu.Lock()

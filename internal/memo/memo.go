@@ -6,8 +6,8 @@ import (
 	"weak"
 )
 
-// Func is a function that remembers its results. Safe for concurrent use; concurrent calls with one
-// input compute once.
+// Func is a function with a cache. Safe for concurrent use. Concurrent calls with the same input
+// compute once.
 type Func[In comparable, Out any] struct {
 	f    func(In) *Out
 	mark func(*Out) bool // nil: no result is marked
@@ -17,27 +17,27 @@ type Func[In comparable, Out any] struct {
 	marked  map[*entry[Out]]struct{} // guarded by mu
 }
 
-// entry is one result, or one that is being computed.
+// entry is a result, or a computation that is in progress.
 type entry[Out any] struct {
 	once  sync.Once
 	value weak.Pointer[Out] // guarded by Func.mu
 	done  bool              // guarded by Func.mu
 }
 
-// New wraps f, which must depend on nothing but its input and never return nil.
+// New returns a Func for f. f must depend only on its input, and never return nil.
 func New[In comparable, Out any](f func(In) *Out) *Func[In, Out] {
 	return &Func[In, Out]{f: f, entries: map[In]*entry[Out]{}}
 }
 
-// NewMarking is New for a function some of whose results are to be found again: mark says which. It
-// must depend on nothing but the result, and hold for few: they are kept track of.
+// NewMarking is New for a function whose marked results can be listed. mark must depend only on the
+// result, and mark few results.
 func NewMarking[In comparable, Out any](f func(In) *Out, mark func(*Out) bool) *Func[In, Out] {
 	m := New(f)
 	m.mark, m.marked = mark, map[*entry[Out]]struct{}{}
 	return m
 }
 
-// Get returns f's result for in: the remembered one while anybody still holds it.
+// Get returns f's result for in, from the cache if the result is still in use.
 func (m *Func[In, Out]) Get(in In) *Out {
 	for {
 		m.mu.Lock()
@@ -61,8 +61,8 @@ func (m *Func[In, Out]) Get(in In) *Out {
 	}
 }
 
-// Marked are the marked results that somebody still holds, in no order. It costs as much as there
-// are of them, however many results are remembered.
+// Marked returns the marked results that are still in use, in no order. Its cost is proportional to
+// their number.
 func (m *Func[In, Out]) Marked() []*Out {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,15 +75,15 @@ func (m *Func[In, Out]) Marked() []*Out {
 	return out
 }
 
-// Len is the number of results remembered, collected ones not yet forgotten included.
+// Len returns the number of cached results, including collected ones that are not yet removed.
 func (m *Func[In, Out]) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.entries)
 }
 
-// compute fills e, or waits for the call that does. It returns nil when the result was computed
-// and collected in between.
+// compute fills e, or waits for the call that does. It returns nil if the result was collected in
+// the meantime.
 func (m *Func[In, Out]) compute(in In, e *entry[Out]) *Out {
 	var mine *Out
 	e.once.Do(func() {
@@ -111,7 +111,7 @@ func (m *Func[In, Out]) compute(in In, e *entry[Out]) *Out {
 	return e.value.Value()
 }
 
-// forget drops e, unless a newer result took its place.
+// forget removes e, unless it was replaced.
 func (m *Func[In, Out]) forget(in In, e *entry[Out]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

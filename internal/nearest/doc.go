@@ -1,3 +1,3 @@
-// Package nearest finds the known name that an unknown one was most likely meant to be, for hints
-// in messages.
+// Package nearest finds the known name that is most similar to an unknown one, for hints in
+// messages.
 package nearest

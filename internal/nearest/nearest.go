@@ -1,14 +1,14 @@
 package nearest
 
-// Name is the one of known that name most likely stands for: up to a third of its letters differ,
-// or one of a short name, and a different case is no difference. Empty when there is none. Its cost
-// is that of comparing name with all of known, letter by letter.
+// Name returns the known name that is most similar to name, ignoring case. At most a third of the
+// letters differ, or one in a short name. It returns an empty text if there is none. It compares
+// name with all known names.
 func Name(name string, known []string) string {
 	return Within(min(len(name)-1, max(1, len(name)/3)), name, known)
 }
 
-// Within is the one of known that differs from name in the fewest letters, and in limit letters at
-// most. Empty when there is none.
+// Within returns the known name that differs from name in the fewest letters, and in at most limit
+// letters. It returns an empty text if there is none.
 func Within(limit int, name string, known []string) string {
 	best, least := "", limit+1
 	for _, k := range known {
@@ -22,8 +22,8 @@ func Within(limit int, name string, known []string) string {
 	return best
 }
 
-// distance is how many letters must be changed, added, removed or swapped with their neighbour to
-// make b of a. Letters count as bytes, and a different case as nothing.
+// distance returns the number of bytes to change, add, remove or swap with the next to turn a into
+// b, ignoring case.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

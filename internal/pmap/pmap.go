@@ -6,10 +6,11 @@ import (
 	"iter"
 )
 
-// Key is what a map can be ordered by.
+// Key is the key of a map, with an order.
 type Key[K any] interface {
 	comparable
-	// Compare is negative, zero or positive as the key sorts before, with or after other.
+	// Compare returns a negative number, zero or a positive number if the key sorts before, equal
+	// to or after other.
 	Compare(other K) int
 }
 
@@ -19,12 +20,12 @@ type String string
 // Compare orders by bytes.
 func (s String) Compare(other String) int { return cmp.Compare(s, other) }
 
-// seed makes the shape unpredictable to whoever chooses keys; one for the process, so that equal
-// contents have equal shapes.
+// seed makes the shape unpredictable for those who choose keys. It is the same for the whole
+// process, so that equal contents have equal shapes.
 var seed = maphash.MakeSeed()
 
-// Map is an ordered map; the zero value is empty. Equal (==) maps have equal contents; unequal ones
-// may have equal contents too, see Diff.
+// Map is an immutable ordered map. The zero value is empty. Equal (==) maps have equal contents.
+// Different maps may also have equal contents; see Diff.
 type Map[K Key[K], V comparable] struct{ root *node[K, V] }
 
 // node is one entry of a treap: ordered by key, and a heap by priority.
@@ -36,7 +37,7 @@ type node[K Key[K], V comparable] struct {
 	size        int
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (m Map[K, V]) Len() int { return m.root.len() }
 
 // Get returns the value of k, and whether there is one.
@@ -61,7 +62,7 @@ func (m Map[K, V]) At(k K) V {
 	return v
 }
 
-// With returns the map with k set to v: m itself when k has that value already.
+// With returns the map with k set to v. It returns m if k has that value already.
 func (m Map[K, V]) With(k K, v V) Map[K, V] {
 	if old, ok := m.Get(k); ok && old == v {
 		return m
@@ -69,7 +70,7 @@ func (m Map[K, V]) With(k K, v V) Map[K, V] {
 	return Map[K, V]{insert(m.root, k, v, maphash.Comparable(seed, k))}
 }
 
-// Without returns the map without k: m itself when k is not in it.
+// Without returns the map without k. It returns m if m does not have k.
 func (m Map[K, V]) Without(k K) Map[K, V] {
 	if _, ok := m.Get(k); !ok {
 		return m
@@ -95,7 +96,7 @@ type Change[K, V any] struct {
 	HadOld, HasNew bool
 }
 
-// Diff yields what to do to make old into m, in the order of keys. It skips what both share.
+// Diff yields the changes from old to m, in the order of keys. It skips shared parts.
 func (m Map[K, V]) Diff(old Map[K, V]) iter.Seq[Change[K, V]] {
 	return func(yield func(Change[K, V]) bool) { diff(old.root, m.root, yield) }
 }
@@ -121,7 +122,7 @@ func (n *node[K, V]) walkFrom(k K, yield func(K, V) bool) bool {
 	return n.left.walkFrom(k, yield) && yield(n.key, n.value) && n.right.walk(yield)
 }
 
-// above says whether a node of priority p and key k stands above n.
+// above reports whether a node with priority p and key k is above n.
 func above[K Key[K], V comparable](p uint64, k K, n *node[K, V]) bool {
 	return p > n.priority || p == n.priority && k.Compare(n.key) < 0
 }
@@ -149,7 +150,7 @@ func insert[K Key[K], V comparable](n *node[K, V], k K, v V, p uint64) *node[K, 
 	}
 }
 
-// split parts n into what sorts before k and what sorts after, and the node of k itself.
+// split returns the entries before k, those after k, and the node of k.
 func split[K Key[K], V comparable](n *node[K, V], k K) (left, right, at *node[K, V]) {
 	if n == nil {
 		return nil, nil, nil
@@ -183,7 +184,7 @@ func remove[K Key[K], V comparable](n *node[K, V], k K) *node[K, V] {
 	}
 }
 
-// join makes one tree of two where every key of a sorts before every key of b.
+// join returns the entries of a and b. All keys of a sort before those of b.
 func join[K Key[K], V comparable](a, b *node[K, V]) *node[K, V] {
 	switch {
 	case a == nil:
@@ -205,7 +206,7 @@ func diff[K Key[K], V comparable](a, b *node[K, V], yield func(Change[K, V]) boo
 		return a.walk(func(k K, v V) bool { return yield(Change[K, V]{Key: k, Old: v, HadOld: true}) })
 	}
 	if a != nil && a.key != b.key && above(a.priority, a.key, b) {
-		// a's root stands above all of b: part b around it
+		// the root of a is above all of b: split b at it
 		left, right, _ := split(b, a.key)
 		return diff(a.left, left, yield) &&
 			yield(Change[K, V]{Key: a.key, Old: a.value, HadOld: true}) &&

@@ -1,3 +1,2 @@
-// Package readfile reads whole files that people put in place, and never more of them than the
-// reader expects.
+// Package readfile reads files of limited size that people provide.
 package readfile

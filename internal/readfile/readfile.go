@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// Read returns a file as it stands, and what it was when it was opened. Errors name it: it is not
-// there (fs.ErrNotExist), not a regular file, or has more than limit bytes. It never waits for a
-// pipe's other end.
+// Read returns the content of a file, and its metadata when it was opened. It returns an error with
+// the name if the file does not exist (fs.ErrNotExist), is not a regular file, or has more than
+// limit bytes. It does not block on a pipe.
 func Read(path string, limit int) (data []byte, info fs.FileInfo, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // without it, opening a pipe waits for a writer
 	if err != nil {

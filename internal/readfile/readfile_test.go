@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A file is read up to a bound, with its mode; what is none is refused by name, and a pipe is not
-// waited for.
+// A file is read up to the limit, with its mode. Other kinds of files are errors, and a pipe does
+// not block.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,2 +1,3 @@
-// Package sdnotify tells systemd how a daemon is: sd_notify(3). Without systemd it does nothing.
+// Package sdnotify reports the state of a daemon to systemd: sd_notify(3). Without systemd it does
+// nothing.
 package sdnotify

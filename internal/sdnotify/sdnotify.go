@@ -14,7 +14,7 @@ const (
 	Alive    = daemon.SdNotifyWatchdog
 )
 
-// Notifier tells the service manager that started this process.
+// Notifier sends to the service manager that started this process.
 type Notifier struct{ Log hclog.Logger }
 
 // Tell sends a state, such as "READY=1".
@@ -24,12 +24,12 @@ func (n Notifier) Tell(state string) {
 	}
 }
 
-// Reloading says that the settings are read anew. "READY=1" ends it.
+// Reloading reports that the settings are reloaded. "READY=1" ends it.
 func (n Notifier) Reloading() {
 	n.Tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 }
 
-// Watchdog is how often WATCHDOG=1 is to be sent, half of WatchdogSec=. Zero: never.
+// Watchdog returns the interval of WATCHDOG=1, half of WatchdogSec=. Zero means never.
 func (n Notifier) Watchdog() time.Duration {
 	d, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

@@ -57,8 +57,8 @@ func storeFileProblems(home *bolt.Store) []feed.Problem {
 	return []feed.Problem{{Severity: feed.Error, Source: home.Name(), Field: "state", Text: now.Error, Since: now.Since}}
 }
 
-// storeExposed warns of a store that others may read or change. Such a change can add identities that
-// the mesh trusts.
+// storeExposed warns of a store that others may read or change. Such a change can add identities
+// that the mesh trusts.
 func storeExposed(o consul.Options) (out []feed.Problem) {
 	consulhttp.Exposure(o.Address, o.TokenFile, func(option, format string, args ...any) {
 		out = append(out, feed.Problem{Severity: feed.Warning, Source: "store", Field: "store." + option,

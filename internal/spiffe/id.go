@@ -10,20 +10,20 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// ID is the identity of a workload. The zero value is nobody. Comparable.
+// ID is the identity of a workload. The zero value is no identity. Comparable.
 type ID struct {
-	// TrustDomain is who vouches for it: "cluster.local".
+	// TrustDomain is the trust domain: "cluster.local".
 	TrustDomain string
-	// Namespace is that of the workload.
+	// Namespace is the namespace of the workload.
 	Namespace string
-	// ServiceAccount is its name within the namespace.
+	// ServiceAccount is the service account within the namespace.
 	ServiceAccount string
 }
 
-// ErrForm is why a text is not an ID of a workload.
+// ErrForm means that a text is not an ID of a workload.
 var ErrForm = errors.New("not of the form spiffe://<trust domain>/ns/<namespace>/sa/<service account>")
 
-// New makes an ID. Errors: a part that may not stand in one.
+// New returns an ID. It returns an error if a part is invalid.
 func New(trustDomain, namespace, serviceAccount string) (ID, error) {
 	td, err := spiffeid.TrustDomainFromString(trustDomain)
 	if err != nil || td.Name() != trustDomain {

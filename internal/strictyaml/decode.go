@@ -13,10 +13,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Error is one thing that is wrong with a settings file.
+// Error is one problem of a settings file.
 type Error struct {
 	File string
-	// Line is zero when the setting is not in the file.
+	// Line is zero if the setting is not in the file.
 	Line int
 	// Setting is the path of the setting, "xds.gap"; may be empty.
 	Setting string
@@ -31,11 +31,10 @@ func (e *Error) Error() string {
 	return where + e.Text
 }
 
-// Decode lays the YAML document data, called file in errors, over into: a pointer to a struct whose
-// fields carry yaml tags and hold the defaults. A field of type yaml.Node takes its section as it
-// is, and one without a tag is none of the file's; those of an embedded struct are as if they stood
-// beside it. The places are those of the settings that the file has. The error joins an Error for
-// everything that is wrong.
+// Decode decodes the YAML document data into a pointer to a struct that has the defaults. Its
+// fields have yaml tags. A field of type yaml.Node receives its section undecoded, and a field
+// without a tag is not in the file. file is the name for errors. The returned error joins an Error
+// for each problem.
 func Decode(file string, data []byte, into any) (*Places, error) {
 	places := &Places{file: file, lines: map[string]int{}}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -56,7 +55,7 @@ func Decode(file string, data []byte, into any) (*Places, error) {
 	return places, errors.Join(d.errs...)
 }
 
-// syntaxError is the YAML library's "yaml: line 3: …" in the form of the others.
+// syntaxError turns an error of the YAML library, "yaml: line 3: …", into an Error.
 func syntaxError(file string, err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1
@@ -66,11 +65,11 @@ func syntaxError(file string, err error) error {
 	return &Error{File: file, Line: line, Text: "not valid YAML: " + text}
 }
 
-// decoder walks a document beside the struct that takes it.
+// decoder decodes a document into a struct.
 type decoder struct {
 	file   string
 	places *Places
-	others []string // names of the outermost section that somebody else reads
+	others []string // names of the outermost section that the caller reads
 	errs   []error
 }
 
@@ -78,7 +77,7 @@ func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) {
 	d.errs = append(d.errs, &Error{File: d.file, Line: n.Line, Setting: path, Text: fmt.Sprintf(format, args...)})
 }
 
-// value sets v from n.
+// value decodes n into v.
 func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -97,7 +96,7 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// section sets the fields of the struct v from the mapping n.
+// section decodes the mapping n into the struct v.
 func (d *decoder) section(path string, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		d.fail(n, path, "want settings with names (name: value), got %s", describe(n))
@@ -135,7 +134,7 @@ func (d *decoder) section(path string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// distinct says that n is no mapping or names everything once, and tells of what it names twice.
+// distinct reports names that the mapping n has twice. It returns true if there are none.
 func (d *decoder) distinct(path string, n *yaml.Node) bool {
 	ok := true
 	lines := map[string]int{}
@@ -165,7 +164,7 @@ func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// wanted names a type to an operator.
+// wanted describes a type for operators.
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
@@ -181,7 +180,7 @@ func wanted(t reflect.Type) string {
 	}
 }
 
-// describe names what stands in the file to an operator.
+// describe describes a value in the file for operators.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -6,11 +6,11 @@ import (
 	"github.com/ashore-mesh/ashore/internal/readfile"
 )
 
-// MaxFile bounds a settings file, in bytes.
+// MaxFile is the largest settings file, in bytes.
 const MaxFile = 1 << 20
 
-// ReadFile returns a settings file as it stands. Errors name it: it is not there (fs.ErrNotExist),
-// not a regular file, or has more than MaxFile bytes.
+// ReadFile returns a settings file. It returns an error with the name if the file does not exist
+// (fs.ErrNotExist), is not a regular file, or has more than MaxFile bytes.
 func ReadFile(path string) ([]byte, error) {
 	data, _, err := readfile.Read(path, MaxFile)
 	if err != nil {

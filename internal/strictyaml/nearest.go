@@ -8,7 +8,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/nearest"
 )
 
-// suggestion is "; did you mean X?", or the list of known names when none is near.
+// suggestion returns "; did you mean X?", or the list of known names if none is similar.
 func suggestion(name string, known []string) string {
 	if near := nearest.Name(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Places are where the settings of a file stand. The zero value, and nil, know no file.
+// Places holds the lines of the settings in a file. The zero value and nil have no file.
 type Places struct {
 	file  string
 	lines map[string]int // by the path of the setting
 }
 
-// Of is the place of a setting, "a.yaml:3". A setting that the file does not have is placed where
-// its section begins, or nowhere in the file: "a.yaml". Empty without a file.
+// Of returns the place of a setting, "a.yaml:3". For a setting that is not in the file it is the
+// beginning of its section, or the file, "a.yaml". Empty without a file.
 func (p *Places) Of(setting string) string {
 	if p == nil {
 		return ""
@@ -26,7 +26,7 @@ func (p *Places) Of(setting string) string {
 	}
 }
 
-// File is what the file is called; empty without one.
+// File returns the name of the file. Empty without one.
 func (p *Places) File() string {
 	if p == nil {
 		return ""
@@ -34,7 +34,7 @@ func (p *Places) File() string {
 	return p.file
 }
 
-// place is a line of a file; without one it is the file.
+// place returns a line of a file, or the file if line is zero.
 func place(file string, line int) string {
 	if line == 0 {
 		return file

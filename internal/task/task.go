@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// Part is one thing that runs for as long as the program does.
+// Part is a part of a program, which runs until the program ends.
 type Part struct {
-	// Name stands in front of the part's error: "metrics server".
+	// Name is the prefix of the part's error: "metrics server".
 	Name string
-	// Run blocks until ctx ends and then returns nil or ctx's error. It may return nil earlier: the
-	// part is done and the others go on. Any other error ends the program.
+	// Run blocks until ctx ends and then returns nil or ctx's error. It may return nil earlier; the
+	// other parts continue. Any other error ends the program.
 	Run func(ctx context.Context) error
 }
 
@@ -27,15 +27,14 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
 
-// Unwrap is the panic's value when that is an error.
+// Unwrap returns the value of the panic if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// Run runs all parts and returns when the last one has ended. When ctx ends, or a part fails, the
-// context of all parts ends. The error is that of the part that failed first, with its name; nil
-// when none did.
+// Run runs all parts, and returns when the last one has ended. The context of all parts ends when
+// ctx ends or a part fails. Run returns the error of the part that failed first, with its name.
 func Run(ctx context.Context, parts ...Part) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -55,7 +54,7 @@ func Run(ctx context.Context, parts ...Part) error {
 	return <-failed
 }
 
-// run is Run with the name in the error; the end of ctx is no error.
+// run calls Run and adds the name to the error. The end of ctx is not an error.
 func (p Part) run(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Start starts cmd. The kernel kills it when this process ends, however that ends. Its wait is
-// called in place of cmd's, any number of times, and returns what cmd's would.
+// Start starts cmd. The kernel kills it when this process ends. Call wait instead of cmd.Wait; it
+// returns the same, and may be called several times.
 func Start(cmd *exec.Cmd) (wait func() error, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -44,7 +44,7 @@ func parent() error {
 	return wait()
 }
 
-// A child ends when its parent is killed.
+// A child ends if its parent is killed.
 func TestParentKilled(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

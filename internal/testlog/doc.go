@@ -1,3 +1,3 @@
-// Package testlog gives tests a logger that writes to the test's own output, and a text for what a
-// program or a log says.
+// Package testlog provides a logger that writes to the output of a test, and a writer that keeps
+// the output of a program or a log.
 package testlog

@@ -17,7 +17,7 @@ func New(t testing.TB) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, Output: w, DisableTime: true})
 }
 
-// writer hands whole lines to a test.
+// writer writes whole lines to a test.
 type writer struct {
 	t testing.TB // set once
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Text is what a program or a log says. The zero value is ready; safe for concurrent use.
+// Text keeps the output of a program or a log. The zero value is ready. Safe for concurrent use.
 type Text struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
@@ -18,14 +18,14 @@ func (t *Text) Write(b []byte) (int, error) {
 	return t.text.Write(b)
 }
 
-// String is all of it.
+// String returns all output.
 func (t *Text) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text.String()
 }
 
-// Take is what was said since it was asked last.
+// Take returns the output since the last call.
 func (t *Text) Take() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,10 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Alone waits until no other process of this machine tests a package, and keeps others waiting
-// until what it returns is closed, or the process ends: for TestMain of a package whose tests use
-// the same addresses each time, because what they test has ports that are given. Errors are those
-// of the file that is locked, in the folder for temporary files.
+// Alone is a lock of this machine for the tests of a package, until the returned value is closed or
+// the process ends. It is for TestMain of a package whose tests use fixed addresses. The lock is a
+// file in the folder for temporary files.
 func Alone(pkg string) (io.Closer, error) {
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("ashore-test-%s-%d.lock", strings.ReplaceAll(pkg, "/", "-"),
 		os.Getuid()))

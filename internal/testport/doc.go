@@ -1,6 +1,5 @@
 // Package testport finds ports for servers that a test starts later, or starts again.
 //
-// A port that the kernel gave and got back may go to somebody else's connection at any moment.
-// Those of this package lie below the range that connections get, and belong to one test of this
-// machine until it ends.
+// The kernel may reuse its ephemeral ports for other connections at any time. The ports of this
+// package are below that range, and are reserved for one test of this machine until it ends.
 package testport

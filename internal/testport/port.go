@@ -7,12 +7,11 @@ import (
 	"testing"
 )
 
-// The ports lie in [first, end): above those of well-known services, below what Linux gives to
-// connections (32768).
+// The ports are in [first, end): above those of well-known services, below the ephemeral ports of
+// Linux (32768).
 const first, end = 20_000, 32_000
 
-// Free returns a TCP port on 127.0.0.1 that nobody listens on and that no other test gets before t
-// ends.
+// Free returns a free TCP port on 127.0.0.1, and reserves it until t ends.
 func Free(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
@@ -25,14 +24,14 @@ func Free(t testing.TB) int {
 	return 0
 }
 
-// Address is Free as "127.0.0.1:20123".
+// Address returns a port of Free as "127.0.0.1:20123".
 func Address(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", Free(t))
 }
 
-// claim keeps a port for t, in all processes: by the UDP port of that number, which tests have no
-// other use for.
+// claim reserves a port for t in all processes, by the UDP port of that number, which tests do not
+// use.
 func claim(t testing.TB, port int) bool {
 	t.Helper()
 	mine, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})

@@ -1,7 +1,6 @@
-// Package wholefile puts files in place whole or not at all, for their owner alone: beside their
-// place first, on the disk, and then by a rename. Readers see the old content or the new one, also
-// after a kill or a loss of power. That the new one is there after a loss of power takes SyncFolder
-// too.
+// Package wholefile replaces files atomically, with access only for their owner. It writes and
+// syncs a temporary file in the same folder, and renames it. Readers see the old content or the new
+// one, also after a crash or a loss of power. SyncFolder makes the rename durable.
 //
-// What a killed process leaves are hidden files, which Clean removes.
+// A killed process leaves hidden temporary files, which Clean removes.
 package wholefile

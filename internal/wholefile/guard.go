@@ -10,10 +10,9 @@ import (
 	"syscall"
 )
 
-// Guard returns an error unless dir is a folder that this user alone can write to: not a symbolic
-// link, owned by the user that runs the program, root included, and not writable by others. Who can
-// write there can replace any file. remedy ends the text of an error: what to do when the folder
-// cannot be mended.
+// Guard returns an error unless only this user can write to dir. The folder must not be a symbolic
+// link, must be owned by the user that runs the program, also if that is root, and must not be
+// writable by others. remedy is the end of the error: what to do if the folder cannot be corrected.
 func Guard(dir, remedy string) error {
 	dir = filepath.Clean(dir) // with a slash at its end Lstat would follow a link
 	info, err := os.Lstat(dir)
@@ -41,7 +40,7 @@ func Guard(dir, remedy string) error {
 	return nil
 }
 
-// userName is the name of a user, or the number of one without a name.
+// userName returns the name of a user, or the number if it has no name.
 func userName(uid int) string {
 	id := strconv.Itoa(uid)
 	if u, err := user.LookupId(id); err == nil {

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// mark stands in the names of files that are being written.
+// mark is a part of the names of temporary files.
 const mark = ".new-"
 
-// Write puts data at path with mode 0600, whole or not at all. Errors name the path.
+// Write replaces the file at path atomically, with mode 0600. Errors name the path.
 func Write(path string, data []byte) error {
 	return WriteFrom(path, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -21,7 +21,7 @@ func Write(path string, data []byte) error {
 	})
 }
 
-// WriteFrom is Write of what fill writes.
+// WriteFrom is Write with the content that fill writes.
 func WriteFrom(path string, fill func(io.Writer) error) error {
 	temp, err := Prepare(path, 0o600, fill)
 	if err != nil {
@@ -33,8 +33,8 @@ func WriteFrom(path string, fill func(io.Writer) error) error {
 	return nil
 }
 
-// Prepare writes what is to stand at path beside it, on the disk, and returns under which name. The
-// caller renames it. Errors name the path, and leave nothing there.
+// Prepare writes and syncs a temporary file for path, and returns its name. The caller renames it.
+// If it returns an error, which names the path, it leaves no file.
 func Prepare(path string, mode fs.FileMode, fill func(io.Writer) error) (temp string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+mark) // has mode 0600
 	if err != nil {
@@ -50,8 +50,8 @@ func Prepare(path string, mode fs.FileMode, fill func(io.Writer) error) (temp st
 	return f.Name(), nil
 }
 
-// Clean removes from a folder what a killed process left half-written. Nobody may write there
-// meanwhile.
+// Clean removes the temporary files of a killed process from a folder. No other process may write
+// there at the same time.
 func Clean(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -66,7 +66,7 @@ func Clean(dir string) error {
 	return errors.Join(errs...)
 }
 
-// SyncFolder has the names in a folder survive a loss of power: renames, new files, removals.
+// SyncFolder makes changes of names in a folder durable: renames, new files, removals.
 func SyncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -11,26 +11,24 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Encode returns the content of a record. It is called in Run, so it must not read what others
-// change.
+// Encode returns the content of a record. Run calls it, so it must not read data that other
+// goroutines change.
 type Encode func() ([]byte, error)
 
-// Config says what a Writer does.
+// Config configures a Writer.
 type Config struct {
 	// Save saves records by name, all or none; nil removes one. Required.
 	Save func(ctx context.Context, records map[string][]byte) error
 	// What names the records in log messages. Required.
 	What string
-	// Gather is how long a record waits for others, so that one call of Save has all. Default 200
-	// ms.
-	Gather time.Duration
 	// Log receives a message when saving fails and one when it succeeds again. Required.
 	Log hclog.Logger
 }
 
 const (
-	retryAfter  = time.Second     // from a failure to the next try
-	saveTimeout = 5 * time.Second // for one call of Save
+	gather      = 100 * time.Millisecond // how long a record waits for others, to be saved together
+	retryAfter  = time.Second            // from a failure to the next try
+	saveTimeout = 5 * time.Second        // for one call of Save
 )
 
 // Writer saves records in the background.
@@ -46,9 +44,6 @@ type Writer struct {
 
 // New returns a Writer. Run starts it.
 func New(cfg Config) *Writer {
-	if cfg.Gather == 0 {
-		cfg.Gather = 200 * time.Millisecond
-	}
 	return &Writer{cfg: cfg, wake: make(chan struct{}, 1), pending: map[string]Encode{}}
 }
 
@@ -64,26 +59,26 @@ func (w *Writer) Put(records map[string]Encode) {
 	}
 }
 
-// Err is why records cannot be saved, and since when; nil: they can.
+// Err returns why records cannot be saved, and since when. Nil means that they can.
 func (w *Writer) Err() (since time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.since, w.err
 }
 
-// Run saves records until ctx ends, and then what is left.
+// Run saves records until ctx ends, and then those that are pending.
 func (w *Writer) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-w.wake:
 		}
-		sleep(ctx, w.cfg.Gather)
+		sleep(ctx, gather)
 		for !w.flush(ctx) && ctx.Err() == nil {
 			sleep(ctx, retryAfter)
 		}
 	}
-	w.flush(ctx) // what was put while the last one ran
+	w.flush(ctx) // records that were put during the last flush
 	return nil
 }
 
@@ -131,7 +126,7 @@ func (w *Writer) flush(ctx context.Context) (saved bool) {
 	return err == nil
 }
 
-// note takes in whether saving succeeded. The caller holds mu.
+// note records whether saving succeeded. The caller holds mu.
 func (w *Writer) note(err error) {
 	switch {
 	case err != nil && w.err == nil:

@@ -13,8 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// randomCatalog makes random changes to a catalog. It has few names, so that many changes are of the
-// same instances.
+// randomCatalog makes random changes to a catalog. It has few names, so that many changes are of
+// the same instances.
 type randomCatalog struct {
 	catalog
 	rand    *rand.Rand

@@ -85,7 +85,7 @@ func (c catalog) flaps(b *testing.B, v *view) {
 	b.ReportMetric(float64(cpu.Microseconds())/1000/n, "cpu-ms/flap")
 }
 
-// seen tells when Consul's own client hears of the next change of svc7, for which it waits by now.
+// seen returns when Consul's own client receives the next change of svc7. It waits for it already.
 func (c catalog) seen(b *testing.B) <-chan time.Time {
 	b.Helper()
 	_, meta, err := c.c.Health().Service("svc7", "", false, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// Whatever happens to a service in Consul happens to it here, on each way to Consul.
+// Changes of a service in Consul change its endpoints, with each protocol.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways() {
@@ -54,8 +54,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Maintenance is told from sickness: what an instance has is finished. A node's holds for all of
-// its instances.
+// An instance in maintenance drains. Maintenance of a node applies to all its instances.
 func TestMaintenance(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways() {

@@ -22,8 +22,7 @@ func said(pairs ...string) func(*api.AgentService) {
 	}
 }
 
-// Consul understands the expressions that filters become, whatever is in them, and an instance that
-// no longer passes leaves.
+// Consul accepts the expressions of filters, and an instance that no longer matches is removed.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)
@@ -61,7 +60,7 @@ func TestWrongFilter(t *testing.T) {
 	c := newCatalog(t, a, "")
 	c.put("web-1", "10.0.0.1", 80, "passing")
 	v := follow(t, consul.Options{Address: "http://" + a.Address, Filter: "Service.Nonsense == 1"})
-	v.stands(t, `correct the option filter, "Service.Nonsense == 1"`)
+	v.wantProblem(t, `correct the option filter, "Service.Nonsense == 1"`)
 }
 
 // Each way to read sees changes.
@@ -89,7 +88,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// Services of other datacenters are called by their datacenter; an outage of one takes nothing away.
+// Services of other datacenters are called by their datacenter; an outage of one takes nothing
+// away.
 func TestDatacenters(t *testing.T) {
 	t.Parallel()
 	one := testconsul.Start(t, nil)
@@ -120,12 +120,12 @@ func TestDatacenters(t *testing.T) {
 	c1.health("web-1", "critical")
 	follows["all"].has(t, "web.service.consul", "10.0.0.1:80 unhealthy")
 	follows["all"].has(t, "web.service.dc2.consul", "10.2.0.1:80 healthy")
-	follows["all"].stands(t, "(datacenter dc2)")
+	follows["all"].wantProblem(t, "(datacenter dc2)")
 	follows["all"].inTouch(t)
 	two.Start()
 	c2.health("db-1", "passing")
 	follows["all"].has(t, "db.service.dc2.consul", "10.2.0.2:5432 healthy")
-	follows["all"].stands(t, "")
+	follows["all"].wantProblem(t, "")
 }
 
 // A name that is not a DNS label is a problem. A sidecar of Consul's own mesh is not a service.
@@ -155,7 +155,7 @@ func TestNamesAndSidecars(t *testing.T) {
 	}
 }
 
-// Who may not be believed is not, and who wants to know who asks is told.
+// Only the configured CA is trusted, and a client certificate is presented.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, map[string]any{testconsul.VerifyClients: true})
@@ -184,7 +184,7 @@ func TestTLS(t *testing.T) {
 				v.has(t, "web.service.consul", "10.0.0.1:80 healthy")
 				return
 			}
-			v.stands(t, tc.want)
+			v.wantProblem(t, tc.want)
 			if v.isSynced() {
 				t.Error("a full batch of nobody")
 			}

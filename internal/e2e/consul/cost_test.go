@@ -19,7 +19,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// answered is what Consul answers to those who ask by way of it, besides whether it answers.
+// answered records the requests that a proxy forwards to Consul, except for the regular ones.
 type answered struct {
 	mu    sync.Mutex
 	paths []string // guarded by mu
@@ -28,7 +28,7 @@ type answered struct {
 func (a *answered) take(r *http.Response) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !strings.HasPrefix(r.Request.URL.Path, "/v1/catalog/node/") { // asked each 20 seconds, whatever happens
+	if !strings.HasPrefix(r.Request.URL.Path, "/v1/catalog/node/") { // a request every 20 seconds
 		a.paths = append(a.paths, r.Request.URL.Path)
 	}
 	return nil
@@ -54,7 +54,7 @@ func TestCostFollowsChanges(t *testing.T) {
 	proxy := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: a.Address}) },
 		ModifyResponse: seen.take, Transport: transport,
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {}, // the end of who asked
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {}, // the client is gone
 	})
 	proxy.EnableHTTP2 = true
 	proxy.StartTLS()

@@ -21,7 +21,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// shop is who exports in these tests.
+// shop is the name of the exporter in these tests.
 const shop = "shop"
 
 // exporting is an exporter that runs, and what its mesh has. One goroutine uses it.
@@ -99,7 +99,7 @@ func eventually(t *testing.T, what func() string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(waitTime); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what())
+			t.Fatalf("timeout: %s", what())
 		}
 	}
 }
@@ -111,8 +111,8 @@ func (c catalog) shows(t *testing.T, name string, want ...string) {
 		func() bool { return slices.Equal(c.instances(name), want) })
 }
 
-// told waits until a problem of the exporter has this text.
-func (x *exporting) told(text string) {
+// wantProblem waits until a problem of the exporter has this text.
+func (x *exporting) wantProblem(text string) {
 	x.t.Helper()
 	eventually(x.t, func() string { return fmt.Sprintf("a problem with %q: there are %v", text, x.Status().Problems) },
 		func() bool {
@@ -146,7 +146,7 @@ func TestExport(t *testing.T) {
 			x.has("web.example", "10.0.0.1", "10.0.0.2 unhealthy")
 			x.has("db.example", "10.0.0.3") // somebody else has one of that name
 			c.shows(t, "web", "10.0.0.1:8080 passing", "10.0.0.2:8080 critical")
-			x.told(`its name there would be "db", which somebody else has registered`)
+			x.wantProblem(`its name there would be "db", which somebody else has registered`)
 			c.shows(t, "db", "10.9.0.1:5432 passing")
 
 			list, _, err := c.c.Health().Service("web", "version=1", true, nil)
@@ -299,7 +299,7 @@ func TestExportOutage(t *testing.T) {
 	c.shows(t, "web", "10.0.0.1:8080 passing")
 	a.Kill()
 	x.has("web.example", "10.0.0.2")
-	x.told("cannot be reached")
+	x.wantProblem("cannot be reached")
 	a.Start()
 	c.shows(t, "web", "10.0.0.2:8080 passing")
 	x.well()
@@ -310,8 +310,8 @@ func TestExportOutage(t *testing.T) {
 	x.well()
 }
 
-// A token needs no more than the documentation says. A name that it may not write is told, and the
-// others are written.
+// A token needs only the permissions in the documentation. A service that it may not write is a
+// problem, and the others are written.
 func TestExportToken(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, map[string]any{"acl": map[string]any{"enabled": true, "default_policy": "deny",
@@ -335,12 +335,12 @@ func TestExportToken(t *testing.T) {
 	x.has("api.example", "10.0.0.3")
 	x.has("web.example", "10.0.0.1")
 	x.has("wiki.example", "10.0.0.2")
-	x.told("Consul refuses the token")
+	x.wantProblem("Consul refuses the token")
 	write(token)
 	c.shows(t, "web", "10.0.0.1:8080 passing")
 	c.shows(t, "wiki", "10.0.0.2:8080 passing")
 	c.shows(t, "api")
-	x.told("Consul service api: is not written completely, Consul refuses it (Permission denied")
+	x.wantProblem("Consul service api: is not written completely, Consul refuses it (Permission denied")
 	x.has("api.example")
 	x.Withdraw()
 	<-x.ended
@@ -365,7 +365,7 @@ func TestExportOthers(t *testing.T) {
 	o.Export.Owner = "taken"
 	x := export(t, "one", o)
 	x.has("web.example", "10.0.0.1")
-	x.told(`the node "ashore-taken-one" in Consul belongs to somebody else`)
+	x.wantProblem(`the node "ashore-taken-one" in Consul belongs to somebody else`)
 	c.shows(t, "web")
 
 	x.Withdraw()

@@ -73,8 +73,8 @@ func serves(t *testing.T, m *harness.Mesh, c catalog, id, version string) {
 	m.Join(harness.Workload{Name: id, Group: "shop/web", IP: ip})
 }
 
-// wantSource waits until ashored's source stands as it should; trouble is part of what is wrong,
-// empty: nothing may be.
+// wantSource waits until a problem of a source of ashored has this text. An empty text means that
+// there is none.
 func wantSource(t *testing.T, m *harness.Mesh, name, trouble string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("source %s with %q", name, trouble), func() error {

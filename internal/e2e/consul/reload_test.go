@@ -10,9 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// The settings are read anew while calls go on: a Consul that comes, asks otherwise, is asked in
-// another way, is away at once, and goes. Not one call fails, and what a changed source no longer
-// says is gone.
+// Sources in Consul are added, changed and removed by a reload of the settings. No call fails, and
+// endpoints that a changed source no longer has are removed.
 func TestMeshReload(t *testing.T) {
 	t.Parallel()
 	one, two := testconsul.Start(t, nil), testconsul.Start(t, nil)
@@ -52,7 +51,7 @@ func TestMeshReload(t *testing.T) {
 
 	t.Log("settings that are refused")
 	m.Reload(source("dc1", "ftp://"+one.Address, ""), other)
-	harness.Eventually(t, "it is told what is wrong", func() error {
+	harness.Eventually(t, "the problem is reported", func() error {
 		problems, err := m.Admin.Problems(t.Context())
 		if err != nil {
 			return err

@@ -10,7 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// watched is how the endpoints of a host are, as ashored tells whoever watches them.
+// watched holds the endpoints of a host, as ashored streams them.
 type watched struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -51,7 +51,7 @@ func (w *watched) take(all []admin.Endpoint) {
 // is none.
 func (w *watched) is(workload, health, identity string) {
 	w.t.Helper()
-	harness.Eventually(w.t, workload+" is told to be "+health, func() error {
+	harness.Eventually(w.t, workload+" is "+health, func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		got, ok := w.last[workload]

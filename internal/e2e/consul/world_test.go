@@ -153,29 +153,30 @@ func (v *view) synced(t testing.TB) {
 	v.until(t, "the first full batch", func() bool { return v.merged.Status()[0].Synced })
 }
 
-// stands waits until the source says that something with this text is wrong; empty: nothing is.
-func (v *view) stands(t testing.TB, text string) {
+// wantProblem waits until an error or a problem of the source has this text. An empty text means
+// that there is none.
+func (v *view) wantProblem(t testing.TB, text string) {
 	t.Helper()
-	v.until(t, fmt.Sprintf("it stands with %q", text), func() bool {
-		said := v.merged.Status()[0].Error
+	v.until(t, fmt.Sprintf("a problem with %q", text), func() bool {
+		texts := v.merged.Status()[0].Error
 		for _, p := range v.merged.Problems(describe) {
-			said += p.Text
+			texts += p.Text
 		}
-		return text == "" && said == "" || text != "" && strings.Contains(said, text)
+		return text == "" && texts == "" || text != "" && strings.Contains(texts, text)
 	})
 }
 
-// inTouch fails when the source as a whole is told to be out of touch.
+// inTouch fails the test if the source is down.
 func (v *view) inTouch(t testing.TB) {
 	t.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if s := v.merged.Status()[0]; s.Error != "" {
-		t.Errorf("all of it is told to be away: %+v", s)
+		t.Errorf("the source is down: %+v", s)
 	}
 }
 
-// isSynced says whether a full batch has arrived.
+// isSynced reports whether a full batch has arrived.
 func (v *view) isSynced() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// notes are what a server saw of its clients. The zero value is ready. Safe for concurrent use.
+// notes records the requests of the clients of a server. The zero value is ready. Safe for
+// concurrent use.
 type notes struct {
 	mu    sync.Mutex
 	nacks []string       // guarded by mu
@@ -15,8 +16,8 @@ type notes struct {
 	sent  map[string]int // guarded by mu
 }
 
-// heard notes a request: of whom, unless it names nobody, and which answer it takes or refuses.
-func (n *notes) heard(node, nonce, words string, rejected bool) {
+// noteRequest records a request: its node, and whether it is an ACK or a NACK.
+func (n *notes) noteRequest(node, nonce, words string, rejected bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if node != "" {
@@ -30,8 +31,8 @@ func (n *notes) heard(node, nonce, words string, rejected bool) {
 	}
 }
 
-// told notes that so many resources of a type were sent.
-func (n *notes) told(typ string, count int) {
+// noteSent records that resources of a type were sent.
+func (n *notes) noteSent(typ string, count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.sent == nil {
@@ -40,28 +41,28 @@ func (n *notes) told(typ string, count int) {
 	n.sent[typ] += count
 }
 
-// Nacks are the words of refusals.
+// Nacks returns the texts of all NACKs.
 func (n *notes) Nacks() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.nacks)
 }
 
-// Acks counts the answers that were taken.
+// Acks returns the number of ACKs.
 func (n *notes) Acks() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.acks
 }
 
-// Nodes are what clients called themselves, a request each.
+// Nodes returns the node of each request.
 func (n *notes) Nodes() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.nodes)
 }
 
-// Sent counts the resources that were sent, by type or collection.
+// Sent returns the number of resources sent, by type or collection.
 func (n *notes) Sent() map[string]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

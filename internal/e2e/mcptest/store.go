@@ -11,7 +11,7 @@ import (
 	mcpv1 "istio.io/api/mcp/v1alpha1"
 )
 
-// Store is what a server holds, by type or collection. Safe for concurrent use.
+// Store holds the resources of a server, by type or collection. Safe for concurrent use.
 type Store struct {
 	mu     sync.Mutex
 	held   map[string]map[string]*mcpv1.Resource // guarded by mu
@@ -19,7 +19,7 @@ type Store struct {
 	serial int                                   // guarded by mu
 }
 
-// NewStore makes an empty one.
+// NewStore returns an empty store.
 func NewStore() *Store {
 	return &Store{held: map[string]map[string]*mcpv1.Resource{}, wake: map[chan struct{}]bool{}}
 }
@@ -53,13 +53,13 @@ func (s *Store) Put(typ, name string, body proto.Message) {
 	})
 }
 
-// Remove takes one out.
+// Remove removes a resource.
 func (s *Store) Remove(typ, name string) { s.change(func() { delete(s.held[typ], name) }) }
 
-// Clear empties it.
+// Clear removes all resources.
 func (s *Store) Clear() { s.change(func() { clear(s.held) }) }
 
-// list returns what there is of a type, by name.
+// list returns the resources of a type, by name.
 func (s *Store) list(typ string) []*mcpv1.Resource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *Store) list(typ string) []*mcpv1.Resource {
 	return out
 }
 
-// watch returns a channel that is written to at each change, and what ends it.
+// watch returns a channel that receives after each change, and a function that ends it.
 func (s *Store) watch() (wake chan struct{}, stop func()) {
 	wake = make(chan struct{}, 1)
 	s.mu.Lock()

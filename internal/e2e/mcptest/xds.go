@@ -68,7 +68,7 @@ func (x *XDS) StreamAggregatedResources(st discoveryv3.AggregatedDiscoveryServic
 			}
 			r.Resources = append(r.Resources, body)
 		}
-		x.told(typ, len(r.Resources))
+		x.noteSent(typ, len(r.Resources))
 		return st.Send(r)
 	}
 	for {
@@ -77,7 +77,7 @@ func (x *XDS) StreamAggregatedResources(st discoveryv3.AggregatedDiscoveryServic
 			if !ok {
 				return nil
 			}
-			x.heard(r.Node.GetId(), r.ResponseNonce, r.ErrorDetail.GetMessage(), r.ErrorDetail != nil)
+			x.noteRequest(r.Node.GetId(), r.ResponseNonce, r.ErrorDetail.GetMessage(), r.ErrorDetail != nil)
 			if r.ResponseNonce == "" && !x.Silent {
 				wanted = append(wanted, r.TypeUrl)
 				if err := send(r.TypeUrl); err != nil {
@@ -117,7 +117,7 @@ func (x *XDS) DeltaAggregatedResources(st discoveryv3.AggregatedDiscoveryService
 			if !ok {
 				return nil
 			}
-			x.heard(r.Node.GetId(), r.ResponseNonce, r.ErrorDetail.GetMessage(), r.ErrorDetail != nil)
+			x.noteRequest(r.Node.GetId(), r.ResponseNonce, r.ErrorDetail.GetMessage(), r.ErrorDetail != nil)
 			if _, known := d.has[r.TypeUrl]; !known && !x.Silent {
 				if err := d.send(r.TypeUrl, true); err != nil {
 					return err
@@ -162,6 +162,6 @@ func (d *deltaStream) send(typ string, first bool) error {
 	if err := d.cut(d.answers); err != nil {
 		return err
 	}
-	d.told(typ, len(r.Resources))
+	d.noteSent(typ, len(r.Resources))
 	return d.st.Send(r)
 }
