@@ -117,7 +117,7 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 		return err
 	}
 	take()
-	reach := s.findReach(ctx, cfg)
+	reach := s.findReach(cfg)
 	workloads, err := s.newRuntime(ctx, cfg, reach)
 	if err != nil {
 		return err
@@ -274,13 +274,11 @@ func problemLogger(log hclog.Logger) func(appeared, gone []feed.Problem) {
 }
 
 // findReach finds where agents reach the listener with TLS.
-func (s *Server) findReach(ctx context.Context, cfg settings.Config) reach {
+func (s *Server) findReach(cfg settings.Config) reach {
 	if !cfg.Secure() {
 		return reach{}
 	}
-	at := s.listeners.secure.Addr()
-	r := findReach(ctx, cfg.XDS.Advertise, at, thisMachine())
-	r.own = findReach(ctx, nil, at, thisMachine()).addresses[0]
+	r := findReach(cfg.XDS.Advertise, s.listeners.secure.Addr(), outgoing)
 	s.log.Named("ca").Info("machines join here", "addresses", r.addresses)
 	return r
 }
