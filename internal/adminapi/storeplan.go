@@ -121,7 +121,7 @@ func collect(p admin.Pieces) (*wants, error) {
 			continue
 		}
 		w.all.Add(filestore.Parse(piece.File, piece.Data))
-		w.findings.add(w.all.Problems)
+		w.findings = append(w.findings, w.all.Problems...)
 		w.all.Problems = nil // what many files have does not add up
 	}
 	if w.pieces == 0 {
@@ -232,7 +232,7 @@ func (k *Store) planRollback(ctx context.Context, r admin.RollbackRequest, plan 
 	}
 	for _, c := range changes {
 		if c.Object != nil {
-			plan.notes.add(config.Validate(c.Object))
+			plan.notes = append(plan.notes, config.Validate(c.Object)...)
 		}
 		step := newStep(c.Key, have[c.Key], c.Object)
 		step.revision = c.Revision // that of the past: what was written in between is a conflict

@@ -47,7 +47,7 @@ func (k *Store) write(ctx context.Context, p *storePlan, plan func() error) (adm
 	if err == nil {
 		err = k.hold(ctx, p)
 	}
-	out := admin.Written{Revision: cmp.Or(p.present, past.Latest), Preview: p.options.Preview, Warnings: p.notes.told()}
+	out := admin.Written{Revision: cmp.Or(p.present, past.Latest), Preview: p.options.Preview, Warnings: p.notes.listed()}
 	if p.options.Preview {
 		if err == nil {
 			out.Warnings = append(out.Warnings, k.outdated(past.Latest)...)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/ca"
@@ -32,10 +32,6 @@ type authorityHealth struct {
 	jwt       *ca.JWTAttestor
 	log       hclog.Logger
 
-	root, chain, server, step, waiting      *prometheus.Desc
-	problem, tokens, workloads, revocations *prometheus.Desc
-	pending                                 *prometheus.Desc
-
 	found atomic.Pointer[findings] // of the last examination; nil before the first
 }
 
@@ -47,31 +43,6 @@ type findings struct {
 	doubled                        []feed.Problem // workloads by whose names several machines go
 	unknownPrincipals              []feed.Problem // callers that policies deny and that do not exist
 	err                            error
-}
-
-// newAuthorityHealth returns one. Names of metrics are Istio's where it has one.
-func newAuthorityHealth(authority *adminapi.Authority, id *identity, log hclog.Logger) *authorityHealth {
-	desc := prometheus.NewDesc
-	return &authorityHealth{
-		authority: authority, jwt: id.jwt, log: log,
-		root: desc("citadel_server_root_cert_expiry_timestamp",
-			"When the root that signs ends, in seconds since 1970.", nil, nil),
-		chain: desc("citadel_server_cert_chain_expiry_timestamp",
-			"When the certificate that signs ends, in seconds since 1970.", nil, nil),
-		server: desc("ashore_ca_server_expiry_timestamp_seconds",
-			"When the control plane's own certificate ends, in seconds since 1970.", nil, nil),
-		step: desc("ashore_ca_rotation_step",
-			"1 for the step of a rotation of the root that was done last; none: no rotation goes on.", []string{"step"}, nil),
-		waiting: desc("ashore_ca_rotation_waiting", "What the next step of a rotation waits for.", nil, nil),
-		problem: desc("ashore_ca_problems", "What an operator should see to in the certificate authority.", nil,
-			nil),
-		tokens: desc("ashore_join_tokens", "Join tokens, by state.", []string{"state"}, nil),
-		workloads: desc("ashore_workloads",
-			"Workloads that joined, by whether their certificate is valid, ended or revoked.", []string{"state"}, nil),
-		revocations: desc("ashore_revocations", "Revocations in force, by kind.", []string{"kind"}, nil),
-		pending: desc("ashore_revocations_pending",
-			"Revocations in force on this replica that the store does not have yet.", nil, nil),
-	}
 }
 
 // run examines the authority until ctx ends.
@@ -179,49 +150,42 @@ func (c *authorityHealth) problems() []feed.Problem {
 	return slices.Concat(out, f.doubled, f.unknownPrincipals)
 }
 
-// Describe implements prometheus.Collector.
-func (c *authorityHealth) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.root, c.chain, c.server, c.step, c.waiting, c.problem, c.tokens, c.workloads,
-		c.revocations, c.pending} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector. What cannot be told is not there.
-func (c *authorityHealth) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	gauge(c.pending, float64(c.authority.Ledger.Pending()))
+// collect reports the last examination. After a failed one only pending revocations are reported.
+// Names of metrics are Istio's where it has one.
+func (c *authorityHealth) collect(emit emitFunc) {
+	emit("ashore_revocations_pending", "Revocations in force on this replica that the store does not have yet.",
+		float64(c.authority.Ledger.Pending()))
 	f := c.found.Load()
 	if f == nil || f.err != nil {
 		return
 	}
 	for _, r := range f.authority.Roots {
 		if r.Role == "signs" {
-			gauge(c.root, seconds(r.NotAfter))
+			emit("citadel_server_root_cert_expiry_timestamp",
+				"When the root that signs ends, in seconds since 1970.", seconds(r.NotAfter))
 		}
 	}
-	gauge(c.chain, seconds(f.authority.Signer.NotAfter))
-	gauge(c.server, seconds(f.authority.Server.NotAfter))
-	at := string(f.authority.Rotation.Step)
-	if at == "" {
-		at = "none"
-	}
+	emit("citadel_server_cert_chain_expiry_timestamp",
+		"When the certificate that signs ends, in seconds since 1970.", seconds(f.authority.Signer.NotAfter))
+	emit("ashore_ca_server_expiry_timestamp_seconds",
+		"When the control plane's own certificate ends, in seconds since 1970.", seconds(f.authority.Server.NotAfter))
+	current := cmp.Or(string(f.authority.Rotation.Step), "none")
 	for _, step := range []string{"none", string(ca.StepDistribute), string(ca.StepActivate)} {
-		gauge(c.step, map[bool]float64{true: 1}[step == at], step)
+		emit("ashore_ca_rotation_step", "1 for the last completed step of a rotation of the root, or none.",
+			truth(step == current), "step", step)
 	}
-	gauge(c.waiting, float64(f.authority.Rotation.Count))
-	gauge(c.problem, float64(len(f.authority.Problems)))
-	counted := func(d *prometheus.Desc, have map[string]int, states ...string) {
-		for _, s := range states {
-			gauge(d, float64(have[s]), s)
-		}
+	emit("ashore_ca_rotation_waiting", "What the next step of a rotation waits for.",
+		float64(f.authority.Rotation.Count))
+	emit("ashore_ca_problems", "Problems of the certificate authority.", float64(len(f.authority.Problems)))
+	for _, state := range []string{"unused", "used", "expired", "revoked"} {
+		emit("ashore_join_tokens", "Join tokens, by state.", float64(f.tokens[state]), "state", state)
 	}
-	counted(c.tokens, f.tokens, "unused", "used", "expired", "revoked")
-	counted(c.workloads, f.workloads, "valid", "ended", "revoked")
-	counted(c.revocations, f.revocations, string(ca.RevokeIdentity), string(ca.RevokeWorkload), string(ca.RevokeSerial))
+	for _, state := range []string{"valid", "ended", "revoked"} {
+		emit("ashore_workloads", "Joined workloads, by whether their certificate is valid, ended or revoked.",
+			float64(f.workloads[state]), "state", state)
+	}
+	for _, kind := range []ca.RevocationKind{ca.RevokeIdentity, ca.RevokeWorkload, ca.RevokeSerial} {
+		emit("ashore_revocations", "Revocations in force, by kind.", float64(f.revocations[string(kind)]),
+			"kind", string(kind))
+	}
 }
-
-// seconds are those since 1970.
-func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/settings"
@@ -170,31 +169,17 @@ func (x *exports) problems() []feed.Problem {
 	return out
 }
 
-// Describe implements prometheus.Collector.
-func (x *exports) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{exportedEntries(), exportWrites()} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (x *exports) Collect(ch chan<- prometheus.Metric) {
+// collect reports what is exported to each Consul.
+func (x *exports) collect(emit emitFunc) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for name, e := range x.wanted {
 		s := e.exporter.Status()
-		ch <- prometheus.MustNewConstMetric(exportedEntries(), prometheus.GaugeValue, float64(s.Entries),
-			"consul:"+name)
-		ch <- prometheus.MustNewConstMetric(exportWrites(), prometheus.CounterValue, float64(s.Writes), "consul:"+name)
+		emit("ashore_export_entries",
+			"Endpoints of the mesh that this replica keeps registered in a Consul; 0 where another replica does.",
+			float64(s.Entries), "source", "consul:"+name)
+		emit("ashore_export_writes_total",
+			"Transactions by which endpoints of the mesh were written to a Consul.",
+			float64(s.Writes), "source", "consul:"+name)
 	}
-}
-
-func exportedEntries() *prometheus.Desc {
-	return prometheus.NewDesc("ashore_export_entries",
-		"Endpoints of the mesh that this replica keeps registered in a Consul; 0 where another replica does.", []string{"source"}, nil)
-}
-
-func exportWrites() *prometheus.Desc {
-	return prometheus.NewDesc("ashore_export_writes_total",
-		"Transactions by which endpoints of the mesh were written to a Consul.", []string{"source"}, nil)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+
+	"github.com/ashore-mesh/ashore/internal/settings"
 )
 
 // listen opens the TCP address of a setting. Errors name the port, the setting and what to do.
@@ -28,9 +30,9 @@ func listen(address, setting, flag string) (net.Listener, error) {
 	}
 }
 
-// loopback says that only this machine reaches an address.
+// loopback reports whether only this machine reaches an address.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
-	return err == nil && ip != nil && ip.IsLoopback()
+	return err == nil && (host == settings.Localhost || ip != nil && ip.IsLoopback())
 }

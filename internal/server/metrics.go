@@ -2,6 +2,8 @@ package server
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,86 +34,74 @@ func constant(name, help string, labels prometheus.Labels) prometheus.Collector 
 		func() float64 { return 1 })
 }
 
-// counts are the counts of a Status as metrics, taken when they are asked for.
-type counts struct {
-	status                                                   func() admin.Status
-	services, virtual, endpoints, objects, contexts          *prometheus.Desc
-	problems, conflicts                                      *prometheus.Desc
-	synced, items, updated, up, age, retained, sourceProblem *prometheus.Desc
-}
+// collectFunc is a collector that reads its values when it is scraped. It is unchecked: it describes
+// no metrics in advance.
+type collectFunc func(emit emitFunc)
 
-func newCounts(status func() admin.Status) *counts {
-	desc := prometheus.NewDesc
-	return &counts{
-		status:    status,
-		services:  desc("pilot_services", "Total services known to pilot.", nil, nil),
-		virtual:   desc("pilot_virt_services", "Total virtual services known to pilot.", nil, nil),
-		endpoints: desc("ashore_endpoints", "Endpoints of all services.", nil, nil),
-		objects:   desc("ashore_config_objects", "Configuration objects in use, by kind.", []string{"kind"}, nil),
-		problems: desc("ashore_config_problems", "Things that are wrong with the configuration, by severity.",
-			[]string{"severity"}, nil),
-		conflicts: desc("ashore_config_conflicts",
-			"Contradictions between sources: definitions, and parts of services, that do not count because another source decides.", nil, nil),
-		contexts: desc("ashore_contexts_total", "Contexts that were built and published.", nil, nil),
-		synced: desc("ashore_source_synced", "1 when a source has delivered its first complete state.",
-			[]string{"source"}, nil),
-		items: desc("ashore_source_items", "Items that a source supplies.", []string{"source"}, nil),
-		updated: desc("ashore_source_last_update_timestamp_seconds", "When a source last sent content.",
-			[]string{"source"}, nil),
-		up: desc("ashore_source_up", "1 when a source reaches its origin.", []string{"source"}, nil),
-		age: desc("ashore_source_age_seconds", "How long a source has been down; 0 when it is up.",
-			[]string{"source"}, nil),
-		retained: desc("ashore_source_retained_items",
-			"Items that are used although the source does not supply them any more.", []string{"source"}, nil),
-
-		sourceProblem: desc("ashore_source_problems", "Problems of a source.", []string{"source"}, nil),
-	}
-}
+// emitFunc sends one value. Labels are pairs of name and value. A name that ends in _total is a
+// counter, any other a gauge.
+type emitFunc func(name, help string, value float64, labels ...string)
 
 // Describe implements prometheus.Collector.
-func (c *counts) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.services, c.virtual, c.endpoints, c.objects, c.contexts, c.problems,
-		c.conflicts,
-		c.synced, c.items, c.updated, c.up, c.age, c.retained, c.sourceProblem} {
-		ch <- d
-	}
-}
+func (collectFunc) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (c *counts) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	s := c.status()
-	gauge(c.services, float64(s.Config.Services))
-	gauge(c.virtual, float64(s.Config.Objects[string(config.VirtualService)]))
-	gauge(c.endpoints, float64(s.Config.Endpoints))
-	for kind, n := range s.Config.Objects {
-		gauge(c.objects, float64(n), kind)
-	}
-	gauge(c.problems, float64(s.Config.Errors), "error")
-	gauge(c.problems, float64(s.Config.Warnings), "warning")
-	gauge(c.conflicts, float64(s.Config.Conflicts))
-	ch <- prometheus.MustNewConstMetric(c.contexts, prometheus.CounterValue, float64(s.Config.Contexts))
-	for _, src := range s.Sources {
-		c.source(&src, time.Now(), func(d *prometheus.Desc, v float64) { gauge(d, v, cmp.Or(src.Setting, src.Name)) })
+func (f collectFunc) Collect(ch chan<- prometheus.Metric) {
+	f(func(name, help string, value float64, labels ...string) {
+		var names, values []string
+		for pair := range slices.Chunk(labels, 2) {
+			names, values = append(names, pair[0]), append(values, pair[1])
+		}
+		kind := prometheus.GaugeValue
+		if strings.HasSuffix(name, "_total") {
+			kind = prometheus.CounterValue
+		}
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
+	})
+}
+
+// summaryMetrics reports the counts of a Status.
+func summaryMetrics(status func() admin.Status) collectFunc {
+	return func(emit emitFunc) {
+		s := status()
+		emit("pilot_services", "Total services known to pilot.", float64(s.Config.Services))
+		emit("pilot_virt_services", "Total virtual services known to pilot.",
+			float64(s.Config.Objects[string(config.VirtualService)]))
+		emit("ashore_endpoints", "Endpoints of all services.", float64(s.Config.Endpoints))
+		for kind, n := range s.Config.Objects {
+			emit("ashore_config_objects", "Active configuration objects, by kind.", float64(n), "kind", kind)
+		}
+		const problems, problemsHelp = "ashore_config_problems", "Problems of the configuration, by severity."
+		emit(problems, problemsHelp, float64(s.Config.Errors), "severity", "error")
+		emit(problems, problemsHelp, float64(s.Config.Warnings), "severity", "warning")
+		emit("ashore_config_conflicts", "Definitions and parts of services that another source overrides.",
+			float64(s.Config.Conflicts))
+		emit("ashore_contexts_total", "Contexts that were built and published.", float64(s.Config.Contexts))
+		for _, src := range s.Sources {
+			emitSource(emit, &src, time.Now())
+		}
 	}
 }
 
-// source reports one source.
-func (c *counts) source(src *feed.SourceStatus, now time.Time, gauge func(*prometheus.Desc, float64)) {
-	gauge(c.synced, truth(src.Synced))
-	gauge(c.items, float64(src.Items))
-	gauge(c.retained, float64(src.Retained))
-	gauge(c.sourceProblem, float64(src.Problems))
-	gauge(c.up, truth(src.Error == ""))
+// emitSource reports one source.
+func emitSource(emit emitFunc, src *feed.SourceStatus, now time.Time) {
+	source := func(name, help string, value float64) {
+		emit(name, help, value, "source", cmp.Or(src.Setting, src.Name))
+	}
 	age := 0.0
 	if src.Error != "" {
 		age = max(0, now.Sub(src.ErrorSince).Seconds())
 	}
-	gauge(c.age, age)
+	source("ashore_source_synced", "1 when a source has delivered its first complete state.", truth(src.Synced))
+	source("ashore_source_items", "Items that a source supplies.", float64(src.Items))
+	source("ashore_source_retained_items",
+		"Items that are used although the source does not supply them any more.", float64(src.Retained))
+	source("ashore_source_problems", "Problems of a source.", float64(src.Problems))
+	source("ashore_source_up", "1 when a source reaches its origin.", truth(src.Error == ""))
+	source("ashore_source_age_seconds", "How long a source has been down; 0 when it is up.", age)
 	if !src.LastUpdate.IsZero() {
-		gauge(c.updated, float64(src.LastUpdate.UnixMilli())/1000)
+		source("ashore_source_last_update_timestamp_seconds", "When a source last sent content.",
+			seconds(src.LastUpdate))
 	}
 }
 
@@ -122,3 +112,6 @@ func truth(b bool) float64 {
 	}
 	return 0
 }
+
+// seconds returns a time in seconds since 1970.
+func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }

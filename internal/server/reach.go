@@ -10,52 +10,52 @@ import (
 
 // reach is where agents reach this control plane.
 type reach struct {
-	addresses []string // HOST:PORT, for join commands
-	notes     []string // hints for operators who pass the addresses on
-	own       string   // the address of this machine, whatever is advertised
+	// addresses are HOST:PORT, as join commands name them: one, or those of the setting
+	// xds.advertise.
+	addresses []string
+	// notes warn an operator about these addresses.
+	notes []string
+	// own is the address of this machine itself, whatever is advertised.
+	own string
 }
 
-// findReach returns where agents reach a listener: the advertised addresses, or else its own. If it
-// listens on all addresses, its own is that from which this machine sends to other networks.
+// findReach returns where agents reach a listener. outgoing returns this machine's address towards
+// other networks of a kind (udp4, udp6); an invalid one if it has none.
 func findReach(advertised []string, listener net.Addr, outgoing func(network string) netip.Addr) reach {
-	r := reach{own: ownAddress(listener, outgoing)}
-	if r.addresses = advertised; len(advertised) == 0 {
+	r := reach{addresses: advertised, own: listener.String()}
+	host, port, err := net.SplitHostPort(listener.String())
+	if ip, _ := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		at := outgoing("udp4")
+		if !at.IsValid() && ip.Is6() {
+			at = outgoing("udp6")
+		}
+		own := settings.MachineName()
+		if at.IsValid() {
+			own = at.String()
+		}
+		r.own = net.JoinHostPort(own, port)
+		if len(advertised) == 0 {
+			r.notes = append(r.notes, fmt.Sprintf(
+				"xds.advertise is not set: machines are given %s. Set it if they reach this one by another name or address.", r.own))
+		}
+	}
+	if len(advertised) == 0 {
 		r.addresses = []string{r.own}
 	}
 	for _, address := range r.addresses {
-		host, _, err := net.SplitHostPort(address)
-		if ip, _ := netip.ParseAddr(host); err == nil && (host == settings.Localhost || ip.IsLoopback()) {
+		if loopback(address) {
 			r.notes = append(r.notes, fmt.Sprintf(
-				"Only this machine reaches %s. For other machines set xds.address and xds.advertise.", address))
+				"only this machine reaches %s: set xds.address and xds.advertise for others.", address))
 		}
 	}
 	return r
 }
 
-func ownAddress(listener net.Addr, outgoing func(network string) netip.Addr) string {
-	host, port, err := net.SplitHostPort(listener.String())
-	ip, _ := netip.ParseAddr(host)
-	if err != nil || !ip.IsUnspecified() {
-		return listener.String()
-	}
-	networks := []string{"udp4", "udp6"}
-	if ip.Is4() {
-		networks = networks[:1]
-	}
-	for _, network := range networks {
-		if a := outgoing(network); a.IsValid() {
-			return net.JoinHostPort(a.String(), port)
-		}
-	}
-	return net.JoinHostPort(settings.Localhost, port)
-}
-
-// outgoing returns the address from which the kernel sends to another network; invalid if it has no
-// route. Nothing is sent.
+// outgoing asks the kernel by which address it would send to another network. Nothing is sent.
 func outgoing(network string) netip.Addr {
 	// addresses for documentation: RFC 5737, RFC 3849
-	remote := map[string]string{"udp4": "192.0.2.1:9", "udp6": "[2001:db8::1]:9"}
-	c, err := net.Dial(network, remote[network])
+	far := map[string]string{"udp4": "192.0.2.1:9", "udp6": "[2001:db8::1]:9"}
+	c, err := net.Dial(network, far[network])
 	if err != nil {
 		return netip.Addr{}
 	}

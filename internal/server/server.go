@@ -163,7 +163,7 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 		s.reload.problems, s.exports.problems} {
 		s.report(problems)
 	}
-	if err := errors.Join(s.registry.Register(keys.metric()), s.registry.Register(s.exports)); err != nil {
+	if err := errors.Join(s.registry.Register(keys.metric()), s.registry.Register(collectFunc(s.exports.collect))); err != nil {
 		return err
 	}
 	if err := s.serveOperators(cfg, id, reach, workloads, deriver); err != nil {
@@ -201,10 +201,10 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 			Addresses: reach.addresses, Notes: reach.notes, OtherAddresses: workloads.Advertised}
 		control.Tokens, control.Authority, control.Workloads = authority, authority, authority
 		explainer.Workloads = id.ledger.Workloads
-		health := newAuthorityHealth(authority, id, s.log.Named("ca"))
+		health := &authorityHealth{authority: authority, jwt: id.jwt, log: s.log.Named("ca")}
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)
-		if err := s.registry.Register(health); err != nil {
+		if err := s.registry.Register(collectFunc(health.collect)); err != nil {
 			return err
 		}
 	}
@@ -220,7 +220,7 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.backend.Waiting,
 		log: s.log.Named("metrics")}
 	s.run("metrics", site.run)
-	return s.registry.Register(newCounts(s.backend.Summary))
+	return s.registry.Register(summaryMetrics(s.backend.Summary))
 }
 
 // publisher hands each context to the proxies, then to operators, the audit log and exports.

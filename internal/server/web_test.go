@@ -29,7 +29,7 @@ func sample() admin.Status {
 
 func sampleRegistry() *prometheus.Registry {
 	reg := newRegistry()
-	reg.MustRegister(newCounts(sample))
+	reg.MustRegister(summaryMetrics(sample))
 	return reg
 }
 

@@ -73,12 +73,6 @@ func SyntheticKey(k registry.Key) config.Key {
 	return config.Key{Kind: config.ServiceEntry, Namespace: k.Namespace, Name: syntheticPrefix + k.Host}
 }
 
-// SyntheticOf is the reverse of SyntheticKey. It returns false if Synthetic does not use the key.
-func SyntheticOf(k config.Key) (registry.Key, bool) {
-	host, ok := strings.CutPrefix(k.Name, syntheticPrefix)
-	return registry.Key{Host: host, Namespace: k.Namespace}, ok && k.Kind == config.ServiceEntry
-}
-
 // synthetic reports whether an object is the result of Synthetic in another control plane.
 func synthetic(o *config.Object) bool {
 	spec, ok := o.Spec.(*networking.ServiceEntry)

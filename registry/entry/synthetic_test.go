@@ -87,12 +87,6 @@ func TestSynthetic(t *testing.T) {
 			if d := cmp.Diff(left, listed(o), cmpopts.EquateEmpty()); d != "" {
 				t.Errorf("endpoints (-want +got):\n%s", d)
 			}
-			if k, ok := SyntheticOf(o.Key); !ok || k != c.service.Key {
-				t.Errorf("SyntheticOf returns %v, %v", k, ok)
-			}
 		})
-	}
-	if _, ok := SyntheticOf(config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: "web"}); ok {
-		t.Error("the key of an operator's object is accepted")
 	}
 }
