@@ -52,8 +52,6 @@ type Revocation struct {
 	Until time.Time `json:"until,omitzero"`
 	// Certificates are those that were known when the subject was revoked.
 	Certificates []RevokedLeaf `json:"certificates,omitempty"`
-	// Sequence is higher than that of all revocations known when this one was made.
-	Sequence uint64 `json:"sequence"`
 	// Pending says that the store does not have this change yet. It is only set in the local file.
 	Pending bool `json:"pending,omitempty"`
 }
@@ -74,8 +72,6 @@ type Revocations struct {
 	// Certificates are those that may still be used on open connections: the SHA-256 of each in DER
 	// as hexadecimal digits, sorted.
 	Certificates []string
-	// Epoch grows with each revocation. A restoration does not change it.
-	Epoch uint64
 
 	subjects    map[record.Key]bool // those in List
 	certificate map[string]bool     // Certificates, and those that ended longer ago
@@ -115,7 +111,7 @@ func (r *Revocation) check() error {
 	return nil
 }
 
-// newer says whether a record of this replica counts more than that of the store. A pending change
+// newer reports whether a record of this replica counts more than that of the store. A pending change
 // does: it is written with the next epoch.
 func (r *Revocation) newer(stored Revocation) bool { return r.Pending || r.Epoch > stored.Epoch }
 
@@ -167,7 +163,6 @@ func (k RevocationKind) normalise(name string) (string, error) {
 func newRevocations(known map[record.Key]Revocation, ended time.Time) *Revocations {
 	s := &Revocations{subjects: map[record.Key]bool{}, certificate: map[string]bool{}}
 	for key, x := range known {
-		s.Epoch = max(s.Epoch, x.Sequence)
 		if !x.Revoked {
 			continue
 		}

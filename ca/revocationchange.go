@@ -97,9 +97,8 @@ func (l *Ledger) tryRevoke(ctx context.Context, r RevokeRequest) error {
 		l.remember(was)
 		return nil
 	}
-	now := l.now().UTC()
 	x := Revocation{Format: 1, Kind: r.Kind, Name: r.Name, Revoked: true, Epoch: was.Epoch + 1, Reason: r.Reason,
-		By: r.By, At: now, Sequence: l.nextSequence(now)}
+		By: r.By, At: l.now().UTC()}
 	touched, err := l.touch(ctx, &x)
 	if err != nil {
 		return err
@@ -146,11 +145,6 @@ func (l *Ledger) revocation(ctx context.Context, key record.Key) (x Revocation, 
 		return mine, r.Version, true, nil
 	}
 	return x, r.Version, false, nil
-}
-
-// nextSequence is higher than that of every revocation that is known.
-func (l *Ledger) nextSequence(now time.Time) uint64 {
-	return max(l.Revocations().Epoch+1, uint64(max(0, now.UnixNano())))
 }
 
 // touch adds the certificates that a revocation puts out, and returns a write that makes a renewal

@@ -170,7 +170,6 @@ func (l *Ledger) writeLocal(ctx context.Context, key record.Key) error {
 		if touched, err = l.touch(ctx, &x); err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		x.Sequence = l.nextSequence(l.now())
 	}
 	if err := l.writeRevocation(ctx, x, version, touched...); err != nil {
 		return err

@@ -102,13 +102,9 @@ func TestRevocationsOutliveTheStore(t *testing.T) {
 	copyRecords(t, store, backup, revocationTable)
 	restoreNames(t, l, "b")
 	revokeNames(t, l, "c")
-	epoch := l.Revocations().Epoch
-	for name, s := range map[string]record.Store{"lost": record.NewMemory(), "backup": backup} {
+	for _, s := range map[string]record.Store{"lost": record.NewMemory(), "backup": backup} {
 		l := replicaLedger(t, s, dir)
 		wantRevoked(t, l, "a", "c")
-		if got := l.Revocations().Epoch; got != epoch {
-			t.Errorf("%s: the epoch is %d, want %d", name, got, epoch)
-		}
 		wantRevoked(t, replicaLedger(t, s, t.TempDir()), "a", "c") // another replica of the same store
 	}
 }
