@@ -17,9 +17,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// lockState makes the state folder and takes it for this process. The lock ends with the returned
-// file or the process. Errors name the folder; a BusyError says who holds it.
-func lockState(dir string) (*os.File, error) {
+// lockState creates the state folder and locks it for this process. The lock ends when it is closed, or
+// with the process. Errors name the folder; a BusyError has the process that holds it.
+func lockState(dir string) (*stateLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder (setting state): %w", err)
 	}
@@ -47,7 +47,16 @@ func lockState(dir string) (*os.File, error) {
 	if err := wholefile.Clean(dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("state folder (setting state): %w", err), f.Close())
 	}
-	return f, nil
+	return &stateLock{f}, nil
+}
+
+// stateLock is the lock of a state folder.
+type stateLock struct{ file *os.File }
+
+// Close releases the lock. A child process that is just being started has a copy of the file, so
+// closing it is not enough.
+func (l *stateLock) Close() error {
+	return errors.Join(unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
 }
 
 // keepFile writes what is there already most of the time: a full disk is no obstacle then.
