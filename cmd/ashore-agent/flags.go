@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -26,11 +27,15 @@ type flags struct {
 	name, namespace, kind, interception, state, envoy string
 	xds, addresses, set                               []string
 	labels                                            map[string]string
+
+	xdsFlag string             // the name of the flag for xds
+	places  *strictyaml.Places // of the settings that are from a file; nil without one
 }
 
 // add defines the flags; xds is the one for the addresses of control planes.
 func (f *flags) add(fs *pflag.FlagSet, xds string) {
 	fs.SortFlags = false
+	f.xdsFlag = xds
 	fs.StringSliceVar(&f.xds, xds, nil, "`host:port` of the control plane; several replicas with commas")
 	fs.StringVar(&f.config, "config", "", "settings `file`; flags win over it")
 	fs.StringArrayVar(&f.set, "set", nil,
@@ -101,7 +106,7 @@ func (f *flags) settings() (agent.Settings, error) {
 		}
 		s.UseUnits(workload)
 	}
-	return s, s.Complete()
+	return s, f.named(s.Complete())
 }
 
 // read is settings without the check. base are those that a workload of this machine has without
@@ -112,15 +117,15 @@ func (f *flags) read() (s, base agent.Settings, err error) {
 		s.Workload.Interception = "tproxy"
 	}
 	if f.joinedState != "" {
-		err := readSettings(agent.OwnSettings(f.joinedState), &s)
+		_, err := readSettings(agent.OwnSettings(f.joinedState), &s)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it did not join
 			return s, base, err
 		}
 		s.State = f.joinedState
 	}
 	if file := f.file(); file != "" {
-		if err = readSettings(file, &s); err == nil && f.config == "" {
-			err = readSettings(file, &base)
+		if f.places, err = readSettings(file, &s); err == nil && f.config == "" {
+			_, err = readSettings(file, &base)
 		}
 		if err != nil {
 			return s, base, err
@@ -129,13 +134,53 @@ func (f *flags) read() (s, base agent.Settings, err error) {
 	return s, base, f.apply(&s)
 }
 
-// readSettings lays the settings of a file over s.
-func readSettings(file string, s *agent.Settings) error {
+// readSettings lays the settings of a file over s. It returns where they are in the file.
+func readSettings(file string, s *agent.Settings) (*strictyaml.Places, error) {
 	data, err := strictyaml.ReadFile(file)
-	if err == nil {
-		_, err = strictyaml.Decode(file, data, s)
+	if err != nil {
+		return nil, usage(err)
 	}
-	return usage(err)
+	places, err := strictyaml.Decode(file, data, s)
+	return places, usage(err)
+}
+
+// named adds to each error about a setting the flag, or the place in the settings file, that set it.
+func (f *flags) named(err error) error {
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list = slices.Clone(joined.Unwrap())
+	}
+	for i, e := range list {
+		if wrong, ok := errors.AsType[*agent.UsageError](e); ok {
+			if from := cmp.Or(f.given(wrong.Setting), f.places.Of(wrong.Setting)); from != "" {
+				list[i] = fmt.Errorf("%s: %w", from, e)
+			}
+		}
+	}
+	return errors.Join(list...)
+}
+
+// given returns the flag that sets a setting. Empty if the command line does not have it.
+func (f *flags) given(setting string) string {
+	for _, x := range []struct {
+		setting, flag string
+		given         bool
+	}{
+		{"xds.addresses", f.xdsFlag, len(f.xds) > 0},
+		{"workload.addresses", "address", len(f.addresses) > 0},
+		{"workload.name", "name", f.name != ""},
+		{"workload.namespace", "namespace", f.namespace != ""},
+		{"workload.labels", "labels", len(f.labels) > 0},
+		{"workload.type", "type", f.kind != ""},
+		{"workload.interception", "interception", f.interception != ""},
+		{"state", "state", f.state != ""},
+		{"envoy.path", "envoy", f.envoy != ""},
+	} {
+		if x.given && x.setting == setting {
+			return "--" + x.flag
+		}
+	}
+	return ""
 }
 
 // keptSettings are those of a workload that has joined.

@@ -88,7 +88,7 @@ func (j *joinFlags) config(f *flags, p *program) (c agent.JoinConfig, err error)
 	}
 	c = agent.JoinConfig{Settings: s, Base: &base, Group: j.group, Hash: j.hash, Token: token, Replace: j.replace,
 		Log: p.logger(s.Log)}
-	return c, c.Prepare()
+	return c, f.named(c.Prepare())
 }
 
 // readToken reads the token from where the flags say.
@@ -116,7 +116,7 @@ func (p *program) join(ctx context.Context, f *flags, j *joinFlags, c agent.Join
 	}
 	r, err := agent.Join(ctx, c)
 	if err != nil {
-		return err
+		return f.named(err)
 	}
 	how := "joined"
 	if r.Already {

@@ -59,8 +59,8 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"run --config " + wrong, 2, wrong + ":9: foo: unknown setting; known here: dev, dns, drain, "},
-		{"run --config " + ranges, 2, "ports.dns: -1 is out of range"},
-		{"run --config " + ranges, 2, `log.level: "loud" is not known`},
+		{"run --config " + ranges, 2, ranges + ":5: ports.dns: -1 is out of range"},
+		{"run --config " + ranges, 2, ranges + `:6: log.level: "loud" is not known`},
 		{"run --config " + ranges, 2, "envoy.concurrency: -1 is out of range"},
 		{"run --config " + ranges, 2, "xds.addresses: not set"},
 		{"run --set log.level=quiet --config " + ranges, 2, "log.level: \"quiet\" is not known"},
@@ -77,6 +77,7 @@ func TestErrors(t *testing.T) {
 		{"run --nope", 2, "unknown flag: --nope; see ashore-agent run --help"},
 		{"run now", 2, `unexpected argument "now"`},
 		{"run --dev --xds 127.0.0.1:1", 2, "workload.addresses: not set"},
+		{"run --dev --xds 127.0.0.1 --address 127.0.0.2", 2, "--xds: xds.addresses: \"127.0.0.1\" is not host:port"},
 		{"run --address 127.0.0.2", 2, "xds.addresses: not set; give host:port of the control plane, such as " +
 			"127.0.0.1:15010"},
 		{"run --config " + dir + "/none.yaml", 2, "none.yaml: no such file"},
