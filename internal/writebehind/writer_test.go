@@ -74,7 +74,7 @@ func TestWriter(t *testing.T) {
 	}{
 		{"records of a short time are one call", func(w *Writer) {
 			w.Put(map[string]Encode{"a": text("1"), "b": text("1")})
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 			w.Put(map[string]Encode{"a": text("2"), "c": nil})
 			time.Sleep(time.Second)
 			w.Put(map[string]Encode{"b": nil})
