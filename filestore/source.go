@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,9 @@ import (
 
 // Config says which folder is read.
 type Config struct {
+	// Name identifies the source, also when it reads another folder after a restart: then the rules
+	// of package feed apply to what that folder lacks. Default: the path of Dir.
+	Name string
 	// Dir is the folder; required. Files with the extensions .yaml, .yml and .json in it, and in
 	// the folders below, are read. Names that begin with a dot are not. Dir may be a symlink, and
 	// symlinks within it are followed.
@@ -61,10 +65,10 @@ func New(cfg Config) (*Source, error) {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
-	return &Source{cfg: cfg, name: "file:" + dir}, nil
+	return &Source{cfg: cfg, name: "file:" + cmp.Or(cfg.Name, dir)}, nil
 }
 
-// Name implements config.Source: "file:" and the folder.
+// Name implements config.Source: "file:" and Config.Name.
 func (s *Source) Name() string { return s.name }
 
 // Check returns why the folder cannot be read now; nil: it can.

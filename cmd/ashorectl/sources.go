@@ -59,7 +59,7 @@ func sourcesText(all []feed.SourceStatus) string {
 	for _, s := range all {
 		origin := ""
 		if s.Setting != "" {
-			origin = s.Name
+			origin = cmp.Or(s.Folder, s.Name)
 		}
 		state, _ := sourceState(s)
 		tb.add(sourceName(s), state, s.Items, s.Retained, s.Problems, age(s.LastUpdate), origin)

@@ -344,15 +344,25 @@ func TestEndedInJSON(t *testing.T) {
 func TestNoFolder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.start(t)() // leaves a store that knows another folder
-	for _, state := range []string{"fresh", "state"} {
-		dir := filepath.Join(s.dir, state)
-		var said testlog.Text
-		code := run(t.Context(), append(s.args(), "--files", "/does/not/exist", "--state", dir), &said, &said)
-		if code != exitFailed || !strings.Contains(said.String(), "/does/not/exist") ||
-			strings.Contains(said.String(), "serving") {
-			t.Errorf("%s: exit code %d, want %d; it said %q", state, code, exitFailed, &said)
-		}
+	var said testlog.Text
+	code := run(t.Context(), append(s.args(), "--files", "/does/not/exist"), &said, &said)
+	if code != exitFailed || !strings.Contains(said.String(), "/does/not/exist") ||
+		strings.Contains(said.String(), "serving") {
+		t.Errorf("exit code %d, want %d; it said %q", code, exitFailed, &said)
+	}
+}
+
+// A restart with another folder that is empty or missing, perhaps mistyped, loses nothing.
+func TestMistypedFolder(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	stop := s.start(t)
+	s.until(t, "it is in use", func() bool { return s.uses(t, "web") })
+	for folder, problem := range map[string]string{t.TempDir(): "lost all or most", "/does/not/exist": "/does/not/exist"} {
+		stop()
+		s.more = []string{"--files", folder}
+		stop = s.start(t)
+		s.until(t, "it is retained", func() bool { return s.problem(t, problem) && s.uses(t, "web") })
 	}
 }
 

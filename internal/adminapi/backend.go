@@ -37,6 +37,8 @@ type assembler interface {
 type SourceNames interface {
 	// Setting returns the name of a source in the settings, or its own name.
 	Setting(source string) string
+	// Folder returns the folder of a source of files; empty for others.
+	Folder(source string) string
 	// Text returns a text that names sources by their names in the settings.
 	Text(text string) string
 	// File returns how to show a file of a source.
@@ -106,12 +108,13 @@ func (b *Backend) unenforced(problems []feed.Problem) []feed.Problem {
 // Sources returns the sources of objects and services, the most important first.
 func (b *Backend) Sources() []feed.SourceStatus { return b.state().Sources }
 
-// named adds the names in the settings.
+// named adds the names and folders in the settings.
 func (b *Backend) named(all []feed.SourceStatus) []feed.SourceStatus {
 	for i := range all {
 		if name := b.Names.Setting(all[i].Name); name != all[i].Name {
 			all[i].Setting = name
 		}
+		all[i].Folder = b.Names.Folder(all[i].Name)
 	}
 	return all
 }

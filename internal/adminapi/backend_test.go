@@ -23,6 +23,7 @@ type ownNames struct{}
 func (ownNames) Text(text string) string      { return text }
 func (ownNames) Setting(source string) string { return source }
 
+func (ownNames) Folder(string) string       { return "" }
 func (ownNames) File(_, file string) string { return file }
 
 func (ownNames) Awaited(source string) string { return source }

@@ -314,6 +314,7 @@ func (mapNames) Text(text string) string { return text }
 
 func (m mapNames) Setting(source string) string { return m[source] }
 
+func (mapNames) Folder(string) string       { return "" }
 func (mapNames) File(_, file string) string { return file }
 
 func (mapNames) Awaited(source string) string { return source }

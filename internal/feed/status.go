@@ -41,6 +41,8 @@ type SourceStatus struct {
 	ErrorSince time.Time `json:"errorSince,omitzero"`
 	// Reading is Batch.Reading.
 	Reading int `json:"reading,omitempty"`
+	// Folder is that of a source of files. The merger does not set it.
+	Folder string `json:"folder,omitempty"`
 	// Setting is the name of the source in the settings file. The merger does not set it.
 	Setting string `json:"setting,omitempty"`
 }

@@ -117,6 +117,16 @@ func (m *sourceMaker) Setting(name string) string {
 	return cmp.Or(m.settings[name].Name, name)
 }
 
+// Folder returns the folder of a source of files; empty for others. Safe for concurrent use.
+func (m *sourceMaker) Folder(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if o, ok := m.settings[name].Options.(*settings.FilesSource); ok {
+		return o.Folder
+	}
+	return ""
+}
+
 // named returns the name of a source by its name in the settings, or the name itself; false: there
 // is no such source. Safe for concurrent use.
 func (m *sourceMaker) named(setting string) (name string, ok bool) {
@@ -141,22 +151,19 @@ func (m *sourceMaker) active(name string) bool {
 // File returns how to show a file of a source to operators: with the whole path unless there is
 // only one folder. Safe for concurrent use.
 func (m *sourceMaker) File(source, file string) string {
-	folder, ok := strings.CutPrefix(source, "file:")
-	if !ok || file == "" || filepath.IsAbs(file) {
-		return file
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	folders := 0
-	for name := range m.settings {
-		if strings.HasPrefix(name, "file:") {
+	for _, s := range m.settings {
+		if _, ok := s.Options.(*settings.FilesSource); ok {
 			folders++
 		}
 	}
-	if _, named := m.settings[source]; named && folders == 1 {
+	o, ok := m.settings[source].Options.(*settings.FilesSource)
+	if !ok || file == "" || filepath.IsAbs(file) || folders == 1 {
 		return file
 	}
-	return filepath.Join(folder, file)
+	return filepath.Join(o.Folder, file)
 }
 
 // Awaited describes a source that serving waits for, with the setting that says so.
@@ -194,7 +201,7 @@ func (m *sourceMaker) source(s settings.Source) (madeSource, error) {
 	log := m.log.Named(s.Name)
 	switch o := s.Options.(type) {
 	case *settings.FilesSource:
-		files, err := filestore.New(filestore.Config{Dir: o.Folder, FollowSymlinks: o.FollowSymlinks, Log: log})
+		files, err := filestore.New(filestore.Config{Name: s.Name, Dir: o.Folder, FollowSymlinks: o.FollowSymlinks, Log: log})
 		if err == nil && s.Required && !m.saved[files.Name()] {
 			err = files.Check()
 		}

@@ -83,8 +83,8 @@ func (w *world) settings() []string {
 	}
 }
 
-// fileSource and storeSource are the sources of ashored as it calls them.
-func (w *world) fileSource() string  { return "file:" + w.Files }
+// fileSource and storeSource are the names of the sources.
+func (w *world) fileSource() string  { return "file:files" }
 func (w *world) storeSource() string { return "store:" + filepath.Join(w.State, "ashore.db") }
 
 // ctl runs ashorectl and returns what it printed.
