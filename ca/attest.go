@@ -140,9 +140,10 @@ const (
 		"of a trusted issuer"
 )
 
-// attest proves who calls CreateCertificate. It changes nothing. A join token counts by itself. Of
-// a certificate and a JWT one suffices, for Istio's agents send an old certificate along; but a JWT
-// does not make up for a revoked certificate. Errors: *Refusal, or why it cannot be told now.
+// attest authenticates the caller of CreateCertificate. It changes nothing. A join token is used
+// alone. Of a certificate and a JWT one is enough, because Istio's agents also send their old
+// certificate. A revoked certificate is refused with any JWT. Errors: *Refusal, or why the caller
+// cannot be authenticated now.
 func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
 	if isToken(c.Bearer) {
 		return s.config.Ledger.attestToken(ctx, c)
@@ -165,8 +166,8 @@ func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
 	return nil, refused
 }
 
-// attestToken proves who calls by a join token: whoever has it may join its group, once. Workloads
-// name themselves. Errors: *Refusal, or why it cannot be told now.
+// attestToken authenticates a caller by a join token, which lets one workload join its group.
+// Workloads choose their names. Errors: *Refusal, or why the token cannot be checked now.
 func (l *Ledger) attestToken(ctx context.Context, c Call) (*Proof, error) {
 	t, _, err := l.checkToken(ctx, c.Bearer, c.Now)
 	if err != nil {

@@ -19,10 +19,10 @@ func refuseCertificate(reason string, err error) *Refusal {
 	return &Refusal{Code: codes.Unauthenticated, Public: publicCertificate, Reason: reason, Err: err}
 }
 
-// attest proves who calls by the workload's own certificate, for renewal: by its chain, its times
-// and what is revoked, with a grace after its end, and before its begin when the clock was set
-// back. A key that the workload has replaced since is refused. Errors: *Refusal, or why it cannot
-// be told now.
+// attest authenticates a caller by its current certificate, for renewal: chain, validity and
+// revocations. There is a grace time after the end, and before the beginning if the clock was set
+// back. A key that the workload has replaced is refused. Errors: *Refusal, or why the certificate
+// cannot be checked now.
 func (v *PeerVerifier) attest(ctx context.Context, c Call) (*Proof, error) {
 	l, at := v.config.Ledger, c.Now
 	if end := c.Peer[0].NotAfter; at.After(end) && !at.After(end.Add(l.grace)) {

@@ -128,7 +128,7 @@ func refuseJWT(reason string, err error) *Refusal {
 	return &Refusal{Code: codes.Unauthenticated, Public: publicJWT, Reason: reason, Err: err}
 }
 
-// attest proves who calls by a token of an issuer. Errors: *Refusal.
+// attest authenticates a caller by a JWT of an issuer. Errors: *Refusal.
 func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 	if len(c.Bearer) > maxJWT {
 		return nil, refuseJWT("jwt too large", fmt.Errorf("the token has %d bytes, at most %d are read", len(c.Bearer),

@@ -47,8 +47,8 @@ type LedgerConfig struct {
 	// Present returns where a workload is whose proxy is connected, or was a moment ago: "a machine
 	// of this name is connected from 10.0.0.5"; else nothing. Nil: nobody knows.
 	Present func(w Workload) string
-	// Replaced is told while Run runs, once it is written down, that a workload joined anew with
-	// another key. Nil: nobody is.
+	// Replaced is called by Run after a workload has joined again with another key, when the store
+	// has it. It may be nil.
 	Replaced func(Replacement)
 	// Grace is how long after the end of its certificate a workload may renew with it.
 	Grace time.Duration

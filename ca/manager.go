@@ -131,7 +131,7 @@ func newManager(c ManagerConfig) (*Manager, error) {
 	return m, nil
 }
 
-// orDefaults fills in what is nil: nobody is told, nothing is logged, and the clock is time.Now.
+// orDefaults replaces nil by defaults: events and logs are discarded, and the clock is time.Now.
 func orDefaults(tell *func(audit.Event), log *hclog.Logger, now *func() time.Time) {
 	if *tell == nil {
 		*tell = func(audit.Event) {}
