@@ -32,7 +32,7 @@ func (p *parser) readYAML(data []byte) []lines {
 				break
 			}
 			if err != nil {
-				p.syntaxError(err, part.offset)
+				p.syntaxError(err, part)
 				break
 			}
 			if len(doc.Content) == 1 {
@@ -93,7 +93,7 @@ func hasContent(text []byte) bool {
 }
 
 // syntaxError reports what the YAML reader said, in the file's own line numbers.
-func (p *parser) syntaxError(err error, offset int) {
+func (p *parser) syntaxError(err error, part part) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	line, near := 1, ""
 	if m := regexp.MustCompile(`^line (\d+): (?s:(.*))$`).FindStringSubmatch(text); m != nil {
@@ -101,9 +101,28 @@ func (p *parser) syntaxError(err error, offset int) {
 			line, text, near = n, m[2], " near this line"
 		}
 	}
+	if tabIndented(part.text, line) {
+		p.refuse(line+part.offset, "a tab where YAML wants spaces: replace it with spaces")
+		return
+	}
+	if strings.HasSuffix(text, "<document start>") {
+		p.refuse(line+part.offset, "a second object begins near this line: write --- before it, or one List")
+		return
+	}
 	if strings.HasPrefix(text, "unknown anchor") { // it would quote the file, which may be any
 		text = "an alias (*name) has no anchor (&name) before it"
 	}
 	text = strings.TrimSpace(strings.ReplaceAll(text, "\n", " "))
-	p.refuse(line+offset, fmt.Sprintf("not valid YAML%s: %s", near, text))
+	p.refuse(line+part.offset, fmt.Sprintf("not valid YAML%s: %s", near, text))
+}
+
+// tabIndented says that a line begins with blanks of which one is a tab.
+func tabIndented(text []byte, line int) bool {
+	for l := range bytes.Lines(text) {
+		if line--; line == 0 {
+			indent := l[:len(l)-len(bytes.TrimLeft(l, " \t"))]
+			return bytes.ContainsRune(indent, '\t')
+		}
+	}
+	return false
 }
