@@ -161,7 +161,7 @@ func (p *parser) object(d *decoder, head head, before int) {
 	}
 	p.defined[o.Key] = o.Origin.Line
 	if p.errors == before { // what was read only in part would have errors that are none
-		lowerHosts(o)
+		lowerHosts(o.Spec.ProtoReflect())
 		for _, problem := range validate(o, head.info) {
 			problem.Line = d.lines.of(problem.Field)
 			p.report(problem)
