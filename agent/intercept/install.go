@@ -70,6 +70,7 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if err != nil {
 		return err
 	}
+	checks.noOutside = outside(ctx) != nil
 	if err := apply(context.WithoutCancel(ctx), c); err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
