@@ -103,7 +103,7 @@ func (f *fake) Restore(ctx context.Context, r admin.RevokeRequest, who string) (
 }
 
 func (*fake) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
-	return admin.Explanation{From: r.From, To: r.To, Verdict: "denied",
+	return admin.Explanation{From: r.From, To: r.To, Request: "what was asked", Verdict: "denied",
 		Reason: strings.TrimSpace(fmt.Sprintf("port %d %s %s %s", r.Port, r.Method, r.Path,
 			r.Host)), Notes: []string{"Mutual TLS is STRICT."},
 		Steps: []admin.ExplainStep{{Policy: "AuthorizationPolicy shop/no", Action: "DENY", Matched: true, Rule: 0,
@@ -187,6 +187,7 @@ serial    0c          0s     -                  -
 		{"audit tail", at + "  token.create         abc by user root (uid 0) group=shop/web\n" + at + "  token.refuse         REFUSED abc?[2J by 10.0.0.9: another key\n", ""},
 		{"audit tail -n 1 -o json", `{"time":"2026-08-01T12:00:00Z","action":"token.refuse","actor":"10.0.0.9","target":"abc\u001b[2J","outcome":"refused","reason":"another key"}` + "\n", ""},
 		{"authz explain shop/web shop/api --port 80 --method GET --path /x", `DENIED: shop/web to shop/api
+Request: what was asked
 port 80 GET /x
 
    ACTION  POLICY                        MATCHES  WHY      READ FROM
@@ -196,6 +197,7 @@ port 80 GET /x
 Mutual TLS is STRICT.
 `, ""},
 		{"authz explain shop/web shop/api --host web.example:8080", `DENIED: shop/web to shop/api
+Request: what was asked
 port 0   web.example:8080
 
    ACTION  POLICY                        MATCHES  WHY      READ FROM

@@ -136,7 +136,7 @@ func TestCommands(t *testing.T) {
 4 objects (3 ServiceEntry, 1 VirtualService), 3 services, 7 endpoints
 1 error, 0 warnings: see "ashorectl problems"
 file:/old: an older version of 2 parts is active: see "ashorectl problems"
-store: not read yet
+store: it has not been read yet
 
 PROXY       KIND     PEER        CONNECTED  AGENT  ENVOY  CDS     EDS  LDS             RDS
 api-1.shop  sidecar  10.0.0.2:4  1h         -      -      5 sent  -    2               3 behind

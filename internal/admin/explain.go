@@ -10,10 +10,11 @@ import (
 // ExplainRequest asks what PeerAuthentication and the policies say of a request that somebody might
 // make.
 type ExplainRequest struct {
-	// From is who asks: a SPIFFE ID, "shop/web" (namespace and service account), the ID of a proxy
-	// that is connected or was, or "anonymous" for a caller without certificate.
+	// From is the caller: a SPIFFE ID, "shop/web" (namespace and service account, or the name of a
+	// workload), the ID of a proxy that is connected or was, or "anonymous" for a caller without a
+	// certificate.
 	From string
-	// To is who is asked: a proxy's ID, the host of a service ("web.example:80"), "shop/api" for
+	// To is the target: a proxy's ID, the host of a service ("web.example:80"), "shop/api" for
 	// workloads of that name or service account, or an address.
 	To string
 	// Port is the workload's; 0 when that does not matter.
@@ -29,6 +30,9 @@ type ExplainRequest struct {
 type Explanation struct {
 	From string `json:"from"`
 	To   string `json:"to"`
+	// Request is what was judged: "GET /x to shop/web, workload port 8080, from shop/api
+	// (spiffe://…)".
+	Request string `json:"request"`
 	// Verdict is "allowed", "denied", or "depends" when something decides that is not known here.
 	Verdict string `json:"verdict"`
 	// Reason is why, in a sentence.
@@ -60,8 +64,10 @@ type ExplainStep struct {
 	// Policy is "AuthorizationPolicy shop/deny-admin".
 	Policy string `json:"policy"`
 	Action string `json:"action"` // "DENY"
-	// Matched says that one of its rules matches, and Rule which one, counted from 0; -1: none.
+	// Matched means that one of its rules matches. Depends means that one matches only if something
+	// unknown holds, which Why names. Rule is the rule, counted from 0; -1: none.
 	Matched bool `json:"matched"`
+	Depends bool `json:"depends,omitempty"`
 	Rule    int  `json:"rule"`
 	// Decides says that the verdict is this policy's.
 	Decides bool `json:"decides,omitempty"`

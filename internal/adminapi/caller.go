@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -40,10 +41,8 @@ func (e Explainer) caller(ctx context.Context, c *push.Context, text string) (ex
 
 // callerOf is caller among those that have joined.
 func (e Explainer) callerOf(c *push.Context, joined []ca.Workload, text string) (explainedCaller, error) {
-	for _, p := range e.Proxies() {
-		if p.ID == text || p.Node.ID == text {
-			return explainedCaller{id: p.Who.Identity, revoked: revokedOf(joined, p.Who.Serial)}, nil
-		}
+	if p, ok := e.proxy(text); ok {
+		return explainedCaller{id: p.Who.Identity, revoked: revokedOf(joined, p.Who.Serial)}, nil
 	}
 	if i := strings.LastIndexByte(text, '.'); i > 0 && !strings.Contains(text, "/") {
 		if who, ok := workloadCalled(joined, text[i+1:]+"/"+text[:i]); ok {
@@ -57,10 +56,16 @@ func (e Explainer) callerOf(c *push.Context, joined []ca.Workload, text string) 
 		return explainedCaller{}, admin.NewError(admin.ErrInvalid, err.Error())
 	}
 	have := slices.DeleteFunc(slices.Clone(joined), func(w ca.Workload) bool { return w.Identity != id.String() })
-	if who, ok := workloadCalled(joined, text); ok && len(have) == 0 {
-		who.notes = append(who.notes,
-			fmt.Sprintf("nobody has the identity %s: this is about the workload %s, which is %s", id, text, who.id))
-		return who, nil
+	if len(have) == 0 {
+		who, ok := workloadCalled(joined, text)
+		if !ok {
+			who.id, ok = e.identityNamed(c, text)
+		}
+		if ok {
+			who.notes = append(who.notes, fmt.Sprintf("no workload has the identity %s: this is about the workload %s, "+
+				"whose identity is %s", id, text, cmp.Or(who.id.String(), "none")))
+			return who, nil
+		}
 	}
 	if e.Workloads == nil || id == (spiffe.ID{}) {
 		return explainedCaller{id: id}, nil

@@ -60,26 +60,34 @@ func (e Explainer) explain(c *push.Context, who explainedCaller, r admin.Explain
 	call := authz.Request{From: from, Revoked: who.revoked, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"),
 		Path: cmp.Or(r.Path, "/"), Host: r.Host}
 	request := r.Method != "" || r.Path != "" || r.Host != ""
-	if p, ok := e.proxy(r.To); ok {
+	p, ok := e.proxy(r.To)
+	node := p.Node
+	var found []authz.Explained
+	if !ok {
+		if found = authz.Explain(c, gen.AuthorizationFilters, call, r.To); len(found) == 0 {
+			node, ok = e.nodeNamed(c, r.To)
+		}
+	}
+	if ok {
 		call.TCP = !request
-		return explanation(from, r.To, []authz.Explained{{
-			Target:   authz.Target{Namespace: p.Namespace, Workload: p.ID, Port: call.Port, MutualTLS: p.Identity},
-			Decision: authz.Judge(c.Scope(c.Classify(p)), gen.AuthorizationFilters, call), Request: call,
+		return explanation(from, r, []authz.Explained{{
+			Target: authz.Target{Namespace: node.Namespace, Workload: node.ID, Port: call.Port,
+				MutualTLS: node.Identity},
+			Decision: authz.Judge(c.Scope(c.Classify(node)), gen.AuthorizationFilters, call), Request: call,
 		}}), nil
 	}
-	found := authz.Explain(c, gen.AuthorizationFilters, call, r.To)
 	if len(found) == 0 {
 		return admin.Explanation{}, unknownTarget(c, r)
 	}
 	if !request {
-		return explanation(from, r.To, found), nil
+		return explanation(from, r, found), nil
 	}
-	return ofRequests(from, r.To, found)
+	return ofRequests(from, r, found)
 }
 
 // ofRequests explains a request: ports that speak no HTTP have no part in it. Errors:
 // admin.ErrInvalid when no port does.
-func ofRequests(from spiffe.ID, to string, found []authz.Explained) (admin.Explanation, error) {
+func ofRequests(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained) (admin.Explanation, error) {
 	var asked []authz.Explained
 	var left []string
 	for _, f := range found {
@@ -94,7 +102,7 @@ func ofRequests(from spiffe.ID, to string, found []authz.Explained) (admin.Expla
 			"%s speaks no HTTP: ask without a method, a path and a host, for a connection; if it does, declare the protocol of the port, such as name: http-web",
 			strings.Join(left, ", ")))
 	}
-	out := explanation(from, to, asked)
+	out := explanation(from, r, asked)
 	if len(left) > 0 {
 		out.Notes = append(out.Notes, "ports that speak no HTTP take no requests and are left out: "+strings.Join(left,
 			", "))
@@ -146,7 +154,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// unknownTarget says why nobody is what was asked about.
+// unknownTarget returns why a target is unknown.
 func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
 	if ports := authz.Ports(c, r.To); len(ports) > 0 {
 		to := r.To
@@ -157,23 +165,14 @@ func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
 			strings.Join(ports, ", ")))
 	}
 	return admin.NewError(admin.ErrNotFound,
-		fmt.Sprintf("nobody is %q: write the host of a service, web.example:80, a workload, shop/web, its address, or the ID of a proxy", r.To))
-}
-
-// proxy is the connected one of an ID.
-func (e Explainer) proxy(id string) (push.Node, bool) {
-	for _, p := range e.Proxies() {
-		if p.ID == id || p.Node.ID == id {
-			return p.Node, true
-		}
-	}
-	return push.Node{}, false
+		fmt.Sprintf("%q is unknown: write the host of a service (web.example:80), a workload (shop/web), its address, or the ID of a proxy", r.To))
 }
 
 // explanation puts what is said of several workloads and ports into one answer: where they differ,
 // each is told of.
-func explanation(from spiffe.ID, to string, found []authz.Explained) admin.Explanation {
-	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous"), To: to, Steps: []admin.ExplainStep{}}
+func explanation(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained) admin.Explanation {
+	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous"), To: r.To, Request: requestText(from, r, found),
+		Steps: []admin.ExplainStep{}}
 	for _, f := range found {
 		note := f.Name() + " is not known to take mutual TLS: callers reach it without an identity, unless a DestinationRule says otherwise"
 		if from != (spiffe.ID{}) && !f.MutualTLS && !slices.Contains(out.Notes, note) {
@@ -206,11 +205,8 @@ func explanation(from spiffe.ID, to string, found []authz.Explained) admin.Expla
 func partsOf(found []authz.Explained) []admin.ExplainPart {
 	var out []admin.ExplainPart
 	for _, f := range found {
-		p := admin.ExplainPart{At: []string{place(f)}, Call: f.Request.Method + " " + f.Request.Path,
-			Verdict: string(f.Verdict), Reason: f.Reason, Steps: []admin.ExplainStep{}}
-		if f.Request.TCP {
-			p.Call = "a connection"
-		}
+		p := admin.ExplainPart{At: []string{place(f)}, Call: callText(f.Request), Verdict: string(f.Verdict),
+			Reason: f.Reason, Steps: []admin.ExplainStep{}}
 		for _, s := range f.Steps {
 			p.Steps = append(p.Steps, explainStep(s))
 		}
@@ -236,7 +232,7 @@ func place(f authz.Explained) string {
 
 func explainStep(s authz.Step) admin.ExplainStep {
 	out := admin.ExplainStep{Policy: s.Policy.Key.String(), Action: s.Action, Matched: s.Rule >= 0 && !s.Unsure,
-		Rule: s.Rule, Decides: s.Decides, Why: s.Why}
+		Depends: s.Unsure, Rule: s.Rule, Decides: s.Decides, Why: s.Why}
 	if s.DryRun {
 		out.Action += " (dry run)"
 	}
@@ -244,4 +240,39 @@ func explainStep(s authz.Step) admin.ExplainStep {
 		out.Origin = o.File + ":" + strconv.Itoa(o.Line)
 	}
 	return out
+}
+
+// requestText describes what was judged: "GET /x to shop/web, workload port 8080, from shop/api
+// (spiffe://…)".
+func requestText(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained) string {
+	var calls, hosts, ports []string
+	for _, f := range found {
+		calls = append(calls, callText(f.Request))
+		if f.Request.Host != "" && !f.Request.TCP {
+			hosts = append(hosts, f.Request.Host)
+		}
+		if f.Port != 0 {
+			ports = append(ports, strconv.FormatUint(uint64(f.Port), 10))
+		}
+	}
+	list := func(before string, all []string) string {
+		slices.Sort(all)
+		if all = slices.Compact(all); len(all) == 0 {
+			return ""
+		}
+		return before + strings.Join(all, " or ")
+	}
+	caller := fmt.Sprintf("%s (no identity: plaintext)", r.From)
+	if from != (spiffe.ID{}) {
+		caller = fmt.Sprintf("%s (%s)", r.From, from)
+	}
+	return list("", calls) + " to " + r.To + list(", workload port ", ports) + list(", host ", hosts) + ", from " + caller
+}
+
+// callText describes a request without its place: "GET /items", or "a connection".
+func callText(r authz.Request) string {
+	if r.TCP {
+		return "a connection"
+	}
+	return r.Method + " " + r.Path
 }
