@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -18,7 +19,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
-// Explainer implements admin.Explainer. The fields are set before use. Safe for concurrent use.
+// Explainer explains what policies say of a request. The fields are set before use. Safe for
+// concurrent use.
 type Explainer struct {
 	Published *Published
 	// Proxies returns the connected proxies.
@@ -28,30 +30,51 @@ type Explainer struct {
 	Workloads func(context.Context) ([]ca.Workload, error)
 }
 
-var _ admin.Explainer = Explainer{}
+// Routes returns the route of the call that e answers.
+func (e Explainer) Routes() []admin.Route {
+	return []admin.Route{admin.Handle(admin.CallExplain, admin.Viewer, e.Explain)}
+}
 
-// Explain looks at what is in use now. Errors: admin.ErrInvalid for a caller that nobody can be, a
-// method that there is not, what is no host, or a request to what takes connections alone;
-// admin.ErrNotFound for a target that nobody knows, admin.ErrConflict before there is any
-// configuration.
+// Explain uses the active configuration. Errors: admin.ErrInvalid for a request that no client can
+// send, or a request to a port that has connections alone; admin.ErrNotFound for an unknown target,
+// admin.ErrConflict before there is any configuration.
 func (e Explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
 	c := e.Published.Context()
 	if c == nil {
 		return admin.Explanation{}, admin.NewError(admin.ErrConflict, "there is no configuration yet")
 	}
+	if err := checkRequest(r); err != nil {
+		return admin.Explanation{}, err
+	}
 	who, err := e.caller(ctx, c, r.From)
 	if err != nil {
-		return admin.Explanation{}, err
-	}
-	if err := checkMethod(r.Method); err != nil {
-		return admin.Explanation{}, err
-	}
-	if err := cmp.Or(checkHost(r.Host), checkPath(r.Path)); err != nil {
 		return admin.Explanation{}, err
 	}
 	out, err := e.explain(c, who, r)
 	out.Notes = append(out.Notes, who.notes...)
 	return out, err
+}
+
+// checkRequest refuses what no client can send. Errors: admin.ErrInvalid.
+func checkRequest(r admin.ExplainRequest) error {
+	other := func(more string) func(rune) bool {
+		return func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(more, c) }
+	}
+	switch {
+	case r.From == "" || r.To == "":
+		return admin.NewError(admin.ErrInvalid, "both from and to are needed")
+	case r.Port < 0 || r.Port > 65535:
+		return admin.NewError(admin.ErrInvalid, "%d is not a port: want 1 to 65535", r.Port)
+	case r.Method != "" && (!httpguts.ValidHeaderFieldName(r.Method) || r.Method != strings.ToUpper(r.Method)):
+		return admin.NewError(admin.ErrInvalid, "%.40q is not a method of HTTP: write GET, POST or another; "+
+			"policies distinguish upper and lower case", r.Method)
+	case strings.ContainsFunc(r.Host, other(`/?#@\`)):
+		return admin.NewError(admin.ErrInvalid, "%.80q is not a host: write web.example or web.example:8080", r.Host)
+	case r.Path != "" && r.Path[0] != '/', strings.ContainsFunc(r.Path, other("#")):
+		return admin.NewError(admin.ErrInvalid,
+			"%.80q is not a path: write /orders; what is not ASCII, spaces and # are encoded, %%20", r.Path)
+	}
+	return nil
 }
 
 // explain asks what r means for a caller.
@@ -98,9 +121,9 @@ func ofRequests(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained)
 		}
 	}
 	if len(asked) == 0 {
-		return admin.Explanation{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf(
-			"%s speaks no HTTP: ask without a method, a path and a host, for a connection; if it does, declare the protocol of the port, such as name: http-web",
-			strings.Join(left, ", ")))
+		return admin.Explanation{}, admin.NewError(admin.ErrInvalid,
+			"%s speaks no HTTP: ask without a method, a path and a host, for a connection; if it does, "+
+				"declare the protocol of the port, such as name: http-web", strings.Join(left, ", "))
 	}
 	out := explanation(from, r, asked)
 	if len(left) > 0 {
@@ -110,50 +133,6 @@ func ofRequests(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained)
 	return out, nil
 }
 
-// checkMethod refuses what no request has as its method, and one of HTTP's in another case:
-// policies tell them apart by case. Errors: admin.ErrInvalid.
-func checkMethod(method string) error {
-	upper := strings.ToUpper(method)
-	known := []string{
-		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodConnect, http.MethodOptions, http.MethodTrace,
-	}
-	switch {
-	case method != "" && strings.ContainsFunc(method, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
-			!strings.ContainsRune("!#$%&'*+-.^_`|~", c)
-	}):
-		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.40q is not a method of HTTP: write GET, POST or another",
-			method))
-	case method != upper && slices.Contains(known, upper):
-		return admin.NewError(admin.ErrInvalid,
-			fmt.Sprintf("the method %q is not %s: policies tell them apart by case; write %s", method, upper, upper))
-	}
-	return nil
-}
-
-// checkHost refuses what no request has as its host, such as a URL. Errors: admin.ErrInvalid.
-func checkHost(host string) error {
-	if strings.ContainsFunc(host, func(c rune) bool {
-		return c <= ' ' || c > '~' ||
-			strings.ContainsRune("/?#@\\", c)
-	}) {
-		return admin.NewError(admin.ErrInvalid,
-			fmt.Sprintf("%.80q is not a host: write web.example or web.example:8080", host))
-	}
-	return nil
-}
-
-// checkPath refuses what proxies take as the path of no request. Errors: admin.ErrInvalid.
-func checkPath(path string) error {
-	if path != "" && path[0] != '/' || strings.ContainsFunc(path,
-		func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }) {
-		return admin.NewError(admin.ErrInvalid,
-			fmt.Sprintf("%.80q is not a path: write /orders; what is not ASCII, spaces and # are encoded, %%20", path))
-	}
-	return nil
-}
-
 // unknownTarget returns why a target is unknown.
 func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
 	if ports := authz.Ports(c, r.To); len(ports) > 0 {
@@ -161,11 +140,11 @@ func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
 		if r.Port != 0 {
 			to += " with port " + strconv.Itoa(r.Port)
 		}
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s has no such port: there are %s", to,
-			strings.Join(ports, ", ")))
+		return admin.NewError(admin.ErrNotFound, "%s has no such port: there are %s", to,
+			strings.Join(ports, ", "))
 	}
-	return admin.NewError(admin.ErrNotFound,
-		fmt.Sprintf("%q is unknown: write the host of a service (web.example:80), a workload (shop/web), its address, or the ID of a proxy", r.To))
+	return admin.NewError(admin.ErrNotFound, "%q is unknown: write the host of a service (web.example:80), "+
+		"a workload (shop/web), its address, or the ID of a proxy", r.To)
 }
 
 // explanation puts what is said of several workloads and ports into one answer: where they differ,

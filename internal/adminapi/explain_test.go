@@ -164,8 +164,10 @@ func TestExplainPorts(t *testing.T) {
 		{"db.example", 0, "GET", "", admin.ErrInvalid, "shop/db:7081 speaks no HTTP: ask without a method, a path and a host"},
 		{"api.example:99", 0, "", "", admin.ErrNotFound, "api.example:99 has no such port: there are 70 (at the workloads 7080), 80 (at the workloads 8080)"},
 		{"api.example", 99, "", "", admin.ErrNotFound, "has no such port"},
-		{"api.example", 0, "get", "", admin.ErrInvalid, `"get" is not GET`},
+		{"api.example", 0, "get", "", admin.ErrInvalid, "upper and lower case"},
 		{"api.example", 0, "G T", "", admin.ErrInvalid, "not a method of HTTP"},
+		{"api.example", 70000, "", "", admin.ErrInvalid, "70000 is not a port"},
+		{"", 0, "", "", admin.ErrInvalid, "both from and to are needed"},
 	} {
 		if _, err := ask("shop/web", tc.to, tc.port, tc.method, tc.path); !errors.Is(err, tc.is) ||
 			!strings.Contains(err.Error(), tc.want) {
@@ -251,16 +253,16 @@ func TestExplainRevoked(t *testing.T) {
 		return []xds.ProxyStatus{{ID: "a", Node: push.Node{ID: "w-9.shop"}, Who: xds.Peer{Identity: id, Serial: "03"}},
 			{ID: "b", Node: push.Node{ID: "w-8.shop"}, Who: xds.Peer{Identity: id, Serial: "01"}}}
 	}
-	const damaged = "some of who has joined or is revoked cannot be told: workload shop/bad: damaged"
+	const damaged = "some workloads or revocations are not known: workload shop/bad: damaged"
 	for _, tc := range []struct{ from, verdict, reason, note string }{
 		{"shop/alone", "denied", "the workload shop/one is revoked", ""},
 		{"one.shop", "denied", "the workload shop/one is revoked", ""},
 		{"shop/one", "denied", "the workload shop/one is revoked", "no workload has the identity spiffe://cluster.local/ns/shop/sa/one: this is about the workload shop/one, whose identity is spiffe://cluster.local/ns/shop/sa/alone"},
-		{"shop/web", "allowed", "allows it", "of the workloads with this identity shop/w-2, shop/w.3 are revoked and refused, and this is about the others: shop/w-1"},
+		{"shop/web", "allowed", "allows it", "some workloads with this identity are revoked and refused (shop/w-2, shop/w.3); this is about the others: shop/w-1"},
 		{"w-1.shop", "allowed", "allows it", ""},
 		{"w-2.shop", "denied", "the workload shop/w-2 is revoked", ""},
 		{"w.3.shop", "denied", "the latest certificate of the workload shop/w.3 is revoked", ""},
-		{"w-9.shop", "denied", "the certificate of the workload shop/w.3 is revoked", ""},
+		{"w-9.shop", "denied", "the latest certificate of the workload shop/w.3 is revoked", ""},
 		{"w-8.shop", "allowed", "allows it", ""},
 		{"shop/old", "denied", "every workload with this identity (shop/old-1, shop/old-2) is revoked", ""},
 		{"shop/none", "denied", "none of them matches", `no workload that has joined has the identity spiffe://cluster.local/ns/shop/sa/none: "ashorectl workload list" shows who has which`},
