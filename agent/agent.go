@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/agent/dns"
+	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/agent/probe"
 	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/task"
@@ -35,7 +36,7 @@ type Config struct {
 	// Watchdog is how often WATCHDOG=1 is sent. Zero: never.
 	Watchdog time.Duration
 
-	manager unitManager // nil: systemd; tests have others
+	manager envoy.Manager // nil: systemd; tests have others
 }
 
 // Agent runs one Envoy. Its Run may be called once.
@@ -45,8 +46,8 @@ type Agent struct {
 	path      string // of Envoy
 	bootstrap []byte
 	log       hclog.Logger
-	admin     *admin
-	envoy     envoyRunner
+	admin     *envoy.Admin
+	envoy     envoy.Runner
 	ready     *readiness
 	quit      func()        // ends Envoy and this agent; set by Run
 	scrapes   chan struct{} // capacity maxScrapes
@@ -77,7 +78,7 @@ func New(c Config) (*Agent, error) {
 		c.Stdout = io.Discard
 	}
 	a := &Agent{settings: c.Settings, sockets: c.Sockets, path: path, log: c.Log.Named("agent"),
-		admin:   newAdmin(&c.Settings),
+		admin:   envoy.NewAdmin(c.Settings.adminSocket()),
 		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog}}
 	a.health = &healthReporter{report: a.reportHealth}
 	a.prober = a.newProber()
@@ -98,18 +99,18 @@ func New(c Config) (*Agent, error) {
 }
 
 // newRunner makes what runs Envoy.
-func (a *Agent) newRunner(c Config) (envoyRunner, error) {
-	if !c.Settings.Envoy.units {
-		return newChild(&a.settings, a.path, a.bootstrapPath(), c.Stdout, c.Log.Named("envoy"), a.log), nil
+func (a *Agent) newRunner(c Config) (envoy.Runner, error) {
+	s := &a.settings
+	o := envoy.Options{Concurrency: s.Envoy.Concurrency, DrainTime: s.Envoy.DrainTime}
+	if !s.Envoy.units {
+		return envoy.NewChild(a.path, a.bootstrapPath(), o, c.Stdout, c.Log.Named("envoy"), a.log), nil
 	}
 	if c.manager == nil {
-		c.manager = &systemd{}
+		c.manager = &envoy.Systemd{}
 	}
-	l, err := newLaunch(&a.settings, a.path, a.bootstrap)
-	if err != nil {
-		return nil, err
-	}
-	return newUnits(c.manager, l, a.admin.serverInfo, a.log), nil
+	return envoy.NewUnits(c.manager, envoy.UnitsConfig{Options: o, Program: a.path, Bootstrap: a.bootstrap,
+		Workload: s.Envoy.workload, Folder: s.unitFolder(), Sockets: s.envoyFolder(),
+		ParentShutdown: s.Envoy.ParentShutdown}, a.admin, a.log)
 }
 
 // identify reads the identity, unless there is to be none.
@@ -312,9 +313,9 @@ func (a *Agent) finish(ctx context.Context) {
 	}
 }
 
-// stopMargin is what the end takes beyond the drain: Envoy's own end, which killAfter bounds, and
+// stopMargin is what the end takes beyond the drain: Envoy's own end, and
 // requests under way.
-const stopMargin = killAfter + 5*time.Second
+const stopMargin = envoy.KillAfter + 5*time.Second
 
 // leaveEndpoints withdraws the workload and waits until its callers and load balancers have learned
 // of it.
@@ -322,42 +323,23 @@ func (a *Agent) leaveEndpoints(ctx context.Context) {
 	a.ready.drain()
 	a.health.end()
 	a.log.Info("leaving the endpoints", "wait", a.settings.Drain.leave())
-	sleep(ctx, a.settings.Drain.leave())
+	task.Sleep(ctx, a.settings.Drain.leave())
 }
 
 // drain leaves the endpoints, asks all clients to close their connections, and waits until they
 // have.
 func (a *Agent) drain(ctx context.Context) {
 	a.leaveEndpoints(ctx)
-	if err := a.admin.drain(ctx); err != nil {
-		a.log.Warn("envoy cannot be drained and is ended at once", "error", err)
-		return
-	}
 	a.log.Info("draining envoy", "at_most", a.settings.Drain.Maximum)
 	start := time.Now()
-	if left := waitClosed(ctx, a.settings.Drain.Maximum, a.admin.connections); left > 0 {
-		a.log.Warn("connections were still open at the end of the drain", "connections", left,
-			"waited", time.Since(start).Round(time.Millisecond))
-		return
-	}
-	a.log.Info("envoy has drained", "waited", time.Since(start).Round(time.Millisecond))
-}
-
-// drainPoll is the time between two counts of open connections.
-const drainPoll = 200 * time.Millisecond
-
-// waitClosed waits until no connection is open, at most for the given time. It returns how many are
-// still open. An Envoy that does not answer has ended.
-func waitClosed(ctx context.Context, most time.Duration, open func(context.Context) (uint64, error)) uint64 {
-	end := time.Now().Add(most)
-	for {
-		left, err := open(ctx)
-		wait := min(drainPoll, time.Until(end))
-		switch {
-		case err != nil:
-			return 0
-		case left == 0 || wait <= 0 || !sleep(ctx, wait):
-			return left
-		}
+	left, err := a.admin.Drain(ctx, a.settings.Drain.Maximum)
+	waited := time.Since(start).Round(time.Millisecond)
+	switch {
+	case err != nil:
+		a.log.Warn("envoy cannot be drained and is ended at once", "error", err)
+	case left > 0:
+		a.log.Warn("connections were still open at the end of the drain", "connections", left, "waited", waited)
+	default:
+		a.log.Info("envoy has drained", "waited", waited)
 	}
 }

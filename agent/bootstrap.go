@@ -10,17 +10,17 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/ashore-mesh/ashore/agent/envoy"
 )
 
 //go:embed bootstrap.yaml
 var bootstrapTemplate string
 
-// Names of static clusters and listeners, also in their statistics.
+// Names of static clusters, also in their statistics.
 const (
-	clusterXDS      = "xds-grpc"
-	clusterSDS      = "sds-grpc"
-	listenerHealth  = "agent"
-	listenerMetrics = "metrics"
+	clusterXDS = "xds-grpc"
+	clusterSDS = "sds-grpc"
 )
 
 // maxConnections bounds the connections that are open to Envoy at one time.
@@ -55,8 +55,8 @@ func Bootstrap(s *Settings) ([]byte, error) {
 		"SourceClusters": []string{clusterXDS, clusterSDS},
 		"StatusPort":     statusPort,
 		"Listeners": []staticListener{
-			{listenerHealth, "/healthz/ready", "agent", healthPort},
-			{listenerMetrics, "/stats/prometheus", "prometheus_stats", metricsPort},
+			{envoy.HealthListener, "/healthz/ready", "agent", healthPort},
+			{envoy.MetricsListener, "/stats/prometheus", "prometheus_stats", metricsPort},
 		},
 		"MaxConnections": maxConnections,
 	})

@@ -126,7 +126,6 @@ func (c *checker) envoy(e *Envoy) {
 	c.want(e.ParentShutdown >= time.Second, "envoy.parentShutdown",
 		"%v is too short; want 1s or more, and more than the longest request", e.ParentShutdown)
 	c.between("envoy.concurrency", e.Concurrency, 0, 1024)
-	c.oneOf("envoy.logLevel", e.LogLevel, "trace", "debug", "info", "warning", "error", "critical", "off")
 }
 
 func (c *checker) rest(s *Settings) {

@@ -17,7 +17,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/net/netutil"
 
+	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/internal/httpserver"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // control serves the operator's commands on the agent's unix socket.
@@ -31,7 +33,7 @@ type control struct {
 func (c *control) Run(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 3*adminTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), 3*envoy.AdminTimeout)
 		defer cancel()
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(c.report(ctx)); err != nil {
@@ -55,8 +57,8 @@ func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log hclog.Lo
 	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       5 * adminTimeout,
-		WriteTimeout:      5 * adminTimeout,
+		ReadTimeout:       5 * envoy.AdminTimeout,
+		WriteTimeout:      5 * envoy.AdminTimeout,
 		IdleTimeout:       2 * time.Minute, // more than what is between two scrapes
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
@@ -77,7 +79,7 @@ func askAgent(ctx context.Context, state, method, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := unixClient(socket, 10*time.Second).Do(req)
+	resp, err := envoy.UnixClient(socket, 10*time.Second).Do(req)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, errNotRunning
@@ -144,8 +146,8 @@ func Leave(ctx context.Context, state string, wait time.Duration) error {
 // forget removes what joining left. The caller holds the lock.
 func forget(state string) error {
 	// The copy of the configuration and the bootstrap are of this identity too.
-	if err := errors.Join(store{state}.remove(), removeMissing(OwnSettings(state)), removeMissing(cacheFile(state)),
-		removeMissing(filepath.Join(state, bootstrapFile))); err != nil {
+	if err := errors.Join(store{state}.remove(), wholefile.Remove(OwnSettings(state)), wholefile.Remove(cacheFile(state)),
+		wholefile.Remove(filepath.Join(state, bootstrapFile))); err != nil {
 		return diskError("remove the identity", err)
 	}
 	return nil

@@ -25,7 +25,7 @@ type envoyListener struct {
 
 // listens returns where Envoy listens, host:port.
 func (a *Agent) listens(ctx context.Context) (map[string]bool, error) {
-	body, err := a.admin.do(ctx, http.MethodGet, "/listeners?format=json")
+	body, err := a.admin.Do(ctx, http.MethodGet, "/listeners?format=json")
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // JoinConfig is what a workload joins the mesh with.
@@ -101,7 +102,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if len(s.Workload.Addresses) == 0 {
 		s.Workload.Addresses = []string{local}
 	}
-	if err := removeMissing(cacheFile(s.State)); err != nil { // of another mesh, perhaps, with the same names
+	if err := wholefile.Remove(cacheFile(s.State)); err != nil { // of another mesh, perhaps, with the same names
 		return nil, diskError("remove the copy of an earlier configuration", err)
 	}
 	if err := saveOwn(&s, c.Base); err != nil {

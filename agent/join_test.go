@@ -79,7 +79,7 @@ func TestJoin(t *testing.T) {
 		!strings.HasPrefix(w.Addresses[0], "127.") || w.Labels["version"] != "v2" || s.XDS.Addresses[0] != p.addr {
 		t.Errorf("settings to run with:\n%s", text)
 	}
-	if strings.Contains(string(text), "token") || strings.Contains(string(text), "logLevel") {
+	if strings.Contains(string(text), "token") || strings.Contains(string(text), "drainTime") {
 		t.Errorf("the settings hold a token, or defaults:\n%s", text)
 	}
 }

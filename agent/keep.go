@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // KeeperConfig is what a Keeper is made of.
@@ -120,7 +122,7 @@ func (k *Keeper) SetRoots(pems []string) error {
 	if err := next.rooted(); err != nil {
 		k.log.Error("the root of this workload's certificate was removed from the mesh: a new certificate is requested; "+
 			"join again if that does not help", "error", err)
-		poke(k.now)
+		task.Poke(k.now)
 	}
 	return nil
 }
@@ -139,7 +141,7 @@ func (k *Keeper) Refused() {
 		return
 	}
 	k.log.Info("a control plane does not accept the certificate: a new one is requested", "serial", k.id.Serial())
-	poke(k.now)
+	task.Poke(k.now)
 }
 
 // replace makes an identity that is on disk the latest one.
@@ -147,7 +149,7 @@ func (k *Keeper) replace(id *Identity, j Joined) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if id.Leaf() != k.id.Leaf() {
-		poke(k.renewed)
+		task.Poke(k.renewed)
 	}
 	k.id, k.joined = id, j
 	close(k.changed)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/ashore-mesh/ashore/agent/envoy"
 )
 
 // maxScrapes bounds the scrapes that are answered at one time; more get 429. The server's write
@@ -17,7 +19,7 @@ import (
 const maxScrapes = 4
 
 // scrapeTimeout bounds a scrape, below the server's write timeout.
-const scrapeTimeout = 4 * adminTimeout
+const scrapeTimeout = 4 * envoy.AdminTimeout
 
 // serveMetrics answers with the agent's own metrics and, after them, Envoy's and the application's.
 func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +39,7 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// That Envoy does not answer is one of the agent's own metrics.
-	if body, err := a.admin.open(ctx, http.MethodGet, "/stats/prometheus"); err == nil {
+	if body, err := a.admin.Open(ctx, http.MethodGet, "/stats/prometheus"); err == nil {
 		_, err := io.Copy(w, body) // not read as a whole first: any host can ask, and it may be 64 MiB
 		if err = errors.Join(err, body.Close()); err != nil {
 			a.log.Debug("pass on Envoy's metrics", "error", err)
@@ -64,7 +66,7 @@ func (a *Agent) applicationMetrics(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	req.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
-	client := &http.Client{Timeout: adminTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: envoy.AdminTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err

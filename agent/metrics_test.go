@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/agent/probe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
@@ -40,8 +41,8 @@ func TestApplicationMetrics(t *testing.T) {
 			}))
 			t.Cleanup(app.Close)
 			s := example(t, "127.0.42.9", func(s *Settings) { s.Metrics.Application = app.URL })
-			a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1),
-				envoy: &child{}}
+			a := &Agent{settings: s, log: testlog.New(t), admin: envoy.NewAdmin(s.adminSocket()), scrapes: make(chan struct{}, 1),
+				envoy: &envoy.Child{}}
 			if err := a.connect(testlog.New(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -69,16 +70,16 @@ func TestMetricsStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := make(chan struct{})
-	envoy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("envoy_metric 1\n" + strings.Repeat("#", 64<<10)))
 		w.(http.Flusher).Flush()
 		<-next
 		panic(http.ErrAbortHandler)
 	})}
-	go func() { _ = envoy.Serve(l) }()
-	t.Cleanup(func() { _ = envoy.Close() })
-	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1),
-		envoy: &child{}}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	a := &Agent{settings: s, log: testlog.New(t), admin: envoy.NewAdmin(s.adminSocket()), scrapes: make(chan struct{}, 1),
+		envoy: &envoy.Child{}}
 	if err := a.connect(testlog.New(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func TestDrainExtendsStop(t *testing.T) {
 	t.Parallel()
 	s := example(t, "127.0.42.11", func(s *Settings) { s.Drain.Maximum = 3 * time.Minute })
 	var sent []string
-	a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), envoy: &child{},
+	a := &Agent{settings: s, log: testlog.New(t), admin: envoy.NewAdmin(s.adminSocket()), envoy: &envoy.Child{},
 		ready:    newReadiness(nil, nil, nil, testlog.New(t)),
 		health:   &healthReporter{report: func(probe.Health) {}},
 		notifier: notifier{notify: func(s string) { sent = append(sent, s) }}}

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ashore-mesh/ashore/internal/strictyaml"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
@@ -24,6 +25,32 @@ func OwnSettings(state string) string { return filepath.Join(state, ownFile) }
 // OperatorSettings is the operator's settings file for the workloads that units of this machine
 // run.
 const OperatorSettings = "/etc/ashore/agent.yaml"
+
+// ReadSettings lays the settings of a file over s. It returns where they are in the file.
+func ReadSettings(file string, s *Settings) (*strictyaml.Places, error) {
+	data, err := strictyaml.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return strictyaml.Decode(file, data, s)
+}
+
+// Kept returns the settings of a workload that has joined: those that it joined with and, where
+// units run it, the operator's over them. They are not complete.
+func Kept(state string) (Settings, error) {
+	files := []string{OwnSettings(state)}
+	if filepath.Dir(state) == PackagedState {
+		files = append(files, OperatorSettings)
+	}
+	s := Default()
+	for _, file := range files {
+		if _, err := ReadSettings(file, &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return s, err
+		}
+	}
+	s.State = state
+	return s, nil
+}
 
 // saveOwn writes the settings that differ from base; nil is Default.
 func saveOwn(s, base *Settings) error {

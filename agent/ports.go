@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/machine"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // portRetryTime is how long ports in use are waited for: the Envoy of an agent that was killed ends
@@ -31,7 +32,7 @@ func (a *Agent) claimPorts(ctx context.Context, resumed bool) (net.Listener, err
 		if err == nil {
 			break
 		}
-		if time.Now().After(end) || !sleep(ctx, 50*time.Millisecond) {
+		if time.Now().After(end) || !task.Sleep(ctx, 50*time.Millisecond) {
 			return nil, err
 		}
 	}

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/agent/envoy"
 )
 
 // readiness answers whether the workload's proxy is ready. watchReadiness asks Envoy; a probe gets
 // the latest result at once, so that nothing can make it wait.
 type readiness struct {
-	admin   *admin
-	envoy   envoyRunner
+	admin   *envoy.Admin
+	envoy   envoy.Runner
 	log     hclog.Logger
 	trouble func() string // why no control plane is connected; empty: one is
 
@@ -29,7 +31,7 @@ type readiness struct {
 	result   error // guarded by mu: why Envoy is not ready; nil: it is
 }
 
-func newReadiness(a *admin, e envoyRunner, trouble func() string, log hclog.Logger) *readiness {
+func newReadiness(a *envoy.Admin, e envoy.Runner, trouble func() string, log hclog.Logger) *readiness {
 	return &readiness{admin: a, envoy: e, trouble: trouble, log: log,
 		result: errors.New("Envoy is starting")}
 }
@@ -84,15 +86,15 @@ func (s *readiness) check(ctx context.Context) error {
 }
 
 func (s *readiness) examine(ctx context.Context) error {
-	envoy := s.envoy.State()
-	run := envoy.Runs
-	if _, err := s.admin.do(ctx, http.MethodGet, "/ready"); err != nil {
+	state := s.envoy.State()
+	run := state.Runs
+	if _, err := s.admin.Do(ctx, http.MethodGet, "/ready"); err != nil {
 		// Its statistics would say more, but Envoy looks through all of them on the thread that
 		// takes in its configuration.
 		trouble := s.trouble()
 		switch {
-		case envoy.Trouble != "":
-			return fmt.Errorf("Envoy does not run: %s", envoy.Trouble)
+		case state.Trouble != "":
+			return fmt.Errorf("Envoy does not run: %s", state.Trouble)
 		case trouble != "":
 			return fmt.Errorf("Envoy waits for its configuration: %s", trouble)
 		}
@@ -118,7 +120,7 @@ const (
 
 // waiting says what Envoy has not got yet; nil when it has everything.
 func (s *readiness) waiting(ctx context.Context) error {
-	stats, err := s.admin.stats(ctx,
+	stats, err := s.admin.Stats(ctx,
 		`^(cluster_manager\.cds\.update_success|listener_manager\.(lds\.update_success|workers_started))$`)
 	if err != nil {
 		return fmt.Errorf("Envoy is starting: %w", err)

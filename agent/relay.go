@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashore-mesh/ashore/agent/dns"
+	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/agent/probe"
 	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/build"
@@ -74,7 +75,7 @@ func dialPlaintext(ctx context.Context, address string) (net.Conn, error) {
 // newProber makes what checks the application.
 func (a *Agent) newProber() *probe.Prober {
 	w := &a.settings.Workload
-	c := probe.Config{Settings: a.settings.Probe, Addresses: w.Addresses, Unit: (&systemd{}).unitActive,
+	c := probe.Config{Settings: a.settings.Probe, Addresses: w.Addresses, Unit: (&envoy.Systemd{}).UnitActive,
 		Report: a.health.setApp, Log: a.log}
 	if w.Interception == "none" && w.Type == "sidecar" {
 		c.Listens = a.listens

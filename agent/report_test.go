@@ -371,7 +371,7 @@ func TestOwnSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, no := range []string{"logLevel", "namespace", "state:", "15053"} {
+	for _, no := range []string{"drainTime", "namespace", "state:", "15053"} {
 		if strings.Contains(string(text), no) {
 			t.Errorf("it holds %s:\n%s", no, text)
 		}

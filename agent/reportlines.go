@@ -75,26 +75,26 @@ func (n Renewal) refused() bool {
 }
 
 func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
-	info, infoErr := a.admin.serverInfo(ctx)
+	info, infoErr := a.admin.ServerInfo(ctx)
 	readyErr := a.ready.state()
-	envoy := a.envoy.State()
-	restarts, waiting := max(envoy.Runs-1, 0), ""
-	if envoy.Waiting != "" {
-		waiting = "; " + envoy.Waiting
+	state := a.envoy.State()
+	restarts, waiting := max(state.Runs-1, 0), ""
+	if state.Waiting != "" {
+		waiting = "; " + state.Waiting
 	}
 	switch {
 	case infoErr != nil:
 		r.bad("envoy", "see its log: "+a.path+" has to be Envoy for this machine, and its ports free",
-			"does not answer, restarts %d: %s", restarts, cmp.Or(envoy.Trouble, infoErr.Error()))
+			"does not answer, restarts %d: %s", restarts, cmp.Or(state.Trouble, infoErr.Error()))
 	case readyErr != nil:
-		r.bad("envoy", "", "process %d, version %s, restarts %d, not ready: %v", envoy.PID, info.version(),
+		r.bad("envoy", "", "process %d, version %s, restarts %d, not ready: %v", state.PID, info.Release(),
 			restarts, readyErr)
-	case envoy.Outdated != "":
+	case state.Outdated != "":
 		r.warn("envoy", "remove what is in the way and restart the agent; if that does not help, stop the unit "+
-			""+envoy.Unit+", which cuts its connections",
-			"process %d, version %s, runs with its previous program or settings: %s", envoy.PID, info.version(), envoy.Outdated)
+			""+state.Unit+", which cuts its connections",
+			"process %d, version %s, runs with its previous program or settings: %s", state.PID, info.Release(), state.Outdated)
 	default:
-		r.ok("envoy", "process %d, version %s, restarts %d, ready%s", envoy.PID, info.version(),
+		r.ok("envoy", "process %d, version %s, restarts %d, ready%s", state.PID, info.Release(),
 			restarts, waiting)
 	}
 }

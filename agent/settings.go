@@ -81,8 +81,6 @@ type Envoy struct {
 	Path string `yaml:"path"`
 	// Concurrency is the number of worker threads. Zero: one for each processor, at most two.
 	Concurrency int `yaml:"concurrency"`
-	// LogLevel is Envoy's: trace, debug, info, warning, error, critical or off.
-	LogLevel string `yaml:"logLevel"`
 	// DrainTime is how long connections of a listener that was changed or removed may go on.
 	DrainTime time.Duration `yaml:"drainTime"`
 	// ParentShutdown is how long an Envoy of a unit that was replaced may finish its requests.
@@ -172,12 +170,11 @@ type Log struct {
 func Default() Settings {
 	return Settings{
 		Workload: Workload{Type: "sidecar", Namespace: "default", Interception: "none"},
-		Envoy: Envoy{LogLevel: "warning", DrainTime: 45 * time.Second,
-			ParentShutdown: 10 * time.Minute},
-		Ports: Ports{DNS: 15053},
-		Probe: probe.Settings{CheckPorts: true},
-		Drain: Drain{Maximum: 5 * time.Second},
-		Log:   Log{Level: "info"},
+		Envoy:    Envoy{DrainTime: 45 * time.Second, ParentShutdown: 10 * time.Minute},
+		Ports:    Ports{DNS: 15053},
+		Probe:    probe.Settings{CheckPorts: true},
+		Drain:    Drain{Maximum: 5 * time.Second},
+		Log:      Log{Level: "info"},
 
 		Interception: intercept.Default(),
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -152,7 +151,7 @@ func (s store) write(name string, data []byte) error {
 func (s store) remove() error {
 	var errs []error
 	for _, name := range []string{identityFile, rootsFile, nextKeyFile} {
-		errs = append(errs, removeMissing(filepath.Join(s.dir, name)))
+		errs = append(errs, wholefile.Remove(filepath.Join(s.dir, name)))
 	}
 	return errors.Join(append(errs, wholefile.SyncFolder(s.dir))...)
 }
@@ -182,11 +181,4 @@ func (s store) nextKey() (crypto.Signer, error) {
 }
 
 // forgetKey ends the use of the key that nextKey gave.
-func (s store) forgetKey() error { return removeMissing(filepath.Join(s.dir, nextKeyFile)) }
-
-func removeMissing(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+func (s store) forgetKey() error { return wholefile.Remove(filepath.Join(s.dir, nextKeyFile)) }

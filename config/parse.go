@@ -155,7 +155,7 @@ func (p *parser) object(d *decoder, head head, before int) {
 	}
 	if line, twice := p.defined[o.Key]; twice {
 		p.report(Problem{Severity: feed.Error, Object: o.Key.String(), Line: o.Origin.Line,
-			Text: fmt.Sprintf("defined in this line and in line %d of the same file: remove one of the two", line)})
+			Text: fmt.Sprintf("line %d of the same file defines it too and takes precedence: remove one of the two", line)})
 		p.broken = append(p.broken, o.Key)
 		return
 	}

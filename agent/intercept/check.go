@@ -25,6 +25,8 @@ type Checks struct {
 	Plaintext bool
 	// Ready is the URL of the agent's readiness. Empty: not asked.
 	Ready string
+
+	noOutside bool // no DNS server answered before the rules were installed
 }
 
 // Result is one check and how it went. Err is nil when it succeeded.
@@ -43,7 +45,12 @@ func (k Checks) Run(ctx context.Context, c Config) []Result {
 		out = append(out, Result{"agent", get(ctx, k.Ready)})
 	}
 	if c.DNSPort != 0 {
-		out = append(out, Result{"dns", errors.Join(askDNS(ctx, "udp"), askDNS(ctx, "tcp"))})
+		_, udp := askDNS(ctx, "udp", nameServer())
+		_, tcp := askDNS(ctx, "tcp", nameServer())
+		out = append(out, Result{"dns", errors.Join(udp, tcp)})
+	}
+	if c.DNSPort != 0 && !k.noOutside {
+		out = append(out, Result{"outside", outside(ctx)})
 	}
 	return out
 }
@@ -130,20 +137,32 @@ func get(ctx context.Context, url string) error {
 	return err
 }
 
-// askDNS wants any answer from the name server that applications ask.
-func askDNS(ctx context.Context, network string) error {
-	server := "127.0.0.1" // as resolvers do without the file
-	if c, err := dns.ClientConfigFromFile("/etc/resolv.conf"); err == nil && len(c.Servers) > 0 {
-		server = c.Servers[0]
+// outside wants one of the machine's DNS servers to answer. Every machine knows the address of one,
+// and with captured queries the agent asks it.
+func outside(ctx context.Context) error {
+	rcode, err := askDNS(ctx, "udp", nameServer())
+	if err == nil && rcode == dns.RcodeServerFailure {
+		err = errors.New("the agent does not reach the DNS servers of this machine (setting dns.servers, else " +
+			"/etc/resolv.conf)")
 	}
-	return askServer(ctx, network, server)
+	return err
 }
 
-func askServer(ctx context.Context, network, server string) error {
+// nameServer is the one that applications ask.
+func nameServer() string {
+	if c, err := dns.ClientConfigFromFile("/etc/resolv.conf"); err == nil && len(c.Servers) > 0 {
+		return c.Servers[0]
+	}
+	return "127.0.0.1" // as resolvers do without the file
+}
+
+// askDNS asks a server for the root and returns the code of its answer.
+func askDNS(ctx context.Context, network, server string) (rcode int, err error) {
 	client := dns.Client{Net: network, Timeout: checkTimeout}
 	query := new(dns.Msg).SetQuestion(".", dns.TypeNS)
-	if _, _, err := client.ExchangeContext(ctx, query, net.JoinHostPort(server, "53")); err != nil {
-		return fmt.Errorf("no answer by %s: %w: does the agent run, with ports.dns open?", network, err)
+	r, _, err := client.ExchangeContext(ctx, query, net.JoinHostPort(server, "53"))
+	if err != nil {
+		return 0, fmt.Errorf("no answer by %s: %w: does the agent run, with ports.dns open?", network, err)
 	}
-	return nil
+	return r.Rcode, nil
 }

@@ -70,6 +70,7 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if err != nil {
 		return err
 	}
+	checks.noOutside = outside(ctx) != nil
 	if err := apply(context.WithoutCancel(ctx), c); err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
@@ -132,7 +133,7 @@ func (m Machine) Boot(ctx context.Context) (bool, error) {
 		err = apply(ctx, r.Config)
 	}
 	if err != nil {
-		return false, errors.Join(fmt.Errorf("no rules were installed: %w", err), remove(m.marker()))
+		return false, errors.Join(fmt.Errorf("no rules were installed: %w", err), wholefile.Remove(m.marker()))
 	}
 	return true, m.mark()
 }
@@ -150,7 +151,7 @@ func (m Machine) Delete(ctx context.Context) error {
 
 // end replaces the rules by others that intercept nothing.
 func (m Machine) end(ctx context.Context, rules string) error {
-	if err := remove(m.record()); err != nil {
+	if err := wholefile.Remove(m.record()); err != nil {
 		return err
 	}
 	tables, err := nft(ctx, "", "list", "tables")
@@ -163,7 +164,7 @@ func (m Machine) end(ctx context.Context, rules string) error {
 	if err != nil {
 		return err
 	}
-	return remove(m.marker())
+	return wholefile.Remove(m.marker())
 }
 
 // apply replaces the table in one transaction.
@@ -245,11 +246,4 @@ func (m Machine) mark() error {
 		return err
 	}
 	return os.WriteFile(m.marker(), nil, 0o600)
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
@@ -58,7 +59,7 @@ func (c *cache) put(r *ads.Reply, all bool, wanted func(name string) bool) {
 			t.Resources[name] = cached{}
 		}
 	}
-	poke(c.changed)
+	task.Poke(c.changed)
 }
 
 // retain drops the resources that keep refuses.
@@ -69,7 +70,7 @@ func (c *cache) retain(keep func(typeURL, name string) bool) {
 		before := len(t.Resources)
 		maps.DeleteFunc(t.Resources, func(name string, _ cached) bool { return !keep(typeURL, name) })
 		if len(t.Resources) != before {
-			poke(c.changed)
+			task.Poke(c.changed)
 		}
 	}
 }
@@ -118,11 +119,3 @@ func (c *cache) snapshot() map[string]*cachedType {
 
 // everything wants every name.
 func everything(string) bool { return true }
-
-// poke makes the reader of c look, now or when it is ready.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/agent"
+	"github.com/ashore-mesh/ashore/agent/host"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/completion"
 	"github.com/ashore-mesh/ashore/internal/sdnotify"
@@ -46,7 +47,7 @@ type program struct {
 	logging        func(hclog.Logger) // called with the log
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	host           *host // nil: units of this machine cannot run a workload
+	host           *host.Host // nil: units of this machine cannot run a workload
 }
 
 // command is the program's command line.

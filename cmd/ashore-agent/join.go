@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,8 +49,8 @@ func (p *program) joinCommand() *cobra.Command {
 	f, j := &flags{}, &joinFlags{}
 	cmd := command("join", "Make this workload a member of the mesh, and run its Envoy", joinLong, joinExample,
 		func(ctx context.Context) error {
-			state := f.state
-			f.host = p.host != nil && !j.noRun && !f.dev && (state == "" || p.host.runs(state))
+			state := f.text("state")
+			f.host = p.host != nil && !j.noRun && f.given("dev") == nil && (state == "" || p.host.Runs(state))
 			c, err := j.config(f, p)
 			if err != nil {
 				return err
@@ -89,6 +91,27 @@ func (j *joinFlags) config(f *flags, p *program) (c agent.JoinConfig, err error)
 	c = agent.JoinConfig{Settings: s, Base: &base, Group: j.group, Hash: j.hash, Token: token, Replace: j.replace,
 		Log: p.logger(s.Log)}
 	return c, f.named(c.Prepare())
+}
+
+// joinHost joins and has units of this machine run the workload.
+func (p *program) joinHost(ctx context.Context, c agent.JoinConfig) error {
+	r, err := p.host.Join(ctx, c)
+	if err != nil {
+		return err
+	}
+	state := r.Settings.State
+	how := "has joined the mesh"
+	if r.Unchanged {
+		how = "has joined before and runs; nothing was changed, and the token was not used. For other settings edit " +
+			agent.OwnSettings(state) + " and restart the agent"
+	}
+	report, err := agent.Status(ctx, state)
+	if err != nil {
+		return err
+	}
+	err = p.say("%s %s, at %s. Its status:", filepath.Base(state), how,
+		strings.Join(r.Settings.Workload.Addresses, ", "))
+	return errors.Join(err, report.Write(p.stdout))
 }
 
 // readToken reads the token from where the flags say.

@@ -37,5 +37,5 @@ func kindNamed(name string) (config.KindInfo, error) {
 	if near := nearest.Name(lower, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return config.KindInfo{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("unknown kind %q: %s", name, hint))
+	return config.KindInfo{}, admin.NewError(admin.ErrInvalid, "unknown kind %q: %s", name, hint)
 }

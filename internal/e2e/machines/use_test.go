@@ -242,7 +242,7 @@ func restarts(t *testing.T, s *suite) {
 		{"agent restarted", script("systemctl restart ashore-agent")},
 		{"agent killed", script("systemctl kill -s KILL ashore-agent")},
 		{"agent upgraded", upgrade("ashore-agent")},
-		{"Envoy's settings changed", script("mkdir -p /etc/ashore; echo 'envoy: {logLevel: info, parentShutdown: 5s}' > /etc/ashore/agent.yaml; systemctl restart ashore-agent")},
+		{"Envoy's settings changed", script("mkdir -p /etc/ashore; echo 'envoy: {drainTime: 30s, parentShutdown: 5s}' > /etc/ashore/agent.yaml; systemctl restart ashore-agent")},
 		{"Envoy upgraded", upgrade("ashore-envoy")},
 	} {
 		t.Run(event.name, func(t *testing.T) {

@@ -1,47 +1,20 @@
-package agent
+package envoy
 
 import (
-	"cmp"
 	"context"
-	"os/exec"
-	"path/filepath"
+	"math"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/ashore-mesh/ashore/internal/machine"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
-// PackagedEnvoy is where the package ashore-envoy puts it.
-const PackagedEnvoy = "/usr/lib/ashore/envoy"
-
-// Program returns the program that is run, which starts and is supported: PackagedEnvoy for units;
-// else Path, "envoy" in PATH, or PackagedEnvoy. The error is a UsageError that says what to do.
-func (e *Envoy) Program(ctx context.Context) (string, error) {
-	path := e.Path
-	switch {
-	case e.units:
-		path = cmp.Or(e.program, PackagedEnvoy)
-	case path == "":
-		path = PackagedEnvoy
-		if found, err := exec.LookPath("envoy"); err == nil {
-			path = found
-		}
-	}
-	path, err := filepath.Abs(path)
-	if err == nil {
-		err = machine.CheckEnvoy(ctx, path)
-	}
-	if err != nil {
-		return "", &UsageError{"envoy.path", err.Error() + ", or name Envoy's program (--envoy)"}
-	}
-	return path, nil
-}
-
-// envoyRunner keeps one Envoy running: as a child of this process (child) or as systemd units that
-// outlive it (units).
-type envoyRunner interface {
+// Runner keeps one Envoy running: as a child of this process (Child) or as systemd units that
+// outlive it (Units).
+type Runner interface {
 	// Run starts Envoy, or goes on with one that runs, and starts it again when it ends. It returns
 	// when ctx has ended, or when Envoy has ended after last has. A child has ended then; a unit
 	// runs on.
@@ -54,13 +27,13 @@ type envoyRunner interface {
 	// Stop ends an Envoy that outlives this process.
 	Stop(ctx context.Context) error
 	// State says how Envoy is.
-	State() envoyState
+	State() State
 	// Ended receives when Envoy ended unexpectedly. Its capacity is 1.
 	Ended() <-chan struct{}
 }
 
-// envoyState is how an Envoy is.
-type envoyState struct {
+// State is how an Envoy is.
+type State struct {
 	// PID is its process; zero: none runs.
 	PID int
 	// Runs counts its starts that this agent has seen.
@@ -75,6 +48,29 @@ type envoyState struct {
 	// Unit is the systemd unit that it runs as; empty: it is a child.
 	Unit string
 }
+
+// Options are what every Envoy is started with.
+type Options struct {
+	// Concurrency is the number of worker threads.
+	Concurrency int
+	// DrainTime is how long connections of a listener that was changed or removed may go on.
+	DrainTime time.Duration
+}
+
+func (o Options) arguments() []string {
+	return []string{
+		"--concurrency", strconv.Itoa(o.Concurrency),
+		"--drain-time-s", seconds(o.DrainTime),
+		// Every connection is asked to close with its next response; "gradual" would reach few
+		// within a short drain.
+		"--drain-strategy", "immediate",
+		// The admin interface changes it without a restart.
+		"--log-level", "warning",
+	}
+}
+
+// seconds is a duration in whole seconds, rounded up.
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10) }
 
 const (
 	// firstPause is between the first unexpected end of Envoy and its next start; it doubles with
@@ -92,27 +88,27 @@ type restarter struct {
 	ended chan struct{} // capacity 1
 
 	mu    sync.Mutex
-	state envoyState // guarded by mu
+	state State // guarded by mu
 }
 
 func newRestarter(log hclog.Logger) restarter {
 	return restarter{log: log, ended: make(chan struct{}, 1)}
 }
 
-// State implements envoyRunner.
-func (r *restarter) State() envoyState {
+// State implements Runner.
+func (r *restarter) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state
 }
 
-func (r *restarter) change(f func(*envoyState)) {
+func (r *restarter) change(f func(*State)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f(&r.state)
 }
 
-// Ended implements envoyRunner.
+// Ended implements Runner.
 func (r *restarter) Ended() <-chan struct{} { return r.ended }
 
 // repeat calls run until ctx or last has ended. run returns when Envoy has ended, and why.
@@ -127,10 +123,10 @@ func (r *restarter) repeat(ctx, last context.Context, run func(context.Context) 
 		if lived >= steady {
 			pause = firstPause
 		}
-		r.change(func(s *envoyState) { *s = envoyState{Runs: s.Runs, Unit: s.Unit, Trouble: err.Error()} })
+		r.change(func(s *State) { *s = State{Runs: s.Runs, Unit: s.Unit, Trouble: err.Error()} })
 		r.log.Error("envoy does not run and is started again", "error", err,
 			"lived", lived.Round(time.Millisecond), "next", pause)
-		poke(r.ended)
+		task.Poke(r.ended)
 		select {
 		case <-ctx.Done():
 			return
@@ -138,23 +134,5 @@ func (r *restarter) repeat(ctx, last context.Context, run func(context.Context) 
 			return
 		case <-time.After(pause):
 		}
-	}
-}
-
-// poke makes the reader of c look, now or when it is ready.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// sleep waits. It returns false when ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }

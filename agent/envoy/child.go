@@ -1,26 +1,24 @@
-package agent
+package envoy
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// killAfter is how long Envoy may take to end once it was asked to.
-const killAfter = 5 * time.Second
+// KillAfter is how long Envoy may take to end once it was asked to.
+const KillAfter = 5 * time.Second
 
-// child runs Envoy as a child of this process, and starts it again whenever it ends before it
+// Child runs Envoy as a child of this process, and starts it again whenever it ends before it
 // should.
-type child struct {
+type Child struct {
 	restarter
 	path   string
 	args   []string
@@ -28,47 +26,32 @@ type child struct {
 	lines  hclog.Logger // Envoy's own lines
 }
 
-// newChild describes how to start Envoy as a child with these settings.
-func newChild(s *Settings, path, bootstrap string, stdout io.Writer, lines, log hclog.Logger) *child {
-	args := append(commonArguments(s), "--config-path", bootstrap, "--disable-hot-restart",
-		"--log-format", logFormat)
-	return &child{newRestarter(log), path, args, stdout, lines}
+// NewChild describes how to start a program, by the bootstrap in a file. stdout takes access logs,
+// lines what Envoy logs itself, and log what is logged about it.
+func NewChild(path, bootstrap string, o Options, stdout io.Writer, lines, log hclog.Logger) *Child {
+	args := append(o.arguments(), "--config-path", bootstrap, "--disable-hot-restart", "--log-format", logFormat)
+	return &Child{newRestarter(log), path, args, stdout, lines}
 }
 
-// commonArguments are those of every Envoy, for settings that Complete has accepted.
-func commonArguments(s *Settings) []string {
-	return []string{
-		"--concurrency", strconv.Itoa(s.Envoy.Concurrency),
-		"--drain-time-s", seconds(s.Envoy.DrainTime),
-		// Every connection is asked to close with its next response; "gradual" would reach few
-		// within a short drain.
-		"--drain-strategy", "immediate",
-		"--log-level", s.Envoy.LogLevel,
-	}
-}
-
-// seconds is a duration in whole seconds, rounded up.
-func seconds(d time.Duration) string { return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10) }
-
-// Run implements envoyRunner.
-func (c *child) Run(ctx, last context.Context) error {
+// Run implements Runner.
+func (c *Child) Run(ctx, last context.Context) error {
 	c.repeat(ctx, last, c.run)
 	return nil
 }
 
-// Resume implements envoyRunner: a child ends with the agent that started it.
-func (*child) Resume(context.Context) (bool, error) { return false, nil }
+// Resume implements Runner: a child ends with the agent that started it.
+func (*Child) Resume(context.Context) (bool, error) { return false, nil }
 
-// Stays implements envoyRunner.
-func (*child) Stays(context.Context) bool { return false }
+// Stays implements Runner.
+func (*Child) Stays(context.Context) bool { return false }
 
-// Stop implements envoyRunner: a child ends when Run does.
-func (*child) Stop(context.Context) error { return nil }
+// Stop implements Runner: a child ends when Run does.
+func (*Child) Stop(context.Context) error { return nil }
 
 // run starts Envoy and returns when it has ended, with its last error. When ctx ends, Envoy is
 // asked to end and killed if it does not. Envoy does not outlive this process, even when that is
 // killed.
-func (c *child) run(ctx context.Context) error {
+func (c *Child) run(ctx context.Context) error {
 	// The kernel sends the death signal when the *thread* that started Envoy ends, so this thread
 	// must live as long. https://github.com/golang/go/issues/27505
 	runtime.LockOSThread()
@@ -87,12 +70,12 @@ func (c *child) run(ctx context.Context) error {
 		Pdeathsig: syscall.SIGKILL,
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = killAfter
+	cmd.WaitDelay = KillAfter
 	err := cmd.Start()
 	if err == nil {
-		c.change(func(s *envoyState) { s.PID = cmd.Process.Pid; s.Runs++ })
+		c.change(func(s *State) { s.PID = cmd.Process.Pid; s.Runs++ })
 		err = cmd.Wait()
-		c.change(func(s *envoyState) { s.PID = 0 })
+		c.change(func(s *State) { s.PID = 0 })
 	}
 	w.Close()
 	if err == nil {

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"context"
@@ -7,15 +7,58 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
-// hostJoin makes a workload of a host a member of the mesh.
-type hostJoin struct {
-	*host
+// Joined is how a workload stands after Join.
+type Joined struct {
+	// Settings are those that it runs with.
+	Settings agent.Settings
+	// Unchanged says that it had joined before and runs, so that nothing was done.
+	Unchanged bool
+}
+
+// Join makes a workload a member of the mesh and runs it. When a step fails or ctx ends, the steps
+// before it are undone, except for the identity: the same command continues with it.
+func (h *Host) Join(ctx context.Context, c agent.JoinConfig) (*Joined, error) {
+	w := &joining{Host: h, settings: c.Settings}
+	if err := w.chooseUnit(); err != nil {
+		return nil, err
+	}
+	units, err := w.Systemd.Show(ctx, w.unit)
+	if err != nil || len(units) != 1 {
+		return nil, errors.Join(fmt.Errorf("systemd does not know %s: install the package ashore-agent", w.unit), err)
+	}
+	w.before = units[0]
+	if w.before.Active != "active" { // else its own Envoy has the ports
+		if err := w.check(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c.Settings = w.settings
+	var result *agent.JoinResult
+	err = w.As(func() (err error) { result, err = agent.Join(ctx, c); return err })
+	switch {
+	case ctx.Err() != nil:
+		return nil, errors.New("interrupted before the workload had joined; the machine works as before")
+	case err != nil:
+		return nil, err
+	}
+	err = w.start(ctx)
+	if ctx.Err() != nil {
+		err = errors.New("the join was interrupted")
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.undo(ctx))
+	}
+	return &Joined{w.settings, result.Already && !w.started && !w.ruled}, nil
+}
+
+// joining is a Join under way.
+type joining struct {
+	*Host
 	settings agent.Settings // of the workload, with those of the operator's file
 	unit     string
 	before   machine.Unit // the unit, as it was
@@ -23,56 +66,8 @@ type hostJoin struct {
 	ruled    bool         // the rules were installed
 }
 
-// joinHost checks the machine, joins with the rights of the agent's user, starts the unit and
-// installs the rules. When a step fails, the steps before it are undone, except for the identity:
-// the same command continues with it.
-func (p *program) joinHost(ctx context.Context, c agent.JoinConfig) error {
-	w := &hostJoin{host: p.host, settings: c.Settings}
-	if err := w.chooseUnit(); err != nil {
-		return err
-	}
-	units, err := w.systemd.Show(ctx, w.unit)
-	if err != nil || len(units) != 1 {
-		return errors.Join(fmt.Errorf("systemd does not know %s: install the package ashore-agent", w.unit), err)
-	}
-	w.before = units[0]
-	if w.before.Active != "active" { // else its own Envoy has the ports
-		if err := w.check(ctx); err != nil {
-			return err
-		}
-	}
-	c.Settings = w.settings
-	var result *agent.JoinResult
-	err = w.as(func() (err error) { result, err = agent.Join(ctx, c); return err })
-	switch {
-	case ctx.Err() != nil:
-		return errors.New("interrupted before the workload had joined; the machine works as before")
-	case err != nil:
-		return err
-	}
-	err = w.start(ctx)
-	if ctx.Err() != nil {
-		err = errors.New("the join was interrupted")
-	}
-	if err != nil {
-		return errors.Join(err, w.undo(ctx))
-	}
-	how := "has joined the mesh"
-	if result.Already && !w.started && !w.ruled {
-		how = "has joined before and runs; nothing was changed, and the token was not used. For other settings edit " +
-			agent.OwnSettings(w.settings.State) + " and restart the agent"
-	}
-	r, err := agent.Status(ctx, w.settings.State)
-	if err != nil {
-		return err
-	}
-	err = p.say("%s %s, at %s. Its status:", filepath.Base(w.settings.State), how,
-		strings.Join(w.settings.Workload.Addresses, ", "))
-	return errors.Join(err, r.Write(p.stdout))
-}
-
 // chooseUnit finds the unit of the workload. The first workload of a machine has mainUnit.
-func (w *hostJoin) chooseUnit() error {
+func (w *joining) chooseUnit() error {
 	s := &w.settings
 	main := w.main()
 	if main == "" {
@@ -86,10 +81,11 @@ func (w *hostJoin) chooseUnit() error {
 	}
 	w.unit = "ashore-agent@" + filepath.Base(s.State) + ".service"
 	if s.Workload.Interception != "none" || len(s.Workload.Addresses) == 0 {
-		return usage(fmt.Errorf("%s is this machine's workload already: a further one needs an address of its own, "+
-			"and has no interception: add --name NAME --address ADDRESS --interception none", filepath.Base(main)))
+		return &agent.UsageError{Setting: "workload.addresses", Text: filepath.Base(main) +
+			" is this machine's workload already: a further one needs an address of its own, and has no interception: " +
+			"add --name NAME --address ADDRESS --interception none"}
 	}
-	first, err := keptSettings(main)
+	first, err := agent.Kept(main)
 	if err != nil {
 		return err
 	}
@@ -104,11 +100,11 @@ func (w *hostJoin) chooseUnit() error {
 }
 
 // check looks for what would keep the workload from running, before the token is used.
-func (w *hostJoin) check(ctx context.Context) error {
+func (w *joining) check(ctx context.Context) error {
 	s := w.settings
-	errs := []error{machine.CheckEnvoy(ctx, w.envoy), machine.CheckResolver(w.resolver), agent.CheckAddress(ctx, &s)}
+	errs := []error{machine.CheckEnvoy(ctx, w.Envoy), machine.CheckResolver(w.Resolver), agent.CheckAddress(ctx, &s)}
 	if s.Workload.Interception == "tproxy" {
-		if _, err := exec.LookPath(w.nft); err != nil {
+		if _, err := exec.LookPath(w.NFT); err != nil {
 			errs = append(errs, errors.New("interception needs the program nft, which is not there: "+
 				"install the package nftables, or join with --interception none"))
 		}
@@ -121,14 +117,14 @@ func (w *hostJoin) check(ctx context.Context) error {
 		s.Workload.Addresses = []string{address}
 	}
 	if _, _, err := agent.JoinedAs(s.State); err != nil { // else an Envoy of this workload may still run
-		errs = append(errs, agent.PortsFree(&s, w.owner))
+		errs = append(errs, agent.PortsFree(&s, w.Owner))
 	}
 	return errors.Join(errs...)
 }
 
 // start starts what does not run yet.
-func (w *hostJoin) start(ctx context.Context) error {
-	s, err := keptSettings(w.settings.State)
+func (w *joining) start(ctx context.Context) error {
+	s, err := agent.Kept(w.settings.State)
 	if err != nil {
 		return err
 	}
@@ -140,17 +136,17 @@ func (w *hostJoin) start(ctx context.Context) error {
 	}
 	if w.before.Active != "active" || w.before.File != "enabled" {
 		w.started = true
-		if err := w.systemd.Run(ctx, "enable", "--quiet", "--now", w.unit); err != nil {
+		if err := w.Systemd.Run(ctx, "enable", "--quiet", "--now", w.unit); err != nil {
 			return fmt.Errorf("start the agent: %w; journalctl -u %s says more", err, w.unit)
 		}
 	}
-	if err := w.ready(ctx, s.State); err != nil {
+	if err := w.Ready(ctx, s.State); err != nil {
 		return fmt.Errorf("the workload is not ready; journalctl -u %s says more: %w", w.unit, err)
 	}
 	if w.settings.Workload.Interception != "tproxy" {
 		return nil
 	}
-	units, err := w.systemd.Show(ctx, interceptUnit)
+	units, err := w.Systemd.Show(ctx, interceptUnit)
 	if err != nil || len(units) == 1 && units[0].Active == "active" && units[0].File == "enabled" {
 		return err
 	}
@@ -161,19 +157,19 @@ func (w *hostJoin) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.rules.Install(ctx, c, checks); err != nil { // it leaves none
+	if err := w.Rules.Install(ctx, c, checks); err != nil { // it leaves none
 		return err
 	}
 	w.ruled = true
-	if err := w.systemd.Run(ctx, "enable", "--quiet", "--now", interceptUnit); err != nil {
+	if err := w.Systemd.Run(ctx, "enable", "--quiet", "--now", interceptUnit); err != nil {
 		return fmt.Errorf("install the rules at boot: %w", err)
 	}
 	return nil
 }
 
 // link has mainUnit run this workload.
-func (w *hostJoin) link() error {
-	link := filepath.Join(w.folder, agent.MainLink)
+func (w *joining) link() error {
+	link := filepath.Join(w.Folder, agent.MainLink)
 	if w.main() == w.settings.State {
 		return nil
 	}
@@ -184,7 +180,7 @@ func (w *hostJoin) link() error {
 }
 
 // undo takes back what was started and installed.
-func (w *hostJoin) undo(ctx context.Context) error {
+func (w *joining) undo(ctx context.Context) error {
 	if !w.started && !w.ruled {
 		return nil
 	}
@@ -202,22 +198,4 @@ func (w *hostJoin) undo(ctx context.Context) error {
 	}
 	return fmt.Errorf("%s is stopped and no rules are installed: the machine works as before. "+
 		"The identity is kept: paste the same command again when the cause is removed", w.unit)
-}
-
-// removeRules removes the rules, also from the next boot.
-func (h *host) removeRules(ctx context.Context) error {
-	return errors.Join(h.rules.Delete(ctx), h.systemd.Run(ctx, "disable", "--quiet", "--now", interceptUnit))
-}
-
-// stop stops the agent of a workload and its Envoy.
-func (h *host) stop(ctx context.Context, state string) error {
-	unit := h.unit(state)
-	err := h.systemd.Run(ctx, "disable", "--quiet", "--now", unit)
-	if unit == mainUnit { // else a DNS query would start the agent again
-		err = errors.Join(err, h.systemd.Run(ctx, "stop", dnsSocket, unit))
-	}
-	for _, verb := range []string{"stop", "reset-failed"} { // of several epochs the older ones end by a signal
-		err = errors.Join(err, h.systemd.Run(ctx, append([]string{verb}, h.envoys(state)...)...))
-	}
-	return err
 }

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"context"
@@ -26,38 +26,38 @@ const (
 	interceptUnit = "ashore-intercept.service"
 )
 
-// interception installs and removes the rules that bring a machine's traffic to Envoy. It is an
+// Interception installs and removes the rules that bring a machine's traffic to Envoy. It is an
 // intercept.Machine.
-type interception interface {
+type Interception interface {
 	Install(ctx context.Context, c intercept.Config, checks intercept.Checks) error
 	Status(ctx context.Context) (intercept.Status, error)
 	Remove(ctx context.Context) error
 	Delete(ctx context.Context) error
 }
 
-// systemd changes and shows units. It is a machine.Systemctl.
-type systemd interface {
+// Systemd changes and shows units. It is a machine.Systemctl.
+type Systemd interface {
 	Run(ctx context.Context, args ...string) error
 	Show(ctx context.Context, names ...string) ([]machine.Unit, error)
 }
 
-// host is a machine whose systemd runs the agent. join, status and leave work on it as root.
-type host struct {
-	folder   string // of the state folders
-	systemd  systemd
-	envoy    string // its program
-	resolver string // the resolver's settings
-	nft      string // the program that the rules need
-	rules    interception
-	owner    func(machine.Socket) (*machine.Owner, error)
-	// as calls f with the rights of the agent's user.
-	as func(f func() error) error
-	// ready waits until the workload of a state folder is ready.
-	ready func(ctx context.Context, state string) error
+// Host is a machine whose systemd runs the agent. This returns this machine; tests make others.
+type Host struct {
+	Folder   string // of the state folders
+	Systemd  Systemd
+	Envoy    string // its program
+	Resolver string // the resolver's settings
+	NFT      string // the program that the rules need
+	Rules    Interception
+	Owner    func(machine.Socket) (*machine.Owner, error)
+	// As calls f with the rights of the agent's user.
+	As func(f func() error) error
+	// Ready waits until the workload of a state folder is ready.
+	Ready func(ctx context.Context, state string) error
 }
 
-// thisHost is this machine; nil without root, systemd or the package ashore-agent.
-func thisHost() *host {
+// This is this machine; nil without root, systemd or the package ashore-agent.
+func This() *Host {
 	if os.Geteuid() != 0 || !machine.HasSystemd() {
 		return nil
 	}
@@ -65,25 +65,25 @@ func thisHost() *host {
 	if err != nil {
 		return nil
 	}
-	return &host{folder: agent.PackagedState, systemd: machine.Systemctl("systemctl"), envoy: agent.PackagedEnvoy,
-		resolver: "/etc/resolv.conf", nft: "nft",
-		rules: intercept.Machine{}, owner: machine.PortOwner, as: asUser(u), ready: waitReady}
+	return &Host{Folder: agent.PackagedState, Systemd: machine.Systemctl("systemctl"), Envoy: agent.PackagedEnvoy,
+		Resolver: "/etc/resolv.conf", NFT: "nft",
+		Rules: intercept.Machine{}, Owner: machine.PortOwner, As: asUser(u), Ready: waitReady}
 }
 
-// runs says whether units run the workload of a state folder.
-func (h *host) runs(state string) bool { return h != nil && filepath.Dir(state) == h.folder }
+// Runs says whether units run the workload of a state folder. h may be nil.
+func (h *Host) Runs(state string) bool { return h != nil && filepath.Dir(state) == h.Folder }
 
 // main is the state folder of the workload that mainUnit runs; empty: there is none.
-func (h *host) main() string {
-	name, err := os.Readlink(filepath.Join(h.folder, agent.MainLink))
+func (h *Host) main() string {
+	name, err := os.Readlink(filepath.Join(h.Folder, agent.MainLink))
 	if err != nil {
 		return ""
 	}
-	return filepath.Join(h.folder, filepath.Base(name))
+	return filepath.Join(h.Folder, filepath.Base(name))
 }
 
 // unit is the one that runs the agent of a state folder.
-func (h *host) unit(state string) string {
+func (h *Host) unit(state string) string {
 	if h.main() == state {
 		return mainUnit
 	}
@@ -92,7 +92,7 @@ func (h *host) unit(state string) string {
 
 // envoys are patterns of the units of a workload's Envoy: one for each restart epoch, which has up
 // to three digits.
-func (h *host) envoys(state string) []string {
+func (h *Host) envoys(state string) []string {
 	prefix := "ashore-envoy@"
 	if h.main() != state {
 		prefix += filepath.Base(state) + "-"

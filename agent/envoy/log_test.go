@@ -1,4 +1,4 @@
-package agent
+package envoy
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package agent
+package envoy
 
 import (
 	"context"
@@ -15,17 +15,17 @@ import (
 // systemdTimeout bounds one call to systemd.
 const systemdTimeout = 30 * time.Second
 
-// systemd is a client of the system's service manager, over D-Bus. polkit decides what the agent
+// Systemd is a client of the system's service manager, over D-Bus. polkit decides what the agent
 // may start and stop.
-type systemd struct {
+type Systemd struct {
 	mu   sync.Mutex
 	conn *dbus.Conn // guarded by mu; nil: not connected
 }
 
-var _ unitManager = (*systemd)(nil)
+var _ Manager = (*Systemd)(nil)
 
 // call calls f with a connection to the bus: a new one when the last has ended.
-func (m *systemd) call(ctx context.Context, f func(ctx context.Context, bus *dbus.Conn) error) error {
+func (m *Systemd) call(ctx context.Context, f func(ctx context.Context, bus *dbus.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
 	defer cancel()
 	bus, err := m.connect(ctx)
@@ -35,7 +35,7 @@ func (m *systemd) call(ctx context.Context, f func(ctx context.Context, bus *dbu
 	return f(ctx, bus)
 }
 
-func (m *systemd) connect(ctx context.Context) (_ *dbus.Conn, err error) {
+func (m *Systemd) connect(ctx context.Context) (_ *dbus.Conn, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.conn != nil && m.conn.Connected() {
@@ -49,8 +49,8 @@ func (m *systemd) connect(ctx context.Context) (_ *dbus.Conn, err error) {
 	return m.conn, err
 }
 
-// List implements unitManager.
-func (m *systemd) List(ctx context.Context, pattern string) (out []string, err error) {
+// List implements Manager.
+func (m *Systemd) List(ctx context.Context, pattern string) (out []string, err error) {
 	err = m.call(ctx, func(ctx context.Context, bus *dbus.Conn) error {
 		found, err := bus.ListUnitsByPatternsContext(ctx,
 			[]string{"active", "reloading", "activating", "deactivating"}, []string{pattern})
@@ -62,8 +62,8 @@ func (m *systemd) List(ctx context.Context, pattern string) (out []string, err e
 	return out, err
 }
 
-// Look implements unitManager. A unit that is not a service has no process and no result.
-func (m *systemd) Look(ctx context.Context, name string) (s unitState, err error) {
+// Look implements Manager. A unit that is not a service has no process and no result.
+func (m *Systemd) Look(ctx context.Context, name string) (s UnitState, err error) {
 	err = m.call(ctx, func(ctx context.Context, bus *dbus.Conn) error {
 		all, err := bus.GetAllPropertiesContext(ctx, name)
 		pid, _ := all["MainPID"].(uint32)
@@ -75,9 +75,9 @@ func (m *systemd) Look(ctx context.Context, name string) (s unitState, err error
 	return s, err
 }
 
-// unitActive returns why a unit is not active. Units that reload their settings are. Source:
+// UnitActive returns why a unit is not active. Units that reload their settings are. Source:
 // systemctl(1), is-active. Not known: systemd does not answer.
-func (m *systemd) unitActive(ctx context.Context, name string) (why error, known bool) {
+func (m *Systemd) UnitActive(ctx context.Context, name string) (why error, known bool) {
 	state, err := m.Look(ctx, name)
 	if err != nil {
 		return fmt.Errorf("look at the unit %s: %w", strconv.QuoteToASCII(name), err), false
@@ -88,18 +88,18 @@ func (m *systemd) unitActive(ctx context.Context, name string) (why error, known
 	return nil, true
 }
 
-// Start implements unitManager.
-func (m *systemd) Start(ctx context.Context, name string) error {
+// Start implements Manager.
+func (m *Systemd) Start(ctx context.Context, name string) error {
 	return m.job(ctx, name, (*dbus.Conn).StartUnitContext)
 }
 
-// Stop implements unitManager.
-func (m *systemd) Stop(ctx context.Context, name string) error {
+// Stop implements Manager.
+func (m *Systemd) Stop(ctx context.Context, name string) error {
 	return m.job(ctx, name, (*dbus.Conn).StopUnitContext)
 }
 
 // job starts a job for a unit and waits until it is done.
-func (m *systemd) job(ctx context.Context, name string,
+func (m *Systemd) job(ctx context.Context, name string,
 	start func(*dbus.Conn, context.Context, string, string, chan<- string) (int, error)) error {
 	return m.call(ctx, func(ctx context.Context, bus *dbus.Conn) error {
 		done := make(chan string, 1)
@@ -118,8 +118,8 @@ func (m *systemd) job(ctx context.Context, name string,
 	})
 }
 
-// Kill implements unitManager.
-func (m *systemd) Kill(ctx context.Context, name string) error {
+// Kill implements Manager.
+func (m *Systemd) Kill(ctx context.Context, name string) error {
 	state, err := m.Look(ctx, name)
 	if err != nil || state.PID == 0 {
 		return err
@@ -129,8 +129,8 @@ func (m *systemd) Kill(ctx context.Context, name string) error {
 	})
 }
 
-// Stopping implements unitManager.
-func (m *systemd) Stopping(ctx context.Context) (stopping bool, err error) {
+// Stopping implements Manager.
+func (m *Systemd) Stopping(ctx context.Context) (stopping bool, err error) {
 	err = m.call(ctx, func(ctx context.Context, bus *dbus.Conn) error {
 		state, err := bus.SystemStateContext(ctx)
 		if err == nil {
