@@ -44,21 +44,21 @@ func (m *Merger[K, T]) retain(i *item[K, T], now time.Time) {
 	if slices.ContainsFunc(m.items[i.key], func(o *item[K, T]) bool { return m.replaces(o, i) }) {
 		return
 	}
-	i.group = m.group(i.group.source, i.group.name) // tidy may have removed it
+	i.group = m.group(i.group.source, i.group.name) // groupChanged may have removed it
 	i.group.removed[i.key] = i
 	m.add(i)
 	if i.due = now.Add(m.cfg.Settle); i.Mass {
 		m.retainMass(i)
 	}
 	m.nextRemoval = earlier(m.nextRemoval, i.due)
-	m.tidy(i.group)
+	m.groupChanged(i.group)
 }
 
 // endRemoval removes a retained item.
 func (m *Merger[K, T]) endRemoval(i *item[K, T]) {
 	m.remove(i)
 	delete(i.group.removed, i.key)
-	m.tidy(i.group)
+	m.groupChanged(i.group)
 }
 
 // retainMass retains an item by R4.
@@ -68,7 +68,7 @@ func (m *Merger[K, T]) retainMass(i *item[K, T]) {
 	if m.cfg.MassRemoval > 0 {
 		i.due = i.At.Add(m.cfg.Settle + m.cfg.MassRemoval)
 	}
-	m.tidy(i.group)
+	m.groupChanged(i.group)
 }
 
 // earlier returns the earlier of two times. It ignores a time that is zero.
@@ -139,7 +139,7 @@ func (m *Merger[K, T]) settleItem(i *item[K, T], f faults[K, T], now time.Time) 
 	i.reason, i.due = f.reason(i), now.Add(m.cfg.Settle)
 	if !i.Settled {
 		i.Settled = true
-		m.tidy(i.group)
+		m.groupChanged(i.group)
 	}
 	return i.reason != ""
 }
