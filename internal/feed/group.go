@@ -108,7 +108,8 @@ func (m *Merger[K, T]) newItem(g *group[K, T], index int, saved SavedItem[T]) *i
 	return &item[K, T]{SavedItem: saved, key: m.cfg.KeyOf(saved.Item), group: g, index: index}
 }
 
-// groupChanged marks the group unsaved, updates the set of faulty groups, and deletes the group if empty.
+// groupChanged marks the group unsaved, updates the set of faulty groups, and deletes the group if
+// it is empty.
 func (m *Merger[K, T]) groupChanged(g *group[K, T]) {
 	s := g.source
 	m.unsaved[groupID{s.Name, g.name}] = struct{}{}

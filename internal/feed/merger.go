@@ -90,9 +90,9 @@ func NewMerger[K Key, T any](cfg Config[K, T]) *Merger[K, T] {
 	}
 }
 
-// SetSources replaces the list of sources, in order of precedence. Names are unique. A source that is no longer
-// listed is removed once all required sources have synced. It returns the keys whose items changed,
-// in no order.
+// SetSources replaces the list of sources, in order of precedence. Names are unique. A source that is
+// no longer listed is removed once all required sources have synced. It returns the keys whose items
+// changed, in no order.
 func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed []K) {
 	for _, s := range m.sources {
 		m.setExpired(s, false)

@@ -32,8 +32,9 @@ type Removal struct {
 // lost reports whether no source supplies the item any more.
 func (r *Removal) lost() bool { return !r.At.IsZero() }
 
-// replaces reports whether the item by makes retaining the lost item unnecessary. With Union, only an
-// item of the same source does: an active one, or a retained one of the same group.
+// replaces reports whether the item by is used instead of a lost item, so that this one need not be
+// retained. With Union, only an item of the same source does that: an active one, or a retained one
+// of the same group.
 func (m *Merger[K, T]) replaces(by, lost *item[K, T]) bool {
 	a, b := by.group, lost.group
 	return !m.cfg.Union || a.source == b.source && (!by.lost() || a.name == b.name)
@@ -162,7 +163,8 @@ func (s *source[K, T]) lostMost(now time.Time) bool {
 }
 
 // AcceptRemovals removes all items of a source that R3 and R4 retain, and returns the keys whose
-// items changed. It ends the problem about items that R4 retained before. A source that is not in the list loses all its items.
+// items changed. It ends the problem about items that R4 no longer retains. A source that is not in
+// the list loses all its items.
 func (m *Merger[K, T]) AcceptRemovals(source string, now time.Time) (changed []K) {
 	s := m.sources[source]
 	if s == nil {
