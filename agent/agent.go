@@ -54,7 +54,7 @@ type Agent struct {
 	notifier  notifier
 
 	// Set for workloads with an identity; nil with Dev.
-	keeper  *Keeper
+	certs   *CertManager
 	secrets *secrets
 
 	relay  *relay.Relay
@@ -119,14 +119,14 @@ func (a *Agent) identify(log hclog.Logger) error {
 	if s.Dev {
 		return nil
 	}
-	k, err := NewKeeper(KeeperConfig{Dir: s.State, Addresses: s.XDS.Addresses, Name: s.Workload.Name, Log: log})
+	k, err := NewCertManager(CertManagerConfig{Dir: s.State, Addresses: s.XDS.Addresses, Name: s.Workload.Name, Log: log})
 	if err != nil {
 		return err
 	}
 	if err := s.applyIdentity(k.Identity(), k.Joined()); err != nil {
 		return err
 	}
-	a.keeper = k
+	a.certs = k
 	a.secrets = newSecrets(k, log)
 	return nil
 }
@@ -174,8 +174,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	a.log.Info("starting", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace,
 		"address", a.settings.Workload.Addresses[0],
 		"control_plane", a.settings.XDS.Addresses, "envoy", a.path)
-	if a.keeper != nil {
-		id := a.keeper.Identity()
+	if a.certs != nil {
+		id := a.certs.Identity()
 		a.log.Info("identity", "id", id.ID, "serial", id.Serial(), "ends", id.Leaf().NotAfter)
 	}
 	if a.settings.Workload.Interception == "redirect" {
@@ -277,7 +277,7 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 		leave()
 	}
 	control := &control{report: a.Report, log: a.log, leave: func() {
-		a.leaving.Store(a.keeper != nil)
+		a.leaving.Store(a.certs != nil)
 		a.quit()
 	}}
 	server := newLocalServer()
@@ -287,9 +287,9 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 		task.Part{Name: "control plane", Run: a.relay.Run},
 		task.Part{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
 		task.Part{Name: "probe", Run: a.prober.Run})
-	if a.keeper != nil {
+	if a.certs != nil {
 		a.secrets.Register(server)
-		parts = append(parts, task.Part{Name: "identity", Run: a.keeper.Run})
+		parts = append(parts, task.Part{Name: "identity", Run: a.certs.Run})
 	}
 	if ls.dns != nil {
 		parts = append(parts, task.Part{Name: "DNS", Run: ls.dns.Run})

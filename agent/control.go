@@ -146,7 +146,7 @@ func Leave(ctx context.Context, state string, wait time.Duration) error {
 // forget removes what joining left. The caller holds the lock.
 func forget(state string) error {
 	// The copy of the configuration and the bootstrap are of this identity too.
-	if err := errors.Join(store{state}.remove(), wholefile.Remove(OwnSettings(state)), wholefile.Remove(cacheFile(state)),
+	if err := errors.Join(store{state}.remove(), wholefile.Remove(JoinedSettings(state)), wholefile.Remove(cacheFile(state)),
 		wholefile.Remove(filepath.Join(state, bootstrapFile))); err != nil {
 		return diskError("remove the identity", err)
 	}

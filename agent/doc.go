@@ -2,8 +2,9 @@
 // beside it.
 //
 // Join verifies a control plane by the hash of its root, makes a key on the machine, and proves
-// with a one-time token who the workload is. A Keeper renews the certificate from then on. Key,
-// certificates and roots are replaced on disk together, so an agent starts without a control plane.
+// with a one-time token who the workload is. A CertManager renews the certificate from then on.
+// Key, certificates and roots are replaced on disk together, so an agent starts without a control
+// plane.
 //
 // Settings say who the workload is and where the control plane answers. Bootstrap turns them into
 // Envoy's first configuration. An Agent runs Envoy, as its child or as systemd units that outlive

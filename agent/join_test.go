@@ -67,7 +67,7 @@ func TestJoin(t *testing.T) {
 		t.Errorf("the key of the request is still there: %v", err)
 	}
 	s := Default()
-	text, err := os.ReadFile(OwnSettings(c.Settings.State))
+	text, err := os.ReadFile(JoinedSettings(c.Settings.State))
 	if err != nil {
 		t.Fatal(err)
 	}

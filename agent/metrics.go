@@ -96,8 +96,8 @@ func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 	if a.settings.Metrics.Application != "" {
 		add("application_up", "1 when the application's metrics were read.", boolean(appErr == nil))
 	}
-	if a.keeper != nil {
-		id, n := a.keeper.Identity(), a.keeper.Renewal()
+	if a.certs != nil {
+		id, n := a.certs.Identity(), a.certs.Renewal()
 		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.",
 			time.Until(id.Leaf().NotAfter).Seconds())
 		add("certificate_not_after_seconds", "When the certificate ends, in seconds since 1970.",

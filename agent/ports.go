@@ -63,8 +63,8 @@ func PortsFree(s *Settings, owner func(machine.Socket) (*machine.Owner, error)) 
 	return errors.Join(errs...)
 }
 
-// listens are the addresses that the agent and Envoy open on this machine, by what they are for. The
-// settings have an address.
+// listens are the addresses that the agent and Envoy open on this machine, by what they are for.
+// The settings have an address.
 func (s *Settings) listens() map[string]machine.Socket {
 	out := map[string]machine.Socket{}
 	for use, port := range map[string]uint16{"status": statusPort, "health": healthPort, "metrics": metricsPort} {

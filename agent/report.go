@@ -124,8 +124,8 @@ func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 	a.reportDNS(r)
 	reportConfiguration(r, now)
 	a.reportRegistration(r)
-	if a.keeper != nil {
-		reportClock(r, a.keeper.Identity(), a.keeper.Joined())
+	if a.certs != nil {
+		reportClock(r, a.certs.Identity(), a.certs.Joined())
 	}
 	reportDisk(r, a.settings.State)
 	return r

@@ -96,8 +96,8 @@ type Envoy struct {
 // unitFolder is where systemd's units of Envoy find their files.
 const unitFolder = "/run/ashore-agent"
 
-// UseUnits has units of systemd run Envoy, instead of the agent: ashore-envoy@N.service for the main
-// workload of the machine, ashore-envoy@WORKLOAD-N.service for another one.
+// UseUnits has units of systemd run Envoy, instead of the agent: ashore-envoy@N.service for the
+// main workload of the machine, ashore-envoy@WORKLOAD-N.service for another one.
 func (s *Settings) UseUnits(workload string) { s.Envoy.units, s.Envoy.workload = true, workload }
 
 // unitFolder is where the unit finds its environment file.

@@ -17,8 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// lockState creates the state folder and locks it for this process. The lock ends when it is closed, or
-// with the process. Errors name the folder; a BusyError has the process that holds it.
+// lockState creates the state folder and locks it for this process. The lock ends when it is
+// closed, or with the process. Errors name the folder; a BusyError has the process that holds it.
 func lockState(dir string) (*stateLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder (setting state): %w", err)

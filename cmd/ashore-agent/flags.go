@@ -145,7 +145,7 @@ func (f *flags) read() (s, base agent.Settings, err error) {
 		s.Workload.Interception = "tproxy"
 	}
 	if f.joinedState != "" {
-		_, err := agent.ReadSettings(agent.OwnSettings(f.joinedState), &s)
+		_, err := agent.ReadSettings(agent.JoinedSettings(f.joinedState), &s)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it did not join
 			return s, base, usage(err)
 		}

@@ -103,7 +103,7 @@ func (p *program) joinHost(ctx context.Context, c agent.JoinConfig) error {
 	how := "has joined the mesh"
 	if r.Unchanged {
 		how = "has joined before and runs; nothing was changed, and the token was not used. For other settings edit " +
-			agent.OwnSettings(state) + " and restart the agent"
+			agent.JoinedSettings(state) + " and restart the agent"
 	}
 	report, err := agent.Status(ctx, state)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// ownFile holds the settings that a workload joined with; "run" begins with them.
-const ownFile = "agent.yaml"
+// settingsFile holds the settings that a workload joined with; "run" begins with them.
+const settingsFile = "agent.yaml"
 
-// OwnSettings is the path of the settings file that joining leaves in a state folder.
-func OwnSettings(state string) string { return filepath.Join(state, ownFile) }
+// JoinedSettings is the path of the settings file that joining leaves in a state folder.
+func JoinedSettings(state string) string { return filepath.Join(state, settingsFile) }
 
 // OperatorSettings is the operator's settings file for the workloads that units of this machine
 // run.
@@ -38,7 +38,7 @@ func ReadSettings(file string, s *Settings) (*strictyaml.Places, error) {
 // Kept returns the settings of a workload that has joined: those that it joined with and, where
 // units run it, the operator's over them. They are not complete.
 func Kept(state string) (Settings, error) {
-	files := []string{OwnSettings(state)}
+	files := []string{JoinedSettings(state)}
 	if filepath.Dir(state) == PackagedState {
 		files = append(files, OperatorSettings)
 	}
@@ -52,8 +52,8 @@ func Kept(state string) (Settings, error) {
 	return s, nil
 }
 
-// saveOwn writes the settings that differ from base; nil is Default.
-func saveOwn(s, base *Settings) error {
+// saveSettings writes the settings that differ from base; nil is Default.
+func saveSettings(s, base *Settings) error {
 	if base == nil {
 		d := Default()
 		base = &d
@@ -67,7 +67,7 @@ func saveOwn(s, base *Settings) error {
 		return fmt.Errorf("encode the settings: %w", err)
 	}
 	const head = "# Written by \"ashore-agent join\"; read by \"ashore-agent run\" before its own flags and files.\n"
-	if err := wholefile.Write(OwnSettings(s.State), append([]byte(head), text...)); err != nil {
+	if err := wholefile.Write(JoinedSettings(s.State), append([]byte(head), text...)); err != nil {
 		return diskError("keep the settings", err)
 	}
 	return nil

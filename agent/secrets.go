@@ -31,12 +31,12 @@ const (
 // secret.
 type secrets struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
-	keeper *Keeper
-	log    hclog.Logger
+	certs *CertManager
+	log   hclog.Logger
 }
 
-func newSecrets(k *Keeper, log hclog.Logger) *secrets {
-	return &secrets{keeper: k, log: log.Named("sds")}
+func newSecrets(k *CertManager, log hclog.Logger) *secrets {
+	return &secrets{certs: k, log: log.Named("sds")}
 }
 
 // Register adds the service to a server.
@@ -64,7 +64,7 @@ func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSec
 	var sent *Identity // as of the latest response
 	nonce := 0
 	for {
-		id, changed := s.keeper.Watch()
+		id, changed := s.certs.Watch()
 		if len(names) > 0 && id != sent {
 			nonce++
 			response, err := secretsOf(id, names)

@@ -41,7 +41,7 @@ func (a *Agent) connect(log hclog.Logger) error {
 		MaxAge:    s.XDS.MaxAge,
 		Log:       log,
 	}
-	if k := a.keeper; k != nil {
+	if k := a.certs; k != nil {
 		c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := dial(ctx, address, s.own(), k.ClientTLS())
 			if err != nil {

@@ -12,11 +12,11 @@ import (
 )
 
 func (a *Agent) reportIdentity(r *Report, now time.Time) {
-	if a.keeper == nil {
+	if a.certs == nil {
 		r.ok("identity", "none: this agent runs with --dev, in plaintext")
 		return
 	}
-	reportKept(r, a.keeper.Identity(), a.keeper.Joined(), a.keeper.Renewal(), now)
+	reportKept(r, a.certs.Identity(), a.certs.Joined(), a.certs.Renewal(), now)
 }
 
 // reportKept adds three lines about an identity.
