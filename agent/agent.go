@@ -20,18 +20,17 @@ import (
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
-// Config is what an Agent is made of.
+// Config is the configuration of an Agent.
 type Config struct {
-	// Settings have been through Complete.
+	// Settings are complete: Complete accepted them.
 	Settings Settings
-	// Log takes the agent's lines and, below the name "envoy", Envoy's.
+	// Log receives the agent's log and, named "envoy", the log of an Envoy that is a child.
 	Log hclog.Logger
-	// Stdout takes what Envoy writes to its standard output: access logs. Nil: dropped.
+	// Stdout receives Envoy's standard output, which is access logs. Nil: they are dropped.
 	Stdout io.Writer
-	// Sockets are those that the service manager opened for DNS.
+	// Sockets are the DNS sockets that the service manager opened.
 	Sockets []*os.File
-	// Notify reports the state to the service manager, in the form of sd_notify(3). Nil: there is
-	// none.
+	// Notify sends a state to the service manager, in the form of sd_notify(3). Nil: there is none.
 	Notify func(state string)
 	// Watchdog is how often WATCHDOG=1 is sent. Zero: never.
 	Watchdog time.Duration
@@ -49,7 +48,7 @@ type Agent struct {
 	admin     *envoy.Admin
 	envoy     envoy.Runner
 	ready     *readiness
-	quit      func()        // ends Envoy and this agent; set by Run
+	quit      func()        // drains and ends Envoy and this agent; set by Run
 	scrapes   chan struct{} // capacity maxScrapes
 	notifier  notifier
 
@@ -58,17 +57,17 @@ type Agent struct {
 	secrets *secrets
 
 	relay  *relay.Relay
-	names  *dns.Table // of the mesh, once the control plane or the cache has one
+	names  *dns.Table // of the mesh; nil until there is one
 	health *healthReporter
 	prober *probe.Prober
 	dns    *dns.Server // nil: closed; set by open
 
-	leaving atomic.Bool // the identity is removed at the end
-	ending  atomic.Bool // Envoy ends with this agent, whatever it runs as
+	leaving atomic.Bool // delete the identity at the end
+	ending  atomic.Bool // end Envoy too if it is a unit
 }
 
-// New finds Envoy, reads the identity and makes Envoy's bootstrap. Nothing is written or started
-// yet. Without Dev the workload must have joined.
+// New finds Envoy, reads the identity and makes Envoy's bootstrap. It writes and starts nothing.
+// Without Dev the workload must have joined.
 func New(c Config) (*Agent, error) {
 	path, err := c.Settings.Envoy.Program(context.Background())
 	if err != nil {
@@ -98,7 +97,7 @@ func New(c Config) (*Agent, error) {
 	return a, nil
 }
 
-// newRunner makes what runs Envoy.
+// newRunner returns what runs Envoy.
 func (a *Agent) newRunner(c Config) (envoy.Runner, error) {
 	s := &a.settings
 	o := envoy.Options{Concurrency: s.Envoy.Concurrency, DrainTime: s.Envoy.DrainTime}
@@ -113,7 +112,7 @@ func (a *Agent) newRunner(c Config) (envoy.Runner, error) {
 		ParentShutdown: s.Envoy.ParentShutdown}, a.admin, a.log)
 }
 
-// identify reads the identity, unless there is to be none.
+// identify reads the identity, unless the agent runs with Dev.
 func (a *Agent) identify(log hclog.Logger) error {
 	s := &a.settings
 	if s.Dev {
@@ -149,10 +148,9 @@ const bootstrapFile = "bootstrap.json"
 
 func (a *Agent) bootstrapPath() string { return filepath.Join(a.settings.State, bootstrapFile) }
 
-// Run starts Envoy, or goes on with one that runs as a unit, and keeps it running. When ctx ends,
-// Run returns nil. Before that Envoy is drained and ended, unless it is a unit and the machine
-// stays up; that takes up to the settings' Drain.Maximum and a few seconds. Errors name the setting
-// that they are about.
+// Run starts Envoy, or continues with one that runs as a unit, and keeps it running. When ctx ends,
+// Run drains and ends Envoy and returns nil; that takes up to Drain.Maximum and a few seconds. An
+// Envoy that is a unit ends only if the machine shuts down. Errors name the setting.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	lock, err := lockState(a.settings.State)
 	if err != nil {
@@ -188,7 +186,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// makeFolders makes the folders that Envoy reads and writes, and for a child its bootstrap.
+// makeFolders makes the folders of a unit, or writes the bootstrap of a child.
 func (a *Agent) makeFolders() error {
 	if !a.settings.Envoy.units {
 		return keepFile(a.bootstrapPath(), a.bootstrap)
@@ -197,7 +195,7 @@ func (a *Agent) makeFolders() error {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return err
 		}
-		if err := os.Chmod(dir, mode); err != nil { // the umask took some of it
+		if err := os.Chmod(dir, mode); err != nil { // despite the umask
 			return err
 		}
 	}
@@ -224,7 +222,8 @@ func (l *listeners) close() error {
 	return errors.Join(errs...)
 }
 
-// open opens them. The caller holds the lock of the state folder. With resumed Envoy runs already.
+// open opens the listeners. resumed says that Envoy runs already. The caller holds the lock of the
+// state folder.
 func (a *Agent) open(ctx context.Context, resumed bool) (ls *listeners, err error) {
 	ls = &listeners{}
 	defer func() {
@@ -248,8 +247,7 @@ func (a *Agent) open(ctx context.Context, resumed bool) (ls *listeners, err erro
 	return ls, err
 }
 
-// runParts runs everything until ctx has ended, or an operator has the workload leave, and Envoy
-// has drained.
+// runParts runs all parts until ctx ends or an operator requests the end, and Envoy has drained.
 func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -257,7 +255,7 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 	defer end()
 	parts := []task.Part{
 		{Name: "envoy", Run: func(c context.Context) error {
-			defer end() // it returns early when Envoy ends within its drain
+			defer end() // it returns early if Envoy ends during its drain
 			return a.envoy.Run(c, ctx)
 		}},
 		{Name: "status port", Run: func(c context.Context) error { return a.serveStatus(c, ls.status) }},
@@ -297,7 +295,7 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 	return task.Run(alive, parts...)
 }
 
-// finish ends Envoy, or leaves it to the next agent.
+// finish drains and ends Envoy, or leaves it running for the next agent.
 func (a *Agent) finish(ctx context.Context) {
 	a.notifier.stopping(a.settings.Drain.leave() + a.settings.Drain.Maximum + stopMargin)
 	if !a.ending.Load() && a.envoy.Stays(ctx) {
@@ -313,12 +311,11 @@ func (a *Agent) finish(ctx context.Context) {
 	}
 }
 
-// stopMargin is what the end takes beyond the drain: Envoy's own end, and
-// requests under way.
+// stopMargin is the time for the end beyond the drain: Envoy's own end, and open requests.
 const stopMargin = envoy.KillAfter + 5*time.Second
 
-// leaveEndpoints withdraws the workload and waits until its callers and load balancers have learned
-// of it.
+// leaveEndpoints removes the workload from the endpoints, and gives callers and load balancers time
+// to notice.
 func (a *Agent) leaveEndpoints(ctx context.Context) {
 	a.ready.drain()
 	a.health.end()
@@ -326,8 +323,7 @@ func (a *Agent) leaveEndpoints(ctx context.Context) {
 	task.Sleep(ctx, a.settings.Drain.leave())
 }
 
-// drain leaves the endpoints, asks all clients to close their connections, and waits until they
-// have.
+// drain leaves the endpoints, and waits until clients have closed their connections.
 func (a *Agent) drain(ctx context.Context) {
 	a.leaveEndpoints(ctx)
 	a.log.Info("draining envoy", "at_most", a.settings.Drain.Maximum)

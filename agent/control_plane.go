@@ -20,15 +20,15 @@ import (
 // cacheFile is the path of the cache of the configuration in a state folder.
 func cacheFile(state string) string { return filepath.Join(state, "configuration.cache") }
 
-// connect makes the relay between Envoy and the control planes. Its connections present the
-// workload's certificate; with Dev they are plaintext.
+// connect makes the relay between Envoy and the control planes. Its connections use the workload's
+// certificate, or plaintext with Dev.
 func (a *Agent) connect(log hclog.Logger) error {
 	s := &a.settings
 	n, err := node(s, streamControl)
 	if err != nil {
 		return err
 	}
-	// Not in Envoy's bootstrap: an agent that is upgraded is no reason to replace Envoy.
+	// Not in Envoy's bootstrap: an upgrade of the agent must not replace Envoy.
 	n.Metadata.Fields["ASHORE_VERSION"] = structpb.NewStringValue(build.Read().Version)
 	c := relay.Config{
 		Node:      n,
@@ -72,7 +72,7 @@ func dialPlaintext(ctx context.Context, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// newProber makes what checks the application.
+// newProber returns what checks the application.
 func (a *Agent) newProber() *probe.Prober {
 	w := &a.settings.Workload
 	c := probe.Config{Settings: a.settings.Probe, Addresses: w.Addresses, Unit: (&envoy.Systemd{}).UnitActive,
@@ -83,7 +83,7 @@ func (a *Agent) newProber() *probe.Prober {
 	return probe.New(c)
 }
 
-// setNames passes a name table to the DNS server. The one of the cache comes before there is a
+// setNames passes a name table to the DNS server. The table of the cache arrives before there is a
 // server.
 func (a *Agent) setNames(body []byte) error {
 	t, err := dns.ReadTable(body)

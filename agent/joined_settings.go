@@ -16,17 +16,16 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// settingsFile holds the settings that a workload joined with; "run" begins with them.
+// settingsFile has the settings that a workload joined with. "run" reads it first.
 const settingsFile = "agent.yaml"
 
-// JoinedSettings is the path of the settings file that joining leaves in a state folder.
+// JoinedSettings is the path of the settings file that Join writes into a state folder.
 func JoinedSettings(state string) string { return filepath.Join(state, settingsFile) }
 
-// OperatorSettings is the operator's settings file for the workloads that units of this machine
-// run.
+// OperatorSettings is the operator's settings file for workloads that units run.
 const OperatorSettings = "/etc/ashore/agent.yaml"
 
-// ReadSettings lays the settings of a file over s. It returns where they are in the file.
+// ReadSettings applies the settings of a file to s. It returns their places in the file.
 func ReadSettings(file string, s *Settings) (*strictyaml.Places, error) {
 	data, err := strictyaml.ReadFile(file)
 	if err != nil {
@@ -35,8 +34,8 @@ func ReadSettings(file string, s *Settings) (*strictyaml.Places, error) {
 	return strictyaml.Decode(file, data, s)
 }
 
-// Kept returns the settings of a workload that has joined: those that it joined with and, where
-// units run it, the operator's over them. They are not complete.
+// Kept returns the settings of a workload that has joined, before Complete: those that it joined
+// with and, if units run it, the operator's on top.
 func Kept(state string) (Settings, error) {
 	files := []string{JoinedSettings(state)}
 	if filepath.Dir(state) == PackagedState {
@@ -52,7 +51,7 @@ func Kept(state string) (Settings, error) {
 	return s, nil
 }
 
-// saveSettings writes the settings that differ from base; nil is Default.
+// saveSettings writes the settings that differ from base. Nil: Default.
 func saveSettings(s, base *Settings) error {
 	if base == nil {
 		d := Default()
@@ -73,8 +72,7 @@ func saveSettings(s, base *Settings) error {
 	return nil
 }
 
-// changes are the settings that differ from base, as a document. The state folder is left out: it
-// is where the file is found.
+// changes returns the settings that differ from base, as a document, without the state folder.
 func (s *Settings) changes(base *Settings) (map[string]any, error) {
 	mine, err := document(s)
 	if err != nil {
@@ -101,7 +99,7 @@ func document(s *Settings) (map[string]any, error) {
 	return out, nil
 }
 
-// subtract leaves out of a what is equal in b.
+// subtract returns a without what is equal in b.
 func subtract(a, b map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range a {
@@ -119,13 +117,13 @@ func subtract(a, b map[string]any) map[string]any {
 	return out
 }
 
-// MainLink is a symbolic link in the folder of all state folders. It leads to the state folder of
+// MainLink is a symbolic link in the folder of all state folders. It points to the state folder of
 // the workload that ashore-agent.service runs. Further workloads run as
 // ashore-agent@NAME.NAMESPACE.service.
 const MainLink = "main"
 
-// AllJoined are the state folders of the workloads of this machine that have joined: below the
-// folder where state folders are, with this name and namespace where they are given.
+// AllJoined returns the state folders of the workloads of this machine that have joined. A name or
+// namespace that is not empty selects among them.
 func AllJoined(name, namespace string) ([]string, error) {
 	base, err := stateBase(false)
 	if err != nil {
@@ -151,8 +149,8 @@ func allJoined(base, name, namespace string) ([]string, error) {
 	return dirs, nil
 }
 
-// FindJoined returns the state folder of the one workload of AllJoined; of several, that of
-// MainLink. Errors say when there is none, or several.
+// FindJoined returns the only state folder of AllJoined, or of several that of MainLink. It is an
+// error if there is none, or if the choice is ambiguous.
 func FindJoined(name, namespace string) (string, error) {
 	base, err := stateBase(false)
 	if err != nil {

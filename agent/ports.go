@@ -15,8 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
-// portRetryTime is how long ports in use are waited for: the Envoy of an agent that was killed ends
-// a moment after it.
+// portRetryTime is how long the agent waits for ports in use: the Envoy of a killed agent ends a
+// moment after it.
 const portRetryTime = 2 * time.Second
 
 // claimPorts opens the status port and, unless Envoy runs already, makes sure that the ports that

@@ -68,7 +68,7 @@ func reportKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	r.line("roots", state, todo, "%d: %s", len(hashes), strings.Join(hashes, ", "))
 }
 
-// refused says that a control plane answered, and does not renew the certificate.
+// refused reports whether a control plane refused to renew the certificate.
 func (n Renewal) refused() bool {
 	_, ok := errors.AsType[*RefusedError](n.Trouble)
 	return ok
