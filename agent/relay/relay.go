@@ -159,9 +159,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	return task.Run(ctx, parts...)
 }
 
-// ReportHealth reports to the control plane whether the workload is healthy: nil when it is, else why
-// not. ports are the states of the workload's ports, "8080=closed". The report is repeated on each
-// new connection.
+// ReportHealth reports to the control plane whether the workload is healthy: nil when it is, else
+// why not. ports are the states of the workload's ports, "8080=closed". The report is repeated on
+// each new connection.
 func (r *Relay) ReportHealth(err error, ports ...string) {
 	h := &health{ports: ports}
 	if err != nil {
