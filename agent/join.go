@@ -36,10 +36,7 @@ type JoinConfig struct {
 	Token string
 	// Replace allows it to replace a live machine of its name.
 	Replace bool
-	// Check returns what would prevent the workload from running. It is called before the token is
-	// used. Nil: nothing is checked.
-	Check func(ctx context.Context, s *Settings) error
-	Log   hclog.Logger
+	Log     hclog.Logger
 }
 
 // JoinResult is the result of Join.
@@ -78,11 +75,6 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	} else if free < littleRoom {
 		return nil, fmt.Errorf("the disk of %s is full: %d KiB are left; make room and run this again", s.State,
 			free>>10)
-	}
-	if c.Check != nil {
-		if err := c.Check(ctx, &s); err != nil {
-			return nil, err
-		}
 	}
 	disk := store{s.State}
 	if r, err := c.joinedBefore(s, 0); r != nil || err != nil {

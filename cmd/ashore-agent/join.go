@@ -127,15 +127,16 @@ func (j *joinFlags) readToken(stdin io.Reader) (token string, err error) {
 	return agent.ReadToken(file)
 }
 
-// join joins and, unless there is nothing to run, goes on as "run".
+// join joins and, unless there is nothing to run, continues as "run". Before it uses the token it
+// checks what would prevent that.
 func (p *program) join(ctx context.Context, f *flags, j *joinFlags, c agent.JoinConfig) error {
-	c.Check = func(ctx context.Context, s *agent.Settings) error {
-		err := agent.CheckAddress(ctx, s)
-		if !j.noRun {
-			_, missing := s.Envoy.Program(ctx)
-			err = errors.Join(err, missing)
-		}
-		return err
+	err := agent.CheckAddress(ctx, &c.Settings)
+	if !j.noRun {
+		_, missing := c.Settings.Envoy.Program(ctx)
+		err = errors.Join(err, missing)
+	}
+	if err != nil {
+		return f.named(err)
 	}
 	r, err := agent.Join(ctx, c)
 	if err != nil {
