@@ -82,6 +82,12 @@ func (h *Host) main() string {
 	return filepath.Join(h.Folder, filepath.Base(name))
 }
 
+// joined reports whether a state folder has an identity, even an unusable one.
+func joined(state string) bool {
+	_, _, err := agent.JoinedAs(state)
+	return !errors.Is(err, agent.ErrNoIdentity)
+}
+
 // unit returns the unit of the agent of a state folder.
 func (h *Host) unit(state string) string {
 	if h.main() == state {

@@ -70,9 +70,7 @@ type joining struct {
 func (w *joining) chooseUnit() error {
 	s := &w.settings
 	main := w.main()
-	if main == "" {
-		main = s.State
-	} else if _, _, err := agent.JoinedAs(main); errors.Is(err, agent.ErrNoIdentity) {
+	if main == "" || !joined(main) {
 		main = s.State
 	}
 	w.unit = mainUnit
@@ -116,7 +114,7 @@ func (w *joining) check(ctx context.Context) error {
 		}
 		s.Workload.Addresses = []string{address}
 	}
-	if _, _, err := agent.JoinedAs(s.State); err != nil { // else an Envoy of this workload may still run
+	if !joined(s.State) { // else an Envoy of this workload may still run
 		errs = append(errs, agent.PortsFree(&s, w.Owner))
 	}
 	return errors.Join(errs...)

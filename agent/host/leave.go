@@ -23,7 +23,7 @@ func (h *Host) Leave(ctx context.Context, state string) error {
 			return fmt.Errorf("remove the interception rules: %w", err)
 		}
 	}
-	if _, _, err := agent.JoinedAs(state); !errors.Is(err, agent.ErrNoIdentity) {
+	if joined(state) {
 		if err := h.As(func() error { return agent.Leave(ctx, state, leaveTimeout) }); err != nil {
 			return fmt.Errorf("end the agent and remove the identity: %w", err)
 		}
