@@ -78,7 +78,7 @@ func (a *Agent) newProber() *probe.Prober {
 	c := probe.Config{Settings: a.settings.Probe, Addresses: w.Addresses, Unit: (&envoy.Systemd{}).UnitActive,
 		Report: a.health.setApp, Log: a.log}
 	if w.Interception == "none" && w.Type == "sidecar" {
-		c.Listens = a.listens
+		c.Listens = a.admin.Listeners
 	}
 	return probe.New(c)
 }

@@ -1,46 +1,12 @@
 package agent
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/ashore-mesh/ashore/agent/intercept"
 )
-
-// envoyListener is an open listener of Envoy.
-type envoyListener struct {
-	Address struct {
-		Socket struct {
-			Address string `json:"address"`
-			Port    int    `json:"port_value"`
-		} `json:"socket_address"`
-	} `json:"local_address"`
-}
-
-// listens returns the addresses where Envoy listens, host:port.
-func (a *Agent) listens(ctx context.Context) (map[string]bool, error) {
-	body, err := a.admin.Do(ctx, http.MethodGet, "/listeners?format=json")
-	if err != nil {
-		return nil, err
-	}
-	var doc struct {
-		Listeners []envoyListener `json:"listener_statuses"`
-	}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		return nil, fmt.Errorf("read Envoy's listeners: %w", err)
-	}
-	out := map[string]bool{}
-	for _, l := range doc.Listeners {
-		out[net.JoinHostPort(l.Address.Socket.Address, strconv.Itoa(l.Address.Socket.Port))] = true
-	}
-	return out, nil
-}
 
 // InterceptConfig returns the input of the rules of a workload with interception "tproxy", and the
 // checks of its machine. The settings are complete.

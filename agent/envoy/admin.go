@@ -146,6 +146,32 @@ func (a *Admin) connections(ctx context.Context) (uint64, error) {
 	return sum, nil
 }
 
+// Listeners returns the addresses where Envoy listens, host:port.
+func (a *Admin) Listeners(ctx context.Context) (map[string]bool, error) {
+	body, err := a.Do(ctx, http.MethodGet, "/listeners?format=json")
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Listeners []struct {
+			Address struct {
+				Socket struct {
+					Address string `json:"address"`
+					Port    int    `json:"port_value"`
+				} `json:"socket_address"`
+			} `json:"local_address"`
+		} `json:"listener_statuses"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, fmt.Errorf("read Envoy's listeners: %w", err)
+	}
+	out := map[string]bool{}
+	for _, l := range doc.Listeners {
+		out[net.JoinHostPort(l.Address.Socket.Address, strconv.Itoa(l.Address.Socket.Port))] = true
+	}
+	return out, nil
+}
+
 // ServerInfo is Envoy's description of itself.
 type ServerInfo struct {
 	Version string `json:"version"`
