@@ -243,32 +243,16 @@ func (a *Agent) open(ctx context.Context, resumed bool) (ls *listeners, err erro
 	return ls, err
 }
 
-// runParts runs all parts until ctx ends or an operator requests the end, and Envoy has drained.
+// runParts runs all parts. Serving ends when ctx ends or an operator requests it. Then Envoy drains,
+// and the other parts run until it has.
 func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
-	ctx, leave := context.WithCancel(ctx)
-	defer leave()
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	parts := []task.Part{
-		{Name: "envoy", Run: func(c context.Context) error {
-			defer end() // it returns early if Envoy ends during its drain
-			return a.envoy.Run(c, ctx)
-		}},
-		{Name: "status port", Run: func(c context.Context) error { return a.serveStatus(c, ls.status) }},
-		{Name: "readiness", Run: a.watchReadiness},
-		{Name: "drain", Run: func(c context.Context) error {
-			select {
-			case <-ctx.Done():
-				a.finish(c)
-				end()
-			case <-c.Done():
-			}
-			return nil
-		}},
-	}
 	a.quit = func() {
 		a.ending.Store(true)
-		leave()
+		stop()
 	}
 	control := &control{report: a.Report, log: a.log, leave: func() {
 		a.leaving.Store(a.certs != nil)
@@ -276,11 +260,27 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 	}}
 	server := newLocalServer()
 	a.relay.Register(server)
-	parts = append(parts,
-		task.Part{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }},
-		task.Part{Name: "control plane", Run: a.relay.Run},
-		task.Part{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
-		task.Part{Name: "probe", Run: a.prober.Run})
+	parts := []task.Part{
+		{Name: "envoy", Run: func(c context.Context) error {
+			defer end() // it returns early if Envoy ends during its drain
+			return a.envoy.Run(c, serving)
+		}},
+		{Name: "drain", Run: func(c context.Context) error {
+			select {
+			case <-serving.Done():
+				a.finish(c)
+				end()
+			case <-c.Done():
+			}
+			return nil
+		}},
+		{Name: "readiness", Run: a.watchReadiness},
+		{Name: "probe", Run: a.prober.Run},
+		{Name: "control plane", Run: a.relay.Run},
+		{Name: "status port", Run: func(c context.Context) error { return a.serveStatus(c, ls.status) }},
+		{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }},
+		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
+	}
 	if a.certs != nil {
 		a.secrets.Register(server)
 		parts = append(parts, task.Part{Name: "identity", Run: a.certs.Run})
