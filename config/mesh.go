@@ -67,11 +67,9 @@ func ParseMeshNetworks(file string, node *yaml.Node) (*mesh.MeshNetworks, []Prob
 
 // parseSection reads node into m.
 func parseSection(m proto.Message, file, section string, node *yaml.Node) *decoder {
-	p := &parser{file: file, maxVisits: MaxFileSize + MaxAliasNodes}
-	d := &decoder{parser: p, lines: lines{root: node}}
-	d.push(section)
+	d := &decoder{parser: &parser{file: file}, lines: lines{root: node}}
 	if !isNull(node) {
-		d.message(m.ProtoReflect(), deref(node))
+		d.decode(section, m, node)
 	}
 	return d
 }
@@ -196,6 +194,7 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 	c.exportTo(in("defaultDestinationRuleExportTo"), m.DefaultDestinationRuleExportTo, false)
 	c.locality(in("localityLbSetting"), m.LocalityLbSetting)
 	c.retries(in("defaultHttpRetryPolicy"), m.DefaultHttpRetryPolicy)
+	c.everyField(in("defaultHttpRetryPolicy"), m.DefaultHttpRetryPolicy.ProtoReflect())
 	c.outboundPolicy(in("outboundTrafficPolicy"), m.OutboundTrafficPolicy)
 	c.extensionProviders(in("extensionProviders"), m.ExtensionProviders)
 }
