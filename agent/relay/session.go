@@ -35,8 +35,7 @@ type session struct {
 	requests chan []byte // written and closed by receive
 	readErr  error       // may be read once requests is closed
 
-	node   []byte // of Envoy, encoded
-	reader *ads.Reader
+	node   []byte    // of Envoy, encoded
 	link   *link     // that up is on; nil: none
 	up     *upstream // nil: none
 	nonces int       // of responses from the cache
@@ -60,7 +59,7 @@ func (r *Relay) Register(g *grpc.Server) {
 
 // serve serves one stream until it ends.
 func (r *Relay) serve(_ any, envoy grpc.ServerStream) error {
-	s := &session{relay: r, envoy: envoy, requests: make(chan []byte), reader: ads.NewReader(false, limits())}
+	s := &session{relay: r, envoy: envoy, requests: make(chan []byte)}
 	go receive(envoy, envoy.Context().Done(), s.requests, &s.readErr)
 	r.mu.Lock()
 	r.sessions = append(r.sessions, s)
@@ -192,7 +191,7 @@ func (s *session) find(typeURL string) *subscription {
 
 // request takes in a request of Envoy and passes it on.
 func (s *session) request(raw []byte) error {
-	r, err := s.reader.Read(raw)
+	r, err := ads.ReadRequest(raw, false, limits())
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -242,18 +241,7 @@ func (s *session) request(raw []byte) error {
 
 // renaming is a request without the answer to a response.
 func renaming(r *ads.Request) *ads.Ask {
-	a := &ads.Ask{TypeURL: r.TypeURL}
-	names, everything := r.Subscribes()
-	a.Subscribe = slices.Collect(names)
-	if everything {
-		a.Subscribe = append(a.Subscribe, "*")
-	}
-	names, everything = r.Unsubscribes()
-	a.Unsubscribe = slices.Collect(names)
-	if everything {
-		a.Unsubscribe = append(a.Unsubscribe, "*")
-	}
-	return a
+	return &ads.Ask{TypeURL: r.TypeURL, Subscribe: r.Subscribe, Unsubscribe: r.Unsubscribe}
 }
 
 // answered takes in that Envoy answered a response.
@@ -276,7 +264,7 @@ func (s *session) newest() bool {
 
 // response takes in a response of the control plane and passes it on.
 func (s *session) response(raw []byte) error {
-	reply, err := ads.ReadReply(raw, limits())
+	reply, err := ads.ReadReply(raw, false, limits())
 	if err != nil {
 		return s.abandon(fmt.Errorf("a response that cannot be read: %w", err))
 	}
