@@ -120,7 +120,7 @@ func TestSwapRefused(t *testing.T) {
 	if m.Signer() != was {
 		t.Error("a bad set signs")
 	}
-	const want = "ca-cert.pem: the key in ca-key.pem is not that of this certificate"
+	const want = "ca-key.pem: tls: private key does not match public key"
 	if p := show(t, m).Problems; len(p) != 1 || !strings.Contains(p[0], "those that were read before stay in use: ") ||
 		!strings.Contains(p[0], want) {
 		t.Errorf("problems: %q", p)

@@ -2,14 +2,10 @@ package ca
 
 import (
 	"cmp"
-	"context"
 	"crypto/x509"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/ashore-mesh/ashore/internal/record"
 )
 
 // Step is what a rotation of the root does.
@@ -28,10 +24,8 @@ const (
 	StepRetire Step = "retire"
 )
 
-// State is how far a rotation is, and which roots there are. It holds nothing secret.
+// State is the state of a rotation, and the roots. It holds nothing secret.
 type State struct {
-	// Format is 1.
-	Format int `json:"v"`
 	// Step is the one that was done last; None when there is one root.
 	Step Step `json:"step,omitempty"`
 	// Since is when Step was done.
@@ -176,36 +170,6 @@ func (s State) done(now time.Time) State {
 		to.Roots = map[string][]byte{s.Active: s.Roots[s.Active]}
 	}
 	return to
-}
-
-// table is where roots and the state of a rotation stand. No key ever does.
-const table = "ca"
-
-// stateStore keeps a State.
-type stateStore struct{ records record.Store }
-
-func rotationKey() record.Key { return record.Key{Table: table, Name: "rotation"} }
-
-// read returns the state and its version; empty: there is none.
-func (s stateStore) read(ctx context.Context) (State, string, error) {
-	r, err := s.records.Get(ctx, rotationKey())
-	if err != nil || r.Version == "" {
-		return State{}, "", err
-	}
-	var st State
-	if err := decodeRecord(r.Value, &st); err != nil {
-		return State{}, "", fmt.Errorf("the state of the root's rotation: %w: restore the store from a backup", err)
-	}
-	return st, r.Version, nil
-}
-
-// write replaces the state that was read at a version. Errors: record.ErrConflict.
-func (s stateStore) write(ctx context.Context, st State, version string) error {
-	value, err := json.Marshal(st)
-	if err != nil {
-		return err
-	}
-	return s.records.Commit(ctx, record.Write{Key: rotationKey(), Value: value, Version: version})
 }
 
 // root is one of the state's certificates.

@@ -10,7 +10,7 @@ import (
 
 // rotating is a state in which a rotation from root a to root b is at a step.
 func rotating(step Step) State {
-	s := State{Format: 1, Step: StepDistribute, Since: noon.Add(-time.Hour), Active: "a", Next: "b",
+	s := State{Step: StepDistribute, Since: noon.Add(-time.Hour), Active: "a", Next: "b",
 		Roots: map[string][]byte{"a": {1}, "b": {2}}, Cross: []byte{3}}
 	for s.Step != step {
 		s = s.done(s.Since)
@@ -69,7 +69,7 @@ func TestNext(t *testing.T) {
 			t.Parallel()
 			from := rotating(StepDistribute)
 			if tc.step == None {
-				from = State{Format: 1, Active: "a", Roots: map[string][]byte{"a": {1}}}
+				from = State{Active: "a", Roots: map[string][]byte{"a": {1}}}
 			} else {
 				from = rotating(tc.step)
 			}

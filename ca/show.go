@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,11 +142,11 @@ func (s *selfSigned) show(st *Status, f Facts, now time.Time) {
 		st.Rotation = RotationStatus{Step: s.state.Step, Since: s.state.Since, Following: s.state.following()}
 		st.Rotation.wait(s.waiting(f, now))
 	}
-	if s.replicas != nil {
+	if s.replicas != nil && s.replicas.others != nil {
 		st.Replicas = s.replicas.others()
 	}
-	if s.keyless != "" {
-		st.Problems = append(st.Problems, s.keyless)
+	if s.overdue != "" {
+		st.Problems = append(st.Problems, s.overdue)
 	}
 	if left := s.signer.Root.NotAfter.Sub(now); left < rootLife/10 {
 		st.Problems = append(st.Problems, fmt.Sprintf("the root ends at %s: begin a rotation",
@@ -163,4 +164,27 @@ func (r *RotationStatus) wait(w []Waiting) {
 		}
 		r.Until = later(r.Until, x.Until)
 	}
+}
+
+// untrusted are problems with workloads whose latest certificate leads to a root that is not trusted
+// any more.
+func (f Facts) untrusted(trusted []string, now time.Time) []string {
+	var names []string
+	for _, l := range f.Leaves {
+		if l.NotAfter.Add(f.Grace).After(now) && !slices.Contains(trusted, l.RootID) {
+			names = append(names, l.Workload)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	const few = 5
+	some := strings.Join(names[:min(few, len(names))], ", ")
+	if len(names) > few {
+		some += ", …"
+	}
+	return []string{fmt.Sprintf("%d workloads have certificates below a root that is not trusted any more (%s). "+
+		"They renew as soon as they connect; one that does not trust the root that signs has to join again, or needs "+
+		"a plugged-in authority below the root that it trusts, with both roots in %s",
+		len(names), some, pluggedRoots)}
 }
