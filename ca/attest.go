@@ -127,7 +127,7 @@ func (r *Refusal) Error() string { return fmt.Sprintf("%s: %v", r.Reason, r.Err)
 // Unwrap is the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// What callers are told. The exact reason is only in the audit log, so that guessing does not help.
+// The answers to callers. The exact reason is only in the audit log, so that guessing does not help.
 const (
 	publicToken = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another " +
 		"group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"

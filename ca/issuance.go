@@ -84,8 +84,9 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issuance) error {
 	w.Name, w.Identity = c.workload, c.proof.ID.String() // the mesh may have a new trust domain
 	w.prune(c.now, l.outlive)
 	account, ok := keyNamedAccount(c.workload)
+	counts := ok && former == ""
 	switch {
-	case ok && former == "" && (*l.keyNamed.Load())[account] >= maxKeyNamed:
+	case counts && l.countKeyNamed(account, 0) >= maxKeyNamed:
 		return &Refusal{Code: codes.ResourceExhausted, Reason: "account full",
 			Public: "too many workloads of this service account hold certificates",
 			Err:    fmt.Errorf("service account %s has %d workloads, and asks for one more", account, maxKeyNamed)}
@@ -98,10 +99,22 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issuance) error {
 	w.Leaves = append(w.Leaves, leafOf(c.leaf, c.root))
 	w.Offered, w.Renewed = c.bundle, c.now
 	write, err := l.workloads.replace(w.Name, w, version)
-	if err != nil {
-		return err
+	if err == nil {
+		err = l.config.Records.Commit(ctx, append(writes, write)...)
 	}
-	return l.config.Records.Commit(ctx, append(writes, write)...)
+	if err == nil && counts {
+		l.countKeyNamed(account, 1)
+	}
+	return err
+}
+
+// countKeyNamed adds to the count of a service account's workloads that only their keys distinguish,
+// and returns it.
+func (l *Ledger) countKeyNamed(account string, n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keyNamed[account] += n
+	return l.keyNamed[account]
 }
 
 // spend decides whether a join token may be used for a key and a workload, and returns the write

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -76,9 +76,10 @@ type Ledger struct {
 	workloads recordTable[Workload]
 	revoked   recordTable[Revocation]
 
-	// keyNamed counts workloads that only their keys distinguish, by service account, as of the
-	// last sweep.
-	keyNamed atomic.Pointer[map[string]int]
+	mu sync.Mutex
+	// keyNamed counts workloads that only their keys distinguish, by service account. A sweep counts
+	// anew, also those of other replicas. Guarded by mu.
+	keyNamed map[string]int
 
 	watchers    record.Watchers
 	wake        chan struct{} // capacity 1; has Run reconcile
@@ -97,11 +98,10 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	if c.Groups == nil {
 		c.Groups = func(context.Context, string) (string, string, error) { return "", "", ErrNoGroup }
 	}
-	l := &Ledger{config: c, outlive: c.Connections.outlive(), wake: make(chan struct{}, 1),
+	l := &Ledger{config: c, outlive: c.Connections.outlive(), wake: make(chan struct{}, 1), keyNamed: map[string]int{},
 		tokens:    recordTable[Token]{c.Records, "token", (*Token).check},
 		workloads: recordTable[Workload]{c.Records, "workload", (*Workload).check},
 		revoked:   recordTable[Revocation]{c.Records, "revocation", (*Revocation).check}}
-	l.keyNamed.Store(&map[string]int{})
 	if err := l.readLocal(); err != nil {
 		return nil, err
 	}
@@ -170,7 +170,9 @@ func (l *Ledger) Sweep(ctx context.Context) error {
 			}
 			return false
 		}))
-	l.keyNamed.Store(&count)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keyNamed = count
 	return err
 }
 

@@ -173,8 +173,8 @@ func TestSelfSigned(t *testing.T) {
 		t.Errorf("the copy of the roots: %q, %v", text, err)
 	}
 	s := show(t, m)
-	if s.Source != "self-signed" || len(s.Roots) != 1 || s.Roots[0].Role != "signs" || len(s.Problems) > 0 ||
-		s.Signer.Root != s.Roots[0].ID || !s.Signer.Renew.After(noon) {
+	if s.Source != "self-signed" || len(s.Roots) != 1 || s.Roots[0].State != "signs" || len(s.Problems) > 0 ||
+		s.Signer.Root != s.Roots[0].Root || !s.Signer.Renew.After(noon) {
 		t.Errorf("shown: %+v", s)
 	}
 }

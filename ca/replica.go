@@ -122,7 +122,7 @@ func (m *Manager) activeKey() (*pair, error) {
 	return m.own.activeKey()
 }
 
-// refuseReplica is a refusal that tells another replica the reason.
+// refuseReplica is a refusal whose caller, another replica, learns the reason.
 func refuseReplica(code codes.Code, reason, format string, args ...any) *Refusal {
 	err := fmt.Errorf(format, args...)
 	return &Refusal{Code: code, Public: err.Error(), Reason: "replica " + reason, Err: err}

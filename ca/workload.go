@@ -241,7 +241,7 @@ func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 	}
 	for _, t := range tokens {
 		if t.State(now) == "unused" {
-			f.Tokens = append(f.Tokens, TokenFact{ID: t.ID, Created: t.Created, NotAfter: t.Expires})
+			f.Tokens = append(f.Tokens, t)
 		}
 	}
 	return f, nil

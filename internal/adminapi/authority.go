@@ -213,7 +213,8 @@ func (o *Authority) CreateReplicaToken(_ context.Context, r admin.ReplicaTokenRe
 
 // certificateOf is a certificate, for operators.
 func certificateOf(c ca.CertificateStatus) admin.Certificate {
-	return admin.Certificate{Subject: c.Name, Root: c.Root, Serial: c.Serial, NotAfter: c.NotAfter, Renew: c.Renew}
+	return admin.Certificate{Subject: c.Name, Root: c.Root, Serial: c.Serial, State: c.State, NotAfter: c.NotAfter,
+		Renew: c.Renew}
 }
 
 // authorityOf is how an authority is, for operators.
@@ -223,8 +224,7 @@ func authorityOf(s ca.Status) admin.Authority {
 		Rotation: admin.Rotation{Step: string(s.Rotation.Step), Since: s.Rotation.Since,
 			Next: string(s.Rotation.Following), Count: s.Rotation.Count, Until: s.Rotation.Until}}
 	for _, r := range s.Roots {
-		out.Roots = append(out.Roots, admin.Certificate{Subject: r.Name, State: r.Role, Root: r.ID,
-			NotAfter: r.NotAfter})
+		out.Roots = append(out.Roots, certificateOf(r))
 	}
 	for _, r := range s.Replicas {
 		out.Replicas = append(out.Replicas, admin.Replica(r))
