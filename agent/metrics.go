@@ -14,11 +14,11 @@ import (
 	"github.com/ashore-mesh/ashore/agent/envoy"
 )
 
-// maxScrapes bounds the scrapes that are answered at one time; more get 429. The server's write
-// timeout ends one whose reader is slow.
+// maxScrapes is the maximum number of concurrent scrapes; more get 429. The server's write timeout
+// ends those of slow readers.
 const maxScrapes = 4
 
-// scrapeTimeout bounds a scrape, below the server's write timeout.
+// scrapeTimeout is less than the server's write timeout.
 const scrapeTimeout = 4 * envoy.AdminTimeout
 
 // serveMetrics answers with the agent's own metrics and, after them, Envoy's and the application's.
@@ -38,12 +38,12 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		a.log.Debug("write metrics", "error", err)
 		return
 	}
-	// That Envoy does not answer is one of the agent's own metrics.
+	// If Envoy does not answer, the metric envoy_up says so.
 	if body, err := a.admin.Open(ctx, http.MethodGet, "/stats/prometheus"); err == nil {
-		_, err := io.Copy(w, body) // not read as a whole first: any host can ask, and it may be 64 MiB
+		_, err := io.Copy(w, body) // streamed, because it may have 64 MiB and any host can ask
 		if err = errors.Join(err, body.Close()); err != nil {
 			a.log.Debug("pass on Envoy's metrics", "error", err)
-			panic(http.ErrAbortHandler) // the reader must not take a part for the whole
+			panic(http.ErrAbortHandler) // so that the reader notices
 		}
 	}
 	if _, err := w.Write(application); err != nil {
@@ -51,11 +51,10 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxApplicationMetrics bounds the metrics of the application, in bytes. Source: Istio has the same
-// bound.
+// maxApplicationMetrics is the maximum size of the application's metrics, in bytes. Source: Istio.
 const maxApplicationMetrics = 10 << 20
 
-// applicationMetrics are the application's; nil without the setting.
+// applicationMetrics reads the application's metrics; nil without the setting.
 func (a *Agent) applicationMetrics(ctx context.Context) ([]byte, error) {
 	url := a.settings.Metrics.Application
 	if url == "" {
@@ -84,7 +83,7 @@ func (a *Agent) applicationMetrics(ctx context.Context) ([]byte, error) {
 	return append(body, '\n'), nil
 }
 
-// writeMetrics writes the agent's own. appErr is why those of the application are missing.
+// writeMetrics writes the agent's own metrics. appErr is why the application's are missing.
 func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 	registry := prometheus.NewRegistry()
 	add := func(name, help string, value float64) {
@@ -96,8 +95,8 @@ func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 	if a.settings.Metrics.Application != "" {
 		add("application_up", "1 when the application's metrics were read.", boolean(appErr == nil))
 	}
-	if a.keeper != nil {
-		id, n := a.keeper.Identity(), a.keeper.Renewal()
+	if a.certs != nil {
+		id, n := a.certs.Identity(), a.certs.Renewal()
 		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.",
 			time.Until(id.Leaf().NotAfter).Seconds())
 		add("certificate_not_after_seconds", "When the certificate ends, in seconds since 1970.",

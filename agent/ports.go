@@ -15,8 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
-// portRetryTime is how long ports in use are waited for: the Envoy of an agent that was killed ends
-// a moment after it.
+// portRetryTime is how long the agent waits for ports in use: the Envoy of a killed agent ends a
+// moment after it.
 const portRetryTime = 2 * time.Second
 
 // claimPorts opens the status port and, unless Envoy runs already, makes sure that the ports that
@@ -63,8 +63,8 @@ func PortsFree(s *Settings, owner func(machine.Socket) (*machine.Owner, error)) 
 	return errors.Join(errs...)
 }
 
-// listens are the addresses that the agent and Envoy open on this machine, by what they are for. The
-// settings have an address.
+// listens are the addresses that the agent and Envoy open on this machine, by what they are for.
+// The settings have an address.
 func (s *Settings) listens() map[string]machine.Socket {
 	out := map[string]machine.Socket{}
 	for use, port := range map[string]uint16{"status": statusPort, "health": healthPort, "metrics": metricsPort} {

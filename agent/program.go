@@ -9,9 +9,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
-// PackagedEnvoy is where the package ashore-envoy puts it.
-const PackagedEnvoy = "/usr/lib/ashore/envoy"
-
 // Program returns the program that is run, which starts and is supported: PackagedEnvoy for units;
 // else Path, "envoy" in PATH, or PackagedEnvoy. The error is a UsageError that says what to do.
 func (e *Envoy) Program(ctx context.Context) (string, error) {

@@ -303,7 +303,7 @@ func TestHotRestart(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
-	m.settings.Envoy.DrainTime = time.Second
+	m.settings.Envoy.DrainTime = 44 * time.Second
 	r = m.start()
 	eventually(t, "the next epoch", func() error {
 		if s := r.agent.envoy.State(); s.Unit != "ashore-envoy@web-1.service" || s.PID == first || s.PID == 0 {
@@ -315,7 +315,7 @@ func TestHotRestart(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
-	m.settings.Envoy.DrainTime = 2 * time.Second
+	m.settings.Envoy.DrainTime = 43 * time.Second
 	r = m.start()
 	eventually(t, "the third epoch, once the first has ended", func() error {
 		if s := r.agent.envoy.State(); s.Unit != "ashore-envoy@web-2.service" || s.Waiting != "" ||
@@ -375,7 +375,7 @@ func TestTakeoverFails(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
-	m.settings.Envoy.DrainTime = time.Second
+	m.settings.Envoy.DrainTime = 44 * time.Second
 	m.systemd.broken = "ashore-envoy@web-1.service"
 	r = m.start()
 	eventually(t, "the status", func() error {

@@ -176,7 +176,7 @@ func (j *joining) one(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	k, err := agent.NewKeeper(agent.KeeperConfig{Dir: r.Settings.State, Addresses: r.Settings.XDS.Addresses,
+	k, err := agent.NewCertManager(agent.CertManagerConfig{Dir: r.Settings.State, Addresses: r.Settings.XDS.Addresses,
 		Name: r.Settings.Workload.Name, Log: c.Log})
 	if err != nil {
 		return err

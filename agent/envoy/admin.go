@@ -23,22 +23,22 @@ const (
 )
 
 const (
-	// AdminTimeout bounds a request to Envoy's admin interface whose answer is read at once.
+	// AdminTimeout is the maximum time of Do.
 	AdminTimeout = 2 * time.Second
-	// maxAdminAnswer bounds what is read of an answer. The certificates of every cluster of 10,000
-	// services are 16 MB.
+	// maxAdminAnswer is the maximum size of an answer, in bytes. The certificates of all clusters
+	// of 10,000 services have 16 MB.
 	maxAdminAnswer = 64 << 20
-	// maxAdminError bounds what is read of an error.
+	// maxAdminError is the maximum size of an error's text, in bytes.
 	maxAdminError = 4 << 10
 )
 
-// Admin asks Envoy's admin interface.
+// Admin is Envoy's admin interface.
 type Admin struct{ client *http.Client }
 
-// NewAdmin reaches the interface at a unix socket.
+// NewAdmin returns the interface at a unix socket.
 func NewAdmin(socket string) *Admin { return &Admin{UnixClient(socket, 0)} }
 
-// UnixClient returns a client of the HTTP server at a unix socket; the host of its URLs is ignored.
+// UnixClient returns a client of the HTTP server at a unix socket. The host of its URLs is ignored.
 // Zero: no timeout.
 func UnixClient(path string, timeout time.Duration) *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -47,7 +47,7 @@ func UnixClient(path string, timeout time.Duration) *http.Client {
 	return &http.Client{Timeout: timeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 }
 
-// Do sends one request and returns its answer. An answer other than 200 is an error.
+// Do sends a request and returns the answer. A status other than 200 is an error.
 func (a *Admin) Do(ctx context.Context, method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, AdminTimeout)
 	defer cancel()
@@ -62,8 +62,8 @@ func (a *Admin) Do(ctx context.Context, method, path string) ([]byte, error) {
 	return body, nil
 }
 
-// Open sends one request and returns its answer, for the caller to close. An answer other than 200
-// is an error.
+// Open sends a request and returns the answer, which the caller closes. A status other than 200 is
+// an error.
 func (a *Admin) Open(ctx context.Context, method, path string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *Admin) Open(ctx context.Context, method, path string) (io.ReadCloser, e
 		strings.TrimSpace(string(body))), err)
 }
 
-// Stats are the counters and gauges whose names match the regular expression filter.
+// Stats returns the counters and gauges whose names match a regular expression.
 func (a *Admin) Stats(ctx context.Context, filter string) (map[string]uint64, error) {
 	body, err := a.Do(ctx, http.MethodGet, "/stats?filter="+url.QueryEscape(filter))
 	if err != nil {
@@ -107,11 +107,11 @@ func (a *Admin) Drain(ctx context.Context, most time.Duration) (left uint64, err
 	return waitClosed(ctx, most, a.connections), nil
 }
 
-// drainPoll is the time between two counts of open connections.
+// drainPoll is the interval at which open connections are counted.
 const drainPoll = 200 * time.Millisecond
 
-// waitClosed waits until no connection is open, at most for the given time. It returns how many are
-// still open. An Envoy that does not answer has ended.
+// waitClosed waits until no connection is open, at most for the given time. It returns how many
+// still are. An Envoy that does not answer has ended.
 func waitClosed(ctx context.Context, most time.Duration, open func(context.Context) (uint64, error)) uint64 {
 	end := time.Now().Add(most)
 	for {
@@ -126,8 +126,8 @@ func waitClosed(ctx context.Context, most time.Duration, open func(context.Conte
 	}
 }
 
-// connections is how many connections are open to Envoy's listeners, those for health and metrics
-// not counted.
+// connections counts the open connections to Envoy's listeners, except those for health and
+// metrics.
 func (a *Admin) connections(ctx context.Context) (uint64, error) {
 	stats, err := a.Stats(ctx, `^listener\..*\.downstream_cx_active$`)
 	if err != nil {
@@ -146,7 +146,33 @@ func (a *Admin) connections(ctx context.Context) (uint64, error) {
 	return sum, nil
 }
 
-// ServerInfo is what Envoy says of itself.
+// Listeners returns the addresses where Envoy listens, host:port.
+func (a *Admin) Listeners(ctx context.Context) (map[string]bool, error) {
+	body, err := a.Do(ctx, http.MethodGet, "/listeners?format=json")
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Listeners []struct {
+			Address struct {
+				Socket struct {
+					Address string `json:"address"`
+					Port    int    `json:"port_value"`
+				} `json:"socket_address"`
+			} `json:"local_address"`
+		} `json:"listener_statuses"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, fmt.Errorf("read Envoy's listeners: %w", err)
+	}
+	out := map[string]bool{}
+	for _, l := range doc.Listeners {
+		out[net.JoinHostPort(l.Address.Socket.Address, strconv.Itoa(l.Address.Socket.Port))] = true
+	}
+	return out, nil
+}
+
+// ServerInfo is Envoy's description of itself.
 type ServerInfo struct {
 	Version string `json:"version"`
 	State   string `json:"state"`

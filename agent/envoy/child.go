@@ -16,8 +16,7 @@ import (
 // KillAfter is how long Envoy may take to end once it was asked to.
 const KillAfter = 5 * time.Second
 
-// Child runs Envoy as a child of this process, and starts it again whenever it ends before it
-// should.
+// Child runs Envoy as a child of this process, and starts it again when it ends unexpectedly.
 type Child struct {
 	restarter
 	path   string
@@ -26,8 +25,8 @@ type Child struct {
 	lines  hclog.Logger // Envoy's own lines
 }
 
-// NewChild describes how to start a program, by the bootstrap in a file. stdout takes access logs,
-// lines what Envoy logs itself, and log what is logged about it.
+// NewChild returns a Child that starts the program path with a bootstrap file. stdout receives
+// access logs, lines Envoy's own log, and log the messages of this package.
 func NewChild(path, bootstrap string, o Options, stdout io.Writer, lines, log hclog.Logger) *Child {
 	args := append(o.arguments(), "--config-path", bootstrap, "--disable-hot-restart", "--log-format", logFormat)
 	return &Child{newRestarter(log), path, args, stdout, lines}
@@ -48,8 +47,8 @@ func (*Child) Stays(context.Context) bool { return false }
 // Stop implements Runner: a child ends when Run does.
 func (*Child) Stop(context.Context) error { return nil }
 
-// run starts Envoy and returns when it has ended, with its last error. When ctx ends, Envoy is
-// asked to end and killed if it does not. Envoy does not outlive this process, even when that is
+// run starts Envoy, and returns its last error when it has ended. When ctx ends, Envoy gets
+// SIGTERM, and after KillAfter SIGKILL. Envoy does not outlive this process, even if that is
 // killed.
 func (c *Child) run(ctx context.Context) error {
 	// The kernel sends the death signal when the *thread* that started Envoy ends, so this thread
@@ -90,8 +89,8 @@ func (c *Child) run(ctx context.Context) error {
 // writerOnly hides that a writer is a file.
 type writerOnly struct{ io.Writer }
 
-// raiseFileLimit lets Envoy open as many files as this machine allows: Go raises the limit for its
-// own process and puts it back for those that it starts, unless it was set on purpose.
+// raiseFileLimit lets Envoy open as many files as the machine allows. Go resets the limit for child
+// processes unless the program has set it.
 func raiseFileLimit() error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -19,10 +19,10 @@ import (
 // maxFile bounds what is read of one file.
 const maxFile = 1 << 20
 
-// epoch is one Envoy: its restart epoch, and what it shares with those that it replaced.
+// epoch is one Envoy: its restart epoch, and the base ID that it shares with those it replaced.
 type epoch struct{ number, base int }
 
-// UnitsConfig is what Units are started with.
+// UnitsConfig is the configuration of Units.
 type UnitsConfig struct {
 	Options
 	// Program is Envoy's.
@@ -31,20 +31,20 @@ type UnitsConfig struct {
 	Bootstrap []byte
 	// Workload is part of the units' names; empty: the machine's main workload.
 	Workload string
-	// Folder is where the units find their files, Sockets where Envoy makes its sockets.
+	// Folder has the units' files. Sockets is where Envoy makes its sockets.
 	Folder, Sockets string
 	// ParentShutdown is how long an Envoy that was replaced may finish its requests.
 	ParentShutdown time.Duration
 }
 
-// launch is everything that Envoy is started with.
+// launch writes and reads the files that units start Envoy with.
 type launch struct {
-	unit      string // of the unit's name what is before the epoch: "ashore-envoy@", "ashore-envoy@web-"
-	files     string // of paths what is before the epoch: "/run/ashore-agent/envoy-"
+	unit      string // prefix of the units' names: "ashore-envoy@", "ashore-envoy@web-"
+	files     string // prefix of the files' paths: "/run/ashore-agent/envoy-"
 	args      []string
 	bootstrap []byte
-	shutdown  time.Duration // how long an Envoy that was replaced may finish its requests
-	program   string        // which program it is: another one has another text
+	shutdown  time.Duration // see UnitsConfig.ParentShutdown
+	program   string        // identifies the program; it changes with an upgrade
 }
 
 func newLaunch(c UnitsConfig) (*launch, error) {
@@ -71,18 +71,18 @@ func (l *launch) name(number int) string            { return l.unit + strconv.It
 func (l *launch) environmentFile(number int) string { return l.files + strconv.Itoa(number) + ".env" }
 func (l *launch) bootstrapFile(number int) string   { return l.files + strconv.Itoa(number) + ".json" }
 
-// number is the epoch of a unit's name.
+// number returns the epoch of a unit's name.
 func (l *launch) number(name string) (int, bool) {
 	text, ours := strings.CutPrefix(strings.TrimSuffix(name, ".service"), l.unit)
 	n, err := strconv.Atoi(text)
 	return n, ours && err == nil && n >= 0
 }
 
-// environment is the content of a unit's environment file.
+// environment returns the content of an epoch's environment file.
 func (l *launch) environment(e epoch) []byte {
 	args := append(slices.Clone(l.args), "--config-path", l.bootstrapFile(e.number),
 		"--base-id", strconv.Itoa(e.base), "--restart-epoch", strconv.Itoa(e.number))
-	if e.number > 0 { // systemd starts it again after a crash, when the one before has ended
+	if e.number > 0 { // after a crash systemd starts it again, when its predecessor has ended
 		args = append(args, "--skip-hot-restart-on-no-parent")
 	}
 	return fmt.Appendf(nil, "# Written by ashore-agent. Program: %s\nENVOY_ARGS=%s\n", l.program,
@@ -91,8 +91,8 @@ func (l *launch) environment(e epoch) []byte {
 
 var baseIDArgument = regexp.MustCompile(` --base-id (\d{1,9}) `)
 
-// read returns an epoch whose files are there, and whether they are those that this launch would
-// write.
+// read reads the files of an epoch. same says that write would write the same files; ok is false if
+// they cannot be read.
 func (l *launch) read(number int) (e epoch, same, ok bool) {
 	environment, _, err := readfile.Read(l.environmentFile(number), maxFile)
 	if err != nil {
@@ -112,7 +112,7 @@ func (l *launch) read(number int) (e epoch, same, ok bool) {
 	return e, same, true
 }
 
-// write writes the files of an epoch, for Envoy's group to read.
+// write writes the files of an epoch, readable for Envoy's group.
 func (l *launch) write(e epoch) error {
 	for path, data := range map[string][]byte{l.bootstrapFile(e.number): l.bootstrap,
 		l.environmentFile(e.number): l.environment(e)} {
@@ -126,7 +126,7 @@ func (l *launch) write(e epoch) error {
 	return nil
 }
 
-// clean removes the files of epochs other than these.
+// clean removes the files of all epochs but these.
 func (l *launch) clean(keep []int) error {
 	found, err := filepath.Glob(l.files + "*")
 	if err != nil {

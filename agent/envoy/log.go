@@ -7,22 +7,22 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// logFormat makes Envoy write level and text with a tab between: logWriter reads it.
+// logFormat is the form of Envoy's log that logWriter reads: level, tab, text.
 const logFormat = "%l\t%v"
 
-// maxLogLine bounds a line of Envoy's log; the rest of a longer one becomes lines of its own.
+// maxLogLine is the maximum length of a line, in bytes. A longer one becomes several lines.
 const maxLogLine = 64 << 10
 
-// logWriter logs what Envoy writes and keeps its last error, which may be why it ended. For one
-// goroutine.
+// logWriter logs what Envoy writes, and keeps the last error as the probable reason of its end. It
+// is for one goroutine.
 type logWriter struct {
 	log   hclog.Logger
-	rest  []byte      // the line that is not complete yet
+	rest  []byte      // an incomplete line
 	level hclog.Level // of the last line, NoLevel before the first; lines without a level continue it
-	worst string      // the last line that was an error or worse; empty: none
+	worst string      // the last line at level error or above; empty: none
 }
 
-// Write takes what Envoy wrote; lines may come in pieces. It never fails.
+// Write logs the complete lines. It never fails.
 func (w *logWriter) Write(b []byte) (int, error) {
 	w.rest = append(w.rest, b...)
 	for {
@@ -35,7 +35,7 @@ func (w *logWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// Close logs a last line without an end.
+// Close logs an incomplete last line.
 func (w *logWriter) Close() { w.line(string(w.rest)) }
 
 // line logs one line.

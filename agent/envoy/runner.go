@@ -12,40 +12,39 @@ import (
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
-// Runner keeps one Envoy running: as a child of this process (Child) or as systemd units that
+// Runner keeps one Envoy running, as a child of this process (Child) or as systemd units that
 // outlive it (Units).
 type Runner interface {
-	// Run starts Envoy, or goes on with one that runs, and starts it again when it ends. It returns
-	// when ctx has ended, or when Envoy has ended after last has. A child has ended then; a unit
-	// runs on.
+	// Run starts Envoy, or continues with one that runs, and starts it again when it ends. Once
+	// last has ended it does not start it again. Run returns when ctx ends, a child also when Envoy
+	// ends after last. Then a child has ended; a unit continues to run.
 	Run(ctx, last context.Context) error
-	// Resume says whether an Envoy of this workload runs that Run will go on with. It is called
-	// once, before Run.
+	// Resume reports whether Run will continue with an Envoy that runs. It is called before Run.
 	Resume(ctx context.Context) (bool, error)
-	// Stays says whether Envoy is to run on without this process.
+	// Stays reports whether Envoy continues to run after this process ends.
 	Stays(ctx context.Context) bool
-	// Stop ends an Envoy that outlives this process.
+	// Stop ends an Envoy that would outlive this process.
 	Stop(ctx context.Context) error
-	// State says how Envoy is.
+	// State returns the current state.
 	State() State
 	// Ended receives when Envoy ended unexpectedly. Its capacity is 1.
 	Ended() <-chan struct{}
 }
 
-// State is how an Envoy is.
+// State is the state of an Envoy.
 type State struct {
-	// PID is its process; zero: none runs.
+	// PID is its process; zero: it does not run.
 	PID int
-	// Runs counts its starts that this agent has seen.
+	// Runs counts the starts that this process has seen.
 	Runs int
-	// Replacing says that the next Envoy is taking over.
+	// Replacing says that a successor is taking over.
 	Replacing bool
 	// Trouble is why Envoy does not run; empty otherwise.
 	Trouble string
-	// Outdated is why Envoy runs with previous settings for good, and Waiting why it does so for
-	// now; empty otherwise.
+	// Outdated is why Envoy keeps its previous settings. Waiting is why it has them until its
+	// successor starts. Empty otherwise.
 	Outdated, Waiting string
-	// Unit is the systemd unit that it runs as; empty: it is a child.
+	// Unit is its systemd unit; empty: it is a child.
 	Unit string
 }
 
@@ -73,16 +72,15 @@ func (o Options) arguments() []string {
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10) }
 
 const (
-	// firstPause is between the first unexpected end of Envoy and its next start; it doubles with
-	// each one.
-	firstPause = 100 * time.Millisecond
-	// longestPause bounds it.
+	// firstPause is the pause after the first unexpected end of Envoy. It doubles each time, up to
+	// longestPause.
+	firstPause   = 100 * time.Millisecond
 	longestPause = 30 * time.Second
-	// steady is how long a run takes that ends a series of failures.
+	// steady is how long a run lasts that resets the pause.
 	steady = time.Minute
 )
 
-// restarter starts Envoy again whenever it ends before it should, and holds its state.
+// restarter starts Envoy again when it ends unexpectedly, and holds its state.
 type restarter struct {
 	log   hclog.Logger
 	ended chan struct{} // capacity 1
@@ -111,7 +109,7 @@ func (r *restarter) change(f func(*State)) {
 // Ended implements Runner.
 func (r *restarter) Ended() <-chan struct{} { return r.ended }
 
-// repeat calls run until ctx or last has ended. run returns when Envoy has ended, and why.
+// repeat calls run until ctx or last has ended. run returns the reason when Envoy has ended.
 func (r *restarter) repeat(ctx, last context.Context, run func(context.Context) error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		begun := time.Now()

@@ -15,8 +15,8 @@ import (
 // systemdTimeout bounds one call to systemd.
 const systemdTimeout = 30 * time.Second
 
-// Systemd is a client of the system's service manager, over D-Bus. polkit decides what the agent
-// may start and stop.
+// Systemd is the system's service manager, over D-Bus. polkit decides which units the agent may
+// start and stop.
 type Systemd struct {
 	mu   sync.Mutex
 	conn *dbus.Conn // guarded by mu; nil: not connected
@@ -24,7 +24,7 @@ type Systemd struct {
 
 var _ Manager = (*Systemd)(nil)
 
-// call calls f with a connection to the bus: a new one when the last has ended.
+// call calls f with a connection to the bus. It reconnects if the last one has ended.
 func (m *Systemd) call(ctx context.Context, f func(ctx context.Context, bus *dbus.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
 	defer cancel()
@@ -75,8 +75,8 @@ func (m *Systemd) Look(ctx context.Context, name string) (s UnitState, err error
 	return s, err
 }
 
-// UnitActive returns why a unit is not active. Units that reload their settings are. Source:
-// systemctl(1), is-active. Not known: systemd does not answer.
+// UnitActive returns why a unit is not active; nil if it is active or reloading. known is false if
+// systemd does not answer. Source: systemctl(1), is-active.
 func (m *Systemd) UnitActive(ctx context.Context, name string) (why error, known bool) {
 	state, err := m.Look(ctx, name)
 	if err != nil {
@@ -98,7 +98,7 @@ func (m *Systemd) Stop(ctx context.Context, name string) error {
 	return m.job(ctx, name, (*dbus.Conn).StopUnitContext)
 }
 
-// job starts a job for a unit and waits until it is done.
+// job runs a job of a unit and waits for its end.
 func (m *Systemd) job(ctx context.Context, name string,
 	start func(*dbus.Conn, context.Context, string, string, chan<- string) (int, error)) error {
 	return m.call(ctx, func(ctx context.Context, bus *dbus.Conn) error {

@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// unitPoll is between two looks at the unit.
+	// unitPoll is the interval of checks of the unit.
 	unitPoll = time.Second
-	// takeoverPoll is between two looks at an Envoy that is taking over.
+	// takeoverPoll is the interval of checks of an Envoy that is taking over.
 	takeoverPoll = 100 * time.Millisecond
-	// takeoverTimeout bounds how long an Envoy may take to take over.
+	// takeoverTimeout is how long an Envoy may need to take over.
 	takeoverTimeout = 2 * time.Minute
 	// maxBaseID bounds Envoy's base ID, which Envoy multiplies by 10 in 32 bits.
 	maxBaseID = 1 << 27
 )
 
-// Units runs Envoy as systemd units, one for each restart epoch. They outlive the agent: the next
-// agent goes on with the Envoy that runs. When its program, arguments or bootstrap changed, the
-// unit of the next epoch takes over by hot restart.
+// Units runs Envoy as systemd units, one for each restart epoch. They outlive the agent, and the
+// next agent continues with the Envoy that runs. If its program, arguments or bootstrap changed,
+// the unit of the next epoch takes over by hot restart.
 type Units struct {
 	restarter
 	manager Manager
 	launch  *launch
 	info    func(context.Context) (ServerInfo, error) // asks Envoy
 
-	// unwatched is closed when Run starts and replaces Envoys no more.
+	// unwatched is closed when Run no longer starts or replaces an Envoy.
 	unwatched chan struct{}
 
 	current epoch // belongs to Run
 }
 
-// NewUnits describes how to start Envoy as units. admin asks it.
+// NewUnits returns Units that ask the Envoy that runs through admin.
 func NewUnits(m Manager, c UnitsConfig, admin *Admin, log hclog.Logger) (*Units, error) {
 	l, err := newLaunch(c)
 	if err != nil {
@@ -57,31 +57,31 @@ func newUnits(m Manager, l *launch, info func(context.Context) (ServerInfo, erro
 type Manager interface {
 	// List returns the units that run, start or stop and whose name matches the glob pattern.
 	List(ctx context.Context, pattern string) ([]string, error)
-	// Look says how a unit is.
+	// Look returns the state of a unit.
 	Look(ctx context.Context, name string) (UnitState, error)
 	// Start starts a unit and waits until its program runs.
 	Start(ctx context.Context, name string) error
-	// Kill kills the processes of a unit; those do not notice.
+	// Kill kills the processes of a unit with SIGKILL.
 	Kill(ctx context.Context, name string) error
 	// Stop stops a unit and waits until it has ended.
 	Stop(ctx context.Context, name string) error
-	// Stopping says whether the machine is shutting down.
+	// Stopping reports whether the machine is shutting down.
 	Stopping(ctx context.Context) (bool, error)
 }
 
-// UnitState is how a unit is.
+// UnitState is the state of a unit.
 type UnitState struct {
 	PID    int    // its main process; zero: none runs
 	Active string // systemd's ActiveState
-	Result string // how its process ended last
+	Result string // systemd's Result: how its process ended last
 }
 
-// running says whether the unit's process runs, or systemd is about to start it again.
+// running reports whether the unit's process runs, or systemd is about to start it again.
 func (s UnitState) running() bool {
 	return s.Active == "active" || s.Active == "activating" || s.Active == "reloading"
 }
 
-// Stays implements Runner: only the machine's shutdown ends Envoy.
+// Stays implements Runner. Only a shutdown of the machine ends Envoy.
 func (u *Units) Stays(ctx context.Context) bool {
 	stopping, err := u.manager.Stopping(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (u *Units) Stays(ctx context.Context) bool {
 	return !stopping
 }
 
-// active lists the epochs whose units run, the oldest first.
+// active returns the epochs whose units run, oldest first.
 func (u *Units) active(ctx context.Context) ([]int, error) {
 	names, err := u.manager.List(ctx, u.launch.unit+"*.service")
 	if err != nil {
@@ -128,7 +128,7 @@ func (u *Units) Run(ctx, last context.Context) error {
 	return nil
 }
 
-// begin goes on with the Envoy that runs, replaces it, or starts one.
+// begin continues with the Envoy that runs, replaces it, or starts one.
 func (u *Units) begin(ctx context.Context) error {
 	active, err := u.active(ctx)
 	if err != nil {
@@ -155,36 +155,44 @@ func (u *Units) begin(ctx context.Context) error {
 	return u.fresh(ctx)
 }
 
-// serves says whether the Envoy of an epoch is live.
+// serves reports whether the Envoy of an epoch is live.
 func (u *Units) serves(ctx context.Context, number int) bool {
 	info, err := u.info(ctx)
 	return err == nil && info.State == "LIVE" && info.Options.Epoch == number
 }
 
-// fresh starts an Envoy that takes over from none.
+// fresh starts the first epoch.
 func (u *Units) fresh(ctx context.Context) error {
 	e := epoch{0, 1 + rand.IntN(maxBaseID-1)}
-	if err := errors.Join(u.launch.clean(nil), u.launch.write(e)); err != nil {
+	if err := errors.Join(u.launch.clean(nil), u.start(ctx, e)); err != nil {
 		return err
-	}
-	if err := u.manager.Start(ctx, u.launch.name(0)); err != nil {
-		return fmt.Errorf("start %s: %w; see \"journalctl -u %s\"", u.launch.name(0), err, u.launch.name(0))
 	}
 	u.use(e, "")
 	return nil
 }
 
-// use makes an epoch the current one; outdated is why it runs with previous settings.
+// start starts the unit of an epoch.
+func (u *Units) start(ctx context.Context, e epoch) error {
+	if err := u.launch.write(e); err != nil {
+		return err
+	}
+	name := u.launch.name(e.number)
+	if err := u.manager.Start(ctx, name); err != nil {
+		return fmt.Errorf("start %s: %w; see \"journalctl -u %s\"", name, err, name)
+	}
+	return nil
+}
+
+// use makes an epoch the current one. outdated is why it has previous settings; empty: it has not.
 func (u *Units) use(e epoch, outdated string) {
 	u.current = e
 	u.change(func(s *State) {
-		s.Runs++
-		*s = State{PID: s.PID, Runs: s.Runs, Unit: u.launch.name(e.number), Outdated: outdated}
+		*s = State{PID: s.PID, Runs: s.Runs + 1, Unit: u.launch.name(e.number), Outdated: outdated}
 	})
 }
 
-// replace has the next epoch take over from one that serves. When the next one fails and the
-// previous one still serves, that one stays.
+// replace starts the next epoch, which takes over from previous. If that fails and previous still
+// serves, previous stays in use.
 func (u *Units) replace(ctx context.Context, previous epoch) error {
 	next := epoch{previous.number + 1, previous.base}
 	u.log.Info("envoy is replaced by hot restart: its program, arguments or bootstrap changed",
@@ -194,17 +202,20 @@ func (u *Units) replace(ctx context.Context, previous epoch) error {
 	}
 	u.change(func(s *State) { s.Replacing = true })
 	defer u.change(func(s *State) { s.Replacing = false })
-	failed := u.takeOver(ctx, next)
+	failed := u.start(ctx, next)
+	if failed == nil {
+		failed = u.waitServing(ctx, next.number)
+	}
 	if failed == nil {
 		u.log.Info("envoy was replaced", "unit", u.launch.name(next.number))
 		u.use(next, "")
 		return u.launch.clean([]int{previous.number, next.number})
 	}
 	if ctx.Err() != nil {
-		return ctx.Err() // the next agent finds what there is
+		return ctx.Err() // the next agent continues from here
 	}
 	u.log.Error("the next envoy did not take over", "unit", u.launch.name(next.number), "error", failed)
-	// Not by SIGTERM: an Envoy that is taking over would end the previous one too.
+	// Not SIGTERM: an Envoy that is taking over would end the previous one too.
 	if err := errors.Join(u.manager.Kill(ctx, u.launch.name(next.number)),
 		u.manager.Stop(ctx, u.launch.name(next.number))); err != nil {
 		return err
@@ -219,9 +230,9 @@ func (u *Units) replace(ctx context.Context, previous epoch) error {
 	return u.fresh(ctx)
 }
 
-// waitAlone waits until an epoch has ended the one that it replaced. An Envoy that is replaced
-// before that does so at once, which cuts requests; when that one has ended by itself, it aborts.
-// Source: Envoy, HotRestartingChild::sendParentTerminateRequest, and tried.
+// waitAlone waits until the predecessor of an epoch has ended. If the epoch were replaced earlier,
+// it would end its predecessor at once, which cuts requests, or abort if that had ended by itself.
+// Source: Envoy, HotRestartingChild::sendParentTerminateRequest, and observed.
 func (u *Units) waitAlone(ctx context.Context, e epoch) error {
 	name := u.launch.name(e.number)
 	for logged := false; e.number > 0; logged = true {
@@ -251,19 +262,8 @@ func (u *Units) waitAlone(ctx context.Context, e epoch) error {
 	return nil
 }
 
-// takeOver starts an epoch and waits until it serves.
-func (u *Units) takeOver(ctx context.Context, e epoch) error {
-	if err := u.launch.write(e); err != nil {
-		return err
-	}
-	if err := u.manager.Start(ctx, u.launch.name(e.number)); err != nil {
-		return fmt.Errorf("start %s: %w", u.launch.name(e.number), err)
-	}
-	return u.waitServing(ctx, e.number)
-}
-
-// waitServing waits until the Envoy of an epoch that is starting serves. Errors: it ended, or takes
-// too long.
+// waitServing waits until the Envoy of a starting epoch serves. Errors: it ended, or takes too
+// long.
 func (u *Units) waitServing(ctx context.Context, number int) error {
 	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
 	defer cancel()
@@ -289,12 +289,12 @@ func (u *Units) waitServing(ctx context.Context, number int) error {
 	return nil
 }
 
-// watch follows the current unit until it does not run any more; the error says how it ended.
+// watch follows the current unit until it no longer runs. The error says how it ended.
 func (u *Units) watch(ctx context.Context) error {
 	name, pid := u.launch.name(u.current.number), 0
 	for {
 		now, err := u.manager.Look(ctx, name)
-		if err != nil { // Envoy may run all the same
+		if err != nil { // Envoy may still run
 			u.log.Warn("systemd does not answer", "unit", name, "error", err)
 			if !task.Sleep(ctx, unitPoll) {
 				return ctx.Err()
@@ -304,16 +304,18 @@ func (u *Units) watch(ctx context.Context) error {
 		if !now.running() {
 			return fmt.Errorf("%s is %s (%s); see \"journalctl -u %s\"", name, now.Active, now.Result, name)
 		}
+		restarted := pid != 0 && now.PID != 0 && now.PID != pid
 		u.change(func(s *State) {
 			s.PID, s.Trouble = now.PID, ""
 			if now.PID == 0 {
 				s.Trouble = fmt.Sprintf("%s ended (%s), and systemd starts it again; see \"journalctl -u %s\"", name,
 					now.Result, name)
-			} else if pid != 0 && now.PID != pid {
+			}
+			if restarted {
 				s.Runs++
 			}
 		})
-		if pid != 0 && now.PID != 0 && now.PID != pid {
+		if restarted {
 			u.log.Error("envoy ended unexpectedly, and systemd started it again", "unit", name)
 			task.Poke(u.ended)
 		}
@@ -334,8 +336,7 @@ func (u *Units) Stop(ctx context.Context) error {
 	return u.stop(ctx)
 }
 
-// stop ends all epochs, the newest first: an Envoy ends the one that it replaced, and aborts when
-// that has gone.
+// stop ends all epochs, newest first: an Envoy ends its predecessor, and aborts if that has gone.
 func (u *Units) stop(ctx context.Context) error {
 	active, err := u.active(ctx)
 	errs := []error{err}

@@ -41,7 +41,7 @@ type Systemd interface {
 	Show(ctx context.Context, names ...string) ([]machine.Unit, error)
 }
 
-// Host is a machine whose systemd runs the agent. This returns this machine; tests make others.
+// Host is a machine whose systemd runs the agent. Its fields are what tests replace.
 type Host struct {
 	Folder   string // of the state folders
 	Systemd  Systemd
@@ -50,13 +50,13 @@ type Host struct {
 	NFT      string // the program that the rules need
 	Rules    Interception
 	Owner    func(machine.Socket) (*machine.Owner, error)
-	// As calls f with the rights of the agent's user.
+	// As calls f as the agent's user.
 	As func(f func() error) error
 	// Ready waits until the workload of a state folder is ready.
 	Ready func(ctx context.Context, state string) error
 }
 
-// This is this machine; nil without root, systemd or the package ashore-agent.
+// This returns this machine; nil without root, systemd or the package ashore-agent.
 func This() *Host {
 	if os.Geteuid() != 0 || !machine.HasSystemd() {
 		return nil
@@ -70,10 +70,10 @@ func This() *Host {
 		Rules: intercept.Machine{}, Owner: machine.PortOwner, As: asUser(u), Ready: waitReady}
 }
 
-// Runs says whether units run the workload of a state folder. h may be nil.
+// Runs reports whether units run the workload of a state folder. h may be nil.
 func (h *Host) Runs(state string) bool { return h != nil && filepath.Dir(state) == h.Folder }
 
-// main is the state folder of the workload that mainUnit runs; empty: there is none.
+// main returns the state folder of the workload that mainUnit runs; empty: there is none.
 func (h *Host) main() string {
 	name, err := os.Readlink(filepath.Join(h.Folder, agent.MainLink))
 	if err != nil {
@@ -82,7 +82,13 @@ func (h *Host) main() string {
 	return filepath.Join(h.Folder, filepath.Base(name))
 }
 
-// unit is the one that runs the agent of a state folder.
+// joined reports whether a state folder has an identity, even an unusable one.
+func joined(state string) bool {
+	_, _, err := agent.JoinedAs(state)
+	return !errors.Is(err, agent.ErrNoIdentity)
+}
+
+// unit returns the unit of the agent of a state folder.
 func (h *Host) unit(state string) string {
 	if h.main() == state {
 		return mainUnit
@@ -90,8 +96,8 @@ func (h *Host) unit(state string) string {
 	return "ashore-agent@" + filepath.Base(state) + ".service"
 }
 
-// envoys are patterns of the units of a workload's Envoy: one for each restart epoch, which has up
-// to three digits.
+// envoys returns patterns of the units of a workload's Envoy. A restart epoch has up to three
+// digits.
 func (h *Host) envoys(state string) []string {
 	prefix := "ashore-envoy@"
 	if h.main() != state {
@@ -104,8 +110,8 @@ func (h *Host) envoys(state string) []string {
 	return out
 }
 
-// asUser calls functions with the effective user and group of another user, in all threads of this
-// process.
+// asUser returns a function that calls another with the effective user and group of u. They apply
+// to all threads of this process.
 func asUser(u *user.User) func(f func() error) error {
 	return func(f func() error) (err error) {
 		uid, uidErr := strconv.Atoi(u.Uid)
@@ -125,14 +131,14 @@ func asUser(u *user.User) func(f func() error) error {
 	}
 }
 
-// undoTime is how long it may take to undo what was done.
+// undoTime is the maximum time to undo a Join.
 const undoTime = 30 * time.Second
 
-// readyTime is how long a workload may take to be ready.
+// readyTime is the maximum time until a workload is ready.
 const readyTime = time.Minute
 
-// waitReady waits until the agent of a state folder reports that Envoy is ready. The error has the
-// whole report.
+// waitReady waits until the agent of a state folder reports that Envoy is ready. The error is the
+// report.
 func waitReady(ctx context.Context, state string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
-// Joined is how a workload stands after Join.
+// Joined is the result of Join.
 type Joined struct {
 	// Settings are those that it runs with.
 	Settings agent.Settings
@@ -20,8 +20,8 @@ type Joined struct {
 	Unchanged bool
 }
 
-// Join makes a workload a member of the mesh and runs it. When a step fails or ctx ends, the steps
-// before it are undone, except for the identity: the same command continues with it.
+// Join makes a workload a member of the mesh and runs it. If a step fails or ctx ends, the steps
+// before it are undone. The identity stays, and the same command continues with it.
 func (h *Host) Join(ctx context.Context, c agent.JoinConfig) (*Joined, error) {
 	w := &joining{Host: h, settings: c.Settings}
 	if err := w.chooseUnit(); err != nil {
@@ -32,7 +32,7 @@ func (h *Host) Join(ctx context.Context, c agent.JoinConfig) (*Joined, error) {
 		return nil, errors.Join(fmt.Errorf("systemd does not know %s: install the package ashore-agent", w.unit), err)
 	}
 	w.before = units[0]
-	if w.before.Active != "active" { // else its own Envoy has the ports
+	if w.before.Active != "active" { // else its own Envoy uses the ports
 		if err := w.check(ctx); err != nil {
 			return nil, err
 		}
@@ -56,12 +56,12 @@ func (h *Host) Join(ctx context.Context, c agent.JoinConfig) (*Joined, error) {
 	return &Joined{w.settings, result.Already && !w.started && !w.ruled}, nil
 }
 
-// joining is a Join under way.
+// joining is the state of a Join.
 type joining struct {
 	*Host
-	settings agent.Settings // of the workload, with those of the operator's file
+	settings agent.Settings // of the workload
 	unit     string
-	before   machine.Unit // the unit, as it was
+	before   machine.Unit // the state of the unit before
 	started  bool         // the unit was started
 	ruled    bool         // the rules were installed
 }
@@ -70,9 +70,7 @@ type joining struct {
 func (w *joining) chooseUnit() error {
 	s := &w.settings
 	main := w.main()
-	if main == "" {
-		main = s.State
-	} else if _, _, err := agent.JoinedAs(main); errors.Is(err, agent.ErrNoIdentity) {
+	if main == "" || !joined(main) {
 		main = s.State
 	}
 	w.unit = mainUnit
@@ -99,7 +97,7 @@ func (w *joining) chooseUnit() error {
 	return nil
 }
 
-// check looks for what would keep the workload from running, before the token is used.
+// check finds what would prevent the workload from running, before the token is used.
 func (w *joining) check(ctx context.Context) error {
 	s := w.settings
 	errs := []error{machine.CheckEnvoy(ctx, w.Envoy), machine.CheckResolver(w.Resolver), agent.CheckAddress(ctx, &s)}
@@ -116,13 +114,13 @@ func (w *joining) check(ctx context.Context) error {
 		}
 		s.Workload.Addresses = []string{address}
 	}
-	if _, _, err := agent.JoinedAs(s.State); err != nil { // else an Envoy of this workload may still run
+	if !joined(s.State) { // else an Envoy of this workload may still run
 		errs = append(errs, agent.PortsFree(&s, w.Owner))
 	}
 	return errors.Join(errs...)
 }
 
-// start starts what does not run yet.
+// start starts the unit and installs the rules, unless that is done already.
 func (w *joining) start(ctx context.Context) error {
 	s, err := agent.Kept(w.settings.State)
 	if err != nil {
@@ -167,7 +165,7 @@ func (w *joining) start(ctx context.Context) error {
 	return nil
 }
 
-// link has mainUnit run this workload.
+// link makes mainUnit run this workload.
 func (w *joining) link() error {
 	link := filepath.Join(w.Folder, agent.MainLink)
 	if w.main() == w.settings.State {
@@ -179,7 +177,7 @@ func (w *joining) link() error {
 	return os.Symlink(filepath.Base(w.settings.State), link)
 }
 
-// undo takes back what was started and installed.
+// undo stops and removes what start did.
 func (w *joining) undo(ctx context.Context) error {
 	if !w.started && !w.ruled {
 		return nil

@@ -14,16 +14,16 @@ import (
 // leaveTimeout bounds how long an agent may take to drain and end.
 const leaveTimeout = 2 * time.Minute
 
-// Leave takes a workload out of the mesh and leaves nothing of it on the machine. It can be
+// Leave removes a workload from the mesh, and everything of it from the machine. It can be
 // repeated.
 func (h *Host) Leave(ctx context.Context, state string) error {
 	main := h.main() == state
-	if main { // connections that go through Envoy stay until it ends
+	if main { // open connections stay until Envoy ends
 		if err := h.Rules.Remove(ctx); err != nil {
 			return fmt.Errorf("remove the interception rules: %w", err)
 		}
 	}
-	if _, _, err := agent.JoinedAs(state); !errors.Is(err, agent.ErrNoIdentity) {
+	if joined(state) {
 		if err := h.As(func() error { return agent.Leave(ctx, state, leaveTimeout) }); err != nil {
 			return fmt.Errorf("end the agent and remove the identity: %w", err)
 		}

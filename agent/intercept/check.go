@@ -17,25 +17,25 @@ import (
 	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
-// Checks say how to find out that a machine works with the rules.
+// Checks find out whether a machine works with the rules.
 type Checks struct {
-	// ControlPlane is host:port of its replicas, of which one has to answer.
+	// ControlPlane are host:port of the replicas. One of them has to answer.
 	ControlPlane []string
-	// Plaintext says that they speak no TLS; then it is enough that one accepts the connection.
+	// Plaintext says that they do not speak TLS. Then it is enough that one accepts the connection.
 	Plaintext bool
-	// Ready is the URL of the agent's readiness. Empty: not asked.
+	// Ready is the URL of the agent's readiness. Empty: not checked.
 	Ready string
 
 	noOutside bool // no DNS server answered before the rules were installed
 }
 
-// Result is one check and how it went. Err is nil when it succeeded.
+// Result is the result of one check. Err is nil if it succeeded.
 type Result struct {
 	Name string
 	Err  error
 }
 
-// checkTimeout bounds each check.
+// checkTimeout is the maximum time of each check.
 const checkTimeout = 5 * time.Second
 
 // Run does the checks once.
@@ -67,8 +67,8 @@ func (k Checks) controlPlane(ctx context.Context) error {
 	return all
 }
 
-// reach wants a word from the other side: Envoy too would accept a connection. Who it is does not
-// matter here, and that it refuses a client without a certificate is an answer.
+// reach requires an answer, because Envoy accepts any connection. It does not verify the server,
+// and a refusal of a client without a certificate is an answer.
 func (k Checks) reach(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -92,7 +92,8 @@ func (k Checks) reach(ctx context.Context, address string) error {
 	return err
 }
 
-// checkSSH wants sshd's ports left alone: under a strict policy Envoy would refuse its clients.
+// checkSSH requires that sshd's ports are excluded: under a strict policy Envoy would refuse
+// clients.
 func checkSSH(s Settings) error {
 	all, err := machine.Listeners(false)
 	include := withoutAll(s.IncludeInboundPorts)
@@ -107,7 +108,7 @@ func checkSSH(s Settings) error {
 	return err
 }
 
-// covers says that port is in a list of ports and ranges.
+// covers reports whether port is in a list of ports and ranges.
 func covers(list []string, port uint64) bool {
 	return slices.ContainsFunc(list, func(s string) bool {
 		from, to, ok := parsePorts(s)
@@ -115,8 +116,7 @@ func covers(list []string, port uint64) bool {
 	})
 }
 
-// get wants an answer that is not an error of the server: Envoy answers 503 when it cannot reach
-// it.
+// get requires an answer below 500: Envoy answers 503 if it cannot reach the agent.
 func get(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -137,8 +137,8 @@ func get(ctx context.Context, url string) error {
 	return err
 }
 
-// outside wants one of the machine's DNS servers to answer. Every machine knows the address of one,
-// and with captured queries the agent asks it.
+// outside requires an answer of a DNS server of the machine. It is the one address outside that
+// every machine knows. The agent asks it about captured queries.
 func outside(ctx context.Context) error {
 	rcode, err := askDNS(ctx, "udp", nameServer())
 	if err == nil && rcode == dns.RcodeServerFailure {
@@ -148,7 +148,7 @@ func outside(ctx context.Context) error {
 	return err
 }
 
-// nameServer is the one that applications ask.
+// nameServer is the server that applications ask.
 func nameServer() string {
 	if c, err := dns.ClientConfigFromFile("/etc/resolv.conf"); err == nil && len(c.Servers) > 0 {
 		return c.Servers[0]

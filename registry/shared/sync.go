@@ -117,7 +117,8 @@ func (r *Runtime) updateRegistration(rec record.Record) {
 	r.settle(rec.Name, s.key)
 }
 
-// write sends a heartbeat and commits pending registrations in batches. It returns an error if the store is unavailable.
+// write sends a heartbeat and commits pending registrations in batches. It returns an error if the
+// store is unavailable.
 func (r *Runtime) write(ctx context.Context) error {
 	for {
 		if err := r.heartbeat(ctx); err != nil {

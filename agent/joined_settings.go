@@ -16,17 +16,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// ownFile holds the settings that a workload joined with; "run" begins with them.
-const ownFile = "agent.yaml"
-
-// OwnSettings is the path of the settings file that joining leaves in a state folder.
-func OwnSettings(state string) string { return filepath.Join(state, ownFile) }
-
-// OperatorSettings is the operator's settings file for the workloads that units of this machine
-// run.
-const OperatorSettings = "/etc/ashore/agent.yaml"
-
-// ReadSettings lays the settings of a file over s. It returns where they are in the file.
+// ReadSettings applies the settings of a file to s. It returns their places in the file.
 func ReadSettings(file string, s *Settings) (*strictyaml.Places, error) {
 	data, err := strictyaml.ReadFile(file)
 	if err != nil {
@@ -35,10 +25,10 @@ func ReadSettings(file string, s *Settings) (*strictyaml.Places, error) {
 	return strictyaml.Decode(file, data, s)
 }
 
-// Kept returns the settings of a workload that has joined: those that it joined with and, where
-// units run it, the operator's over them. They are not complete.
+// Kept returns the settings of a workload that has joined, before Complete: those that it joined
+// with and, if units run it, the operator's on top.
 func Kept(state string) (Settings, error) {
-	files := []string{OwnSettings(state)}
+	files := []string{JoinedSettings(state)}
 	if filepath.Dir(state) == PackagedState {
 		files = append(files, OperatorSettings)
 	}
@@ -52,8 +42,8 @@ func Kept(state string) (Settings, error) {
 	return s, nil
 }
 
-// saveOwn writes the settings that differ from base; nil is Default.
-func saveOwn(s, base *Settings) error {
+// saveSettings writes the settings that differ from base. Nil: Default.
+func saveSettings(s, base *Settings) error {
 	if base == nil {
 		d := Default()
 		base = &d
@@ -67,14 +57,13 @@ func saveOwn(s, base *Settings) error {
 		return fmt.Errorf("encode the settings: %w", err)
 	}
 	const head = "# Written by \"ashore-agent join\"; read by \"ashore-agent run\" before its own flags and files.\n"
-	if err := wholefile.Write(OwnSettings(s.State), append([]byte(head), text...)); err != nil {
+	if err := wholefile.Write(JoinedSettings(s.State), append([]byte(head), text...)); err != nil {
 		return diskError("keep the settings", err)
 	}
 	return nil
 }
 
-// changes are the settings that differ from base, as a document. The state folder is left out: it
-// is where the file is found.
+// changes returns the settings that differ from base, as a document, without the state folder.
 func (s *Settings) changes(base *Settings) (map[string]any, error) {
 	mine, err := document(s)
 	if err != nil {
@@ -101,7 +90,7 @@ func document(s *Settings) (map[string]any, error) {
 	return out, nil
 }
 
-// subtract leaves out of a what is equal in b.
+// subtract returns a without what is equal in b.
 func subtract(a, b map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range a {
@@ -119,13 +108,8 @@ func subtract(a, b map[string]any) map[string]any {
 	return out
 }
 
-// MainLink is a symbolic link in the folder of all state folders. It leads to the state folder of
-// the workload that ashore-agent.service runs. Further workloads run as
-// ashore-agent@NAME.NAMESPACE.service.
-const MainLink = "main"
-
-// AllJoined are the state folders of the workloads of this machine that have joined: below the
-// folder where state folders are, with this name and namespace where they are given.
+// AllJoined returns the state folders of the workloads of this machine that have joined. A name or
+// namespace that is not empty selects among them.
 func AllJoined(name, namespace string) ([]string, error) {
 	base, err := stateBase(false)
 	if err != nil {
@@ -151,8 +135,8 @@ func allJoined(base, name, namespace string) ([]string, error) {
 	return dirs, nil
 }
 
-// FindJoined returns the state folder of the one workload of AllJoined; of several, that of
-// MainLink. Errors say when there is none, or several.
+// FindJoined returns the only state folder of AllJoined, or of several that of MainLink. It is an
+// error if there is none, or if the choice is ambiguous.
 func FindJoined(name, namespace string) (string, error) {
 	base, err := stateBase(false)
 	if err != nil {

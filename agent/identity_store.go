@@ -16,10 +16,10 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// store keeps the identity on disk in two files of mode 0600, each replaced whole: identity.pem has
-// the key, a Joined and the chain, roots.pem the trust bundle. The roots are written first.
-// Whenever the machine stops, a key has its own chain; an older chain with newer roots can be
-// renewed. Not safe for concurrent use: the holder of the state folder's lock writes.
+// store keeps the identity on disk in two files of mode 0600: identity.pem has the key, a Joined
+// and the chain; roots.pem has the trust bundle. Each file is replaced atomically, roots.pem first,
+// so the key and its chain always fit after a crash. Not safe for concurrent use: the holder of the
+// state folder's lock writes.
 type store struct{ dir string }
 
 // Names below the state folder.
@@ -32,28 +32,28 @@ const (
 // joinedBlock is the type of the PEM block that holds a Joined as JSON.
 const joinedBlock = "ASHORE JOINED"
 
-// Joined is what is remembered of how the identity came.
+// Joined records how a workload joined.
 type Joined struct {
-	// Version is that of this file's form.
+	// Version is the version of the file format.
 	Version int `json:"v"`
 	// Group is the WorkloadGroup, "namespace/name".
 	Group string `json:"group"`
-	// Workload is the name that it joined by, unique in its namespace.
+	// Workload is the name that it joined with, unique in its namespace.
 	Workload string `json:"workload"`
 	// At is when the workload joined.
 	At time.Time `json:"at"`
-	// Renewed is when the certificate came last.
+	// Renewed is when it received its certificate.
 	Renewed time.Time `json:"renewed"`
-	// Token is the SHA-256 of the token that it joined with, hexadecimal: it distinguishes the same command
-	// from another one. Empty: unknown.
+	// Token is the SHA-256 of the join token, in hexadecimal. It tells whether a join command is
+	// the same one as before. Empty: unknown.
 	Token string `json:"token,omitempty"`
 }
 
-// ErrNoIdentity is that a workload has not joined.
+// ErrNoIdentity means that a workload has not joined.
 var ErrNoIdentity = errors.New("this workload has not joined the mesh: on the control plane run \"ashorectl " +
 	"join-token create\", and here the line that it prints; for a trial without identities there is --dev")
 
-// load returns the identity. Errors: ErrNoIdentity, or what is wrong with the files and what to do.
+// load reads the identity. Errors: ErrNoIdentity, or what is wrong with the files and what to do.
 func (s store) load() (id *Identity, j Joined, err error) {
 	text, err := readSmall(filepath.Join(s.dir, identityFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +103,7 @@ func decodeIdentity(text, bundle []byte) (*Identity, Joined, error) {
 	return id, j, err
 }
 
-// maxIdentityFile bounds what is read of one file.
+// maxIdentityFile is the maximum size of one file, in bytes.
 const maxIdentityFile = 1 << 20
 
 func readSmall(path string) ([]byte, error) {
@@ -111,7 +111,7 @@ func readSmall(path string) ([]byte, error) {
 	return data, err
 }
 
-// save replaces the identity. Afterwards it survives a power failure.
+// save replaces the identity. It is durable when save returns.
 func (s store) save(id *Identity, j Joined) error {
 	text, err := encodeIdentity(id, j)
 	if err == nil {
@@ -147,7 +147,7 @@ func (s store) write(name string, data []byte) error {
 	return wholefile.SyncFolder(s.dir)
 }
 
-// remove forgets the identity and the key of a pending request.
+// remove deletes the identity and the key of a pending request.
 func (s store) remove() error {
 	var errs []error
 	for _, name := range []string{identityFile, rootsFile, nextKeyFile} {
@@ -156,15 +156,15 @@ func (s store) remove() error {
 	return errors.Join(append(errs, wholefile.SyncFolder(s.dir))...)
 }
 
-// nextKey is the key that a certificate is asked for with. It is on disk before anybody sees a
-// request for it, so that a request whose answer was lost can be repeated: the authority gives one
-// key the same answer again.
+// nextKey returns the key for the next certificate request. It is on disk before the request is
+// sent, so that a request whose answer was lost can be repeated: the authority gives the same key
+// the same answer.
 func (s store) nextKey() (crypto.Signer, error) {
 	path := filepath.Join(s.dir, nextKeyFile)
 	if text, err := readSmall(path); err == nil {
 		if key, err := ca.DecodeKey(text); err == nil {
 			return key, nil
-		} // a broken one is of no use to anybody
+		} // replace an unreadable one
 	}
 	key, err := newKey()
 	if err != nil {
@@ -180,5 +180,5 @@ func (s store) nextKey() (crypto.Signer, error) {
 	return key, nil
 }
 
-// forgetKey ends the use of the key that nextKey gave.
+// forgetKey deletes the key that nextKey returned.
 func (s store) forgetKey() error { return wholefile.Remove(filepath.Join(s.dir, nextKeyFile)) }

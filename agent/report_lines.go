@@ -12,11 +12,11 @@ import (
 )
 
 func (a *Agent) reportIdentity(r *Report, now time.Time) {
-	if a.keeper == nil {
+	if a.certs == nil {
 		r.ok("identity", "none: this agent runs with --dev, in plaintext")
 		return
 	}
-	reportKept(r, a.keeper.Identity(), a.keeper.Joined(), a.keeper.Renewal(), now)
+	reportKept(r, a.certs.Identity(), a.certs.Joined(), a.certs.Renewal(), now)
 }
 
 // reportKept adds three lines about an identity.
@@ -68,7 +68,7 @@ func reportKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	r.line("roots", state, todo, "%d: %s", len(hashes), strings.Join(hashes, ", "))
 }
 
-// refused says that a control plane answered, and does not renew the certificate.
+// refused reports whether a control plane refused to renew the certificate.
 func (n Renewal) refused() bool {
 	_, ok := errors.AsType[*RefusedError](n.Trouble)
 	return ok

@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/agent/intercept"
 )
 
-// dnsAddresses are where DNS queries are answered: on 127.0.0.1, or on the workload's own address
-// when that is a loopback one, so that several workloads can share a machine.
+// dnsAddresses are the addresses of the DNS port: 127.0.0.1, or the workload's own address if that
+// is a loopback one, so that several workloads can share a machine.
 func (s *Settings) dnsAddresses() []netip.AddrPort {
 	at := func(ip netip.Addr) netip.AddrPort { return netip.AddrPortFrom(ip, uint16(s.Ports.DNS)) }
 	if s.own().IsLoopback() {
@@ -23,12 +23,12 @@ func (s *Settings) dnsAddresses() []netip.AddrPort {
 	return out
 }
 
-// capturesDNS says that the machine's DNS queries are sent to the agent.
+// capturesDNS reports whether the rules redirect the machine's DNS queries to the agent.
 func (s *Settings) capturesDNS() bool {
 	return s.Workload.Interception == "tproxy" && s.Ports.DNS != 0
 }
 
-// dnsServer is a server to forward to, as host:port.
+// dnsServer parses a server to forward to. It returns host:port.
 func dnsServer(text string) (string, error) {
 	if ip, err := netip.ParseAddr(text); err == nil {
 		return netip.AddrPortFrom(ip, 53).String(), nil
@@ -56,7 +56,7 @@ func (a *Agent) listenDNS(ctx context.Context) (*dns.Server, error) {
 	return s, nil
 }
 
-// reportDNS adds a line about whether names can be resolved.
+// reportDNS adds a line about DNS.
 func (a *Agent) reportDNS(r *Report) {
 	if a.dns == nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,18 +17,17 @@ import (
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 )
 
-// UsageError is a setting that is wrong: what it is, what it should be.
+// UsageError means that a setting is wrong.
 type UsageError struct {
-	// Setting is its name in the settings file; the flag is found by it too. What is only a flag is
-	// that: "--token".
+	// Setting is its name in the settings file, or a flag that has no setting: "--group".
 	Setting string
 	Text    string
 }
 
 func (e *UsageError) Error() string { return e.Setting + ": " + e.Text }
 
-// Complete fills in the defaults that depend on the machine and checks everything.
-// The error joins a UsageError for each setting that is wrong.
+// Complete fills in defaults that depend on the machine, and checks all settings. The error joins a
+// UsageError for each setting that is wrong.
 func (s *Settings) Complete() error {
 	if err := s.complete(); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (s *Settings) Complete() error {
 	return errors.Join(c.errs...)
 }
 
-// checker collects what is wrong.
+// checker collects errors.
 type checker struct{ errs []error }
 
 func (c *checker) want(ok bool, setting, format string, args ...any) {
@@ -142,14 +142,13 @@ func (c *checker) rest(s *Settings) {
 			one)
 	}
 	c.oneOf("log.level", s.Log.Level, "trace", "debug", "info", "warn", "error")
-	// made or not: a folder is for all ways to run
-	for _, path := range []string{s.adminSocket(), s.xdsSocket(), s.agentSocket()} {
+	// all of them, so that the same folder works however the agent runs
+	for _, path := range []string{s.adminSocket(), s.xdsSocket(), filepath.Join(s.State, agentSocket)} {
 		c.want(len(path) <= maxSocketPath, "state",
 			"the path of the socket %s has %d bytes and may have %d; choose a shorter folder",
 			path, len(path), maxSocketPath)
 	}
 }
 
-// maxSocketPath is what a unix socket's address holds on Linux, without the final zero byte:
-// unix(7).
+// maxSocketPath is the maximum length of a unix socket's path on Linux. Source: unix(7).
 const maxSocketPath = 107

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// joinedBefore returns the result for a workload that has joined by this command before; nil when
-// it has to join. pid is the agent that runs with this identity, zero when none does: while one
-// runs, a reason to join again is an error.
+// joinedBefore returns the result for a workload that joined by the same command before; nil if it
+// has to join. pid is the process of the agent that runs with this identity; zero if none does.
+// While one runs, a reason to join again is an error.
 func (c *JoinConfig) joinedBefore(s Settings, pid int) (*JoinResult, error) {
 	id, joined, err := store{s.State}.load()
 	var reason string
@@ -43,12 +43,12 @@ func (c *JoinConfig) joinedBefore(s Settings, pid int) (*JoinResult, error) {
 	return nil, nil
 }
 
-// former is the certificate of an earlier join; nil: there is none that can be read. The control
-// plane is verified before it is shown.
+// former returns the certificate of an earlier join; nil if none can be read. It is presented only
+// to a control plane that was verified.
 func (s store) former() *tls.Certificate {
 	id, _, err := s.load()
 	if err != nil {
-		return nil // whoever joins does not need it
+		return nil // a join does not need it
 	}
 	return id.Certificate()
 }
@@ -58,7 +58,7 @@ func tokenHash(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// sameMesh says whether an identity belongs to the mesh of the join command.
+// sameMesh reports whether an identity belongs to the mesh of the join command.
 func (c *JoinConfig) sameMesh(id *Identity) bool {
 	if id.rooted() != nil {
 		return false

@@ -17,8 +17,8 @@ import (
 // spiffe://<trust domain>/ashore/control-plane.
 const controlPlanePath = "/ashore/control-plane"
 
-// ServerError is why a server is not trusted to be the mesh's control plane. Its text says what to
-// do.
+// ServerError is the reason why a server is not trusted as the mesh's control plane. Its text says
+// what to do.
 type ServerError struct{ Text string }
 
 func (e *ServerError) Error() string { return e.Text }
@@ -27,22 +27,21 @@ func serverError(format string, args ...any) error {
 	return &ServerError{fmt.Sprintf(format, args...)}
 }
 
-// serverCheck says whether what a server presents is the control plane's. Immutable.
+// serverCheck verifies that a server is the control plane. Immutable.
 type serverCheck struct {
-	// roots are the trusted ones. Nil: the certificate that it presents with this hash.
+	// roots are the trusted ones. Nil: the presented certificate that has this hash.
 	roots []*x509.Certificate
 	hash  string
-	// trustDomain is the mesh's; empty: not known yet.
+	// trustDomain is the mesh's; empty: not known yet, any is accepted.
 	trustDomain string
 	now         func() time.Time
 }
 
-// config is that of a TLS client that asks for this check; mine is its own certificate, nil: it has
-// none.
+// config returns the settings of a TLS client with this check. mine returns the client's
+// certificate; nil: it has none.
 //
-// InsecureSkipVerify only turns off crypto/tls' own verification, which wants a name of the
-// system's roots; verify, which is called for every connection, resumed ones too, is all that the
-// standard library does and more.
+// InsecureSkipVerify turns off the verification of crypto/tls, which compares host names. verify
+// replaces it and is called for every connection, including resumed ones.
 func (c *serverCheck) config(mine func() *tls.Certificate) *tls.Config {
 	cfg := &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -55,8 +54,8 @@ func (c *serverCheck) config(mine func() *tls.Certificate) *tls.Config {
 	return cfg
 }
 
-// verify checks a server's certificates, its own first: they lead to a trusted root, are
-// valid now, are for servers, and name the control plane. It returns the trust domain. Errors:
+// verify checks a server's certificates, its own first. They have to lead to a trusted root, be
+// valid now, be for servers and name the control plane. It returns the trust domain. Errors:
 // ServerError.
 func (c *serverCheck) verify(certs []*x509.Certificate) (trustDomain string, err error) {
 	if len(certs) == 0 {
@@ -83,7 +82,7 @@ func (c *serverCheck) verify(certs []*x509.Certificate) (trustDomain string, err
 	return c.named(certs[0])
 }
 
-// pinned is the certificate with the hash that the join line names.
+// pinned returns the certificate with the hash of the join command.
 func (c *serverCheck) pinned(certs []*x509.Certificate) (*x509.Certificate, error) {
 	i := slices.IndexFunc(certs, func(x *x509.Certificate) bool { return hashOf(x) == c.hash })
 	if i >= 0 && certs[i].IsCA {
@@ -100,8 +99,8 @@ func (c *serverCheck) pinned(certs []*x509.Certificate) (*x509.Certificate, erro
 		"\"ashorectl join-token create\", and do not go on if the hashes still differ", hashOf(last), c.hash)
 }
 
-// named checks that a certificate is the control plane's. Workloads have certificates from the same
-// roots.
+// named checks that a certificate names the control plane: workloads have certificates from the
+// same roots.
 func (c *serverCheck) named(leaf *x509.Certificate) (trustDomain string, err error) {
 	if len(leaf.URIs) != 1 {
 		return "", serverError("its certificate names %d URIs, the control plane's names one: this is not a control "+
@@ -120,7 +119,8 @@ func (c *serverCheck) named(leaf *x509.Certificate) (trustDomain string, err err
 	return id.TrustDomain().Name(), nil
 }
 
-// clockTrouble says which certificate is not valid at this machine's time; empty: all are.
+// clockTrouble describes a certificate that is not valid by this machine's clock; empty: all are
+// valid.
 func clockTrouble(certs []*x509.Certificate, now time.Time) string {
 	for _, c := range certs {
 		var what string
@@ -140,7 +140,7 @@ func clockTrouble(certs []*x509.Certificate, now time.Time) string {
 	return ""
 }
 
-// span is a duration as people say it.
+// span formats a duration for people.
 func span(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -151,7 +151,7 @@ func span(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// checkHash says what is wrong with the hash of a join line.
+// checkHash checks the form of a root certificate's hash.
 func checkHash(hash string) error {
 	digits, ok := strings.CutPrefix(hash, hashPrefix)
 	raw, err := hex.DecodeString(digits)

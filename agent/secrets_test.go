@@ -23,7 +23,7 @@ import (
 )
 
 // secretClient is a client of the secrets of k, over a unix socket.
-func secretClient(t *testing.T, k *Keeper) secretv3.SecretDiscoveryServiceClient {
+func secretClient(t *testing.T, k *CertManager) secretv3.SecretDiscoveryServiceClient {
 	t.Helper()
 	s := newSecrets(k, testlog.New(t))
 	path := filepath.Join(stateFolder(t), "s")

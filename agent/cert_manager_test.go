@@ -29,8 +29,8 @@ func web() spiffe.ID {
 	return spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}
 }
 
-// kept is a keeper with a fresh certificate on disk.
-func kept(t *testing.T, m *mesh, life time.Duration) *Keeper {
+// kept is a manager with a fresh certificate on disk.
+func kept(t *testing.T, m *mesh, life time.Duration) *CertManager {
 	t.Helper()
 	dir := stateFolder(t)
 	now := time.Now()
@@ -38,23 +38,23 @@ func kept(t *testing.T, m *mesh, life time.Duration) *Keeper {
 		Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: now, Renewed: now}); err != nil {
 		t.Fatal(err)
 	}
-	return keeper(t, dir)
+	return manager(t, dir)
 }
 
-func keeper(t *testing.T, dir string) *Keeper {
+func manager(t *testing.T, dir string) *CertManager {
 	t.Helper()
-	k, err := NewKeeper(KeeperConfig{Dir: dir, Addresses: []string{"127.0.15.9:1"}, Name: "web-1", Log: testlog.New(t)})
+	k, err := NewCertManager(CertManagerConfig{Dir: dir, Addresses: []string{"127.0.15.9:1"}, Name: "web-1", Log: testlog.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
-// answers makes a keeper get certificates from m, or what err says.
-func answers(t *testing.T, k *Keeper, m *mesh, life time.Duration, err func() error) (asked func() []time.Time) {
+// answers makes a manager get certificates from m, or what err says.
+func answers(t *testing.T, k *CertManager, m *mesh, life time.Duration, err func() error) (asked func() []time.Time) {
 	var mu sync.Mutex
 	var times []time.Time // guarded by mu
-	var keys [][32]byte   // of the keeper's goroutine alone
+	var keys [][32]byte   // of the manager's goroutine alone
 	k.ask = func(_ context.Context, q certificateRequest) (*Identity, net.Addr, error) {
 		mu.Lock()
 		times = append(times, time.Now())
@@ -80,7 +80,7 @@ func answers(t *testing.T, k *Keeper, m *mesh, life time.Duration, err func() er
 }
 
 // running keeps until the bubble's test ends it.
-func keeping(t *testing.T, k *Keeper) (end func()) {
+func keeping(t *testing.T, k *CertManager) (end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
@@ -94,7 +94,7 @@ func keeping(t *testing.T, k *Keeper) (end func()) {
 
 // A certificate is renewed between 40 and 60 % of its life, again and again, with a new key each
 // time; everybody is told.
-func TestKeep(t *testing.T) {
+func TestRenewal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "cluster.local")
@@ -135,7 +135,7 @@ func TestKeep(t *testing.T) {
 
 // While the control plane is away it is tried again, ever less often and with the same key, and the
 // old certificate stays; also after its end, for the control plane may still know the key.
-func TestKeepTrouble(t *testing.T) {
+func TestRenewalTrouble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "cluster.local")
@@ -175,7 +175,7 @@ func TestKeepTrouble(t *testing.T) {
 
 // An agent that starts with a certificate from disk asks nobody before it is time, and begins where
 // the former one stopped.
-func TestKeepRestart(t *testing.T) {
+func TestRenewalAfterRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "cluster.local")
@@ -183,7 +183,7 @@ func TestKeepRestart(t *testing.T) {
 		dir := kept(t, m, life).store.dir
 		start := time.Now()
 		for range 4 {
-			k := keeper(t, dir)
+			k := manager(t, dir)
 			asked := answers(t, k, m, life, func() error { return nil })
 			end := keeping(t, k)
 			time.Sleep(2 * time.Hour)
@@ -194,7 +194,7 @@ func TestKeepRestart(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Hour) // off
-		k := keeper(t, dir)
+		k := manager(t, dir)
 		asked := answers(t, k, m, life, func() error { return nil })
 		late := time.Now()
 		end := keeping(t, k)
@@ -319,7 +319,7 @@ func TestRootTakenOut(t *testing.T) {
 		if len(asked()) != 1 || !sameCertificates(k.Identity().Roots, []*x509.Certificate{next.root.Cert}) {
 			t.Errorf("%d requests, roots %v", len(asked()), k.Identity().Roots)
 		}
-		again := keeper(t, k.store.dir)
+		again := manager(t, k.store.dir)
 		r := &Report{}
 		reportKept(r, again.Identity(), again.Joined(), again.Renewal(), time.Now())
 		if r.Lines[1].State != stateBad || !strings.Contains(r.Lines[1].Text,
@@ -450,7 +450,7 @@ func TestLoadBroken(t *testing.T) {
 }
 
 // A machine that slept renews soon after it wakes: its timers did not go on.
-func TestKeepAfterSleep(t *testing.T) {
+func TestRenewalAfterSleep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "cluster.local")
@@ -462,10 +462,60 @@ func TestKeepAfterSleep(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		slept.Store(int64(20 * time.Hour))
-		time.Sleep(2 * clockLook)
+		time.Sleep(2 * clockCheck)
 		synctest.Wait()
 		if n := len(asked()); n != 1 {
 			t.Errorf("%d requests after the machine woke, want one", n)
+		}
+	})
+}
+
+// A certificate that a control plane refuses is replaced at once, and not again because the new one
+// is refused too; what cannot be had is tried for as always.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "cluster.local")
+		k := kept(t, m, 24*time.Hour)
+		asked := answers(t, k, m, 24*time.Hour, func() error { return nil })
+		end := keeping(t, k)
+		defer end()
+		refuse := func(after time.Duration, want int) {
+			t.Helper()
+			time.Sleep(after)
+			for range 3 {
+				k.Refused()
+				synctest.Wait()
+			}
+			if got := len(asked()); got != want {
+				t.Errorf("asked %d times, want %d", got, want)
+			}
+		}
+		refuse(time.Hour, 1)
+		refuse(time.Second, 1)
+		refuse(time.Minute, 2)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "cluster.local")
+		k := kept(t, m, 24*time.Hour)
+		asked := answers(t, k, m, 24*time.Hour, func() error { return errors.New("away") })
+		end := keeping(t, k)
+		defer end()
+		time.Sleep(time.Hour)
+		k.Refused()
+		synctest.Wait()
+		first := len(asked())
+		for range 100 {
+			k.Refused()
+			synctest.Wait()
+		}
+		if got := len(asked()); first != 1 || got != 1 {
+			t.Errorf("asked %d times, then %d; want one", first, got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(asked()) < 2 {
+			t.Error("it is not tried again")
 		}
 	})
 }

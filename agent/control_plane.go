@@ -17,18 +17,15 @@ import (
 	"github.com/ashore-mesh/ashore/internal/build"
 )
 
-// cacheFile is the path of the cache of the configuration in a state folder.
-func cacheFile(state string) string { return filepath.Join(state, "configuration.cache") }
-
-// connect makes the relay between Envoy and the control planes. Its connections present the
-// workload's certificate; with Dev they are plaintext.
+// connect makes the relay between Envoy and the control planes. Its connections use the workload's
+// certificate, or plaintext with Dev.
 func (a *Agent) connect(log hclog.Logger) error {
 	s := &a.settings
 	n, err := node(s, streamControl)
 	if err != nil {
 		return err
 	}
-	// Not in Envoy's bootstrap: an agent that is upgraded is no reason to replace Envoy.
+	// Not in Envoy's bootstrap: an upgrade of the agent must not replace Envoy.
 	n.Metadata.Fields["ASHORE_VERSION"] = structpb.NewStringValue(build.Read().Version)
 	c := relay.Config{
 		Node:      n,
@@ -36,12 +33,12 @@ func (a *Agent) connect(log hclog.Logger) error {
 		Dial:      dialPlaintext,
 		Plaintext: s.Dev,
 		SetRoots:  func([]string) error { return nil },
-		CacheFile: cacheFile(s.State),
+		CacheFile: filepath.Join(s.State, cacheFile),
 		Owner:     fmt.Sprintf("%s, group %s", n.GetId(), s.Workload.Group),
 		MaxAge:    s.XDS.MaxAge,
 		Log:       log,
 	}
-	if k := a.keeper; k != nil {
+	if k := a.certs; k != nil {
 		c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := dial(ctx, address, s.own(), k.ClientTLS())
 			if err != nil {
@@ -72,18 +69,18 @@ func dialPlaintext(ctx context.Context, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// newProber makes what checks the application.
+// newProber returns what checks the application.
 func (a *Agent) newProber() *probe.Prober {
 	w := &a.settings.Workload
 	c := probe.Config{Settings: a.settings.Probe, Addresses: w.Addresses, Unit: (&envoy.Systemd{}).UnitActive,
 		Report: a.health.setApp, Log: a.log}
 	if w.Interception == "none" && w.Type == "sidecar" {
-		c.Listens = a.listens
+		c.Listens = a.admin.Listeners
 	}
 	return probe.New(c)
 }
 
-// setNames passes a name table to the DNS server. The one of the cache comes before there is a
+// setNames passes a name table to the DNS server. The table of the cache arrives before there is a
 // server.
 func (a *Agent) setNames(body []byte) error {
 	t, err := dns.ReadTable(body)

@@ -27,23 +27,23 @@ const (
 	secretRoots       = "ROOTCA"  // the trust bundle
 )
 
-// secrets is Envoy's secret discovery service, state of the world. Envoy opens one stream for each
+// secrets is Envoy's secret discovery service (state of the world). Envoy opens one stream for each
 // secret.
 type secrets struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
-	keeper *Keeper
-	log    hclog.Logger
+	certs *CertManager
+	log   hclog.Logger
 }
 
-func newSecrets(k *Keeper, log hclog.Logger) *secrets {
-	return &secrets{keeper: k, log: log.Named("sds")}
+func newSecrets(k *CertManager, log hclog.Logger) *secrets {
+	return &secrets{certs: k, log: log.Named("sds")}
 }
 
 // Register adds the service to a server.
 func (s *secrets) Register(g *grpc.Server) { secretv3.RegisterSecretDiscoveryServiceServer(g, s) }
 
-// StreamSecrets sends the secrets that Envoy subscribes to, and again when the identity changes.
-// Envoy ignores a secret that has not changed.
+// StreamSecrets sends the subscribed secrets, again after each change of the identity. Envoy
+// ignores a secret that has not changed.
 func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecretsServer) error {
 	requests, ended := make(chan *discoveryv3.DiscoveryRequest), make(chan error, 1)
 	go func() {
@@ -64,7 +64,7 @@ func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSec
 	var sent *Identity // as of the latest response
 	nonce := 0
 	for {
-		id, changed := s.keeper.Watch()
+		id, changed := s.certs.Watch()
 		if len(names) > 0 && id != sent {
 			nonce++
 			response, err := secretsOf(id, names)
@@ -104,7 +104,7 @@ func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSec
 	}
 }
 
-// secretsOf is a response with the named secrets of an identity.
+// secretsOf returns a response with the named secrets of an identity.
 func secretsOf(id *Identity, names []string) (*discoveryv3.DiscoveryResponse, error) {
 	key, err := ca.EncodeKey(id.Key)
 	if err != nil {
