@@ -46,7 +46,7 @@ func goBench(ctx context.Context, folder, title string, pairs []pair) (string, e
 		}
 	}
 	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^("+strings.Join(names, "|")+")$",
-		"-count", "6", "-benchtime", "200ms", folder)
+		"-count", "6", "-benchtime", "1s", folder)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

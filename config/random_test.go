@@ -104,7 +104,7 @@ func (r random) scalar(fd protoreflect.FieldDescriptor) protoreflect.Value {
 // reach.
 func TestReadsWhatProtobufWrites(t *testing.T) {
 	t.Parallel()
-	messages := []proto.Message{&mesh.MeshConfig{}, &mesh.MeshNetworks{}}
+	messages := []proto.Message{&mesh.MeshConfig{}}
 	for _, info := range Kinds() {
 		if info.Supported {
 			messages = append(messages, info.NewSpec())

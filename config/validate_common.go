@@ -39,8 +39,6 @@ func (c *checker) durationOrZero(path string, d *durationpb.Duration) bool {
 	}
 	v := d.AsDuration()
 	switch {
-	case d.CheckValid() != nil:
-		c.errorf(path, "the time is out of range")
 	case v < 0:
 		c.errorf(path, "the time must not be negative")
 	case v%time.Millisecond != 0:

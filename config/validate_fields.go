@@ -1,9 +1,12 @@
 package config
 
 import (
+	"math"
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // unsupportedField is what a field asks for that Ashore does not do, and what to do instead. Both
@@ -52,34 +55,65 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	return "", ""
 }
 
-// everyField makes the checks that hold for all fields of m: none is set that is not supported, and
-// no number is negative.
+// everyField makes the checks that hold for all fields of m, whatever wrote it: no field is unknown
+// or not supported, and values are valid.
 func (c *checker) everyField(path string, m protoreflect.Message) {
+	if unknown := m.GetUnknown(); len(unknown) > 0 {
+		number, _, _ := protowire.ConsumeTag(unknown)
+		c.errorf(path, "unknown field of number %d: the sender has a newer version of the API", number)
+	}
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
-		if !m.Has(fd) || fd.IsMap() {
+		if !m.Has(fd) || len(c.problems) >= MaxProblems {
 			continue
 		}
 		path, v := below(path, fd.JSONName()), m.Get(fd)
 		what, todo := unsupportedField(fd)
-		if isWrapper(fd.Message()) {
-			fd = fd.Message().Fields().ByName("value")
-			v = v.Message().Get(fd)
-		}
-		switch kind := fd.Kind(); {
-		case kind == protoreflect.BoolKind && !fd.IsList() && !v.Bool():
+		switch {
+		case what != "" && isWrapper(fd.Message()) && isZero(v.Message()): // false
+			continue
 		case what != "":
 			c.unsupported(path, what, todo)
-		case isDuration(fd.Message()): // checked by itself
-		case fd.Message() != nil && fd.IsList():
+			continue
+		}
+		switch {
+		case fd.IsMap():
+			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+				c.everyValue(entry(path, k.String()), fd.MapValue(), v)
+				return true
+			})
+		case fd.IsList() && v.List().Len() > MaxItems:
+			c.errorf(path, "the list has %d items, more than %d", v.List().Len(), MaxItems)
+		case fd.IsList():
 			for i := range v.List().Len() {
-				c.everyField(at(path, i), v.List().Get(i).Message())
+				c.everyValue(at(path, i), fd, v.List().Get(i))
 			}
-		case fd.Message() != nil:
-			c.everyField(path, v.Message())
-		case fd.IsList(): // of texts and numbers
-		case kind == protoreflect.Int32Kind && v.Int() < 0, isFloat(fd) && !(v.Float() >= 0):
+		default:
+			c.everyValue(path, fd, v)
+		}
+	}
+}
+
+// everyValue makes the checks that hold for a single value of a field.
+func (c *checker) everyValue(path string, fd protoreflect.FieldDescriptor, v protoreflect.Value) {
+	switch v := v.Interface().(type) {
+	case protoreflect.Message:
+		if d, ok := v.Interface().(*durationpb.Duration); !ok {
+			c.everyField(path, v)
+		} else if d.CheckValid() != nil {
+			c.errorf(path, "not a time that exists: %s", d.CheckValid())
+		}
+	case protoreflect.EnumNumber:
+		if fd.Enum().Values().ByNumber(v) == nil {
+			c.errorf(path, "unknown value %d of %s: the sender has a newer version of the API", v, fd.Enum().Name())
+		}
+	case int32:
+		if v < 0 {
+			c.errorf(path, "the number must not be negative, it is %d", v)
+		}
+	case float64:
+		if !(v >= 0) || math.IsInf(v, 0) {
 			c.errorf(path, "the number must not be negative, it is %v", v)
 		}
 	}

@@ -62,13 +62,12 @@ type Config struct {
 	MCP MCP `yaml:"mcp"`
 	// Fetch bounds where keys of issuers are fetched from.
 	Fetch Fetch `yaml:"fetch"`
-	// Mesh and Networks are Istio's MeshConfig and MeshNetworks.
-	Mesh     yaml.Node `yaml:"mesh"`
-	Networks yaml.Node `yaml:"meshNetworks"`
+	// Mesh is Istio's MeshConfig.
+	Mesh yaml.Node `yaml:"mesh"`
 
 	SourceList  []Source       // made of Sources
-	MeshConfig  *push.Mesh     // made of Mesh and Networks
-	Warnings    []feed.Problem // about them
+	MeshConfig  *push.Mesh     // made of Mesh
+	Warnings    []feed.Problem // about it
 	Access      admin.Access   // made of Admin.Roles
 	FetchConfig jwks.Config    // made of Fetch
 
@@ -248,18 +247,15 @@ func absolute(path string) string {
 
 // checkMesh reads Istio's part.
 func (s *Config) checkMesh(file string) error {
-	section := func(n *yaml.Node) *yaml.Node {
-		if n.IsZero() {
-			return nil
-		}
-		return n
+	section := &s.Mesh
+	if section.IsZero() {
+		section = nil
 	}
-	mesh, problems := config.ParseMesh(file, section(&s.Mesh))
-	networks, more := config.ParseMeshNetworks(file, section(&s.Networks))
-	s.MeshConfig = &push.Mesh{Config: mesh, Networks: networks, Domain: s.Domain}
+	mesh, problems := config.ParseMesh(file, section)
+	s.MeshConfig = &push.Mesh{Config: mesh, Domain: s.Domain}
 	s.Warnings = nil
 	var errs []error
-	for _, p := range append(problems, more...) {
+	for _, p := range problems {
 		if p.IsError() {
 			errs = append(errs, errors.New(p.String()))
 			continue

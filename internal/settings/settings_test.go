@@ -124,7 +124,7 @@ func TestWrongSettings(t *testing.T) {
 		{"empty domain", address + "domain: \"\"\n", `ashored.yaml:2: domain: "" is not the suffix`},
 		{"empty state", address + "state: \"\"\n", "state: empty: name a path"},
 		{"mesh", address + "mesh:\n  accesLogFile: x\n", "ashored.yaml:3"},
-		{"networks", address + "meshNetworks:\n  netwrks: {}\n", "ashored.yaml:3"},
+		{"networks", address + "meshNetworks: {}\n", "unknown setting"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
