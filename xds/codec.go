@@ -63,7 +63,8 @@ const (
 // ServerOptions are what a gRPC server that a Server registers with has to be made with. Other
 // services on it are not affected.
 func ServerOptions() []grpc.ServerOption {
-	requests := &buffers{}
+	// A node has 60 KB and a list of names 100 KB, for which gRPC's own pool takes a megabyte each.
+	requests := mem.NewTieredBufferPool(1<<10, 4<<10, 16<<10, 32<<10, 48<<10, 64<<10, 96<<10, 128<<10, 192<<10, 256<<10)
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{messages: encoding.GetCodecV2("proto"), requests: requests}),
 		experimental.BufferPool(requests),

@@ -110,11 +110,11 @@ func (st *stream) next() *ads.Response {
 	}
 	r, wait := st.order.Next(start)
 	if r != nil {
-		if t := st.find(r.TypeURL); t != nil {
-			st.noteBundle(t)
-		}
 		observeSince(st.server.metrics.pushTime.WithLabelValues(short(r.TypeURL)), start, time.Now())
 		return r
+	}
+	if t := st.find(ProxyConfigType); t != nil && t.Settled() && len(t.Rejected()) == 0 && st.scope.Trust != nil {
+		st.bundle = st.scope.Trust.ID
 	}
 	st.arm(wait)
 	if !st.converging.IsZero() && st.order.Settled() {

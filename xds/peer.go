@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -212,17 +213,9 @@ func (s *Server) expelRevoked() []*stream {
 	return streams
 }
 
-// proven are the streams whose peers proved who they are.
+// proven are the streams whose peers have a certificate.
 func (s *Server) proven() []*stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]*stream, 0, len(s.streams))
-	for st := range s.streams {
-		if st.who.chain != nil {
-			out = append(out, st)
-		}
-	}
-	return out
+	return slices.DeleteFunc(s.all(), func(st *stream) bool { return st.who.chain == nil })
 }
 
 // Expel ends the streams of peers that match, and the registrations of their workloads, and tells

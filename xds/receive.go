@@ -76,17 +76,14 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 		return err
 	}
 	st.proxy = p
-	rejected, ok := s.add(st)
+	left, ok := s.add(st)
 	if !ok {
 		st.proxy = nil
 		s.metrics.refused.WithLabelValues("too many streams").Inc()
 		return status.Errorf(codes.ResourceExhausted, "node %q has %d streams, no more are served", p.ID,
 			maxClientStreams)
 	}
-	st.resume = rejected
-	if p.purpose != forControl {
-		st.counted = s.metrics.connected.join(p.Version)
-	}
+	st.resume = left
 	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer,
 		"identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.states)
 	if st.who.chain != nil && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
@@ -130,7 +127,6 @@ func (st *stream) receive(r *ads.Request) error {
 		return err
 	}
 	st.note(t, r, out)
-	st.noteBundle(t)
 	return nil
 }
 
@@ -194,9 +190,6 @@ func (st *stream) prefix() string {
 // note counts and logs what a request said about a response.
 func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome) {
 	m, name := st.server.metrics, short(r.TypeURL)
-	if out.Rejected || t.rejecting {
-		st.countRejecting(t, len(t.Rejected()) > 0)
-	}
 	switch {
 	case out.Rejected:
 		m.rejects.WithLabelValues(name).Inc()
@@ -209,18 +202,4 @@ func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome) {
 	case !out.Acknowledged && !out.Started && r.Nonce != "":
 		m.stale.WithLabelValues(name).Inc()
 	}
-}
-
-// countRejecting keeps the number of streams that reject something of a type. It compares with what
-// was counted: a rejection also ends without a request, when a newer version is sent.
-func (st *stream) countRejecting(t *typeState, rejecting bool) {
-	gauge := st.server.metrics.rejecting[short(t.Kind().TypeURL)]
-	switch {
-	case gauge == nil || rejecting == t.rejecting:
-	case rejecting:
-		gauge.Inc()
-	default:
-		gauge.Dec()
-	}
-	t.rejecting = rejecting
 }

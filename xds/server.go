@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/x509"
@@ -171,36 +172,17 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Generator == nil || cfg.Log == nil {
 		return nil, errors.New("xds: a server needs a Generator and a Log")
 	}
-	if cfg.MaxTypes == 0 {
-		cfg.MaxTypes = 64
-	}
-	if cfg.WorkloadStreams == 0 {
-		cfg.WorkloadStreams = 16
-	}
-	if cfg.WorkloadBytes == 0 {
-		cfg.WorkloadBytes = 12 << 20
-	}
-	if cfg.Admissions == 0 {
-		cfg.Admissions = 2 * runtime.GOMAXPROCS(0)
-	}
-	if cfg.RouteWait == 0 {
-		cfg.RouteWait = 2 * time.Second
-	}
-	if cfg.NodeWait == 0 {
-		cfg.NodeWait = 30 * time.Second
-	}
-	if cfg.SendWait == 0 {
-		cfg.SendWait = 5 * time.Minute
-	}
-	if cfg.RemovalWait == 0 {
-		cfg.RemovalWait = 10 * time.Second
-	}
-	m, err := newMetrics(cfg.Registerer, cfg.Runtime)
-	if err != nil {
-		return nil, fmt.Errorf("xds: register metrics: %w", err)
-	}
+	cfg.MaxTypes = cmp.Or(cfg.MaxTypes, 64)
+	cfg.WorkloadStreams = cmp.Or(cfg.WorkloadStreams, 16)
+	cfg.WorkloadBytes = cmp.Or(cfg.WorkloadBytes, 12<<20)
+	cfg.Admissions = cmp.Or(cfg.Admissions, 2*runtime.GOMAXPROCS(0))
+	cfg.RouteWait = cmp.Or(cfg.RouteWait, 2*time.Second)
+	cfg.NodeWait = cmp.Or(cfg.NodeWait, 30*time.Second)
+	cfg.SendWait = cmp.Or(cfg.SendWait, 5*time.Minute)
+	cfg.RemovalWait = cmp.Or(cfg.RemovalWait, 10*time.Second)
+	m := newMetrics(cfg.Registerer, cfg.Runtime)
 	log := cfg.Log.Named("xds")
-	return &Server{
+	s := &Server{
 		cfg:     cfg,
 		log:     log,
 		peerLog: ratelimit.NewLogger(log),
@@ -216,7 +198,20 @@ func New(cfg Config) (*Server, error) {
 		recheck: make(chan struct{}, 1),
 		streams: map[*stream]struct{}{},
 		clients: map[string][]*stream{},
-	}, nil
+	}
+	if cfg.Registerer != nil {
+		if err := cfg.Registerer.Register(newClientMetrics(s)); err != nil {
+			return nil, fmt.Errorf("xds: register metrics: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// all returns the streams.
+func (s *Server) all() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.streams))
 }
 
 // Run serves until ctx ends, then ends all streams, so that their clients try another replica.
@@ -280,9 +275,9 @@ func (s *Server) states(_ any, st grpc.ServerStream) error { return s.serve(st, 
 // a while two when it connects anew.
 const maxClientStreams = 16
 
-// add adds a stream. It returns what its client rejected on earlier streams; not ok when the client
-// has too many.
-func (s *Server) add(st *stream) (rejected rejections, ok bool) {
+// add adds a stream. It returns what earlier streams of its client left; not ok when the client has
+// too many streams.
+func (s *Server) add(st *stream) (left unsettled, ok bool) {
 	client := st.client()
 	s.mu.Lock()
 	others := s.clients[client]
@@ -293,26 +288,26 @@ func (s *Server) add(st *stream) (rejected rejections, ok bool) {
 	s.clients[client] = append(slices.Clip(others), st)
 	s.streams[st] = struct{}{}
 	s.mu.Unlock()
-	rejected = rejections{}
-	maps.Copy(rejected, s.gone.take(st.quota.workload(), client))
+	left = unsettled{}
+	maps.Copy(left, s.gone.take(st.quota.workload(), client))
 	for _, o := range others { // the server may notice later that they have ended
-		maps.Copy(rejected, o.rejected())
+		maps.Copy(left, o.unsettled())
 	}
-	return rejected, true
+	return left, true
 }
 
-// remove removes a stream and remembers what its client rejected.
+// remove removes a stream and remembers what it left.
 func (s *Server) remove(st *stream) {
-	client, rejected := st.client(), st.resume
-	maps.Copy(rejected, st.rejected())
-	s.gone.put(st.quota.workload(), client, rejected, time.Now())
+	client, left := st.client(), st.resume
+	maps.Copy(left, st.unsettled())
+	s.gone.put(st.quota.workload(), client, left, time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, st)
-	left := slices.DeleteFunc(slices.Clone(s.clients[client]), func(o *stream) bool { return o == st })
-	if len(left) == 0 {
+	others := slices.DeleteFunc(slices.Clone(s.clients[client]), func(o *stream) bool { return o == st })
+	if len(others) == 0 {
 		delete(s.clients, client)
 		return
 	}
-	s.clients[client] = left
+	s.clients[client] = others
 }

@@ -118,7 +118,7 @@ func (st *stream) status() ProxyStatus {
 		node = st.shown
 	}
 	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Agent: st.proxy.Agent,
-		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
+		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle, Connected: st.since, Delta: !st.states}
 	for _, t := range st.types {
 		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: t.objects, Resources: t.To.Len(),
 			Status: t.Status()})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,11 +42,10 @@ type stream struct {
 	readErr  error         // written by read before it closes requests
 
 	// The following fields are used by run alone.
-	counted    string     // as which version
-	cost       int        // of its subscriptions, as its quota holds it
-	group      string     // WorkloadGroup that it may register as; empty: none
-	labelled   labelled   // of the latest group
-	resume     rejections // what the client rejected on earlier streams, by type
+	cost       int       // of its subscriptions, as its quota holds it
+	group      string    // WorkloadGroup that it may register as; empty: none
+	labelled   labelled  // of the latest group
+	resume     unsettled // what earlier streams left, of types that the client has not asked for
 	snap       *snapshot
 	news       uint64 // of configuration: what it has looked at
 	scope      *push.Scope
@@ -57,20 +55,19 @@ type stream struct {
 
 	// mu guards the following fields, which run alone changes: it holds mu while it does, and never
 	// while it sends.
-	mu      sync.Mutex
-	order   ads.Order
-	types   []*typeState      // by the order's rank
-	member  *member           // nil: its workload is not registered
-	shown   push.Node         // the proxy as it is selected, see node; none before the first refresh
-	bundles map[string]string // IDs of bundles by the version that they were sent in
+	mu     sync.Mutex
+	order  ads.Order
+	types  []*typeState // by the order's rank
+	member *member      // nil: its workload is not registered
+	shown  push.Node    // the proxy as it is selected, see node; none before the first refresh
+	bundle string       // ID of the bundle that the client acknowledged last
 }
 
 // typeState is one type of a stream.
 type typeState struct {
 	*ads.Subscription
-	current   bool // To is what the latest context says
-	objects   bool // it is of configuration objects, and not of what proxies have
-	rejecting bool // the client rejects some of it, and the metrics count that
+	current bool // To is what the latest context says
+	objects bool // it is of configuration objects, and not of what proxies have
 }
 
 // find returns the state of a type, nil if the client never asked for it.
@@ -270,7 +267,7 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-// end takes the stream out and remembers what its client rejected.
+// end removes the stream and remembers what it left.
 func (st *stream) end(err error) {
 	st.arm(0)
 	if st.proxy == nil {
@@ -282,29 +279,18 @@ func (st *stream) end(err error) {
 	s := st.server
 	st.unregister()
 	s.remove(st)
-	if st.proxy.purpose != forControl {
-		s.metrics.connected.leave(st.counted)
-	}
-	for _, t := range st.types {
-		st.countRejecting(t, false)
-	}
 	st.logLine(hclog.Info, "proxy disconnected", "proxy", st.proxy.ID, "peer", st.peer,
 		"after", time.Since(st.since).Round(time.Millisecond), "reason", err)
 }
 
-// rejected is what the client rejected on this stream, bounded. Called by others than run too.
-func (st *stream) rejected() rejections {
+// unsettled is what the client's next stream has to know of this one. Safe for concurrent use.
+func (st *stream) unsettled() unsettled {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	out := rejections{}
+	out := unsettled{}
 	for _, t := range st.types {
-		list := t.Rejected()
-		list = list[:min(len(list), maxRejected)]
-		for i := range list {
-			list[i].Message = strings.Clone(bounded(list[i].Message, maxRejectedMessage))
-		}
-		if len(list) > 0 {
-			out[t.Kind().TypeURL] = list
+		if u := t.Unsettled(); !u.Empty() {
+			out[t.Kind().TypeURL] = u
 		}
 	}
 	return out
