@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// ProxyBundle is which trusted authorities a connected proxy has, as far as it said.
+// ProxyBundle is the bundle of trusted authorities that a connected proxy has.
 type ProxyBundle struct {
 	// Proxy is the node ID.
 	Proxy string
-	// Who is who it proved to be.
+	// Who is its peer.
 	Who Peer
-	// Asked says that it asked for the bundle at all.
+	// Asked means that it subscribed to the bundle.
 	Asked bool
 	// Bundle is the push.Trust.ID of the latest one that it acknowledged before the next one came;
 	// empty if none.
 	Bundle string
 }
 
-// Bundles tells for every connected proxy which bundle it has acknowledged, by node ID.
+// Bundles returns the acknowledged bundle of every connected proxy, by node ID.
 func (s *Server) Bundles() []ProxyBundle {
 	streams := s.all()
 	out := make([]ProxyBundle, len(streams))
