@@ -11,8 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// refresh looks up what the latest context says about the proxy, and whether the objects of
-// configuration are others.
+// refresh moves the stream to the latest context and the latest configuration objects.
 func (st *stream) refresh() {
 	st.outdateObjects()
 	snap := st.server.current.Load()
@@ -38,7 +37,7 @@ func (st *stream) refresh() {
 	if st.converging.IsZero() {
 		st.converging = snap.since
 		if st.since.After(snap.since) {
-			st.converging = st.since // it could not have heard earlier
+			st.converging = st.since // it connected later
 		}
 	}
 }
@@ -98,8 +97,7 @@ func (st *stream) deliver(ctx context.Context, first bool) error {
 	}
 }
 
-// next returns the next response, or nil when there is none; then it sees to the timer and to
-// whether the client has converged.
+// next returns the next response. Without one it sets the timer, and notes what the client has.
 func (st *stream) next() *ads.Response {
 	start := time.Now()
 	st.refresh()
@@ -110,11 +108,11 @@ func (st *stream) next() *ads.Response {
 	}
 	r, wait := st.order.Next(start)
 	if r != nil {
-		if t := st.find(r.TypeURL); t != nil {
-			st.noteBundle(t)
-		}
 		observeSince(st.server.metrics.pushTime.WithLabelValues(short(r.TypeURL)), start, time.Now())
 		return r
+	}
+	if t := st.find(ProxyConfigType); t != nil && t.Settled() && len(t.Rejected()) == 0 && st.scope.Trust != nil {
+		st.bundle = st.scope.Trust.ID
 	}
 	st.arm(wait)
 	if !st.converging.IsZero() && st.order.Settled() {
@@ -124,7 +122,7 @@ func (st *stream) next() *ads.Response {
 	return nil
 }
 
-// arm sets the timer; zero means that nothing waits.
+// arm sets the timer; zero stops it.
 func (st *stream) arm(wait time.Duration) {
 	switch {
 	case wait > 0 && st.timer == nil:
@@ -137,7 +135,7 @@ func (st *stream) arm(wait time.Duration) {
 	}
 }
 
-// send hands a response to gRPC. It waits while the client does not read, but not for ever.
+// send sends a response. It waits while the client does not read, at most for SendWait.
 func (st *stream) send(r *ads.Response) error {
 	start := time.Now()
 	if st.sending == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// forgetRevoked ends the registrations of workloads that are revoked and whose proxies have gone:
-// no stream of theirs is left to end it, and their leases may last.
+// forgetRevoked removes the registrations of revoked workloads whose proxies are disconnected. They
+// would otherwise last until their leases end.
 func (s *Server) forgetRevoked() {
 	if s.cfg.Runtime == nil {
 		return
@@ -27,10 +27,10 @@ func (s *Server) forgetRevoked() {
 		if err == nil {
 			continue
 		}
-		s.log.Info("workload is not registered any more: it is not to be believed",
+		s.log.Info("registration removed: the workload is revoked",
 			"workload", key.Namespace+"/"+key.Name, "group", key.Group, "identity", r.Identity, "error", err)
 		if err := s.cfg.Runtime.Remove(ctx, key, ""); err != nil && !errors.Is(err, registry.ErrSession) {
-			s.log.Error("registration was not ended: it counts until its lease ends",
+			s.log.Error("the registration could not be removed: it lasts until its lease ends",
 				"workload", key.Namespace+"/"+key.Name, "error", err)
 		}
 	}

@@ -22,8 +22,8 @@ type labelled struct {
 }
 
 // node is the proxy as policies and Sidecars select it: a workload that registered with a group has
-// the labels of that group, and beside them its own, as its endpoint has. A machine that joins need
-// not know them, and cannot escape a policy by telling others.
+// the group's labels and its own, as its endpoint has. A machine cannot escape a policy by claiming
+// other labels.
 func (st *stream) node(c Context) push.Node {
 	if st.group == "" {
 		return st.proxy.Node

@@ -19,25 +19,24 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// NotJoinedError is why a certificate that is believed registers nobody: its key is not the one
-// that its workload has now.
+// NotJoinedError means that a verified certificate may not register: its key is not the current one
+// of its workload.
 type NotJoinedError struct {
-	// Public is what its holder is told; empty: no more than that.
+	// Public is the message for its holder; may be empty.
 	Public string
-	// Err is all that is known.
+	// Err has the details, for the log.
 	Err error
 }
 
 func (e *NotJoinedError) Error() string {
-	return fmt.Sprintf("the certificate is not of the key that its workload has now: %v", e.Err)
+	return fmt.Sprintf("the certificate does not have the current key of its workload: %v", e.Err)
 }
 
 // Unwrap is the cause.
 func (e *NotJoinedError) Unwrap() error { return e.Err }
 
-// mayRegister says whether the stream may register what it asks for: the target has to be there, in
-// the namespace and of the service account that the stream has proven to be of. It returns the
-// target.
+// mayRegister returns the WorkloadGroup or WorkloadEntry that the stream asks to register with.
+// Errors: it does not exist, or is of another namespace or service account than the certificate.
 func (st *stream) mayRegister(ctx context.Context) (target *config.Object, err error) {
 	s, ask := st.server, st.proxy.registration
 	kind, name := config.WorkloadGroup, ask.group
@@ -60,8 +59,8 @@ func (st *stream) mayRegister(ctx context.Context) (target *config.Object, err e
 	return o, st.joined(ctx)
 }
 
-// joined says whether the stream's certificate is that of a workload as it is now, and of the group
-// that it joined.
+// joined returns an error if the stream's certificate is not the current one of its workload, or if
+// the workload joined another group.
 func (st *stream) joined(ctx context.Context) error {
 	s, ask := st.server, st.proxy.registration
 	if s.cfg.Joined == nil || st.who.Leaf() == nil {
@@ -74,9 +73,9 @@ func (st *stream) joined(ctx context.Context) error {
 		st.logLine(hclog.Warn, "workload does not register", "proxy", st.proxy.ID, "identity", st.who.Identity,
 			"serial", st.who.Serial, "error", err)
 		return status.Error(codes.PermissionDenied, cmp.Or(out.Public,
-			"the certificate registers nobody: it was replaced, or is not from a join here"))
+			"the certificate may not register: it was replaced, or is not from a join here"))
 	case err != nil:
-		st.logLine(hclog.Error, "nobody knows whose a certificate is", "proxy", st.proxy.ID, "serial", st.who.Serial,
+		st.logLine(hclog.Error, "the workload of a certificate could not be looked up", "proxy", st.proxy.ID, "serial", st.who.Serial,
 			"error", err)
 		return status.Error(codes.Unavailable, "the workload could not be looked up: try another replica")
 	case group != "" && ask.group != "" && group != st.proxy.Namespace+"/"+ask.group:

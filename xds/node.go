@@ -22,25 +22,23 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// errNodeType is the answer to a client of another kind.
 var errNodeType = errors.New("invalid node type (valid types: [sidecar router waypoint ztunnel])")
 
-// errUnserved is the answer to clients of a kind that is known and not served.
 var errUnserved = errors.New("node type is not supported yet")
 
 // nodes reads nodes. An encoded Node has some 60 KB, nearly all of it the list of extensions that
 // the client was built with. That list is equal for all clients of one build, and is read once.
 type nodes struct {
-	capabilities func(extensions []string) push.Capabilities // set once
+	capabilities func(extensions []string) push.Capabilities // immutable
 	labels       intern.Lists[push.Label]
 	addresses    intern.Lists[netip.Addr]
-	seeds        [2]maphash.Seed // set once
+	seeds        [2]maphash.Seed // immutable
 
 	mu    sync.Mutex
 	known map[[2]uint64]push.Capabilities // guarded by mu: by hash of the extensions
 }
 
-// maxBuilds bounds how many extension lists are remembered.
+// maxBuilds is how many extension lists are remembered.
 const maxBuilds = 256
 
 func newNodes(capabilities func([]string) push.Capabilities) *nodes {
@@ -51,15 +49,14 @@ func newNodes(capabilities func([]string) push.Capabilities) *nodes {
 	}
 }
 
-// proxy is a client as it introduced itself.
+// proxy is a client as its node describes it.
 type proxy struct {
 	push.Node
 	// ID is the whole node ID, "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local".
 	ID string
 	// Version is the client's Istio version, or its user agent's name and version.
 	Version string
-	// Agent is the version of its ashore-agent, and Envoy that of its Envoy; empty: it has none, or
-	// does not say.
+	// Agent is the version of its ashore-agent, and Envoy that of its Envoy; may be empty.
 	Agent, Envoy string
 	// registration is what it asks to be registered as.
 	registration registrationRequest
@@ -67,8 +64,8 @@ type proxy struct {
 	purpose purpose
 }
 
-// purpose is what a stream is for: node metadata ASHORE_STREAM. Empty means everything, as Istio's
-// agents and Envoys without an agent have it.
+// purpose is what a stream is for: node metadata ASHORE_STREAM. It is empty for everything, as of
+// Istio's agents and Envoys without an agent.
 type purpose string
 
 const (
@@ -79,17 +76,17 @@ const (
 )
 
 const (
-	// maxNode bounds an encoded node, which has some 60 KB.
+	// maxNode is the maximum size of an encoded node, which has some 60 KB.
 	maxNode = 256 << 10
-	// maxID bounds a node ID, which has an address and two DNS names.
+	// maxID is the maximum size of a node ID, which has an address and two DNS names.
 	maxID = 1 << 10
 	// maxVersion is how much of a version is kept.
 	maxVersion = 64
-	// maxLabels bounds the labels of a node, and maxText every text that is kept of it.
+	// maxLabels is how many labels a node may have, and maxText the maximum size of its texts.
 	maxLabels, maxText = 256, 1 << 10
 )
 
-// read makes a proxy of an encoded envoy.config.core.v3.Node. Errors say what is wrong with it.
+// read reads an encoded envoy.config.core.v3.Node. Errors: what is wrong with it.
 func (ns *nodes) read(raw []byte) (*proxy, error) {
 	if len(raw) > maxNode {
 		return nil, fmt.Errorf("the node has %d bytes, at most %d are allowed", len(raw), maxNode)
@@ -269,11 +266,11 @@ func nodeType(s string) (push.NodeType, error) {
 	return 0, errNodeType
 }
 
-// maxAddresses bounds how many addresses of a node count; the rest is left out.
+// maxAddresses is how many addresses of a node are used.
 const maxAddresses = 256
 
-// addresses are the node's: its metadata's list counts before its ID. Link-local ones and what is
-// no address are left out.
+// addresses returns the node's addresses, from its metadata or else from its ID, without link-local
+// ones. Errors: there are none.
 func addresses(list, id string) ([]netip.Addr, error) {
 	var out []netip.Addr
 	for s := range strings.SplitSeq(list, ",") {

@@ -13,15 +13,15 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// mayRead says whether a type is one of configuration objects, which are for other control planes.
-// Errors: the stream's client is none. Source: Istio's generator "api", which serves identities of
-// the root namespace.
+// mayRead reports whether a type is one of configuration objects, which are for other control
+// planes. Errors: the stream's client is none. Source: Istio's generator "api", which serves
+// identities of the root namespace.
 func (st *stream) mayRead(typeURL string) (objects bool, err error) {
-	told := st.server.cfg.Objects
-	if told == nil || !told.Knows(typeURL) {
+	all := st.server.cfg.Objects
+	if all == nil || !all.Knows(typeURL) {
 		return false, nil
 	}
-	why := told.May(st.who.Identity)
+	why := all.May(st.who.Identity)
 	if why == nil {
 		if !st.reads.Swap(true) {
 			st.recordRead(audit.OK, "")
@@ -36,13 +36,13 @@ func (st *stream) mayRead(typeURL string) (objects bool, err error) {
 	return true, status.Error(codes.PermissionDenied, why.Error())
 }
 
-// servable says that a type can be told already: who came before there was a context is told of
-// configuration alone, since nothing else of it was looked at.
+// servable reports whether a type can be served: a stream that came before the first context gets
+// configuration only.
 func (st *stream) servable(typeURL string) bool {
 	return !st.early || st.server.cfg.Objects.Knows(typeURL)
 }
 
-// recordRead writes down who reads configuration, or may not, as long as it is not too often.
+// recordRead audits that a client reads configuration, or may not, at a limited rate.
 func (st *stream) recordRead(outcome, reason string) {
 	s, who := st.server, cmp.Or(st.who.Identity.String(), hostOf(st.peer).String())
 	if outcome != audit.OK {
@@ -61,7 +61,7 @@ func (st *stream) recordRead(outcome, reason string) {
 	s.audit(e)
 }
 
-// outdateObjects notes that the objects are others, if they are.
+// outdateObjects marks the types of configuration objects as outdated after PublishObjects.
 func (st *stream) outdateObjects() {
 	news := st.server.news.Load()
 	if news == st.news {

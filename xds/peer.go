@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -21,23 +22,23 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// Peer is who is at the other end of a stream, as far as its connection proves it.
+// Peer is the other end of a connection, as far as its certificate proves it.
 type Peer struct {
-	// Identity is what its certificate says; nobody on a connection without TLS.
+	// Identity is that of its certificate; zero on a connection without TLS.
 	Identity spiffe.ID
-	// Workload is which one of that identity it is, by its certificate: "namespace/name", the same
-	// after each renewal. Empty where the certificate does not say.
+	// Workload is that of its certificate, "namespace/name", the same after each renewal. Empty if
+	// the certificate has none.
 	Workload string
-	// Serial is its certificate's serial number in hexadecimal digits, and Expires is when the
-	// certificate, or an earlier one of its chain, does; empty and zero for nobody.
+	// Serial is its certificate's serial number in hexadecimal digits, and Expires is when the first
+	// certificate of its chain expires. Both are empty without TLS.
 	Serial  string
 	Expires time.Time
 
-	chain       []*x509.Certificate // as it was presented, the leaf first
+	chain       []*x509.Certificate // the leaf first
 	fingerprint string              // the SHA-256 of the leaf's DER in hexadecimal digits
 }
 
-// Leaf is its certificate, not to be changed; nil for nobody.
+// Leaf is its certificate, which must not be changed; nil without TLS.
 func (p Peer) Leaf() *x509.Certificate {
 	if len(p.chain) == 0 {
 		return nil
@@ -45,23 +46,20 @@ func (p Peer) Leaf() *x509.Certificate {
 	return p.chain[0]
 }
 
-// Fingerprint is the SHA-256 of its certificate's DER in hexadecimal digits; empty for nobody.
+// Fingerprint is the SHA-256 of its certificate's DER in hexadecimal digits; empty without TLS.
 func (p Peer) Fingerprint() string { return p.fingerprint }
 
 var (
-	// errNoCertificate is why a connection with TLS proves nothing.
 	errNoCertificate = errors.New("no client certificate was presented")
-	// errNoVerifier is why a certificate proves nothing.
-	errNoVerifier = errors.New("this server verifies no certificates")
+	errNoVerifier    = errors.New("this server verifies no certificates")
 )
 
-// errUnauthenticated tells a client no more than it must; the log says the rest.
+// errUnauthenticated has no details for the client; the log has them.
 var errUnauthenticated = status.Error(codes.Unauthenticated,
 	"authentication required: the client certificate is missing, out of date, revoked or not of this mesh")
 
-// identify says who is at the other end. Nobody, without an error, is on a connection without TLS:
-// whoever opens a listener for such decides that it may be used. Errors: what TLS proves is not
-// enough.
+// identify returns the peer of a connection. A connection without TLS has the zero Peer and no error:
+// the operator who opens such a listener allows it. Errors: the certificate is not accepted.
 func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -71,8 +69,8 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 		return Peer{}, nil
 	}
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
-	if !ok { // it is not for us to say that it may be used by anybody
-		return Peer{}, fmt.Errorf("a connection secured by %q is not understood", p.AuthInfo.AuthType())
+	if !ok {
+		return Peer{}, fmt.Errorf("a connection secured by %q is not supported", p.AuthInfo.AuthType())
 	}
 	who := Peer{chain: info.State.PeerCertificates}
 	if len(who.chain) == 0 {
@@ -96,30 +94,28 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 	return who, nil
 }
 
-// shown is a certificate that is not believed, for people: nobody has proven what it says, or how
-// long that is.
+// shown describes a certificate that is not verified: its texts may be anything, of any length.
 func shown(leaf *x509.Certificate) string {
 	serial := leaf.SerialNumber.Bytes()
 	of := "nobody"
 	if id, err := spiffe.Of(leaf); err == nil {
 		of = id.String()
 	}
-	return fmt.Sprintf("the certificate %.40s that says to be of %.300s",
+	return fmt.Sprintf("the certificate %.40s that names %.300s",
 		hex.EncodeToString(serial[:min(len(serial), 20)]), of)
 }
 
-// Identify says who is at the other end of a call to another service of the same gRPC server, as
-// far as the connection proves it; nobody, without an error, on a connection without TLS. Errors:
-// what it proves is not to be believed now.
+// Identify returns the peer of a call to another service of the same gRPC server; the zero Peer on a
+// connection without TLS. Errors: the certificate is not accepted.
 func (s *Server) Identify(ctx context.Context) (Peer, error) { return s.identify(ctx, time.Now()) }
 
-// logLine writes a line about the stream, unless its peer caused too many of that message.
+// logLine logs a line about the stream, unless its peer caused too many of that message.
 func (st *stream) logLine(level hclog.Level, message string, facts ...any) {
 	st.server.peerLog.Log(level, st.logKey(), message, facts...)
 }
 
-// logKey is whom lines about the stream are counted by. A node ID counts only where nobody proves
-// who he is: with a certificate a peer may say any of its namespace.
+// logKey is the key by which log lines are limited. A node ID counts only without a certificate:
+// with one, a peer may name any node of its namespace.
 func (st *stream) logKey() string {
 	switch {
 	case st.who.fingerprint != "":
@@ -130,20 +126,20 @@ func (st *stream) logKey() string {
 	return hostOf(st.peer).String()
 }
 
-// verify asks whether who is to be believed now.
+// verify verifies the certificate of who at now.
 func (s *Server) verify(who Peer, now time.Time) (spiffe.ID, error) {
 	if s.cfg.Verify == nil {
 		return spiffe.ID{}, errNoVerifier
 	}
 	id, err := s.cfg.Verify(who.chain, now)
 	if err == nil && id == (spiffe.ID{}) {
-		err = errors.New("the verifier named nobody")
+		err = errors.New("the verifier returned no identity")
 	}
 	return id, err
 }
 
-// authorize makes of a node the one that its peer may speak for, and refuses any other. What proved
-// nothing may speak for every node, as one that has no identity. Source: Istio,
+// authorize sets the identity of a node to that of its peer. Errors: the node names another one. A
+// peer without a certificate may have any node, without an identity. Source: Istio,
 // pilot/pkg/xds/auth.go.
 func authorize(n *push.Node, who Peer) error {
 	id := who.Identity
@@ -158,15 +154,14 @@ func authorize(n *push.Node, who Peer) error {
 	return nil
 }
 
-// client names whom the stream is of, among all. A node ID is what anybody may say: only together
-// with who says it does it tell one from another, or whoever knows an ID could keep its proxy out.
+// client identifies the stream's client among all. A node ID alone does not: anybody may claim one,
+// and could use up its streams.
 func (st *stream) client() string {
 	return st.who.Identity.Namespace + "/" + st.who.Identity.ServiceAccount + " " + st.proxy.ID
 }
 
-// Recheck verifies every live stream anew and ends those that are not to be believed any more: to
-// be called when something was revoked. It does not wait; calls while a pass is under way are one
-// more pass.
+// Recheck verifies the peers of all streams again and ends the streams of those that are no longer
+// accepted. Call it when something was revoked. It does not wait.
 func (s *Server) Recheck() {
 	s.rechecks.Add(1)
 	select {
@@ -212,22 +207,14 @@ func (s *Server) expelRevoked() []*stream {
 	return streams
 }
 
-// proven are the streams whose peers proved who they are.
+// proven are the streams whose peers have a certificate.
 func (s *Server) proven() []*stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]*stream, 0, len(s.streams))
-	for st := range s.streams {
-		if st.who.chain != nil {
-			out = append(out, st)
-		}
-	}
-	return out
+	return slices.DeleteFunc(s.all(), func(st *stream) bool { return st.who.chain == nil })
 }
 
-// Expel ends the streams of peers that match, and the registrations of their workloads, and tells
-// them why; match is asked with s locked. It does not wait. A stream that is not taken in yet is
-// asked of by Joined.
+// Expel ends the streams of peers that match, and the registrations of their workloads, with the
+// reason why. match is called with s locked. It does not wait. Joined covers streams that are not
+// added yet.
 func (s *Server) Expel(match func(Peer) bool, why *NotJoinedError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +230,7 @@ func (st *stream) expel(why error) {
 	st.expelled.Store(true)
 	select {
 	case st.cut <- why:
-	default: // it ends already
+	default: // it is ending
 	}
 }
 

@@ -5,19 +5,18 @@ import (
 	"time"
 )
 
-// Presence is where a workload is.
+// Presence is where a workload is connected.
 type Presence struct {
-	// Address is its own, as its proxy says.
+	// Address is its own, from the node.
 	Address netip.Addr
-	// Since is when its proxy connected or, when it is not connected any more, when it went.
+	// Since is when its proxy connected, or disconnected.
 	Since time.Time
-	// Connected says that it is connected, here or to another replica; else it was, and its lease
-	// has not ended.
+	// Connected means to this or another replica. Otherwise its registration has not ended yet.
 	Connected bool
 }
 
-// Present finds the workload that has one of certificates, by their fingerprints: its proxy is
-// connected, or it is registered still.
+// Present finds a workload by the fingerprint of its certificate: its proxy is connected, or it is
+// still registered.
 func (s *Server) Present(certificate func(fingerprint string) bool) (p Presence, ok bool) {
 	if p, ok = s.connected(certificate); ok || s.cfg.Runtime == nil {
 		return p, ok
@@ -37,8 +36,7 @@ func (s *Server) Present(certificate func(fingerprint string) bool) (p Presence,
 	return p, ok
 }
 
-// connected is Present of the proxies of this server; of several the one that is there for the
-// longest.
+// connected is Present for the proxies of this server; of several, the one that connected first.
 func (s *Server) connected(certificate func(fingerprint string) bool) (p Presence, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,27 +22,27 @@ func QuotaKey(id spiffe.ID, workload string, from netip.Prefix) string {
 	return account + " address " + from.String()
 }
 
-// quotas bound what each workload makes the server hold, over all of its streams, connections and
+// quotas limit the streams and memory of each workload, over all of its connections and
 // certificates. Safe for concurrent use.
 type quotas struct {
-	streams, bytes int                // set once: of one workload
-	refused        prometheus.Counter // set once: streams that hold too much
+	streams, bytes int                // immutable: limits of one workload
+	refused        prometheus.Counter // immutable
 
 	mu   sync.Mutex
 	held map[string]*usage // guarded by mu: by QuotaKey
 }
 
-// usage is what the streams of one workload hold.
+// usage is what the streams of one workload use.
 type usage struct{ streams, bytes int }
 
-// quota is the part of one stream in its workload's usage. A nil quota has no limits. It is used by
-// both goroutines of its stream.
+// quota is the part of one stream in its workload's usage. A nil quota has no limits. Safe for
+// concurrent use.
 type quota struct {
-	all  *quotas // set once
-	of   *usage  // set once; guarded by all.mu
-	key  string  // set once
+	all  *quotas // immutable
+	of   *usage  // guarded by all.mu
+	key  string  // immutable
 	held int     // guarded by all.mu
-	left bool    // guarded by all.mu: the stream has ended, and nothing more counts
+	left bool    // guarded by all.mu: the stream has ended
 }
 
 // workload is the key of the quota's workload; empty for nil.
@@ -53,7 +53,7 @@ func (q *quota) workload() string {
 	return q.key
 }
 
-// enter counts a stream until it leaves. Errors: a status, when there are too many.
+// enter counts a stream until it leaves. Errors: a status, if there are too many.
 func (q *quotas) enter(key string) (*quota, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -70,8 +70,8 @@ func (q *quotas) enter(key string) (*quota, error) {
 	return &quota{all: q, of: u, key: key}, nil
 }
 
-// hold counts that many bytes more, fewer when negative. Errors: a status, when the workload holds
-// too many; they are not counted.
+// hold adds bytes, which may be negative. Errors: a status, if the workload uses too many; they are
+// not added.
 func (q *quota) hold(bytes int) error {
 	if q == nil {
 		return nil
@@ -105,8 +105,9 @@ func (q *quota) leave() {
 	}
 }
 
-// quotaOf counts a stream of a peer from an address. Whoever opens a listener without TLS trusts
-// all who reach it: they have no quota. Errors: a status, when there are too many streams.
+// quotaOf counts a stream of a peer from an address. Peers without a certificate have no quota: the
+// operator who opens a listener without TLS trusts them. Errors: a status, if there are too many
+// streams.
 func (s *Server) quotaOf(who Peer, from string) (*quota, error) {
 	if who.Identity == (spiffe.ID{}) {
 		return nil, nil

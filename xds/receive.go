@@ -22,7 +22,7 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 		f.in.Free()
 		_ = st.quota.hold(-size) // to hold less cannot fail
 	}()
-	r, err := ads.ReadRequest(f.in.ReadOnlyData(), st.states, st.server.cfg.Limits)
+	r, err := ads.ReadRequest(f.in.ReadOnlyData(), st.sotw, st.server.cfg.Limits)
 	if err != nil {
 		return false, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -52,12 +52,12 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 	return started, err
 }
 
-// introduce takes in the node, which the first request carries.
+// introduce takes in the node of the first request, and registers the workload.
 func (st *stream) introduce(ctx context.Context, node []byte) error {
 	s := st.server
 	if node == nil {
 		s.metrics.refused.WithLabelValues("bad node").Inc()
-		return status.Error(codes.InvalidArgument, "the first request of a stream has to carry a node")
+		return status.Error(codes.InvalidArgument, "the first request of a stream must have a node")
 	}
 	p, err := s.nodes.read(node)
 	switch {
@@ -76,19 +76,16 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 		return err
 	}
 	st.proxy = p
-	rejected, ok := s.add(st)
+	left, ok := s.add(st)
 	if !ok {
 		st.proxy = nil
 		s.metrics.refused.WithLabelValues("too many streams").Inc()
 		return status.Errorf(codes.ResourceExhausted, "node %q has %d streams, no more are served", p.ID,
 			maxClientStreams)
 	}
-	st.resume = rejected
-	if p.purpose != forControl {
-		st.counted = s.metrics.connected.join(p.Version)
-	}
+	st.resume = left
 	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer,
-		"identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.states)
+		"identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.sotw)
 	if st.who.chain != nil && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
 		if _, err := s.verify(st.who, time.Now()); err != nil {
 			st.expel(err)
@@ -130,7 +127,6 @@ func (st *stream) receive(r *ads.Request) error {
 		return err
 	}
 	st.note(t, r, out)
-	st.noteBundle(t)
 	return nil
 }
 
@@ -145,7 +141,7 @@ func (st *stream) addType(typeURL string) (*typeState, error) {
 		return nil, err
 	}
 	kind := s.kinds.of(typeURL)
-	t := &typeState{Subscription: ads.NewSubscription(kind, st.states, s.cache, st.prefix()), objects: objects}
+	t := &typeState{Subscription: ads.NewSubscription(kind, st.sotw, s.cache, st.prefix()), objects: objects}
 	// What an Envoy rejected of secrets counts as long as its process lives. That it does, it shows
 	// by naming clusters that it has.
 	if cds := st.find(ClusterType); !kind.Single || cds != nil && cds.Resumed() {
@@ -156,7 +152,7 @@ func (st *stream) addType(typeURL string) (*typeState, error) {
 	return t, nil
 }
 
-// checkNames bounds the names of all types together as those of one.
+// checkNames returns an error if the names of all types together exceed the limit of one.
 func (st *stream) checkNames() error {
 	bytes, most := 0, st.server.cfg.Limits.MaxBytes()
 	for _, t := range st.types {
@@ -168,8 +164,7 @@ func (st *stream) checkNames() error {
 	return nil
 }
 
-// charge has the quota hold what the subscriptions cost now. Errors: a status, when that is too
-// much.
+// charge adds what the subscriptions cost now to the quota. Errors: a status, if that is too much.
 func (st *stream) charge() error {
 	if st.quota == nil {
 		return nil
@@ -186,7 +181,7 @@ func (st *stream) charge() error {
 	return nil
 }
 
-// prefix begins every nonce of the stream.
+// prefix is the beginning of every nonce of the stream.
 func (st *stream) prefix() string {
 	return strconv.FormatUint(st.serial, 36) + "." + strconv.FormatInt(st.since.UnixNano(), 36) + "-"
 }
@@ -194,9 +189,6 @@ func (st *stream) prefix() string {
 // note counts and logs what a request said about a response.
 func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome) {
 	m, name := st.server.metrics, short(r.TypeURL)
-	if out.Rejected || t.rejecting {
-		st.countRejecting(t, len(t.Rejected()) > 0)
-	}
 	switch {
 	case out.Rejected:
 		m.rejects.WithLabelValues(name).Inc()
@@ -209,18 +201,4 @@ func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome) {
 	case !out.Acknowledged && !out.Started && r.Nonce != "":
 		m.stale.WithLabelValues(name).Inc()
 	}
-}
-
-// countRejecting keeps the number of streams that reject something of a type. It compares with what
-// was counted: a rejection also ends without a request, when a newer version is sent.
-func (st *stream) countRejecting(t *typeState, rejecting bool) {
-	gauge := st.server.metrics.rejecting[short(t.Kind().TypeURL)]
-	switch {
-	case gauge == nil || rejecting == t.rejecting:
-	case rejecting:
-		gauge.Inc()
-	default:
-		gauge.Dec()
-	}
-	t.rejecting = rejecting
 }

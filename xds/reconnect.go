@@ -11,20 +11,17 @@ import (
 
 const (
 	// reconnectTime is how long a client that is gone is remembered. Clients reconnect within
-	// seconds. After that, the claims of a client are accepted also for what it rejected.
+	// seconds. After that, all claims of the client are accepted.
 	reconnectTime = 5 * time.Minute
 	// maxReconnects is how many clients are remembered for one workload, and maxAnonymous for all
 	// clients without an identity together.
 	maxReconnects, maxAnonymous = 16, 10_000
-	// maxRejected is how many resources are remembered for a client and type, and
-	// maxRejectedMessage how much of each message.
-	maxRejected, maxRejectedMessage = 64, 512
 )
 
-// rejections are what a client rejected, by type.
-type rejections map[string][]ads.Rejected
+// unsettled is what a client's stream left, by type.
+type unsettled map[string]ads.Unsettled
 
-// reconnects remembers what clients rejected whose streams have ended. Safe for concurrent use.
+// reconnects remembers what streams left that have ended. Safe for concurrent use.
 type reconnects struct {
 	mu sync.Mutex
 	// guarded by mu: by QuotaKey, which is empty for clients without an identity; oldest first
@@ -32,20 +29,20 @@ type reconnects struct {
 }
 
 type goneClient struct {
-	client   string
-	at       time.Time
-	rejected rejections
+	client string
+	at     time.Time
+	left   unsettled
 }
 
-// put remembers what a client of a workload rejected. It forgets the workload's oldest client when
+// put remembers what a stream of a client of a workload left. It forgets the workload's oldest client when
 // there are too many.
-func (x *reconnects) put(workload, client string, rejected rejections, now time.Time) {
-	if len(rejected) == 0 {
+func (x *reconnects) put(workload, client string, left unsettled, now time.Time) {
+	if len(left) == 0 {
 		return
 	}
 	if before := x.take(workload, client); before != nil { // of a stream that ended earlier
-		maps.Copy(before, rejected)
-		rejected = before
+		maps.Copy(before, left)
+		left = before
 	}
 	most := maxReconnects
 	if workload == "" {
@@ -60,21 +57,21 @@ func (x *reconnects) put(workload, client string, rejected rejections, now time.
 	if len(all) >= most {
 		all = all[1:]
 	}
-	x.gone[workload] = append(all, goneClient{client, now, rejected})
+	x.gone[workload] = append(all, goneClient{client, now, left})
 }
 
-// take returns what a client of a workload rejected, and forgets it.
-func (x *reconnects) take(workload, client string) (rejected rejections) {
+// take returns what the streams of a client of a workload left, and forgets it.
+func (x *reconnects) take(workload, client string) (left unsettled) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.drop(workload, func(g goneClient) bool {
 		if g.client != client {
 			return false
 		}
-		rejected = g.rejected
+		left = g.left
 		return true
 	})
-	return rejected
+	return left
 }
 
 // expire forgets what is too old.
@@ -88,10 +85,10 @@ func (x *reconnects) expire(now time.Time) {
 
 // drop forgets clients of a workload. Called with mu held.
 func (x *reconnects) drop(workload string, which func(goneClient) bool) {
-	left := slices.DeleteFunc(x.gone[workload], which)
-	if len(left) == 0 {
+	kept := slices.DeleteFunc(x.gone[workload], which)
+	if len(kept) == 0 {
 		delete(x.gone, workload)
 		return
 	}
-	x.gone[workload] = left
+	x.gone[workload] = kept
 }

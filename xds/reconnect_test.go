@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-func rejecting(typeURL, name string) rejections { return rejections{typeURL: {{Name: name}}} }
+func leaving(typeURL, name string) unsettled { return unsettled{typeURL: {Names: []string{name}}} }
 
 // Streams of one client may end in another order than they began: a dead one, noticed late, does
 // not replace what a newer one left.
 func TestReconnectsOfSeveralStreams(t *testing.T) {
 	t.Parallel()
-	for name, late := range map[string]rejections{"nothing": nil, "another type": rejecting("u", "y")} {
+	for name, late := range map[string]unsettled{"nothing": nil, "another type": leaving("u", "y")} {
 		h := &reconnects{}
-		h.put("w", "p", rejecting("t", "x"), time.Now())
+		h.put("w", "p", leaving("t", "x"), time.Now())
 		h.put("w", "p", late, time.Now())
-		if got := h.take("w", "p"); len(got["t"]) != 1 || len(got) != len(late)+1 {
+		if got := h.take("w", "p"); got["t"].Empty() || len(got) != len(late)+1 {
 			t.Errorf("%s left late: got %v, want x too", name, got)
 		}
 		if got := h.take("w", "p"); got != nil {
@@ -29,9 +29,9 @@ func TestReconnectsOfSeveralStreams(t *testing.T) {
 func TestReconnectsAreBounded(t *testing.T) {
 	t.Parallel()
 	h, begin := &reconnects{}, time.Now()
-	h.put("good", "p", rejecting("t", "x"), begin)
+	h.put("good", "p", leaving("t", "x"), begin)
 	for i := range 10 * maxReconnects {
-		h.put("bad", strconv.Itoa(i), rejecting("t", "x"), begin.Add(time.Minute))
+		h.put("bad", strconv.Itoa(i), leaving("t", "x"), begin.Add(time.Minute))
 	}
 	if n := len(h.gone["bad"]); n != maxReconnects {
 		t.Errorf("%d clients of one workload are remembered, want %d", n, maxReconnects)

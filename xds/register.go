@@ -30,10 +30,10 @@ type registrationRequest struct {
 // disconnectTimeout is how long the end of a registration may take.
 const disconnectTimeout = 5 * time.Second
 
-// maxHealthMessage is how much is kept of what a proxy says about its workload.
+// maxHealthMessage is how much of a health message is kept, in bytes.
 const maxHealthMessage = 1 << 10
 
-// register registers the workload beside the proxy if it asks for that.
+// register registers the workload if its node asks for that.
 func (st *stream) register(ctx context.Context) error {
 	s, ask := st.server, st.proxy.registration
 	if s.cfg.Runtime == nil || ask.group == "" && ask.entry == "" {
@@ -94,7 +94,7 @@ func (st *stream) register(ctx context.Context) error {
 	return nil
 }
 
-// workload tells the workload from others of its identity, whichever certificate it has.
+// workload identifies the workload among others of its identity, across certificates.
 func (st *stream) workload() string {
 	if st.who.Workload != "" || st.who.Identity == (spiffe.ID{}) {
 		return st.who.Workload
@@ -102,8 +102,8 @@ func (st *stream) workload() string {
 	return st.who.Identity.String() + " from " + hostOf(st.peer).String()
 }
 
-// report takes in what the proxy says about its workload: no error detail means that it is well.
-// Who is not registered is not heard.
+// report takes in a health report: without an error detail the workload is healthy. Reports of
+// workloads that are not registered are ignored.
 func (st *stream) report(ctx context.Context, r *ads.Request) error {
 	if st.member == nil {
 		return nil
@@ -122,9 +122,9 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 	case errors.Is(err, registry.ErrSession): // the proxy has a newer stream to another replica
 		return nil
 	case err != nil:
-		st.logLine(hclog.Error, "report of health is lost: the stream is ended, so that the proxy repeats it",
+		st.logLine(hclog.Error, "health report was not stored: the stream ends, so that the proxy repeats it",
 			"proxy", st.proxy.ID, "error", err)
-		return status.Error(codes.Unavailable, "the report of health could not be taken in: try another replica")
+		return status.Error(codes.Unavailable, "the health report could not be stored: try another replica")
 	}
 	if log := st.server.log; log.IsDebug() {
 		log.Debug("workload reported", "workload", st.member.key.Namespace+"/"+st.member.key.Name,
@@ -156,7 +156,7 @@ func (st *stream) unregister() {
 	}
 }
 
-// audit records an event, if anybody does.
+// audit records an event, if there is an audit log.
 func (s *Server) audit(e audit.Event) {
 	if s.cfg.Audit != nil {
 		s.cfg.Audit(e)

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/x509"
@@ -29,8 +30,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// Context is the mesh at one moment, as *push.Context is. Equal facets give one scope, and a scope
-// keeps its pointer from context to context while it does not change.
+// Context is the mesh at one moment; *push.Context implements it. Equal facets give one scope, and a
+// scope keeps its pointer from context to context while it does not change.
 type Context interface {
 	Classify(n push.Node) push.Facets
 	Scope(f push.Facets) *push.Scope
@@ -40,113 +41,109 @@ type Context interface {
 	WorkloadEntriesAt(address netip.Addr) iter.Seq[*config.Object]
 }
 
-// Generator makes the resources of a scope. Its results are remembered: equal scopes give equal
-// sets.
+// Generator makes the resources of a scope. It caches them: equal scopes give equal sets.
 type Generator interface {
-	// Set returns what a proxy of that scope has of one type; nothing of a type that it does not
-	// know.
+	// Set returns the resources of one type for a proxy of that scope; none of an unknown type.
 	Set(typeURL string, sc *push.Scope) resource.Set
-	// Capabilities says what a client can take that was built with these extensions.
+	// Capabilities returns what a client with these extensions supports.
 	Capabilities(extensions []string) push.Capabilities
 }
 
-// Objects are the configuration objects that other control planes are told, over streams like those
-// of proxies (MCP over xDS); *mcp.Catalog is. PublishObjects has to follow when they are others.
+// Objects are the configuration objects that other control planes read (MCP over xDS); *mcp.Catalog
+// implements it. PublishObjects must be called when they change.
 type Objects interface {
-	// Ready says that there is something to tell: before that nobody is told.
+	// Ready reports whether the objects can be read yet.
 	Ready() bool
-	// Knows says that a type is one of configuration. It costs next to nothing, and is asked of
-	// everybody.
+	// Knows reports whether a type is one of configuration. It is cheap, and called for each type of
+	// each stream.
 	Knows(typeURL string) bool
-	// Set returns what there is of a type; false: it is no type of configuration. It may cost much,
-	// and is asked for those who may be told.
+	// Set returns the objects of a type; false: it is no type of configuration. It may be expensive,
+	// and is called only for clients that may read.
 	Set(typeURL string) (resource.Set, bool)
-	// May says why somebody may not be told; nil: they may.
+	// May returns an error if a client may not read the objects.
 	May(who spiffe.ID) error
 }
 
-// Config is what a Server is made of. Generator and Log are needed; zero values of the rest are the
+// Config configures a Server. Generator and Log are required; the zero values of the rest are the
 // defaults.
 type Config struct {
 	Generator Generator
 	Log       hclog.Logger
-	// Registerer is where the metrics go; nil: nowhere.
+	// Registerer registers the metrics; may be nil.
 	Registerer prometheus.Registerer
-	// Verify says who presented a chain of certificates, the leaf first. Errors: why that is not to
-	// be believed at now: it is out of date, revoked, or not of this mesh. Nil: connections with
-	// TLS are refused. On a connection without TLS nothing is verified: it may speak for every
-	// node, and has no identity.
+	// Verify returns the identity of a chain of certificates, the leaf first. It returns an error if
+	// the chain is expired at now, revoked, or not of this mesh. Nil: connections with TLS are
+	// refused. On a connection without TLS nothing is verified: its nodes may claim anything and have
+	// no identity.
 	Verify func(chain []*x509.Certificate, now time.Time) (spiffe.ID, error)
-	// Workload says which workload, "namespace/name", a certificate names that Verify believes;
-	// empty: none. Nil: none does.
+	// Workload returns the workload, "namespace/name", of a verified certificate; empty if the
+	// certificate names none. Nil: none does.
 	Workload func(leaf *x509.Certificate) string
-	// Revoked says why an identity, or the certificate with this SHA-256 of its DER in hexadecimal
-	// digits, counts no more. It costs next to nothing: Recheck asks it of all streams before it
-	// verifies any anew, and of workloads that are still registered although their proxies have
-	// gone. Nil: Verify says it all.
+	// Revoked returns an error if an identity is revoked, or the certificate with this SHA-256 of its
+	// DER in hexadecimal digits. It is cheap: Recheck calls it for all streams before it verifies any
+	// again, and for registered workloads whose proxies are gone. Nil: Verify does all.
 	Revoked func(id spiffe.ID, fingerprint string) error
-	// Runtime takes in the workloads that ask to be registered, and their health. Nil: what they
-	// ask for is ignored.
+	// Runtime registers workloads and their health. Nil: requests to register are ignored.
 	Runtime registry.Runtime
-	// Joined says which WorkloadGroup, "namespace/name", the workload of a certificate joined;
-	// empty when none. Asked of those that register, and of nobody else. Errors: *NotJoinedError,
-	// or why it cannot be told now. Nil: every certificate that Verify believes registers.
+	// Joined returns the WorkloadGroup, "namespace/name", that the workload of a certificate joined;
+	// empty if none. It is called only for workloads that register. Errors: *NotJoinedError, or the
+	// reason why it is not known now. Nil: every verified certificate may register.
 	Joined func(ctx context.Context, leaf *x509.Certificate) (group string, err error)
-	// RegisterAnybody lets workloads register that have not proven who they are: for development.
+	// RegisterAnybody lets workloads without an identity register: for development.
 	RegisterAnybody bool
-	// Objects are told to other control planes; nil: nobody is told.
+	// Objects can be read by other control planes; nil: nothing can be read.
 	Objects Objects
-	// Audit records refused registrations; nil: nobody does.
+	// Audit records refused registrations; may be nil.
 	Audit func(audit.Event)
-	// Limits bound what a request may hold.
+	// Limits are the limits of a request.
 	Limits ads.Limits
-	// MaxTypes bounds the types that one stream may subscribe to. Zero means 64: all names that the
-	// kinds of configuration ever had are fewer.
+	// MaxTypes is how many types one stream may subscribe to. Zero means 64, more than all type URLs
+	// that the kinds of configuration ever had.
 	MaxTypes int
-	// WorkloadStreams bounds the streams of one workload, over all of its certificates and
+	// WorkloadStreams is how many streams one workload may have, over all of its certificates and
 	// connections. Zero means 16.
 	WorkloadStreams int
-	// WorkloadBytes bounds about how much memory the requests and subscriptions of one workload
-	// take, on all of its streams together. A proxy that subscribes to 10,000 names of usual length
-	// takes 1.5 MB. Zero means 12 MiB.
+	// WorkloadBytes is about how much memory the requests and subscriptions of one workload may take,
+	// on all of its streams together. A proxy that subscribes to 10,000 names takes about 1.5 MB.
+	// Zero means 12 MiB.
 	WorkloadBytes int
-	// Admissions is how many streams may have their first answers made at one time; the others wait
-	// their turn. Zero means two for each processor.
+	// Admissions is how many streams may generate their first responses at one time; the others wait.
+	// Zero means two for each processor.
 	Admissions int
-	// RouteWait is how long a route, a listener or a filter that asks waits for the endpoints of a
-	// cluster that it newly names to be acknowledged. Zero means 2s.
+	// RouteWait is how long a listener, route or filter waits until the endpoints of a new cluster
+	// that it names are acknowledged. Zero means 2s.
 	RouteWait time.Duration
 	// NodeWait is how long a stream may last without a request that carries a node. Zero means 30s.
 	NodeWait time.Duration
 	// SendWait is how long a response may wait for a client to read. Zero means 5m.
 	SendWait time.Duration
-	// RemovalWait is how long a removed cluster is kept for listeners, routes and filters that have
-	// not moved on, and for what a filter has asked of it. Zero means 10s.
+	// RemovalWait is how long the removal of a cluster waits for listeners, routes and filters that
+	// use it, and for pending requests of a filter. Zero means 10s.
 	RemovalWait time.Duration
 }
 
 // Server serves aggregated discovery, incremental and state of the world. Safe for concurrent use.
 type Server struct {
-	cfg     Config        // set once
-	log     hclog.Logger  // set once
-	metrics *metrics      // set once
-	kinds   kinds         // set once
-	cache   *ads.Cache    // set once
-	nodes   *nodes        // set once
-	quotas  *quotas       // set once
-	admit   chan struct{} // set once; holds a token for each stream whose first answers are being made
-	stopped chan struct{} // set once; closed when Run ends
-	name    string        // set once; of this process, different from all others
+	cfg     Config        // immutable
+	log     hclog.Logger  // immutable
+	metrics *metrics      // immutable
+	kinds   kinds         // immutable
+	cache   *ads.Cache    // immutable
+	nodes   *nodes        // immutable
+	quotas  *quotas       // immutable
+	admit   chan struct{} // immutable; has a token for each stream that generates its first responses
+	stopped chan struct{} // immutable; closed when Run ends
+	name    string        // immutable; unique to this process
 	recheck chan struct{} // cap 1; written by Recheck, read by Run
 	serial  atomic.Uint64 // of streams
 	// rechecks counts calls of Recheck: a stream that was verified before the last one is verified
-	// again when it is taken in.
+	// again when it is added.
 	rechecks atomic.Uint64
 	current  atomic.Pointer[snapshot]
 	news     atomic.Uint64     // counts calls of PublishObjects
 	members  members           // safe for concurrent use
 	gone     reconnects        // safe for concurrent use
-	peerLog  *ratelimit.Logger // set once; the lines that peers can cause at will
+	peerLog  *ratelimit.Logger // immutable; for lines that peers can cause at will
 
 	newcomers    ratelimit.Limiter // safe for concurrent use; new registrations, by workload
 	unregistered ratelimit.Limiter // safe for concurrent use; audit events of refused registrations, by peer
@@ -165,42 +162,23 @@ type snapshot struct {
 	since   time.Time
 }
 
-// New makes a server that refuses streams until the first Publish. Errors: what is missing in cfg,
+// New returns a server that refuses streams until the first Publish. Errors: a missing field of cfg,
 // or metrics that are registered already.
 func New(cfg Config) (*Server, error) {
 	if cfg.Generator == nil || cfg.Log == nil {
 		return nil, errors.New("xds: a server needs a Generator and a Log")
 	}
-	if cfg.MaxTypes == 0 {
-		cfg.MaxTypes = 64
-	}
-	if cfg.WorkloadStreams == 0 {
-		cfg.WorkloadStreams = 16
-	}
-	if cfg.WorkloadBytes == 0 {
-		cfg.WorkloadBytes = 12 << 20
-	}
-	if cfg.Admissions == 0 {
-		cfg.Admissions = 2 * runtime.GOMAXPROCS(0)
-	}
-	if cfg.RouteWait == 0 {
-		cfg.RouteWait = 2 * time.Second
-	}
-	if cfg.NodeWait == 0 {
-		cfg.NodeWait = 30 * time.Second
-	}
-	if cfg.SendWait == 0 {
-		cfg.SendWait = 5 * time.Minute
-	}
-	if cfg.RemovalWait == 0 {
-		cfg.RemovalWait = 10 * time.Second
-	}
-	m, err := newMetrics(cfg.Registerer, cfg.Runtime)
-	if err != nil {
-		return nil, fmt.Errorf("xds: register metrics: %w", err)
-	}
+	cfg.MaxTypes = cmp.Or(cfg.MaxTypes, 64)
+	cfg.WorkloadStreams = cmp.Or(cfg.WorkloadStreams, 16)
+	cfg.WorkloadBytes = cmp.Or(cfg.WorkloadBytes, 12<<20)
+	cfg.Admissions = cmp.Or(cfg.Admissions, 2*runtime.GOMAXPROCS(0))
+	cfg.RouteWait = cmp.Or(cfg.RouteWait, 2*time.Second)
+	cfg.NodeWait = cmp.Or(cfg.NodeWait, 30*time.Second)
+	cfg.SendWait = cmp.Or(cfg.SendWait, 5*time.Minute)
+	cfg.RemovalWait = cmp.Or(cfg.RemovalWait, 10*time.Second)
+	m := newMetrics(cfg.Registerer, cfg.Runtime)
 	log := cfg.Log.Named("xds")
-	return &Server{
+	s := &Server{
 		cfg:     cfg,
 		log:     log,
 		peerLog: ratelimit.NewLogger(log),
@@ -216,7 +194,20 @@ func New(cfg Config) (*Server, error) {
 		recheck: make(chan struct{}, 1),
 		streams: map[*stream]struct{}{},
 		clients: map[string][]*stream{},
-	}, nil
+	}
+	if cfg.Registerer != nil {
+		if err := cfg.Registerer.Register(newClientMetrics(s)); err != nil {
+			return nil, fmt.Errorf("xds: register metrics: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// all returns the streams.
+func (s *Server) all() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.streams))
 }
 
 // Run serves until ctx ends, then ends all streams, so that their clients try another replica.
@@ -236,8 +227,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Publish makes c what every proxy is told. since is when the oldest change in it was seen, for the
-// metrics. Publish does not wait for anybody.
+// Publish makes c the latest context. since is when its oldest change was seen, for the metrics. It
+// does not wait.
 func (s *Server) Publish(c Context, since time.Time) {
 	s.current.Store(&snapshot{context: c, since: since})
 	s.mu.Lock()
@@ -247,8 +238,7 @@ func (s *Server) Publish(c Context, since time.Time) {
 	}
 }
 
-// PublishObjects has everybody who reads configuration look for what there is now. It does not wait
-// for anybody.
+// PublishObjects wakes all streams that read configuration. It does not wait.
 func (s *Server) PublishObjects() {
 	s.news.Add(1)
 	s.mu.Lock()
@@ -276,13 +266,13 @@ func (s *Server) Register(g *grpc.Server) {
 func (s *Server) delta(_ any, st grpc.ServerStream) error  { return s.serve(st, false) }
 func (s *Server) states(_ any, st grpc.ServerStream) error { return s.serve(st, true) }
 
-// maxClientStreams is how many streams of one client are served at a time: a proxy has one, and for
-// a while two when it connects anew.
+// maxClientStreams is how many streams of one client are served at a time. A proxy has one, and for
+// a while two when it reconnects.
 const maxClientStreams = 16
 
-// add adds a stream. It returns what its client rejected on earlier streams; not ok when the client
-// has too many.
-func (s *Server) add(st *stream) (rejected rejections, ok bool) {
+// add adds a stream. It returns what earlier streams of its client left; not ok when the client has
+// too many streams.
+func (s *Server) add(st *stream) (left unsettled, ok bool) {
 	client := st.client()
 	s.mu.Lock()
 	others := s.clients[client]
@@ -293,26 +283,26 @@ func (s *Server) add(st *stream) (rejected rejections, ok bool) {
 	s.clients[client] = append(slices.Clip(others), st)
 	s.streams[st] = struct{}{}
 	s.mu.Unlock()
-	rejected = rejections{}
-	maps.Copy(rejected, s.gone.take(st.quota.workload(), client))
+	left = unsettled{}
+	maps.Copy(left, s.gone.take(st.quota.workload(), client))
 	for _, o := range others { // the server may notice later that they have ended
-		maps.Copy(rejected, o.rejected())
+		maps.Copy(left, o.unsettled())
 	}
-	return rejected, true
+	return left, true
 }
 
-// remove removes a stream and remembers what its client rejected.
+// remove removes a stream and remembers what it left.
 func (s *Server) remove(st *stream) {
-	client, rejected := st.client(), st.resume
-	maps.Copy(rejected, st.rejected())
-	s.gone.put(st.quota.workload(), client, rejected, time.Now())
+	client, left := st.client(), st.resume
+	maps.Copy(left, st.unsettled())
+	s.gone.put(st.quota.workload(), client, left, time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, st)
-	left := slices.DeleteFunc(slices.Clone(s.clients[client]), func(o *stream) bool { return o == st })
-	if len(left) == 0 {
+	others := slices.DeleteFunc(slices.Clone(s.clients[client]), func(o *stream) bool { return o == st })
+	if len(others) == 0 {
 		delete(s.clients, client)
 		return
 	}
-	s.clients[client] = left
+	s.clients[client] = others
 }

@@ -24,14 +24,14 @@ type ProxyStatus struct {
 	Agent, Envoy string
 	// Peer is its address.
 	Peer string
-	// Who is who it proved to be.
+	// Who is its peer.
 	Who Peer
 	// Bundle is the ID of the trusted authorities that it acknowledged last; may be empty.
 	Bundle string
-	// Health is what it reported of its workload last; zero: nothing, or that is not registered.
+	// Health is the last report of its workload; zero: none, or it is not registered.
 	Health    registry.Report
 	Connected time.Time
-	// Delta says that it speaks the incremental protocol, else state of the world.
+	// Delta means the incremental protocol, else state of the world.
 	Delta bool
 	// Types are what it asked for, in the order of delivery.
 	Types []TypeStatus
@@ -40,16 +40,15 @@ type ProxyStatus struct {
 // TypeStatus is one type of one proxy.
 type TypeStatus struct {
 	TypeURL string
-	// Objects says that it is one of configuration objects, which other control planes read, and
-	// not of what proxies have.
+	// Objects means configuration objects, which other control planes read.
 	Objects bool
-	// Resources is how many resources there are for it.
+	// Resources is how many resources the proxy should have.
 	Resources int
 	ads.Status
 }
 
-// Count is how many connected proxies match, which is asked with s locked, of each once: of nobody
-// too, who proved nothing.
+// Count returns how many connected proxies match. match is called with s locked, also for peers
+// without a certificate.
 func (s *Server) Count(match func(Peer) bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +117,7 @@ func (st *stream) status() ProxyStatus {
 		node = st.shown
 	}
 	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Agent: st.proxy.Agent,
-		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
+		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle, Connected: st.since, Delta: !st.sotw}
 	for _, t := range st.types {
 		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: t.objects, Resources: t.To.Len(),
 			Status: t.Status()})
@@ -140,13 +139,12 @@ type TypeDump struct {
 // ResourceDump is one resource.
 type ResourceDump struct {
 	Name, Version string
-	// Any is the encoded google.protobuf.Any, not to be changed; nil for secrets, which never leave
-	// in a dump.
+	// Any is the encoded google.protobuf.Any, which must not be changed; nil for secrets.
 	Any []byte
 }
 
-// Dump returns what the proxy with that node ID, or whose ID has that third part, is to have.
-// Errors: no such proxy is connected, or several are.
+// Dump returns what a proxy should have. id is its node ID, or the third part of it. Errors: no such
+// proxy is connected, or several are.
 func (s *Server) Dump(id string) ([]TypeDump, error) {
 	streams, err := s.lookup(id)
 	if err != nil {

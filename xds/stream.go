@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,36 +19,35 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// stream is one proxy's stream. One goroutine, run, owns it and sends; another one reads.
+// stream is one client's stream. One goroutine, run, owns it and sends; another one reads.
 type stream struct {
-	server *Server           // set once, before run
-	grpc   grpc.ServerStream // set once, before run
-	states bool              // set once: state of the world
-	peer   string            // set once
-	since  time.Time         // set once: when it connected
-	serial uint64            // set once
-	who    Peer              // set once
-	checks uint64            // set once: how often Recheck had been called before who was verified
-	quota  *quota            // set once, before run: its part in what its workload may hold; nil: without limit
-	early  bool              // set once: there was no context yet when it came; it is told of configuration alone
+	server *Server           // immutable
+	grpc   grpc.ServerStream // immutable
+	sotw   bool              // immutable: state of the world
+	peer   string            // immutable: the address
+	since  time.Time         // immutable: when it connected
+	serial uint64            // immutable
+	who    Peer              // immutable
+	checks uint64            // immutable: how often Recheck had been called before who was verified
+	quota  *quota            // immutable: its part in the quota of its workload; nil: no limit
+	early  bool              // immutable: there was no context when it connected; it gets configuration only
 	proxy  *proxy            // set by run at the first request, before the server knows the stream
 
 	wake     chan struct{} // cap 1; written by Publish, read by run
 	stuck    chan struct{} // cap 1; written by the timer of a send that takes too long, read by serve
 	cut      chan error    // cap 1; written by expel, read by serve
-	expelled atomic.Bool   // written by expel: nothing is to be left of the workload
-	reads    atomic.Bool   // written by run: it reads configuration, and that was written down
+	expelled atomic.Bool   // written by expel: the registration is removed at once
+	reads    atomic.Bool   // written by run: it reads configuration, and that was audited
 	requests chan *frame   // written and closed by read, read by run
 	readErr  error         // written by read before it closes requests
 
 	// The following fields are used by run alone.
-	counted    string     // as which version
-	cost       int        // of its subscriptions, as its quota holds it
-	group      string     // WorkloadGroup that it may register as; empty: none
-	labelled   labelled   // of the latest group
-	resume     rejections // what the client rejected on earlier streams, by type
+	cost       int       // of its subscriptions, as its quota holds it
+	group      string    // WorkloadGroup that it may register as; empty: none
+	labelled   labelled  // of the latest group
+	resume     unsettled // what earlier streams left, of types that the client has not asked for
 	snap       *snapshot
-	news       uint64 // of configuration: what it has looked at
+	news       uint64 // Server.news when it last looked at configuration
 	scope      *push.Scope
 	timer      *time.Timer // for the nearest end of a wait, nil when there is none
 	sending    *time.Timer // for the end of a send, nil before the first
@@ -57,20 +55,19 @@ type stream struct {
 
 	// mu guards the following fields, which run alone changes: it holds mu while it does, and never
 	// while it sends.
-	mu      sync.Mutex
-	order   ads.Order
-	types   []*typeState      // by the order's rank
-	member  *member           // nil: its workload is not registered
-	shown   push.Node         // the proxy as it is selected, see node; none before the first refresh
-	bundles map[string]string // IDs of bundles by the version that they were sent in
+	mu     sync.Mutex
+	order  ads.Order
+	types  []*typeState // by the order's rank
+	member *member      // nil: its workload is not registered
+	shown  push.Node    // the proxy as it is selected, see node; none before the first refresh
+	bundle string       // ID of the bundle that the client acknowledged last
 }
 
 // typeState is one type of a stream.
 type typeState struct {
 	*ads.Subscription
-	current   bool // To is what the latest context says
-	objects   bool // it is of configuration objects, and not of what proxies have
-	rejecting bool // the client rejects some of it, and the metrics count that
+	current bool // To is what the latest context says
+	objects bool // it is of configuration objects, and not of what proxies have
 }
 
 // find returns the state of a type, nil if the client never asked for it.
@@ -84,7 +81,7 @@ func (st *stream) find(typeURL string) *typeState {
 }
 
 // serve serves one stream until it ends.
-func (s *Server) serve(g grpc.ServerStream, states bool) error {
+func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 	early := s.current.Load() == nil
 	if early && (s.cfg.Objects == nil || !s.cfg.Objects.Ready()) {
 		return s.notReady()
@@ -104,7 +101,7 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 		return err
 	}
 	defer q.leave()
-	st := s.newStream(g, states, who, checks)
+	st := s.newStream(g, sotw, who, checks)
 	st.quota = q
 	st.early = early
 	go st.read()
@@ -117,19 +114,19 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 	return st.await(done)
 }
 
-// errNotReady is the answer to who comes too early, so that he tries another replica.
+// errNotReady ends a stream that comes before the first context.
 var errNotReady = status.Error(codes.Unavailable,
 	"not ready: the configuration is not complete yet, try another replica")
 
-// notReady counts who comes too early. The log has nothing of it: all proxies do, each again every
-// second or so.
+// notReady counts a stream that comes before the first context. It is not logged: all proxies retry
+// about every second.
 func (s *Server) notReady() error {
 	s.metrics.refused.WithLabelValues("not ready").Inc()
 	return errNotReady
 }
 
-// newStream makes the stream of who was verified when there had been so many checks.
-func (s *Server) newStream(g grpc.ServerStream, states bool, who Peer, checks uint64) *stream {
+// newStream returns a stream of who, verified when Recheck had been called checks times.
+func (s *Server) newStream(g grpc.ServerStream, sotw bool, who Peer, checks uint64) *stream {
 	st := &stream{
 		server:   s,
 		who:      who,
@@ -137,7 +134,7 @@ func (s *Server) newStream(g grpc.ServerStream, states bool, who Peer, checks ui
 		peer:     addressOf(g.Context()),
 		cut:      make(chan error, 1),
 		grpc:     g,
-		states:   states,
+		sotw:     sotw,
 		since:    time.Now(),
 		serial:   s.serial.Add(1),
 		wake:     make(chan struct{}, 1),
@@ -148,7 +145,7 @@ func (s *Server) newStream(g grpc.ServerStream, states bool, who Peer, checks ui
 	return st
 }
 
-// await waits until run is done, or there is a reason to end the stream before: returning ends it.
+// await waits until run is done, or there is a reason to end the stream. Returning ends it.
 func (st *stream) await(done <-chan error) error {
 	s, who := st.server, st.who
 	expired, stop := alarm(who.Expires)
@@ -158,14 +155,15 @@ func (st *stream) await(done <-chan error) error {
 		return err
 	case <-expired:
 		s.metrics.refused.WithLabelValues("certificate expired").Inc()
-		st.logLine(hclog.Warn, "stream ended: the proxy's certificate has expired and it did not come back with a newer one", "peer", st.peer, "identity", who.Identity, "serial", who.Serial, "expired", who.Expires)
+		st.logLine(hclog.Warn, "stream ended: the proxy's certificate has expired", "peer", st.peer,
+			"identity", who.Identity, "serial", who.Serial, "expired", who.Expires)
 		return status.Error(codes.Unauthenticated, "the client certificate has expired: connect with a newer one")
 	case why := <-st.cut:
 		s.metrics.refused.WithLabelValues("not authenticated any more").Inc()
 		if st.reads.Load() {
 			st.recordRead(audit.Refused, why.Error())
 		}
-		st.logLine(hclog.Warn, "stream ended: its peer is not to be believed any more", "peer", st.peer,
+		st.logLine(hclog.Warn, "stream ended: its peer is no longer authenticated", "peer", st.peer,
 			"identity", who.Identity, "serial", who.Serial, "error", why)
 		if out, ok := errors.AsType[*NotJoinedError](why); ok && out.Public != "" {
 			return status.Error(codes.PermissionDenied, out.Public)
@@ -179,15 +177,15 @@ func (st *stream) await(done <-chan error) error {
 	}
 }
 
-// awake has run look for what is new. It does not wait.
+// awake makes run look for changes. It does not wait.
 func (st *stream) awake() {
 	select {
 	case st.wake <- struct{}{}:
-	default: // it is awake already and will see the latest
+	default: // it is awake already
 	}
 }
 
-// addressOf is where a stream comes from.
+// addressOf is the address of a stream's peer; empty if unknown.
 func addressOf(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok {
 		return p.Addr.String()
@@ -195,7 +193,7 @@ func addressOf(ctx context.Context) string {
 	return ""
 }
 
-// alarm rings at a time; never when that is zero.
+// alarm returns a channel that receives at a time; never if that is zero.
 func alarm(at time.Time) (rings <-chan time.Time, stop func()) {
 	if at.IsZero() {
 		return nil, func() {}
@@ -204,7 +202,7 @@ func alarm(at time.Time) (rings <-chan time.Time, stop func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// read hands over requests until the stream ends. It ends after run, which ends the stream.
+// read passes requests to run until the stream ends.
 func (st *stream) read() {
 	defer close(st.requests)
 	for {
@@ -227,8 +225,7 @@ func (st *stream) read() {
 	}
 }
 
-// run owns the stream. Only one of these things happens at a time: a request, a new context, the
-// end of a wait, the end.
+// run owns the stream. It handles one event at a time: a request, a new context, the end of a wait.
 func (st *stream) run(ctx context.Context) error {
 	st.arm(st.server.cfg.NodeWait)
 	for {
@@ -270,7 +267,7 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-// end takes the stream out and remembers what its client rejected.
+// end removes the stream and remembers what it left.
 func (st *stream) end(err error) {
 	st.arm(0)
 	if st.proxy == nil {
@@ -282,29 +279,18 @@ func (st *stream) end(err error) {
 	s := st.server
 	st.unregister()
 	s.remove(st)
-	if st.proxy.purpose != forControl {
-		s.metrics.connected.leave(st.counted)
-	}
-	for _, t := range st.types {
-		st.countRejecting(t, false)
-	}
 	st.logLine(hclog.Info, "proxy disconnected", "proxy", st.proxy.ID, "peer", st.peer,
 		"after", time.Since(st.since).Round(time.Millisecond), "reason", err)
 }
 
-// rejected is what the client rejected on this stream, bounded. Called by others than run too.
-func (st *stream) rejected() rejections {
+// unsettled is what the client's next stream has to know of this one. Safe for concurrent use.
+func (st *stream) unsettled() unsettled {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	out := rejections{}
+	out := unsettled{}
 	for _, t := range st.types {
-		list := t.Rejected()
-		list = list[:min(len(list), maxRejected)]
-		for i := range list {
-			list[i].Message = strings.Clone(bounded(list[i].Message, maxRejectedMessage))
-		}
-		if len(list) > 0 {
-			out[t.Kind().TypeURL] = list
+		if u := t.Unsettled(); !u.Empty() {
+			out[t.Kind().TypeURL] = u
 		}
 	}
 	return out

@@ -26,17 +26,17 @@ const (
 	// agents.
 	ProbeType = "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"
 
-	// healthType is a report of a client about its workload; there is no response to it.
+	// healthType is a client's report about its workload. It has no response.
 	healthType = "type.googleapis.com/istio.v1.HealthInformation"
 )
 
-// kinds are how the types are delivered.
+// kinds are the types with how they are delivered.
 type kinds struct {
 	known map[string]*ads.Kind
 	order []string // of delivery
 }
 
-// newKinds lists the types in the order of delivery: what is named comes before what names it.
+// newKinds lists the types in the order of delivery: a resource comes before what names it.
 func newKinds() kinds {
 	k := kinds{known: map[string]*ads.Kind{}}
 	for _, kind := range []*ads.Kind{
@@ -56,8 +56,8 @@ func newKinds() kinds {
 	return k
 }
 
-// of returns how a type is delivered. A type that nobody knows is answered with whatever the
-// generator has of it, so with nothing: a client that waits for a first answer can go on.
+// of returns how a type is delivered. An unknown type has no resources, and is answered: its client
+// may wait for a first response.
 func (k kinds) of(typeURL string) *ads.Kind {
 	if kind := k.known[typeURL]; kind != nil {
 		return kind
@@ -73,8 +73,8 @@ func (k kinds) rank(typeURL string) int {
 	return len(k.order)
 }
 
-// emptyAssignment is the answer for a cluster of which no endpoint is known: without one Envoy
-// would keep the cluster warming until its fetch timeout.
+// emptyAssignment is the answer for a cluster without endpoints. Without an answer Envoy would keep
+// the cluster warming until its fetch timeout.
 func emptyAssignment(name string) *resource.Resource {
 	return resource.New(EndpointType, name, nil, func() []byte {
 		return resource.Encode(&endpointv3.ClusterLoadAssignment{ClusterName: name})

@@ -121,13 +121,13 @@ func newPeer(t *testing.T, kind *ads.Kind, states bool) *peer {
 	return p
 }
 
-// reconnect begins another stream, which knows what was rejected on the last one.
+// reconnect begins another stream, which knows what the last one left.
 func (p *peer) reconnect() {
 	last := p.sub
 	p.stream++
 	p.sub = ads.NewSubscription(p.kind, p.states, p.cache, "s"+string(rune('a'+p.stream%26))+"-")
 	if last != nil {
-		p.sub.Resume(last.Rejected())
+		p.sub.Resume(last.Unsettled())
 	}
 }
 

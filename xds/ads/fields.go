@@ -70,11 +70,16 @@ func readRejection(value []byte) (*Rejection, error) {
 	r := &Rejection{}
 	err := eachField(value, func(num protowire.Number, b []byte, _ int) error {
 		if num == statusMessage {
-			r.Message = strings.ToValidUTF8(string(b[:min(len(b), maxMessage)]), "\uFFFD")
+			r.Message = clip(string(b), maxMessage)
 		}
 		return nil
 	})
 	return r, err
+}
+
+// clip returns a copy of the beginning of a text, which is valid UTF-8.
+func clip(text string, most int) string {
+	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), most)]), "\uFFFD")
 }
 
 // encode returns the google.rpc.Status.

@@ -26,7 +26,6 @@ type model struct {
 	names    map[string]bool   // subscribed by name
 	all      bool
 	asked    bool
-	torn     bool // it applied a part of a rejected response since it was settled
 	inbox    []*response
 	to       resource.Set
 	want     map[string]string
@@ -83,9 +82,7 @@ func (m *model) step() {
 	case n == 8:
 		m.resubscribe()
 	default:
-		// What it applied of a rejected response, and then claims under the old version, is not known
-		// on another stream.
-		if m.rng.IntN(3) == 0 && !m.torn {
+		if m.rng.IntN(3) == 0 {
 			m.note("reconnect, rejected %v", m.sub.Rejected())
 			m.reconnect()
 			m.inbox, m.asked, m.nonce = nil, false, ""
@@ -175,7 +172,6 @@ func (m *model) take() bool {
 		}
 	}
 	m.apply(r, len(bad) > 0)
-	m.torn = m.torn || len(bad) > 0
 	var words string
 	if len(bad) > 0 {
 		words = "something is wrong"
@@ -257,7 +253,6 @@ func (m *model) settle() {
 		}
 		pulled, took := m.pull(), m.take()
 		if !pulled && !took {
-			m.torn = false
 			return
 		}
 	}

@@ -25,7 +25,7 @@ type Subscription struct {
 	rank     int                 // in the Order
 	started  bool                // the client asked for this type
 	resumed  bool                // it had resources of an earlier stream then
-	suspects map[string]struct{} // before the start: names whose claims are not accepted
+	suspects map[string]struct{} // before the start: names whose claims are not accepted; "*" is every name
 	earlier  map[string]Rejected // rejected on an earlier stream, and not subscribed yet
 	names    *Names              // what the client subscribes to
 
@@ -61,31 +61,6 @@ func (s *Subscription) Names() *Names { return s.names }
 
 // Resumed reports whether the client had resources of an earlier stream when it started.
 func (s *Subscription) Resumed() bool { return s.resumed }
-
-// Resume takes in what the client rejected on an earlier stream. Call it before the first request.
-// Claims for these names are not accepted, because Envoy may have applied a part of what it
-// rejected. Of a Kind that is Single the versions stay rejected: Envoy would accept them now
-// without using them.
-func (s *Subscription) Resume(rejected []Rejected) {
-	for _, r := range rejected {
-		if !s.kind.Single {
-			s.suspect(r.Name)
-			continue
-		}
-		if s.earlier == nil {
-			s.earlier = map[string]Rejected{}
-		}
-		s.earlier[r.Name] = r
-	}
-}
-
-// suspect makes a claim for a name count for nothing.
-func (s *Subscription) suspect(name string) {
-	if s.suspects == nil {
-		s.suspects = map[string]struct{}{}
-	}
-	s.suspects[name] = struct{}{}
-}
 
 // Outcome is what a request said about an earlier response.
 type Outcome struct {
