@@ -53,7 +53,7 @@ func refusalOf(err error) *Refusal {
 		return &Refusal{Code: codes.Unavailable, Public: "the authority cannot sign now; try again", Reason: noSigner,
 			Err: err}
 	}
-	return &Refusal{Code: codes.Unavailable, Public: "the control plane cannot tell now; try again", Reason: noStorage,
+	return &Refusal{Code: codes.Unavailable, Public: "the control plane cannot decide now; try again", Reason: noStorage,
 		Err: err}
 }
 
