@@ -416,3 +416,20 @@ func TestClockLeapsBack(t *testing.T) {
 		}
 	}
 }
+
+// The root's key is not held in memory: it signs nothing more once its file is taken away.
+func TestRootKeyTakenAwayWhileRunning(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	m := h.move()
+	if err := os.Remove(h.at(rootFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Rotate(t.Context(), RotateRequest{}); !errors.Is(err, ErrRotate) {
+		t.Errorf("it begins a rotation: %v", err)
+	}
+	h.later(m, idleInterval)
+	if p := show(t, m).Problems; len(p) != 1 || !strings.Contains(p[0], "its key is not in") {
+		t.Errorf("problems: %q", p)
+	}
+}

@@ -251,26 +251,14 @@ func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 // trusted root.
 func (s *selfSigned) renew(ctx context.Context, active *x509.Certificate, now time.Time) (*x509.Certificate, error) {
 	s.overdue = ""
-	by, err := s.rootKey(active)
-	if s.inter == nil || !s.inter.under(active, now) ||
-		due(s.inter.cert, earlier(now.Add(intermediateLife), active.NotAfter), now) {
-		var p *pair
-		switch {
-		case err == nil:
-			p, err = s.makeIntermediate(by, now)
-		case s.replicas != nil:
-			p, err = s.fetch(ctx, active, now)
-		}
-		if err == nil {
-			err = s.dir.writePair(intermediateFile, p)
-		}
-		if err == nil {
-			s.inter = p
-			s.report("intermediate", p.cert, active)
-			return active, nil
-		}
-	} else if s.replicas != nil {
-		return active, nil // it will be requested
+	fresh := s.inter != nil && s.inter.under(active, now) &&
+		!due(s.inter.cert, earlier(now.Add(intermediateLife), active.NotAfter), now)
+	var err error
+	switch {
+	case !fresh:
+		err = s.newIntermediate(ctx, active, now)
+	case s.replicas == nil:
+		_, err = s.rootKey(active) // reported early if it is missing
 	}
 	if err == nil {
 		return active, nil
@@ -282,6 +270,27 @@ func (s *selfSigned) renew(ctx context.Context, active *x509.Certificate, now ti
 	s.overdue = fmt.Sprintf("the intermediate cannot be renewed and expires at %s: %v",
 		s.inter.cert.NotAfter.UTC().Format(time.RFC3339), err)
 	return above, nil
+}
+
+// newIntermediate makes an intermediate below a root, or requests one from the replica that has the
+// root's key.
+func (s *selfSigned) newIntermediate(ctx context.Context, root *x509.Certificate, now time.Time) error {
+	var p *pair
+	by, err := s.rootKey(root)
+	switch {
+	case err == nil:
+		p, err = s.makeIntermediate(by, now)
+	case s.replicas != nil:
+		p, err = s.fetch(ctx, root, now)
+	}
+	if err == nil {
+		err = s.dir.writePair(intermediateFile, p)
+	}
+	if err == nil {
+		s.inter = p
+		s.report("intermediate", p.cert, root)
+	}
+	return err
 }
 
 // above is the trusted root that this replica's intermediate is below; nil: there is none.

@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base32"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -22,9 +20,6 @@ import (
 
 // tokenPrefix begins every join token, so that scanners for secrets can find it.
 const tokenPrefix = "ashore-join."
-
-// A join token has an ID of tokenID bytes and a secret of tokenSecret bytes.
-const tokenID, tokenSecret = 10, 32
 
 // How long a join token may live.
 const (
@@ -81,23 +76,16 @@ func (t Token) State(now time.Time) string {
 	return "unused"
 }
 
-func idEncoding() *base32.Encoding {
-	return base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-}
+// The ID of a token, and each half of its secret, are a rand.Text of this length: 130 random bits.
+const randomLength = 26
 
 // newTokenID returns a random ID of a token.
-func newTokenID() string {
-	b := make([]byte, tokenID)
-	_, _ = rand.Read(b) // never fails
-	return idEncoding().EncodeToString(b)
-}
+func newTokenID() string { return strings.ToLower(rand.Text()[:randomLength]) }
 
 // newToken returns the text of a new token, and its ID.
 func newToken() (text, id string) {
-	secret := make([]byte, tokenSecret)
-	_, _ = rand.Read(secret) // never fails
 	id = newTokenID()
-	return tokenPrefix + id + "." + base64.RawURLEncoding.EncodeToString(secret), id
+	return tokenPrefix + id + "." + rand.Text()[:randomLength] + rand.Text()[:randomLength], id
 }
 
 // isToken reports whether a text is meant to be a join token.
@@ -106,12 +94,10 @@ func isToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
 // parseToken returns the ID and the hash of a well-formed token. Errors hold nothing of the text.
 func parseToken(text string) (id string, hash [sha256.Size]byte, err error) {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
-	id, secret, dot := strings.Cut(rest, ".")
-	_, idErr := idEncoding().DecodeString(id)
-	_, secretErr := base64.RawURLEncoding.Strict().DecodeString(secret)
-	if !ok || !dot || idErr != nil || secretErr != nil || len(id) != idEncoding().EncodedLen(tokenID) ||
-		len(secret) != base64.RawURLEncoding.EncodedLen(tokenSecret) {
-		return "", hash, errors.New("it is not of the form of a join token: a part is missing or mistyped")
+	id, secret, _ := strings.Cut(rest, ".")
+	foreign := func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '2' || c > '7') }
+	if !ok || len(id) != randomLength || len(secret) != 2*randomLength || strings.ContainsFunc(id+secret, foreign) {
+		return "", hash, errors.New("it does not have the form of a join token: a part is missing or mistyped")
 	}
 	return id, sha256.Sum256([]byte(text)), nil
 }

@@ -76,10 +76,10 @@ func (o Options) place() string {
 	if address := scheme + "://" + rest; err == nil && address != consulhttp.DefaultAddress {
 		more = append(more, address)
 	}
-	for _, part := range []struct{ name, value string }{{"datacenter", o.Datacenter}, {"partition", o.Partition},
-		{"namespace", o.Namespace}} {
-		if part.value != "" {
-			more = append(more, part.name+" "+part.value)
+	for _, part := range [][2]string{{"datacenter ", o.Datacenter}, {"partition ", o.Partition},
+		{"namespace ", o.Namespace}} {
+		if part[1] != "" {
+			more = append(more, part[0]+part[1])
 		}
 	}
 	if len(more) == 0 {
@@ -100,10 +100,10 @@ func (o Options) Check(wrong func(option, format string, args ...any)) {
 	if len(o.Prefix) > 256 {
 		wrong("prefix", "it has %d bytes, and at most 256 are allowed", len(o.Prefix))
 	}
-	for _, name := range []struct{ option, value string }{{"datacenter", o.Datacenter}, {"namespace", o.Namespace},
-		{"partition", o.Partition}} {
-		if name.value != "" && !dnsname.ValidLabel(name.value) {
-			wrong(name.option, "%q: want lower-case letters, digits and '-'", name.value)
+	for option, name := range map[string]string{"datacenter": o.Datacenter, "namespace": o.Namespace,
+		"partition": o.Partition} {
+		if name != "" && !dnsname.ValidLabel(name) {
+			wrong(option, "%q: want lower-case letters, digits and '-'", name)
 		}
 	}
 }
