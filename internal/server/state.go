@@ -24,6 +24,9 @@ const (
 	CheckStoreCommand = "check-store"
 	// auditFileSize is the size at which the audit log begins a new file.
 	auditFileSize = 64 << 20
+	// auditFiles is how many full files of the audit log are kept. They are copied away by those who
+	// need more.
+	auditFiles = 8
 )
 
 // AuthorityFolder is where the keys of the certificate authority are.
@@ -51,7 +54,7 @@ func (s *Server) openState(cfg settings.Config) error {
 		return fmt.Errorf("state folder (setting state, or --state in development): %w", err)
 	}
 	s.audit, err = audit.Open(audit.Config{Path: filepath.Join(cfg.State, "audit.jsonl"), MaxSize: auditFileSize,
-		Keep: cfg.Audit.Keep, Log: s.log.Named("audit"), Registerer: s.registry})
+		Keep: auditFiles, Log: s.log.Named("audit"), Registerer: s.registry})
 	if err != nil {
 		return fmt.Errorf("%w (in the state folder, setting state)", err)
 	}

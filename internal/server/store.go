@@ -65,7 +65,7 @@ func seedShared(ctx context.Context, home *bolt.Store, shared *consul.Store, log
 	switch {
 	case used.Version != "" && shared.Empty():
 		return fmt.Errorf("store: %s is empty, and this ashored has used the store %s: check the settings "+
-			"store.address, store.prefix and store.datacenter, or restore Consul's snapshot; "+
+			"store.address and store.prefix, or restore Consul's snapshot; "+
 			"for a new mesh set another folder (setting state)", shared.Name(), used.Value)
 	case used.Version != "":
 		return nil

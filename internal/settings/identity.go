@@ -55,11 +55,6 @@ type JWT struct {
 	ServiceAccount []string `yaml:"serviceAccount"`
 }
 
-type Audit struct {
-	// Keep is how many full files are kept. Default 8.
-	Keep int `yaml:"keep"`
-}
-
 type Workloads struct {
 	// Grace is how long a workload stays registered after its proxy has gone. Default 10s.
 	Grace time.Duration `yaml:"grace"`
@@ -108,9 +103,6 @@ func (s *Config) checkIdentity(wrong func(setting, format string, args ...any)) 
 	}
 	if !s.Secure() && len(s.Attestors.JWT) > 0 {
 		wrong("attestors.jwt", "there is nobody to prove it to: set xds.address, or remove this")
-	}
-	if s.Audit.Keep < 1 || s.Audit.Keep > 1000 {
-		wrong("audit.keep", "%d: want 1 to 1000", s.Audit.Keep)
 	}
 	if s.Workloads.Grace <= 0 || s.Workloads.RestartGrace <= 0 {
 		wrong("workloads", "grace %s and restartGrace %s: want more than 0", s.Workloads.Grace,
@@ -185,20 +177,4 @@ type Webhook struct {
 	// Address serves it, with the certificate of xds.address. Default: off; the usual port is
 	// 15017.
 	Address string `yaml:"address"`
-	// MaxBytes limits the body of a request. Default 1MiB.
-	MaxBytes string `yaml:"maxBytes"`
-}
-
-// maxWebhookMiB is the highest webhook.maxBytes, in MiB: API servers send no more, and parsing takes
-// up to 200 times that.
-const maxWebhookMiB = 16
-
-// Bytes returns MaxBytes as a number. Errors: it is not a size.
-func (w Webhook) Bytes() (int64, error) {
-	digits, ok := strings.CutSuffix(w.MaxBytes, "MiB")
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if !ok || err != nil || n < 1 || n > maxWebhookMiB {
-		return 0, fmt.Errorf("%q is not a size from 1MiB to %dMiB", w.MaxBytes, maxWebhookMiB)
-	}
-	return n << 20, nil
 }

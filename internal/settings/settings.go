@@ -54,7 +54,6 @@ type Config struct {
 	CA      CA      `yaml:"ca"`
 	// Attestors are whom the authority believes besides join tokens and its own certificates.
 	Attestors Attestors `yaml:"attestors"`
-	Audit     Audit     `yaml:"audit"`
 	Workloads Workloads `yaml:"workloads"`
 	// Webhook is validation over HTTPS.
 	Webhook Webhook `yaml:"webhook"`
@@ -128,9 +127,7 @@ func Default() Config {
 		Admin:      Admin{Socket: "/run/ashore/admin.sock"},
 		Log:        Log{Level: "info", Format: "text"},
 		CA:         CA{Validity: 24 * time.Hour, Grace: ca.DefaultGrace},
-		Audit:      Audit{Keep: 8},
 		Workloads:  Workloads{Grace: 10 * time.Second, RestartGrace: 5 * time.Minute},
-		Webhook:    Webhook{MaxBytes: "1MiB"},
 	}
 }
 
@@ -178,9 +175,6 @@ func (s *Config) checkOwn(file string) error {
 	s.checkIdentity(wrong)
 	if s.Webhook.Address != "" && !s.Secure() {
 		wrong("webhook.address", "there is no certificate authority: set xds.address, or remove this")
-	}
-	if _, err := s.Webhook.Bytes(); err != nil {
-		wrong("webhook.maxBytes", "%v", err)
 	}
 	s.checkMCP(wrong)
 	for _, path := range []struct{ setting, value string }{{"state", s.State}, {"admin.socket", s.Admin.Socket}} {

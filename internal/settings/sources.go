@@ -99,19 +99,16 @@ func (c *ConsulSource) check(wrong func(option, format string, args ...any)) { c
 // MCPSource is another control plane, or another server that speaks MCP over xDS. mcp.Config
 // describes the options.
 type MCPSource struct {
-	Address    string        `yaml:"address"`
-	Plaintext  bool          `yaml:"plaintext"`
-	CAFile     string        `yaml:"caFile"`
-	CertFile   string        `yaml:"certFile"`
-	KeyFile    string        `yaml:"keyFile"`
-	ServerName string        `yaml:"serverName"`
-	Kinds      []string      `yaml:"kinds"`
-	NodeID     string        `yaml:"nodeID"`
-	Namespace  string        `yaml:"namespace"`
-	Revision   string        `yaml:"revision"`
-	AnswerWait time.Duration `yaml:"answerWait"`
-	MaxObjects int           `yaml:"maxObjects"`
-	MaxMessage int           `yaml:"maxMessage"`
+	Address    string   `yaml:"address"`
+	Plaintext  bool     `yaml:"plaintext"`
+	CAFile     string   `yaml:"caFile"`
+	CertFile   string   `yaml:"certFile"`
+	KeyFile    string   `yaml:"keyFile"`
+	ServerName string   `yaml:"serverName"`
+	Kinds      []string `yaml:"kinds"`
+	NodeID     string   `yaml:"nodeID"`
+	Namespace  string   `yaml:"namespace"`
+	Revision   string   `yaml:"revision"`
 }
 
 // Config returns the configuration of the source with that name.
@@ -119,7 +116,7 @@ func (m *MCPSource) Config(name string, log hclog.Logger) mcp.Config {
 	return mcp.Config{
 		Name: name, Address: m.Address, Plaintext: m.Plaintext, CAFile: m.CAFile, CertFile: m.CertFile,
 		KeyFile: m.KeyFile, ServerName: m.ServerName, Kinds: m.Kinds, NodeID: m.NodeID, Namespace: m.Namespace,
-		Revision: m.Revision, AnswerWait: m.AnswerWait, MaxObjects: m.MaxObjects, MaxMessage: m.MaxMessage, Log: log,
+		Revision: m.Revision, Log: log,
 	}
 }
 

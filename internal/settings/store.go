@@ -41,23 +41,9 @@ func (s *Config) checkStore(wrong func(setting, format string, args ...any)) {
 			args ...any) {
 			wrong("store."+option, format, args...)
 		})
-		if age := s.Store.MaxAge; age > 0 && age < leastAge {
-			wrong("store.maxAge", "%v: want 1m or more, or 0s for any age: how long the store was in touch is written down each minute", age)
-		}
 	case StoreBolt:
-		alone := defaultStore()
-		for _, o := range []struct {
-			name  string
-			other bool
-		}{
-			{"address", s.Store.Address != alone.Address}, {"prefix", s.Store.Prefix != ""}, {"tokenFile",
-				s.Store.TokenFile != ""}, {"tls", s.Store.TLS != alone.TLS},
-			{"datacenter", s.Store.Datacenter != ""}, {"namespace", s.Store.Namespace != ""}, {"partition",
-				s.Store.Partition != ""}, {"maxAge", s.Store.MaxAge != 0},
-		} {
-			if o.other {
-				wrong("store."+o.name, "is only for store.kind consul, and that is %s", s.Store.Kind)
-			}
+		if s.Store.Options != defaultStore().Options {
+			wrong("store", "address, prefix, tokenFile and tls are only for store.kind consul, and that is %s", s.Store.Kind)
 		}
 	default:
 		wrong("store.kind", "%q: want bolt or consul", s.Store.Kind)
