@@ -139,6 +139,11 @@ func startAshored(ctx context.Context, a ashored) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.secure {
+		if out, err := exec.CommandContext(ctx, a.bin, append([]string{"init"}, args...)...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("ashored init: %w: %s", err, out)
+		}
+	}
 	s, err := launch("ashored", xds, a.bin, io.Discard, args...)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -61,7 +64,8 @@ type Server struct {
 }
 
 // New opens and builds every part: state, listeners, store, certificate authority, sources,
-// assembler, xDS, admin API. On error it closes what it opened, in reverse.
+// assembler, xDS, admin API. On error it closes what it opened, in reverse. The state folder has to
+// belong to a control plane already, except in development.
 func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, error) {
 	debug.SetGCPercent(gcPercent)
 	for _, w := range s.Warnings {
@@ -70,6 +74,14 @@ func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, err
 	if s.XDS.PlaintextAddress != "" && !loopback(s.XDS.PlaintextAddress) {
 		log.Warn("xDS without TLS is open to other machines: whoever reaches it reads the mesh's configuration, "+
 			"and in development registers workloads", "address", s.XDS.PlaintextAddress, "development", s.Development)
+	}
+	path, err := Initialized(s)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" && !s.Development {
+		return nil, fmt.Errorf("there is no control plane in %s: create one with \"ashored init\", or correct the setting "+
+			"state", s.State)
 	}
 	srv := &Server{log: log, settings: s, registry: newRegistry(), published: adminapi.NewPublished()}
 	if err := srv.build(ctx, s); err != nil {
@@ -284,6 +296,20 @@ func (s *Server) findReach(cfg settings.Config) reach {
 	r := findReach(cfg.XDS.Advertise, s.listeners.secure.Addr(), outgoing)
 	s.log.Named("ca").Info("machines join here", "addresses", r.addresses)
 	return r
+}
+
+// Initialized returns what shows that the state folder belongs to a control plane: the file of the
+// store or the folder of the authority. Empty: there is neither.
+func Initialized(cfg settings.Config) (path string, err error) {
+	for _, path := range []string{filepath.Join(cfg.State, bolt.FileName), AuthorityFolder(cfg)} {
+		switch _, err := os.Lstat(path); {
+		case err == nil:
+			return path, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("state folder (setting state): %w", err)
+		}
+	}
+	return "", nil
 }
 
 // Init creates the store and the root certificate in the state folder, and returns what it created.
