@@ -159,10 +159,7 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	keys := newKeySource(cfg, s.log.Named("jwks"))
 	deriver := entry.New(workloads)
 	vips := vip.New(vip.Config{Records: s.store.Records(), Log: s.log.Named("vip")})
-	logAnalysis := problemLogger(s.log.Named("analysis"))
-	analysis := analyze.NewBackground(func(appeared, gone []analyze.Finding) {
-		logAnalysis(analyze.Problems(appeared), analyze.Problems(gone))
-	})
+	analysis := analyze.NewBackground()
 	s.run("analysis", analysis.Run)
 	s.assembler = push.NewAssembler(push.AssemblerConfig{
 		Sources: sources, Saved: saved.content, Save: saved.save, Mesh: cfg.MeshConfig, Gap: buildGap,
@@ -170,7 +167,8 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 		Export: mcp.exportConfig(s.proxies.PublishObjects), Deriver: deriver, Allocator: vips, Keys: keys,
 		Trust: s.runTrust(id), Publish: s.publisher(analysis),
 	})
-	s.report(func() []feed.Problem { return analyze.Problems(analysis.Findings()) })
+	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
+	s.report(analyzed)
 	for _, problems := range []func() []feed.Problem{generator.Refused, s.sources.exposed, s.auditProblems,
 		saved.problems, vips.Problems, s.proxies.RefusedRegistrations, s.storeProblems, keys.problems,
 		s.reload.problems, s.exports.problems} {
@@ -191,8 +189,8 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	s.run("workloads", workloads.Run)
 	s.run("configuration", s.assembler.Run)
 	s.run("export", s.exports.run)
-	s.run("problem log", (&problemLog{problems: s.backend.ReadSourceProblems,
-		report: problemLogger(s.log.Named("sources"))}).run)
+	s.run("problem log", (&problemLog{sources: s.backend.ReadSourceProblems, analyzed: analyzed,
+		log: s.log.Named("problems")}).run)
 	s.run("systemd", (&startup{notifier: sdnotify.Notifier{Log: s.log}, waiting: s.backend.Waiting,
 		responds: s.assembler.Responds, log: s.log}).run)
 	return nil
@@ -265,27 +263,6 @@ func (s *Server) auditProblems() (out []feed.Problem) {
 		out = append(out, feed.Problem{Severity: feed.Error, Source: "audit log", Text: text})
 	}
 	return out
-}
-
-// maxLogged is how many problems that appear, or end, at once are logged one by one.
-const maxLogged = 50
-
-// problemLogger logs problems of configuration when they appear and when they end.
-func problemLogger(log hclog.Logger) func(appeared, gone []feed.Problem) {
-	return func(appeared, gone []feed.Problem) {
-		for _, p := range appeared[:min(len(appeared), maxLogged)] {
-			log.Warn("configuration problem", "problem", p.String(), "source", p.Source)
-		}
-		if more := len(appeared) - maxLogged; more > 0 {
-			log.Warn("more configuration problems: \"ashorectl problems\" lists all", "problems", more)
-		}
-		for _, p := range gone[:min(len(gone), maxLogged)] {
-			log.Info("configuration problem is over", "problem", p.String(), "source", p.Source)
-		}
-		if more := len(gone) - maxLogged; more > 0 {
-			log.Info("more configuration problems are over", "problems", more)
-		}
-	}
 }
 
 // findReach returns where agents reach the listener with TLS.
