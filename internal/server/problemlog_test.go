@@ -21,7 +21,7 @@ import (
 // source cannot be asked meanwhile.
 func TestProblemLog(t *testing.T) {
 	t.Parallel()
-	typo, twice := feed.Problem{Source: "file:/x", Line: 2, Text: "typo"}, feed.Problem{Source: "file:/x", Text: "defined twice"}
+	typo, twice := feed.Problem{Source: "file:/x", File: "a.yaml", Line: 2, Text: "typo"}, feed.Problem{Source: "file:/x", Text: "defined twice"}
 	elsewhere := feed.Problem{Source: "file:/y", Text: "typo"}
 	moved := typo
 	moved.Line++
@@ -43,14 +43,14 @@ func TestProblemLog(t *testing.T) {
 			want []string
 		}{
 			{"none", nil, nil, nil},
-			{"one appears", []feed.Problem{typo}, nil, []string{"+ file:/x typo"}},
+			{"one appears", []feed.Problem{typo}, nil, []string{"+ file:/x a.yaml:2: typo"}},
 			{"it stays", []feed.Problem{typo}, nil, nil},
 			{"it moves to another line", []feed.Problem{moved}, nil, nil},
 			{"more appear", []feed.Problem{twice, typo, elsewhere, elsewhere}, nil, []string{"+ file:/x defined twice", "+ file:/y typo"}},
 			{"no answer", nil, errors.New("no answer"), nil},
 			{"one is over", []feed.Problem{typo, elsewhere}, nil, []string{"- file:/x defined twice"}},
-			{"all are over", nil, nil, []string{"- file:/x typo", "- file:/y typo"}},
-			{"one is back", []feed.Problem{typo}, nil, []string{"+ file:/x typo"}},
+			{"all are over", nil, nil, []string{"- file:/x a.yaml:2: typo", "- file:/y typo"}},
+			{"one is back", []feed.Problem{typo}, nil, []string{"+ file:/x a.yaml:2: typo"}},
 		} {
 			now, fails, logged = step.now, step.err, nil
 			text.Reset()
