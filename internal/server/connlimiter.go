@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -51,17 +50,20 @@ const workloadBytes, unfinishedBytes, unauthenticatedBytes = 12 << 20, 6 << 20, 
 func workloadLimit(bytes, connections int) int { return max(bytes, bytes/16*connections) }
 
 // limitUnauthenticated limits the connections of l whose clients have not authenticated.
-// It returns an error if a metric is registered already.
-func limitUnauthenticated(l net.Listener, r prometheus.Registerer) (*connlimit.Listener, error) {
+func limitUnauthenticated(l net.Listener) *connlimit.Listener {
 	total := min(maxUnauthenticated, openFiles()/2)
-	out := connlimit.New(l, total, max(total/sourceShare, 1))
-	return out, errors.Join(
-		r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_unauthenticated_connections",
-			Help: "Connections with TLS whose clients have not authenticated as a workload."},
-			func() float64 { open, _ := out.Numbers(); return float64(open) })),
-		r.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ashore_unauthenticated_connections_refused_total",
-			Help: "Connections with TLS that were refused because too many clients had not authenticated."},
-			func() float64 { _, refused := out.Numbers(); return float64(refused) })))
+	return connlimit.New(l, total, max(total/sourceShare, 1))
+}
+
+// collectUnauthenticated reports the connections of l.
+func collectUnauthenticated(l *connlimit.Listener) func(emitFunc) {
+	return func(emit emitFunc) {
+		open, refused := l.Numbers()
+		emit("ashore_unauthenticated_connections",
+			"Connections with TLS whose clients have not authenticated as a workload.", float64(open))
+		emit("ashore_unauthenticated_connections_refused_total",
+			"Connections with TLS that were refused because too many clients had not authenticated.", float64(refused))
+	}
 }
 
 // openFiles returns how many files and connections this process may have open.

@@ -85,10 +85,7 @@ func TestConnectionRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := limitUnauthenticated(inner, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitUnauthenticated(inner)
 	serving := selfSigned(t)
 	workload, other := selfSigned(t), selfSigned(t)
 	verify := func(chain []*x509.Certificate, _ time.Time) (spiffe.ID, error) {

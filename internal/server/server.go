@@ -174,12 +174,9 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 		s.reload.problems, s.exports.problems} {
 		s.report(problems)
 	}
-	if err := errors.Join(s.registry.Register(keys.metric()), s.registry.Register(collectFunc(s.exports.collect))); err != nil {
-		return err
-	}
-	if err := s.serveOperators(cfg, id, reach, workloads, deriver); err != nil {
-		return err
-	}
+	s.collect(keys.collect)
+	s.collect(s.exports.collect)
+	s.serveOperators(cfg, id, reach, workloads, deriver)
 	if err := s.serveXDS(cfg, id); err != nil {
 		return err
 	}
@@ -198,7 +195,7 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 
 // serveOperators builds the admin API, metrics and health.
 func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, workloads workloads,
-	deriver *entry.Deriver) error {
+	deriver *entry.Deriver) {
 	log := s.log.Named("admin")
 	s.backend = &adminapi.Backend{Started: time.Now(), Settings: cfg.Warnings, Published: s.published,
 		Assembler: s.assembler, Connected: s.proxies.Proxies, Resources: s.proxies.Dump, Names: s.sources,
@@ -213,9 +210,7 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 		health := &authorityHealth{authority: authority, jwt: id.jwt, log: s.log.Named("ca")}
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)
-		if err := s.registry.Register(collectFunc(health.collect)); err != nil {
-			return err
-		}
+		s.collect(health.collect)
 	}
 	catalog := &adminapi.Catalog{Published: s.published, Supplied: s.assembler.Supplied, Entries: deriver.Entries,
 		Derived: deriver.Name(), Names: s.sources}
@@ -233,7 +228,7 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.backend.Waiting,
 		log: s.log.Named("metrics")}
 	s.run("metrics", site.run)
-	return s.registry.Register(summaryMetrics(s.backend.Summary))
+	s.collect(summaryMetrics(s.backend.Summary))
 }
 
 // publisher hands each context to the proxies, then to operators, the audit log and exports.

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
@@ -59,11 +57,11 @@ func (s *Server) openState(cfg settings.Config) error {
 		return fmt.Errorf("%w (in the state folder, setting state)", err)
 	}
 	s.closers = append(s.closers, s.audit.Close)
-	return s.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ashore_store_file_unwritable",
-		Help: "1 while the store in the state folder cannot be written: " +
-			"its disk is full or read-only, or its file is missing.",
-	}, func() float64 { return truth(s.home.Outage().Error != "") }))
+	s.collect(func(emit emitFunc) {
+		emit("ashore_store_file_unwritable", "1 while the store in the state folder cannot be written: "+
+			"its disk is full or read-only, or its file is missing.", truth(s.home.Outage().Error != ""))
+	})
+	return nil
 }
 
 // lostWithState says what is lost with a damaged store file; empty: everything that is written to

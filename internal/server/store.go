@@ -44,9 +44,7 @@ func (s *Server) openStore(ctx context.Context, cfg settings.Config) error {
 	s.closers = append(s.closers, shared.Close)
 	s.run("store", shared.Follow)
 	s.report(func() []feed.Problem { return storeExposed(options) })
-	if err := s.registry.Register(sharedMetrics(shared)); err != nil {
-		return err
-	}
+	s.collect(sharedMetrics(shared))
 	return seedShared(ctx, s.home, shared, log)
 }
 

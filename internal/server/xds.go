@@ -36,10 +36,8 @@ func (s *Server) serveXDS(cfg settings.Config, id *identity) error {
 	if err != nil {
 		return err
 	}
-	l, err := limitUnauthenticated(s.listeners.secure, s.registry)
-	if err != nil {
-		return err
-	}
+	l := limitUnauthenticated(s.listeners.secure)
+	s.collect(collectUnauthenticated(l))
 	secure := grpc.NewServer(append(xds.ServerOptions(), grpc.Creds(id.credentials(limiter)), grpc.InTapHandle(refuse),
 		timeout)...)
 	s.proxies.Register(secure)
