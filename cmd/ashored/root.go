@@ -70,7 +70,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// from before the settings are read: who asks meanwhile has written them anew
+			// Before the settings are read: a signal during that means that the file has changed.
 			hup := make(chan os.Signal, 1)
 			signal.Notify(hup, syscall.SIGHUP)
 			defer signal.Stop(hup)

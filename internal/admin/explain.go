@@ -6,7 +6,7 @@ type ExplainRequest struct {
 	// From is who asks: a SPIFFE ID, "shop/web" (namespace and service account), the ID of a proxy
 	// that is connected or was, or "anonymous" for a caller without certificate.
 	From string `json:"from"`
-	// To is who is asked: a proxy's ID, the host of a service ("web.example:80"), "shop/api" for
+	// To is the target: a proxy's ID, the host of a service ("web.example:80"), "shop/api" for
 	// workloads of that name or service account, or an address.
 	To string `json:"to"`
 	// Port is the workload's; 0 when that does not matter.
@@ -31,8 +31,7 @@ type Explanation struct {
 	// Steps are the policies that were looked at, in the order in which they decide. Empty where
 	// there are Parts.
 	Steps []ExplainStep `json:"steps"`
-	// Parts are what is said of each, where To means several workloads or ports and not the same is
-	// said of all.
+	// Parts are the results for the workloads and ports of To, if they differ.
 	Parts []ExplainPart `json:"parts,omitempty"`
 	// Notes are what else plays a part, such as the mode of mutual TLS.
 	Notes []string `json:"notes,omitempty"`
@@ -55,10 +54,10 @@ type ExplainStep struct {
 	// Policy is "AuthorizationPolicy shop/deny-admin".
 	Policy string `json:"policy"`
 	Action string `json:"action"` // "DENY"
-	// Matched says that one of its rules matches, and Rule which one, counted from 0; -1: none.
+	// Matched is true if one of its rules matches. Rule is its index; -1: none.
 	Matched bool `json:"matched"`
 	Rule    int  `json:"rule"`
-	// Decides says that the verdict is this policy's.
+	// Decides is true for the policy that decides the verdict.
 	Decides bool `json:"decides,omitempty"`
 	// Why is what matches, or what does not.
 	Why string `json:"why,omitempty"`

@@ -125,7 +125,7 @@ func ofRequests(from spiffe.ID, to string, found []authz.Explained) (admin.Expla
 	return out, nil
 }
 
-// unknownTarget says why nobody is what was asked about.
+// unknownTarget returns the error for a target that is not known.
 func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
 	if ports := authz.Ports(c, r.To); len(ports) > 0 {
 		to := r.To
@@ -149,12 +149,12 @@ func (e Explainer) proxy(id string) (push.Node, bool) {
 	return push.Node{}, false
 }
 
-// explanation puts what is said of several workloads and ports into one answer: where they differ,
-// each is told of.
+// explanation combines the results of several workloads and ports. Where they differ, each is a part.
 func explanation(from spiffe.ID, to string, found []authz.Explained) admin.Explanation {
 	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous"), To: to, Steps: []admin.ExplainStep{}}
 	for _, f := range found {
-		note := f.Name() + " is not known to take mutual TLS: callers reach it without an identity, unless a DestinationRule says otherwise"
+		note := f.Name() + " is not known to take mutual TLS: callers reach it without an identity, " +
+			"unless a DestinationRule says otherwise"
 		if from != (spiffe.ID{}) && !f.MutualTLS && !slices.Contains(out.Notes, note) {
 			out.Notes = append(out.Notes, note)
 		}
@@ -181,7 +181,7 @@ func explanation(from spiffe.ID, to string, found []authz.Explained) admin.Expla
 	return out
 }
 
-// partsOf puts those together of which the same is said.
+// partsOf groups workloads and ports with equal results.
 func partsOf(found []authz.Explained) []admin.ExplainPart {
 	var out []admin.ExplainPart
 	for _, f := range found {

@@ -366,7 +366,7 @@ func conflictOf(p *storePlan, past config.Past) error {
 	return &admin.Refusal{Text: text, Is: admin.ErrConflict, Conflicts: found}
 }
 
-// raced names who wrote first, when the store says that somebody did.
+// raced adds who wrote first to an error of a concurrent write.
 func (k *Store) raced(ctx context.Context, p *storePlan, since string, err error) error {
 	if !errors.Is(err, config.ErrConflict) && !errors.Is(err, config.ErrNotFound) {
 		return err

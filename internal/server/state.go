@@ -64,8 +64,7 @@ func (s *Server) openState(cfg settings.Config) error {
 	return nil
 }
 
-// lostWithState says what is lost with a damaged store file; empty: everything that is written to
-// the mesh.
+// lostWithState returns what is lost with a damaged store file; empty: all objects and records.
 func lostWithState(cfg settings.Config) string {
 	if !cfg.Store.Shared() {
 		return ""

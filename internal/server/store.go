@@ -48,8 +48,7 @@ func (s *Server) openStore(ctx context.Context, cfg settings.Config) error {
 	return seedShared(ctx, s.home, shared, log)
 }
 
-// sharedKey is the record in the state folder that says that this ashored has used a store in
-// Consul.
+// sharedKey is the record in the state folder of an ashored that has used a store in Consul.
 func sharedKey() record.Key { return record.Key{Table: "store", Name: "shared"} }
 
 // seedShared copies the store in the state folder to an empty store in Consul, so that an ashored

@@ -18,7 +18,7 @@ import (
 // ledger.
 const bundleInterval = 2 * time.Second
 
-// trust sends the assembler whom workloads trust.
+// trust sends the trusted roots and the revocations to the assembler.
 type trust struct {
 	*identity
 	proxies     *xds.Server
@@ -39,7 +39,7 @@ func (s *Server) runTrust(id *identity) <-chan *push.Trust {
 	return t.out
 }
 
-// run tells, anew on each change of roots or revocations, until ctx ends.
+// run sends them after each change until ctx ends.
 func (t *trust) run(ctx context.Context) error {
 	roots, changed := t.manager.Changed(ctx), t.ledger.Watch(ctx)
 	var told, next *push.Trust
@@ -50,7 +50,7 @@ func (t *trust) run(ctx context.Context) error {
 		}
 		out := t.out
 		if next == told {
-			out = nil // there is nothing to tell
+			out = nil // nothing has changed
 		}
 		select {
 		case <-ctx.Done():
@@ -65,8 +65,7 @@ func (t *trust) run(ctx context.Context) error {
 	}
 }
 
-// read is whom workloads believe now. Streams of who is revoked end at once: they do not wait for a
-// build.
+// read returns the present trust. Streams of revoked peers end at once, without waiting for a build.
 func (t *trust) read() *push.Trust {
 	known := t.ledger.Revocations()
 	t.proxies.Recheck()
@@ -79,7 +78,7 @@ func (t *trust) read() *push.Trust {
 	return out
 }
 
-// sameTrust is old where found says the same: equal things keep their pointer.
+// sameTrust returns old if found is equal: equal things keep their pointer.
 func sameTrust(old, found *push.Trust) *push.Trust {
 	if old != nil && old.ID == found.ID && slices.Equal(old.Roots, found.Roots) &&
 		slices.Equal(old.Identities, found.Identities) && slices.Equal(old.Certificates, found.Certificates) {

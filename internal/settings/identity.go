@@ -14,7 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/jwks"
 )
 
-// CA are those of the certificate authority, which there is when xds.address is set.
+// CA configures the certificate authority. There is one when xds.address is set.
 type CA struct {
 	// Plugged is a folder with Istio's four files (ca-cert.pem, ca-key.pem, root-cert.pem,
 	// cert-chain.pem) of an authority to sign with. Default: none, an authority of its own is made
@@ -44,7 +44,7 @@ type Attestors struct {
 type JWT struct {
 	// Issuer is the claim "iss" of its tokens.
 	Issuer string `yaml:"issuer"`
-	// Audiences are those that a token may be for. Default: istio-ca.
+	// Audiences are the accepted audiences of a token. Default: istio-ca.
 	Audiences []string `yaml:"audiences"`
 	// JWKS is where its keys are: a file, or an https:// address. Default: where the issuer says
 	// (OpenID Connect Discovery), if its name is an https:// address.
@@ -71,7 +71,7 @@ type Fetch struct {
 	HTTP bool `yaml:"http"`
 }
 
-// config is what a fetcher is made of. Errors: a range that is none.
+// config returns the configuration of a fetcher. Errors: an invalid range.
 func (f Fetch) config() (jwks.Config, error) {
 	c := jwks.Config{AllowHTTP: f.HTTP}
 	for _, text := range f.Allow {
@@ -84,11 +84,11 @@ func (f Fetch) config() (jwks.Config, error) {
 	return c, nil
 }
 
-// Secure says that there is an authority and a listener with TLS.
+// Secure reports whether there is a certificate authority and a listener with TLS.
 func (s *Config) Secure() bool { return s.XDS.Address != "" }
 
-// checkIdentity checks what has to do with certificates, tokens and who may ask; wrong is told what
-// is.
+// checkIdentity checks the settings about certificates, tokens and roles. It reports each error to
+// wrong.
 func (s *Config) checkIdentity(wrong func(setting, format string, args ...any)) {
 	s.checkAuthority(wrong)
 	for i, j := range s.Attestors.JWT {
@@ -119,7 +119,7 @@ func (s *Config) checkIdentity(wrong func(setting, format string, args ...any)) 
 	}
 }
 
-// errs are the errors that err joins.
+// errs returns the errors that err joins.
 func errs(err error) []error {
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		return j.Unwrap()

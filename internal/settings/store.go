@@ -13,8 +13,8 @@ const (
 	StoreConsul = "consul"
 )
 
-// Store say where the objects of the store, tokens, the ledger of workloads, revocations
-// and virtual IPs are kept.
+// Store configures where the objects of the store, tokens, the index of workloads, revocations and
+// virtual IPs are kept.
 type Store struct {
 	// Kind is bolt (a file in the state folder, for one ashored) or consul (Consul's KV, for any
 	// number of them). Default bolt.
@@ -50,5 +50,5 @@ func (s *Config) checkStore(wrong func(setting, format string, args ...any)) {
 	}
 }
 
-// Shared says that other replicas write there too.
+// Shared reports whether other replicas write there too.
 func (s Store) Shared() bool { return s.Kind == StoreConsul }
