@@ -151,6 +151,9 @@ func startAshored(ctx context.Context, bin, work string, m mesh, tls bool) (*pro
 		if err := os.WriteFile(args[1], []byte(settings), 0o600); err != nil {
 			return nil, err
 		}
+		if out, err := exec.CommandContext(ctx, bin, "init", args[0], args[1]).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("ashored init: %w: %s", err, out)
+		}
 	}
 	p, err := launch("ashored", bin, io.Discard, args...)
 	if err != nil {

@@ -160,7 +160,7 @@ func (s *Source) remedy(code codes.Code, text string, responded bool) string {
 	case code == codes.Unimplemented:
 		return "check that it serves configuration at this address"
 	case code == codes.ResourceExhausted:
-		return "raise maxMessage"
+		return "subscribe to fewer kinds"
 	// With TLS 1.3 a server checks our certificate after the handshake, and its error may be lost.
 	case !s.cfg.Plaintext && !responded && has("broken pipe", "connection reset", "EOF"):
 		return "it closed the connection at once, as a server does that refuses our certificate: " +

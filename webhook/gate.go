@@ -65,7 +65,7 @@ func (g *gate) read(w http.ResponseWriter, r *http.Request, from string) ([]byte
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, refusef(http.StatusRequestEntityTooLarge,
-			"the body has more than %d bytes: send less, or have the setting webhook.maxBytes of the control plane raised",
+			"the body has more than %d bytes: send less at once",
 			g.maxBytes)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refusef(http.StatusRequestTimeout,

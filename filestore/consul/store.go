@@ -98,15 +98,11 @@ func (s *Store) open(ctx context.Context) error {
 				l.touchCopy()
 				return nil
 			}
-			age := s.cfg.Options.MaxAge
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case oldest.IsZero():
 				return fmt.Errorf("%w; this replica has no copy of the store", err)
-			case age > 0 && time.Since(oldest) > age:
-				return fmt.Errorf("%w; this replica's copy of the store is of %s, older than the setting store.maxAge (%s)",
-					err, oldest.UTC().Format(time.RFC3339), age)
 			}
 			s.health.setRead(l.name, err, oldest)
 			return nil

@@ -8,7 +8,7 @@ type Authority struct {
 	Kind        string `json:"kind"`
 	Folder      string `json:"folder,omitempty"`
 	TrustDomain string `json:"trustDomain"`
-	// Roots are whom the mesh trusts, or is about to.
+	// Roots are the trusted roots, and those that will be.
 	Roots []Certificate `json:"roots"`
 	// PEM are the roots that are trusted now, one after the other, for who verifies the control
 	// plane or a workload.
@@ -54,7 +54,7 @@ type ReplicaTokenRequest struct {
 	TTL string `json:"ttl,omitempty"`
 }
 
-// ReplicaToken is a replica token that was made. This is the only time that it is told.
+// ReplicaToken is a replica token that was made. Token is not shown again.
 type ReplicaToken struct {
 	Token   string    `json:"token"`
 	Expires time.Time `json:"expires"`

@@ -35,8 +35,7 @@ type Explanation struct {
 	// Steps are the policies that were looked at, in the order in which they decide. Empty where
 	// there are Parts.
 	Steps []ExplainStep `json:"steps"`
-	// Parts are what is said of each, where To means several workloads or ports and not the same is
-	// said of all.
+	// Parts are the results for the workloads and ports of To, if they differ.
 	Parts []ExplainPart `json:"parts,omitempty"`
 	// Notes are what else plays a part, such as the mode of mutual TLS.
 	Notes []string `json:"notes,omitempty"`
@@ -59,12 +58,12 @@ type ExplainStep struct {
 	// Policy is "AuthorizationPolicy shop/deny-admin".
 	Policy string `json:"policy"`
 	Action string `json:"action"` // "DENY"
-	// Matched means that one of its rules matches. Depends means that one matches only if something
-	// unknown holds, which Why names. Rule is the rule, counted from 0; -1: none.
+	// Matched is true if one of its rules matches. Depends is true if one matches only if something
+	// unknown holds, which Why names. Rule is the index of the rule; -1: none.
 	Matched bool `json:"matched"`
 	Depends bool `json:"depends,omitempty"`
 	Rule    int  `json:"rule"`
-	// Decides says that the verdict is this policy's.
+	// Decides is true for the policy that decides the verdict.
 	Decides bool `json:"decides,omitempty"`
 	// Why is what matches, or what does not.
 	Why string `json:"why,omitempty"`

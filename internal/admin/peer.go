@@ -15,7 +15,7 @@ import (
 // peerKey is the context key of a connection's peer.
 type peerKey struct{}
 
-// Peer is who is at the other end of a connection, by the kernel's word, as of when it connected.
+// Peer is the process at the other end of a connection, as the kernel reported it at connect.
 type Peer struct {
 	UID uint32
 	// Groups are all that its process is a member of.
@@ -99,7 +99,7 @@ func peerGroups(fd uintptr) ([]uint32, error) {
 		switch n := int(size / 4); {
 		case errno == 0:
 			return groups[:n], nil
-		case errno == unix.ERANGE && n > len(groups): // it said how many there are
+		case errno == unix.ERANGE && n > len(groups): // size is what all of them need
 			groups = make([]uint32, n)
 		default:
 			return nil, fmt.Errorf("groups of the peer: %w", errno)

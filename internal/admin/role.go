@@ -12,7 +12,7 @@ import (
 type Role int
 
 const (
-	// Nobody may do nothing. It is what everybody is whom no setting names.
+	// Nobody may do nothing. It is the role of users that no setting names.
 	Nobody Role = iota
 	// Viewer may see how everything is, but not what proxies are sent, nor the audit log.
 	Viewer
@@ -32,7 +32,7 @@ type Members struct {
 	Groups []string `yaml:"groups"`
 }
 
-// Roles says who has which role, besides root and the user that ashored runs as, who are admins.
+// Roles are those of users besides root and the user that ashored runs as, who are admins.
 type Roles struct {
 	Viewer   Members `yaml:"viewer"`
 	Operator Members `yaml:"operator"`
@@ -86,7 +86,7 @@ func (r Roles) Resolve() (Access, error) {
 	return a, errors.Join(errs...)
 }
 
-// Others says that somebody besides root and the user of this process has a role.
+// Others reports whether users besides root and the user of this process have a role.
 func (a Access) Others() bool { return len(a.users)+len(a.groups) > 0 }
 
 // Role is what a peer may do: the most that it may as a user, or as a member of a group.

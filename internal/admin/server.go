@@ -203,9 +203,10 @@ func (s *server) routes() http.Handler {
 				return nil
 			}}))
 	}
-	mux.HandleFunc("/", s.guard(Route{role: Viewer, handler: func(_ *server, _ http.ResponseWriter, r *http.Request) error {
+	unknown := func(_ *server, _ http.ResponseWriter, r *http.Request) error {
 		return NewError(ErrNotFound, "%s %s is not part of the admin API of this version", r.Method, r.URL.Path)
-	}}))
+	}
+	mux.HandleFunc("/", s.guard(Route{role: Viewer, handler: unknown}))
 	return mux
 }
 

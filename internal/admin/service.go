@@ -4,7 +4,7 @@ package admin
 type Service struct {
 	Host      string `json:"host"`
 	Namespace string `json:"namespace"`
-	// Addresses are its virtual ones, single or prefixes; Allocated says that Ashore gave them.
+	// Addresses are its virtual ones, single or prefixes; Allocated means that Ashore allocated them.
 	Addresses []string      `json:"addresses,omitempty"`
 	Allocated bool          `json:"allocated,omitempty"`
 	Ports     []ServicePort `json:"ports"`
@@ -24,7 +24,7 @@ type Service struct {
 	Identities []string `json:"identities,omitempty"`
 	// Health counts its endpoints that are in use.
 	Health HealthCount `json:"health"`
-	// Endpoints are those that are in use, when they were asked for.
+	// Endpoints are the active ones, if they were requested.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 }
 
@@ -110,14 +110,13 @@ type ServiceQuery struct {
 	Watch bool `json:"watch"`
 }
 
-// What a ServiceEvent says.
+// The events of a ServiceEvent.
 const (
-	// ServiceIs: the service is like that.
+	// ServiceIs: this is the present state of the service.
 	ServiceIs = "is"
-	// ServiceGone: there is none any more; its host and namespace alone are told.
+	// ServiceGone: the service was removed. Only its host and namespace are set.
 	ServiceGone = "gone"
-	// ServicesListed: all that there are have been told; what follows has changed. No service is
-	// told.
+	// ServicesListed: all services were sent, and changes follow. No service is set.
 	ServicesListed = "listed"
 )
 

@@ -10,7 +10,7 @@ type TokenRequest struct {
 	TTL string `json:"ttl,omitempty"`
 }
 
-// Token is a join token that was made. This is the only time that it is told.
+// Token is a join token that was made. Token is not shown again.
 type Token struct {
 	ID    string `json:"id"`
 	Group string `json:"group"`

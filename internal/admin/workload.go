@@ -12,14 +12,13 @@ type Workload struct {
 	Joined time.Time `json:"joined,omitzero"`
 	// Leaves are its certificates that have not ended, or the latest one; the latest last.
 	Leaves []Leaf `json:"leaves,omitempty"`
-	// Bundle names the set of roots that it said it has.
+	// Bundle is the ID of the set of roots that it acknowledged.
 	Bundle string `json:"bundle,omitempty"`
-	// Revoked says that it is; by which revocation stands in Revocations.
+	// Revoked means that one of Revocations applies to it.
 	Revoked bool `json:"revoked,omitempty"`
 	// Proxies are the IDs of its proxies that are connected now.
 	Proxies []string `json:"proxies,omitempty"`
-	// Warning says that several machines go by its name at once, and what to do; empty: one does,
-	// or none.
+	// Warning is set if several machines use its name at once, with what to do.
 	Warning string `json:"warning,omitempty"`
 	// Health is what one of these reported last of the workload: nil when none did, or it is not
 	// registered.
@@ -39,7 +38,7 @@ type Leaf struct {
 	// Serial is in hexadecimal digits.
 	Serial   string    `json:"serial"`
 	NotAfter time.Time `json:"notAfter"`
-	// Revoked says that it is, by its serial or with its workload.
+	// Revoked means that the serial or the workload is revoked.
 	Revoked bool `json:"revoked,omitempty"`
 }
 
@@ -66,7 +65,7 @@ type RevokeRequest struct {
 	Identity string `json:"identity,omitempty"`
 	Workload string `json:"workload,omitempty"`
 	Serial   string `json:"serial,omitempty"`
-	// Reason is for the audit log, and for whoever lists revocations. At most 1024 bytes.
+	// Reason is for the audit log and the list of revocations. At most 1024 bytes.
 	Reason string `json:"reason,omitempty"`
 	// Force revokes an identity that no workload has yet.
 	Force bool `json:"force,omitempty"`

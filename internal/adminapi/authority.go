@@ -63,8 +63,8 @@ func (o *Authority) Routes() []admin.Route {
 	return routes
 }
 
-// answered adds the kind of an error of the authority.
-func answered(err error) error {
+// withKind adds the kind of an error of the authority.
+func withKind(err error) error {
 	switch {
 	case errors.Is(err, ca.ErrNotFound):
 		return admin.NewError(admin.ErrNotFound, "%v", err)
@@ -113,15 +113,15 @@ func (o *Authority) CreateToken(ctx context.Context, r admin.TokenRequest) (admi
 			"identity of group %s, %s, is revoked. \"ashorectl workload list\" shows since when and why, "+
 			"\"ashorectl workload restore %s\" takes it back in", r.Group, identity, identity)
 	case err != nil:
-		return admin.Token{}, answered(err)
+		return admin.Token{}, withKind(err)
 	}
 	return admin.Token{ID: t.ID, Group: t.Group, Identity: identity, Expires: t.Expires, Token: text, Notes: o.Notes,
-		Join: []string{"ashore-agent", "join", "--control-plane", strings.Join(o.planes(), ","),
+		Join: []string{"ashore-agent", "join", "--control-plane", strings.Join(o.controlPlanes(), ","),
 			"--ca-hash", ca.RootID(o.Manager.Signer().Root), "--group", t.Group}}, nil
 }
 
-// planes returns where agents reach this control plane and the other replicas.
-func (o *Authority) planes() []string {
+// controlPlanes returns where agents reach this control plane and the other replicas.
+func (o *Authority) controlPlanes() []string {
 	out := slices.Clone(o.Addresses)
 	for _, address := range o.OtherAddresses() {
 		// The command is pasted into a shell, so what is in the store must be an address.
@@ -178,7 +178,7 @@ func (o *Authority) RevokeToken(ctx context.Context, t admin.TokenID) (admin.Non
 		err = admin.NewError(admin.ErrNotFound,
 			"there is no join token %.40q: \"ashorectl join-token list\" shows them by their IDs", t.ID)
 	}
-	return admin.None{}, answered(err)
+	return admin.None{}, withKind(err)
 }
 
 // Show returns the state of the certificate authority.
@@ -199,7 +199,7 @@ func (o *Authority) Rotate(ctx context.Context, r admin.RotateRequest) (admin.Au
 	}
 	s, err := o.Manager.Rotate(ctx, ca.RotateRequest{Actor: admin.Actor(ctx), Reason: r.Reason, Force: ca.Step(r.Force)})
 	if err != nil {
-		return admin.Authority{}, answered(err)
+		return admin.Authority{}, withKind(err)
 	}
 	return o.status(s), nil
 }
@@ -223,7 +223,7 @@ func (o *Authority) CreateReplicaToken(ctx context.Context, r admin.ReplicaToken
 		return admin.ReplicaToken{}, err
 	}
 	text, expires, err := o.Manager.CreateReplicaToken(ttl, admin.Actor(ctx))
-	return admin.ReplicaToken{Token: text, Expires: expires}, answered(err)
+	return admin.ReplicaToken{Token: text, Expires: expires}, withKind(err)
 }
 
 // status returns the state of the authority for operators.

@@ -65,7 +65,7 @@ func (c *Catalog) Services(ctx context.Context, q admin.ServiceQuery, emit func(
 	}
 }
 
-// list tells of all that a context has.
+// list emits all services of a context.
 func (c *Catalog) list(ctx context.Context, in *push.Context, q admin.ServiceQuery,
 	emit func(admin.ServiceEvent) error) error {
 	none := true
@@ -74,11 +74,11 @@ func (c *Catalog) list(ctx context.Context, in *push.Context, q admin.ServiceQue
 			if q.Host != "" && k.Host != strings.ToLower(q.Host) {
 				break
 			}
-			if !means(q, k) {
+			if !selectsService(q, k) {
 				continue
 			}
 			none = false
-			if err := c.tell(ctx, in, k, q, emit); err != nil {
+			if err := c.emit(ctx, in, k, q, emit); err != nil {
 				return err
 			}
 		}
@@ -113,12 +113,12 @@ func likeHost(in *push.Context, host string) string {
 	return "; \"ashorectl get services\" lists all"
 }
 
-// means says whether a service is one of those that q means.
-func means(q admin.ServiceQuery, k registry.Key) bool {
+// selectsService reports whether q selects a service.
+func selectsService(q admin.ServiceQuery, k registry.Key) bool {
 	return (q.Namespace == "" || q.Namespace == k.Namespace) && (q.Host == "" || strings.EqualFold(q.Host, k.Host))
 }
 
-// changes tells of what differs between two contexts.
+// changes emits the services that differ between two contexts.
 func (c *Catalog) changes(ctx context.Context, old, now *push.Context, q admin.ServiceQuery,
 	emit func(admin.ServiceEvent) error) error {
 	var before push.Inputs
@@ -127,7 +127,7 @@ func (c *Catalog) changes(ctx context.Context, old, now *push.Context, q admin.S
 	}
 	in, keys := now.Inputs(), map[registry.Key]bool{}
 	note := func(k registry.Key) {
-		if means(q, k) {
+		if selectsService(q, k) {
 			keys[k] = true
 		}
 	}
@@ -138,15 +138,15 @@ func (c *Catalog) changes(ctx context.Context, old, now *push.Context, q admin.S
 		note(ch.Key)
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(keys), registry.Key.Compare) {
-		if err := c.tell(ctx, now, k, q, emit); err != nil {
+		if err := c.emit(ctx, now, k, q, emit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tell tells how a service is now.
-func (c *Catalog) tell(ctx context.Context, in *push.Context, k registry.Key, q admin.ServiceQuery,
+// emit emits the present state of a service.
+func (c *Catalog) emit(ctx context.Context, in *push.Context, k registry.Key, q admin.ServiceQuery,
 	emit func(admin.ServiceEvent) error) error {
 	s, ok, err := c.Supplied(ctx, k)
 	if err != nil {
@@ -225,7 +225,7 @@ func (c *Catalog) part(in *push.Context, out *admin.Service, p registry.Part, sv
 	}
 }
 
-// count adds endpoints to those of a source, which is told of once.
+// count adds endpoints to those of a source, which is listed once.
 func count(out *admin.Service, at admin.Place, used, unused int) {
 	i := slices.IndexFunc(out.Sources, func(s admin.ServiceSource) bool { return s.Source == at.Source })
 	if i < 0 {

@@ -133,7 +133,7 @@ func ofRequests(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained)
 	return out, nil
 }
 
-// unknownTarget returns why a target is unknown.
+// unknownTarget returns the error for a target that is not known.
 func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
 	if ports := authz.Ports(c, r.To); len(ports) > 0 {
 		to := r.To
@@ -147,13 +147,13 @@ func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
 		"a workload (shop/web), its address, or the ID of a proxy", r.To)
 }
 
-// explanation puts what is said of several workloads and ports into one answer: where they differ,
-// each is told of.
+// explanation combines the results of several workloads and ports. Where they differ, each is a part.
 func explanation(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained) admin.Explanation {
 	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous"), To: r.To, Request: requestText(from, r, found),
 		Steps: []admin.ExplainStep{}}
 	for _, f := range found {
-		note := f.Name() + " is not known to take mutual TLS: callers reach it without an identity, unless a DestinationRule says otherwise"
+		note := f.Name() + " is not known to take mutual TLS: callers reach it without an identity, " +
+			"unless a DestinationRule says otherwise"
 		if from != (spiffe.ID{}) && !f.MutualTLS && !slices.Contains(out.Notes, note) {
 			out.Notes = append(out.Notes, note)
 		}
@@ -180,7 +180,7 @@ func explanation(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained
 	return out
 }
 
-// partsOf puts those together of which the same is said.
+// partsOf groups workloads and ports with equal results.
 func partsOf(found []authz.Explained) []admin.ExplainPart {
 	var out []admin.ExplainPart
 	for _, f := range found {

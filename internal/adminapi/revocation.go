@@ -42,7 +42,7 @@ func (o *Authority) Revoke(ctx context.Context, r admin.RevokeRequest) (admin.Re
 			"It is retried every few seconds; \"ashorectl problems\" shows this until the store has it.")
 		return out, nil
 	}
-	return out, answered(err)
+	return out, withKind(err)
 }
 
 // delivered adds how many proxies of this replica receive a change now.
@@ -71,7 +71,7 @@ func (o *Authority) Restore(ctx context.Context, r admin.RevokeRequest) (admin.R
 			"%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind, q.Name)
 	}
 	if err != nil {
-		return admin.Revoked{}, answered(err)
+		return admin.Revoked{}, withKind(err)
 	}
 	out := o.delivered(admin.Revoked{Kind: string(q.Kind), Name: q.Name})
 	known, err := o.Ledger.Workloads(ctx)

@@ -124,8 +124,8 @@ func originOf(o *config.Object) string {
 	return position(o.Origin.Source, o.Origin.File, o.Origin.Line)
 }
 
-// notes tells what there is to know of objects that are written to the store, or deleted there:
-// which other one is in use.
+// notes returns a function that returns the note about an object that is written to the store, or
+// deleted there: which other definition is active.
 func (k *Store) notes() func(key config.Key, deleted bool) string {
 	order := map[string]int{}
 	for i, s := range k.Sources() {
@@ -143,7 +143,8 @@ func (k *Store) notes() func(key config.Key, deleted bool) string {
 		o, found := c.Inputs().Objects.Get(key)
 		if !found || o.Origin.Source == k.Store.Name() {
 			if p, also := refused()[key.String()]; found && deleted && also {
-				return fmt.Sprintf("%s has it too, with an error: it takes effect when that is fixed", position(p.Source, p.File, p.Line))
+				return fmt.Sprintf("%s has it too, with an error: it takes effect when that is fixed",
+					position(p.Source, p.File, p.Line))
 			}
 			return ""
 		}
@@ -187,7 +188,7 @@ func refOf(k config.Key) admin.Ref {
 	return admin.Ref{Kind: string(k.Kind), Namespace: k.Namespace, Name: k.Name}
 }
 
-// storeError makes an error of the store one that says whose fault it is.
+// storeError adds the kind of an error of the store.
 func storeError(err error) error {
 	switch {
 	case errors.Is(err, config.ErrConflict):

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// fewChanges is how many changes of one revision are told, unless all are asked for.
+	// fewChanges is how many changes of one revision are listed, unless all are requested.
 	fewChanges = 20
 	// maxDifferences is how many changes one answer shows with their differences: both sides of all
 	// of them are in memory.

@@ -5,18 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/pmezard/go-difflib/difflib"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
@@ -366,7 +360,7 @@ func conflictOf(p *storePlan, past config.Past) error {
 	return &admin.Refusal{Text: text, Is: admin.ErrConflict, Conflicts: found}
 }
 
-// raced names who wrote first, when the store says that somebody did.
+// raced adds who wrote first to an error of a concurrent write.
 func (k *Store) raced(ctx context.Context, p *storePlan, since string, err error) error {
 	if !errors.Is(err, config.ErrConflict) && !errors.Is(err, config.ErrNotFound) {
 		return err
@@ -377,142 +371,4 @@ func (k *Store) raced(ctx context.Context, p *storePlan, since string, err error
 		}
 	}
 	return admin.NewError(admin.ErrConflict, "nothing was written: %v", err)
-}
-
-// shown is what a plan does, for operators. Differences take a while: they end with ctx.
-func shown(ctx context.Context, p *storePlan, note func(config.Key, bool) string,
-	differences bool) ([]admin.ObjectChange, error) {
-	out := make([]admin.ObjectChange, len(p.steps))
-	for i, s := range p.steps {
-		out[i] = admin.ObjectChange{Ref: refOf(s.key), Action: s.action, Note: note(s.key, s.get == nil)}
-		if s.have == nil && s.get == nil {
-			out[i].Action = admin.Missing
-		}
-		if differences && s.action != admin.Unchanged {
-			var err error
-			if out[i].Difference, err = objectDifference(ctx, s.have, s.get); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return out, nil
-}
-
-// objectDifference returns the change of an object as a unified diff. A nil object does not exist.
-func objectDifference(ctx context.Context, have, get *config.Object) (string, error) {
-	names, texts := [2]string{"/dev/null", "/dev/null"}, [2]string{}
-	for i, o := range []*config.Object{have, get} {
-		if o == nil {
-			continue
-		}
-		names[i] = o.Key.String()
-		switch {
-		case i == 1 && o.Origin.File != "":
-			names[i] += fmt.Sprintf(" (%s:%d)", o.Origin.File, o.Origin.Line)
-		case o.Revision == "" || o.Revision == config.Absent:
-			names[i] += " (store)"
-		default:
-			names[i] += " (store, revision " + o.Revision + ")"
-		}
-		c := *o
-		if have != nil {
-			c.Created = have.Created // a replaced object keeps it
-		}
-		text, err := config.Encode([]*config.Object{&c})
-		if err := cmp.Or(err, ctx.Err()); err != nil {
-			return "", err
-		}
-		texts[i] = string(text)
-	}
-	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{FromFile: names[0], ToFile: names[1], Context: 3,
-		A: slices.Collect(strings.Lines(texts[0])), B: slices.Collect(strings.Lines(texts[1]))})
-}
-
-// audit records a write in the audit log and the program's log, and what it did to each object.
-func (k *Store) audit(p *storePlan, changes int, err error) {
-	e := audit.Event{Action: audit.ConfigWrite, Actor: p.who, Target: "store", Reason: p.what(), Details: p.details()}
-	switch {
-	case err != nil:
-		e.Outcome, e.Reason = audit.Failed, p.what()+": "+err.Error()
-		if errors.Is(err, admin.ErrInvalid) || errors.Is(err, admin.ErrConflict) || errors.Is(err, admin.ErrNotFound) {
-			e.Outcome = audit.Refused
-		}
-		e.Details["problems"] = firstProblems(err)
-		k.Log.Warn("configuration not written", "what", p.what(), "by", p.who, "error", err)
-	case changes == 0:
-		e.Reason += ": nothing to change"
-		e.Details["revision"] = p.present
-	default:
-		e.Target = "store revision " + p.present
-		e.Details["revision"] = p.present
-		k.Log.Info("configuration written", "what", p.what(), "by", p.who, "revision", p.present, "objects", changes)
-	}
-	maps.DeleteFunc(e.Details, func(_, text string) bool { return text == "" })
-	k.Record(e)
-	if err == nil {
-		k.auditObjects(p)
-	}
-}
-
-// auditObjects records what a write did to each object: the first ones one by one, and one digest.
-func (k *Store) auditObjects(p *storePlan) {
-	steps := slices.DeleteFunc(slices.Clone(p.steps), func(s storeStep) bool { return s.action == admin.Unchanged })
-	for _, s := range steps[:min(len(steps), maxWritten)] {
-		get := s.get
-		if s.have != nil && get != nil {
-			c := *get
-			c.Created = s.have.Created // the store keeps it
-			get = &c
-		}
-		e := change(s.have, get)
-		e.Actor, e.Details["revision"] = p.who, p.present
-		k.Record(e)
-	}
-	if len(steps) > maxWritten {
-		k.Record(audit.Event{Action: audit.ConfigWrite, Actor: p.who, Target: "store revision " + p.present,
-			Reason: moreChanged(len(steps)),
-			Details: digest(len(steps), func(yield func(config.Key, *config.Object) bool) {
-				for _, s := range steps {
-					if !yield(s.key, s.get) {
-						return
-					}
-				}
-			})})
-	}
-}
-
-// details are how many objects a plan changes, and the first ones.
-func (p *storePlan) details() map[string]string {
-	names := map[string][]string{}
-	for _, s := range p.steps {
-		names[s.action] = append(names[s.action], s.key.String())
-	}
-	out := map[string]string{"at": p.At}
-	for a, list := range names {
-		out[a] = strconv.Itoa(len(list))
-		if a != admin.Unchanged {
-			out[a] += ": " + strings.Join(list[:min(len(list), maxWritten)], ", ")
-		}
-	}
-	if p.Force {
-		out["force"] = "true"
-	}
-	return out
-}
-
-// firstProblems are some of those that a write was refused for, in one text.
-func firstProblems(err error) string {
-	const some = 5
-	r, ok := errors.AsType[*admin.Refusal](err)
-	if !ok {
-		return ""
-	}
-	var out []string
-	for _, p := range r.Problems[:min(len(r.Problems), some)] {
-		out = append(out, p.String())
-	}
-	for _, c := range r.Conflicts[:min(len(r.Conflicts), some)] {
-		out = append(out, fmt.Sprintf("%s was changed at revision %s by %s", c.Ref, c.Revision, c.Who))
-	}
-	return strings.Join(out, "; ")
 }

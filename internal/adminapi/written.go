@@ -60,7 +60,7 @@ func (w *ConfigAudit) Published(objects push.Objects) {
 	}
 }
 
-// recorded says that an object, nil when there is none, is one of the store.
+// recorded reports whether an object is nil or one of the store.
 func (w *ConfigAudit) recorded(o *config.Object) bool { return o == nil || o.Origin.Source == w.Store }
 
 // moreChanged is the reason of the event about the changes beyond the first ones.

@@ -81,7 +81,7 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 	return id, nil
 }
 
-// authorityError adds where an error is to be fixed, unless it says so itself.
+// authorityError adds the setting to an error that does not name one.
 func authorityError(err error) error {
 	if errors.Is(err, ca.ErrReplica) {
 		return err

@@ -5,18 +5,25 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// problemLogGap is how often the problems of sources are compared with those that were logged.
-const problemLogGap = time.Second
+const (
+	// problemLogGap is how often problems are compared with those that were logged.
+	problemLogGap = time.Second
+	// maxLogged is how many problems that appear, or end, at once are logged one by one.
+	maxLogged = 50
+)
 
-// problemLog logs each problem of a source once when it appears and once when it is over.
+// problemLog logs each problem of the configuration once when it appears and once when it is over.
 type problemLog struct {
-	// problems lists the problems that there are now. After an error nothing is logged until it
-	// succeeds again.
-	problems func() ([]feed.Problem, error)
-	report   func(appeared, gone []feed.Problem)
+	// sources lists the problems of sources. After an error nothing is logged until it succeeds
+	// again.
+	sources  func() ([]feed.Problem, error)
+	analyzed func() []feed.Problem // those of the whole configuration
+	log      hclog.Logger
 }
 
 // run compares until ctx ends.
@@ -30,13 +37,27 @@ func (l *problemLog) run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		now, err := l.problems()
+		now, err := l.sources()
 		if err != nil {
 			continue
 		}
+		now = slices.Concat(now, l.analyzed())
 		appeared := without(now, logged)
-		l.report(appeared, ended(without(logged, now), appeared))
+		l.write(appeared, hclog.Warn, "configuration problem",
+			"more configuration problems: \"ashorectl problems\" lists all")
+		l.write(ended(without(logged, now), appeared), hclog.Info, "configuration problem is over",
+			"more configuration problems are over")
 		logged = now
+	}
+}
+
+// write logs a list of problems, and the number of those that are too many.
+func (l *problemLog) write(list []feed.Problem, level hclog.Level, one, more string) {
+	for _, p := range list[:min(len(list), maxLogged)] {
+		l.log.Log(level, one, "problem", p.String(), "source", p.Source)
+	}
+	if n := len(list) - maxLogged; n > 0 {
+		l.log.Log(level, more, "problems", n)
 	}
 }
 
@@ -54,16 +75,19 @@ func ended(gone, appeared []feed.Problem) []feed.Problem {
 	})
 }
 
-// without returns the problems of list that are not in other, each once.
+// without returns the problems of list that are not in other, each once. Their lines do not count.
 func without(list, other []feed.Problem) (out []feed.Problem) {
-	type id struct{ source, text string }
-	seen := make(map[id]bool, len(other))
+	id := func(p feed.Problem) string {
+		p.Line = 0
+		return p.Source + " " + p.String()
+	}
+	seen := make(map[string]bool, len(other))
 	for _, p := range other {
-		seen[id{p.Source, p.String()}] = true
+		seen[id(p)] = true
 	}
 	for _, p := range list {
-		if at := (id{p.Source, p.String()}); !seen[at] {
-			seen[at] = true
+		if !seen[id(p)] {
+			seen[id(p)] = true
 			out = append(out, p)
 		}
 	}
