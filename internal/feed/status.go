@@ -3,6 +3,7 @@ package feed
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -50,10 +51,14 @@ type SourceStatus struct {
 // Status returns the status of all sources, in the order of the list.
 func (m *Merger[K, T]) Status() []SourceStatus {
 	out := make([]SourceStatus, len(m.list))
+	unused := map[*source[K, T]]int{}
+	for _, i := range m.duplicates() {
+		unused[i.group.source]++
+	}
 	for n, s := range m.list {
 		out[n] = s.status
 		out[n].Name, out[n].Required = s.Name, s.Required
-		out[n].Items = s.items()
+		out[n].Items, out[n].Problems = s.items(), unused[s]
 		if s.status.Error != "" {
 			out[n].Problems++
 		}
@@ -102,25 +107,30 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 		}
 		out = append(out, s.retainedProblems(describe)...)
 	}
-	if m.cfg.Union {
-		return out
-	}
-	for k := range m.shared {
-		var used *item[K, T]
-		for _, i := range m.items[k] {
-			if i.group.source.expired {
-				continue // the source has a problem that says so
-			}
-			if used == nil {
-				used = i
-				continue
-			}
-			text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; "+
-				"remove one of them", describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
-			out = append(out, Problem{Severity: Error, Source: i.group.source.Name, Object: k.String(), Text: text})
-		}
+	for used, i := range m.duplicates() {
+		text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; "+
+			"remove one of them", describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
+		out = append(out, Problem{Severity: Error, Source: i.group.source.Name, Object: i.key.String(), Text: text})
 	}
 	return out
+}
+
+// duplicates yields each item that is not used because another one takes precedence, after that one.
+func (m *Merger[K, T]) duplicates() iter.Seq2[*item[K, T], *item[K, T]] {
+	return func(yield func(used, unused *item[K, T]) bool) {
+		for k := range m.shared {
+			var used *item[K, T]
+			for _, i := range m.items[k] {
+				switch {
+				case m.cfg.Union, i.group.source.expired: // used together; or not, and a problem says so
+				case used == nil:
+					used = i
+				case !yield(used, i):
+					return
+				}
+			}
+		}
+	}
 }
 
 // outdated returns the keys of stale items.

@@ -131,7 +131,11 @@ func TestStatus(t *testing.T) {
 	if diff := cmp.Diff([]string{"s3"}, w.m.Waiting()); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
-	w.run("down s2")
+	w.run("s2 full d: x=2")
+	if s := w.m.Status()[1]; s.Problems != 1 {
+		t.Errorf("s2 is %+v, want one problem: it defines x again", s)
+	}
+	w.run("s2 full", "down s2")
 	if s := w.m.Status()[1]; s.Error != "connection refused" || !s.ErrorSince.Equal(w.now) || s.Problems != 1 {
 		t.Errorf("s2 is %+v, want it down", s)
 	}
