@@ -293,3 +293,56 @@ func (o *ordering) distribute(groups []hostGroup) []hostGroup {
 	slices.SortFunc(out, func(a, b hostGroup) int { return compareLocality(a.locality(), b.locality()) })
 	return out
 }
+
+// workloadName tells telemetry which workload an endpoint is: "name;namespace;canonical
+// name;canonical revision;cluster"; empty when it is not known.
+// Source: Istio, pilot/pkg/networking/util, which leaves the default revision out.
+func workloadName(ep *registry.Endpoint) string {
+	if ep.Workload == "" {
+		return ""
+	}
+	name := cmp.Or(ep.Labels["service.istio.io/canonical-name"], ep.Labels["app.kubernetes.io/name"], ep.Labels["app"],
+		ep.Workload)
+	revision := cmp.Or(ep.Labels["service.istio.io/canonical-revision"], ep.Labels["app.kubernetes.io/version"],
+		ep.Labels["version"])
+	if revision == "latest" {
+		revision = ""
+	}
+	return ep.Workload + ";" + ep.Namespace + ";" + name + ";" + revision + ";"
+}
+
+// appendTLSMode appends the mark of endpoints that take mutual TLS. Source: Istio,
+// TLSModeLabelShortname.
+func appendTLSMode(b []byte) []byte { return appendTextMember(b, "tlsMode", "istio") }
+
+// takesMutual says that an endpoint takes mutual TLS at a port: it says so, its proxy stands before
+// the port, and no PeerAuthentication denies it.
+func (s assignmentSpec) takesMutual(ep *registry.Endpoint, port uint32) bool {
+	return s.mutual && s.inbound.AcceptsMTLS(ep, port) && !s.peers.Disabled(ep.Namespace, ep.Labels, port)
+}
+
+// endpointMetadata is what an endpoint's metadata says of it.
+type endpointMetadata struct {
+	workload string
+	mutual   bool
+}
+
+// append appends it as a field of type core.v3.Metadata; nothing when it is empty. Keys are in the
+// order of their names.
+func (m endpointMetadata) append(b []byte, field protowire.Number) []byte {
+	if m == (endpointMetadata{}) {
+		return b
+	}
+	return appendMessage(b, field, func(b []byte) []byte {
+		if m.mutual {
+			b = appendFilterMetadata(b, "envoy.transport_socket_match", appendTLSMode)
+		}
+		if m.workload != "" {
+			b = appendFilterMetadata(b, istioMetadata, func(b []byte) []byte {
+				return appendTextMember(b, "workload",
+					m.workload)
+			})
+		}
+		return b
+	})
+}

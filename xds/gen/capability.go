@@ -43,9 +43,9 @@ func capability(extension string) push.Capabilities {
 	}
 }
 
-// Capabilities reduces the names of a client's extensions (Node.extensions) to what generation asks
-// about. A client that names none at all does not tell, and is taken for a stock Envoy.
-func (g *Generator) Capabilities(extensions []string) push.Capabilities {
+// capabilitiesOf reduces the names of a client's extensions (Node.extensions) to what generation
+// asks about. A client that names none at all does not tell, and is taken for a stock Envoy.
+func capabilitiesOf(extensions []string) push.Capabilities {
 	if len(extensions) == 0 {
 		return capStock
 	}

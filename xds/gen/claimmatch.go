@@ -3,6 +3,7 @@ package gen
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	networking "istio.io/api/networking/v1alpha3"
@@ -45,6 +46,21 @@ func claimMatch(path []string, want *networking.StringMatch, invert bool) *match
 	return out
 }
 
-func metadataKey(key string) *matcherv3.MetadataMatcher_PathSegment {
-	return &matcherv3.MetadataMatcher_PathSegment{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: key}}
+// claimPrefix begins the names of header matches that ask for a claim of the request's token.
+// Source: istio.io, "JWT claim based routing".
+const claimPrefix = "@request.auth.claims"
+
+// claimPath is the path of a claim within a token by the name of a header match, and whether it is
+// one. Names are separated by dots, or stand in brackets each, so that they may hold dots.
+func claimPath(header string) ([]string, bool) {
+	rest, ok := strings.CutPrefix(header, claimPrefix)
+	switch {
+	case !ok || len(rest) < 2:
+		return nil, false
+	case rest[0] == '.':
+		return strings.Split(rest[1:], "."), true
+	case rest[0] == '[' && rest[len(rest)-1] == ']':
+		return strings.Split(rest[1:len(rest)-1], "]["), true
+	}
+	return nil, false
 }

@@ -123,25 +123,6 @@ func findResolved(in resolvedIn) *resolved {
 	return r
 }
 
-func isDNS(r registry.Resolution) bool { return r == registry.DNS || r == registry.DNSRoundRobin }
-
-// eachCluster calls f for every cluster of a destination: its ports, and each with its subsets.
-// UDP is not proxied.
-func eachCluster(d push.Destination, f func(port uint32, subset *networking.Subset)) {
-	for _, p := range d.Service.Ports {
-		if p.Protocol == registry.UDP {
-			continue
-		}
-		f(p.Number, nil)
-		if d.Rule == nil {
-			continue
-		}
-		for _, s := range d.Rule.Spec.Subsets {
-			f(p.Number, s)
-		}
-	}
-}
-
 // clusterSpec is everything that one outbound cluster is made of. Comparable.
 type clusterSpec struct {
 	service *registry.Service
@@ -186,14 +167,6 @@ func (c *madeCluster) hasProblem() bool { return c.problem != nil }
 type clusterLayer struct {
 	resource.Layer
 	clusters []*madeCluster
-}
-
-// deciding is the object that decides about a rule, nil when there is none.
-func deciding(rule *push.DestinationRule) *config.Object {
-	if rule == nil || len(rule.From) == 0 {
-		return nil
-	}
-	return rule.From[0]
 }
 
 // newClusterLayer is the layer of clusters.

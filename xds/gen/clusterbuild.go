@@ -16,41 +16,6 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// discovery is how Envoy finds the endpoints of a cluster.
-type discovery uint8
-
-const (
-	// byEDS takes them from a load assignment of its own.
-	byEDS discovery = iota
-	// byNames resolves the names that the cluster carries, and balances over all answers.
-	byNames
-	// byName resolves the one name that the cluster carries, and uses one answer at a time.
-	byName
-	// byOriginal goes where the client had connected to.
-	byOriginal
-	// nowhere is a cluster without endpoints.
-	nowhere
-)
-
-// discovery chooses.
-//
-// Source: Istio. Static services come by EDS. Names are resolved by the proxy. Passthrough goes
-// where the client had connected to, which a router cannot know, so that it takes the endpoints.
-func (s clusterSpec) discovery() discovery {
-	switch {
-	case s.policy.passthrough() && !s.router:
-		return byOriginal
-	case s.service.Resolution == registry.DNS:
-		return byNames
-	case s.service.Resolution == registry.DNSRoundRobin:
-		return byName
-	case s.service.Resolution == registry.Passthrough && !s.router:
-		return byOriginal
-	default:
-		return byEDS
-	}
-}
-
 // clusterShape is what a cluster is besides its name, its metadata and the endpoints that it
 // carries. Most clusters of a mesh have one of a few shapes, which is then encoded once.
 type clusterShape struct {
@@ -119,11 +84,15 @@ func (c *clusters) buildCluster(s clusterSpec) *madeCluster {
 	return made
 }
 
+func (s clusterSpec) reach() reach {
+	return reach{service: s.service, policy: s.policy, router: s.router}
+}
+
 // shape picks what the shape depends on.
 func (s clusterSpec) shape() clusterShape {
 	port, _ := s.service.Port(s.port)
 	shape := clusterShape{
-		discovery: s.discovery(), protocol: port.Protocol, policy: s.policy,
+		discovery: s.reach().discovery(), protocol: port.Protocol, policy: s.policy,
 		mesh: s.mesh, router: s.router, caps: s.caps, families: s.families,
 	}
 	// Source: Istio, PassthroughTargetPorts

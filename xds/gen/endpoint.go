@@ -68,13 +68,13 @@ func (e *endpoints) plan(in assignmentIn) *assignmentPlan {
 		first := len(p.specs)
 		eachCluster(d, func(port uint32, s *networking.Subset) {
 			policy := policyFor(d.Rule, s, port)
-			cluster := clusterSpec{service: d.Service, policy: policy, router: in.router, mesh: in.mesh}
-			if cluster.discovery() != byEDS {
+			to := reach{service: d.Service, policy: policy, router: in.router}
+			if to.discovery() != byEDS {
 				return
 			}
 			spec := assignmentSpec{service: d.Service, port: port, subset: s,
 				order: e.orders.get(policy.order(in.mesh), in.client)}
-			if cluster.mutualTLS(in.identity, d.Identities) == mutualAuto {
+			if to.mutualTLS(in.mesh, in.identity, d.Identities) == mutualAuto {
 				spec.mutual, spec.peers = true, in.peers
 				if d.Identities.Unintercepted {
 					spec.inbound = in.inbound

@@ -1,13 +1,14 @@
 package gen
 
 import (
-	"strconv"
+	"net/netip"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -50,20 +51,6 @@ func fromADS() *corev3.ConfigSource {
 	}
 }
 
-// outboundCluster is "outbound|80|v1|web.shop.svc.cluster.local". Source: Istio,
-// model.BuildSubsetKey.
-func outboundCluster(port uint32, subset, host string) string {
-	b := make([]byte, 0, len("outbound||||")+5+len(subset)+len(host))
-	b = append(b, "outbound|"...)
-	b = strconv.AppendUint(b, uint64(port), 10)
-	b = append(b, '|')
-	b = append(b, subset...)
-	b = append(b, '|')
-	b = append(b, host...)
-	return string(b)
-}
-
-// inboundCluster is "inbound|8080||". Source: Istio, model.BuildInboundSubsetKey.
-func inboundCluster(port uint32) string {
-	return "inbound|" + strconv.FormatUint(uint64(port), 10) + "||"
+func cidrRange(p netip.Prefix) *corev3.CidrRange {
+	return &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits()))}
 }

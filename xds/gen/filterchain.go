@@ -1,10 +1,8 @@
 package gen
 
 import (
-	"net/netip"
 	"slices"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
@@ -90,8 +88,4 @@ func (m chainMatch) build(readsTLS bool) *listenerv3.FilterChainMatch {
 		}
 	}
 	return out
-}
-
-func cidrRange(p netip.Prefix) *corev3.CidrRange {
-	return &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits()))}
 }

@@ -3,7 +3,6 @@ package gen
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -147,46 +146,4 @@ func matchesGateway(s gatewayServer, m connectionMatch) bool {
 // serverTakes says whether a host of vs fits a host of the server.
 func serverTakes(s gatewayServer, vs *push.VirtualService) bool {
 	return overlapAny(serverHosts(s, vs.Object.Namespace), vs.Spec.Hosts)
-}
-
-// serverHosts are the hosts that a server takes from VirtualServices of a namespace, in lower case.
-// Source: istio.io, Server.hosts: "ns/host", "." for the Gateway's own namespace, "*" for any.
-func serverHosts(s gatewayServer, namespace string) []string {
-	var out []string
-	for _, h := range s.server.Hosts {
-		ns, host, ok := strings.Cut(h, "/")
-		switch {
-		case !ok:
-			out = append(out, strings.ToLower(h))
-		case ns == "*" || ns == namespace || ns == "." && s.gateway.Namespace == namespace:
-			out = append(out, strings.ToLower(host))
-		}
-	}
-	return out
-}
-
-// overlapAny says whether a name exists that both lists stand for; hosts are in lower case.
-func overlapAny(hosts, names []string) bool {
-	return slices.ContainsFunc(names, func(n string) bool {
-		n = strings.ToLower(n)
-		return slices.ContainsFunc(hosts, func(h string) bool { return hostsOverlap(h, n) })
-	})
-}
-
-// narrow keeps of names what hosts, which are in lower case, allow: a name that a host covers, and
-// a host that a name covers.
-func narrow(names, hosts []string) []string {
-	var out []string
-	for _, n := range names {
-		n = strings.ToLower(n)
-		for _, h := range hosts {
-			switch {
-			case hostCovers(h, n):
-				out = append(out, n)
-			case hostCovers(n, h):
-				out = append(out, h)
-			}
-		}
-	}
-	return out
 }

@@ -1,6 +1,10 @@
 package gen
 
 import (
+	"slices"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -61,4 +65,35 @@ func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 	default:
 		return resource.Set{}
 	}
+}
+
+// Refused are the parts that Envoy would refuse, and that refuse traffic instead, among those that
+// somebody holds. Each is an error in Ashore's validation: with it, the object would not have been
+// taken. Warnings among them are of proxies that lack what mutual TLS needs. Servers that gateways
+// leave out because services map their ports are errors too. It costs as much as there are of them,
+// not as the mesh is large: it may be asked often.
+func (g *Generator) Refused() []feed.Problem {
+	var out []feed.Problem
+	for _, routes := range [][]*encodedRoutes{g.routes.rules.Marked(), g.routes.defaults.Marked()} {
+		for _, r := range routes {
+			out = append(out, *r.refused)
+		}
+	}
+	for _, clusters := range [][]*madeCluster{g.clusters.outbound.Marked(), g.clusters.workload.Marked(),
+		g.clusters.fixed.Marked()} {
+		for _, c := range clusters {
+			out = append(out, *c.problem)
+		}
+	}
+	for _, l := range g.listeners.resources.Marked() {
+		out = append(out, l.refused...)
+	}
+	slices.SortFunc(out, func(a, b feed.Problem) int { return strings.Compare(a.Object+a.Text, b.Object+b.Text) })
+	return slices.CompactFunc(out, func(a, b feed.Problem) bool { return a.Object == b.Object && a.Text == b.Text })
+}
+
+// Capabilities reduces the names of a client's extensions (Node.extensions) to what generation asks
+// about. A client that names none at all does not tell, and is taken for a stock Envoy.
+func (g *Generator) Capabilities(extensions []string) push.Capabilities {
+	return capabilitiesOf(extensions)
 }

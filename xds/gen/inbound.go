@@ -1,42 +1,24 @@
 package gen
 
 import (
-	"cmp"
-	"net/netip"
 	"slices"
 	"strconv"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // inboundListenersIn is all that the inbound listeners of a sidecar depend on.
 type inboundListenersIn struct {
 	base *listenerBase
-	own  *push.Own
-	// sidecar's ingress listeners, where it has any, stand instead of what own says.
-	sidecar *push.SidecarConfig
+	workload
 	// modes are how the workload takes connections.
 	modes push.PeerModes
 	// bypassed is what is wrong with ports that have no listener.
 	bypassed bypass
-}
-
-// inboundPort is one port that the workload serves.
-type inboundPort struct {
-	port     uint32
-	protocol registry.Protocol
-	// at names the chains, and is where a listener of its own is.
-	at address
-	// tls, when not nil, ends TLS of clients that are not of the mesh; protocol is what is inside.
-	tls *networking.ServerTLSSettings
-	// bound says that the port has a listener of its own.
-	bound bool
 }
 
 // inboundRoute is the route configuration of one inbound port: everything goes to the workload.
@@ -52,7 +34,7 @@ type inboundRoute struct {
 // ports of a Sidecar's ingress listeners are opened, else those at which the application listens on
 // a loopback address alone. At the others the application itself listens.
 func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
-	ports := in.ports()
+	ports := in.workload.ports()
 	var out []listenerSpec
 	virtual := newChainSet(lists)
 	apart := in.tellsTLS(ports)
@@ -69,7 +51,7 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 	}
 	if in.base.interception == push.None {
 		if in.bypassed != (bypass{}) {
-			out = append(out, listenerSpec{base: in.base, name: in.workload(), bypassed: in.bypassed})
+			out = append(out, listenerSpec{base: in.base, name: in.workload.name(), bypassed: in.bypassed})
 		}
 		return out
 	}
@@ -89,103 +71,6 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 func (in inboundListenersIn) tellsTLS(ports []inboundPort) bool {
 	mutual := in.base.identity() && (in.modes.Default != push.PeerDisable || in.modes.Ports.Len() > 0)
 	return mutual || slices.ContainsFunc(ports, func(p inboundPort) bool { return !p.bound && p.tls != nil })
-}
-
-// ports lists what the workload serves, by number, each once: of several services with one target
-// port the oldest decides.
-func (in inboundListenersIn) ports() []inboundPort {
-	if in.sidecar != nil && len(in.sidecar.Spec.Ingress) > 0 {
-		return in.ingressPorts()
-	}
-	services := slices.Clone(in.own.Inbound.Items())
-	if in.base.interception == push.None {
-		services = slices.DeleteFunc(services, func(s push.Inbound) bool { return s.State != registry.PortLoopback })
-	}
-	slices.SortStableFunc(services, func(a, b push.Inbound) int {
-		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.CompareAge(b.Service),
-			a.Service.Key.Compare(b.Service.Key))
-	})
-	var out []inboundPort
-	for _, s := range services {
-		p := inboundPort{port: s.TargetPort, protocol: s.Port.Protocol,
-			at: address{ip: in.base.families.wildcard(), port: s.TargetPort}}
-		if in.base.interception == push.None {
-			p.at.ip, p.bound = in.addresses()[0], true // there is one: the endpoint was found by it
-		}
-		if p.protocol == registry.UDP || in.reserved(p) || len(out) > 0 && out[len(out)-1].port == p.port {
-			continue
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
-// reserved says that a listener that every proxy has is at the port: a connection to it is not for
-// the workload, and Envoy refuses two listeners of one address.
-func (in inboundListenersIn) reserved(p inboundPort) bool {
-	if !p.bound {
-		return p.port == in.base.inboundPort
-	}
-	redirected := in.base.interception != push.None && (p.port == in.base.inboundPort || p.port == in.base.outboundPort)
-	if p.at.wildcard() {
-		return redirected || isBootstrapPort(p.port)
-	}
-	// redirected connections arrive at the workload's addresses, where the port would take them all
-	return redirected && p.at.path == "" && (isLoopback(p.at.ip) || slices.Contains(in.addresses(), p.at.ip))
-}
-
-// ingressPorts are those of the Sidecar.
-func (in inboundListenersIn) ingressPorts() []inboundPort {
-	var out []inboundPort
-	for _, l := range in.sidecar.Spec.Ingress {
-		n := l.GetPort().GetNumber()
-		p := inboundPort{port: n, protocol: insideTLS(l), tls: l.Tls,
-			bound: bindsPort(in.base.interception, l.CaptureMode)}
-		p.at = in.ingressAddress(l, p.bound)
-		if p.protocol == registry.UDP || in.reserved(p) ||
-			slices.ContainsFunc(out, func(o inboundPort) bool { return o.port == n }) {
-			continue
-		}
-		out = append(out, p)
-	}
-	slices.SortFunc(out, func(a, b inboundPort) int { return cmp.Compare(a.port, b.port) })
-	return out
-}
-
-// insideTLS is the protocol of an ingress listener, inside of TLS where it ends it.
-func insideTLS(l *networking.IstioIngressListener) registry.Protocol {
-	p := parseProtocol(l.GetPort().GetProtocol())
-	switch {
-	case l.Tls == nil:
-		return p
-	case p == registry.HTTPS:
-		return registry.HTTP
-	case p.IsHTTP():
-		return p
-	default:
-		return registry.TCP
-	}
-}
-
-// ingressAddress is where an ingress listener is: its bind address, else the proxy's own first one.
-func (in inboundListenersIn) ingressAddress(l *networking.IstioIngressListener, bound bool) address {
-	a := address{port: l.GetPort().GetNumber()}
-	a.ip, a.path = parseBind(l.Bind)
-	if !a.unspecified() {
-		return a
-	}
-	a.ip = in.base.families.wildcard()
-	if own := in.addresses(); bound && len(own) > 0 {
-		a.ip = own[0]
-	}
-	return a
-}
-
-func (in inboundListenersIn) addresses() []netip.Addr {
-	if in.own == nil {
-		return nil
-	}
-	return in.own.Addresses.Items()
 }
 
 // chains are the filter chains of one port: of HTTP, of connections, or where the protocol is not

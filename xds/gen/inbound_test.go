@@ -72,7 +72,8 @@ func TestInboundListeners(t *testing.T) {
 			sc.Own = testOwn(tt.address, tt.service)
 			sc.DualStack = strings.HasPrefix(tt.address, "2001:")
 			l := newListeners()
-			in := inboundListenersIn{base: l.bases.Get(settingsOf(sc)), own: sc.Own, sidecar: tt.sidecar}
+			sc.Sidecar = tt.sidecar
+			in := inboundListenersIn{base: l.bases.Get(settingsOf(sc)), workload: workloadOf(sc)}
 			var got []string
 			for _, s := range planInbound(&chainLists{}, in) {
 				got = append(got, s.lines()...)
@@ -89,14 +90,14 @@ func TestInboundOldestService(t *testing.T) {
 	t.Parallel()
 	a, b := testService("a", 1, "", "http/80"), testService("b", 9, "", "tcp/80")
 	own := testOwn("10.0.0.9", a)
-	l := newListeners()
 	var both []push.Inbound
 	for _, s := range []*registry.Service{a, b} {
 		both = append(both, push.Inbound{Service: s, Port: s.Ports[0], TargetPort: 8080})
 	}
 	own = &push.Own{Addresses: own.Addresses, Inbound: testInbound(both)}
-	in := inboundListenersIn{base: l.bases.Get(settingsOf(testScope())), own: own}
-	ports := in.ports()
+	sc := testScope()
+	sc.Own = own
+	ports := workloadOf(sc).ports()
 	if len(ports) != 1 || ports[0].protocol != registry.TCP {
 		t.Errorf("got %+v, want one port of TCP", ports)
 	}

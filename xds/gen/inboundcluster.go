@@ -1,7 +1,6 @@
 package gen
 
 import (
-	"net/netip"
 	"slices"
 	"time"
 
@@ -19,12 +18,8 @@ import (
 
 // workloadIn is everything that the clusters depend on by which a sidecar reaches its workload.
 type workloadIn struct {
-	own          *push.Own
-	sidecar      *push.SidecarConfig
-	interception push.Interception
-	families     families
-	listenPort   uint32
-	mesh         *push.Mesh
+	workload
+	mesh *push.Mesh
 	// pools are those that rules set for own.Inbound, in that order; nil when none does.
 	pools *intern.List[inboundPool]
 }
@@ -62,10 +57,7 @@ func (c *clusters) ownLayer(sc *push.Scope) *resource.Layer {
 	if sc.Own == nil {
 		return nil
 	}
-	return &c.own.Get(workloadIn{
-		own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception, families: capturedFamilies(sc),
-		listenPort: inboundListenPort(sc.Mesh), mesh: sc.Mesh, pools: c.poolsOf(sc),
-	}).Layer
+	return &c.own.Get(workloadIn{workload: workloadOf(sc), mesh: sc.Mesh, pools: c.poolsOf(sc)}).Layer
 }
 
 // poolsOf finds the pools that rules set for the services of the workload: what a client is allowed
@@ -111,13 +103,6 @@ func (c *clusters) buildOwn(in workloadIn) *clusterLayer {
 	return newClusterLayer(out)
 }
 
-// ports are those of the inbound listeners.
-func (in workloadIn) ports() []inboundPort {
-	base := &listenerBase{listenerSettings: listenerSettings{interception: in.interception, families: in.families,
-		inboundPort: in.listenPort}}
-	return inboundListenersIn{base: base, own: in.own, sidecar: in.sidecar}.ports()
-}
-
 // served lists the services behind a port of the workload, the older first, and the index of the
 // first one among own.Inbound, -1 when there is none.
 func (in workloadIn) served(port uint32) (services []*registry.Service, first int) {
@@ -154,52 +139,6 @@ func (in workloadIn) pool(port uint32, first int) inboundPool {
 		return in.pools.Items()[first]
 	}
 	return inboundPool{}
-}
-
-// ingress is the Sidecar's listener of a port, nil when there is none.
-func (in workloadIn) ingress(port uint32) *networking.IstioIngressListener {
-	if in.sidecar == nil {
-		return nil
-	}
-	for _, l := range in.sidecar.Spec.Ingress {
-		if l.GetPort().GetNumber() == port {
-			return l
-		}
-	}
-	return nil
-}
-
-// target is where the workload listens for a port.
-//
-// Source: istio.io, IstioIngressListener.defaultEndpoint: a unix socket, the loopback address, or
-// the unspecified one, which means the proxy's own. Without it a redirected connection goes where
-// it was meant to go; one that was made to the proxy's own listener goes to the same port of the
-// loopback address.
-func (in workloadIn) target(p inboundPort) address {
-	to := in.ingress(p.port).GetDefaultEndpoint()
-	if ip, path := parseBind(to); path != "" && !ip.IsValid() {
-		if at, err := netip.ParseAddrPort(to); err == nil {
-			return address{ip: in.local(at.Addr()), port: uint32(at.Port())}
-		}
-		return address{path: path}
-	}
-	if !p.bound {
-		return address{}
-	}
-	return address{ip: in.families.loopback(), port: p.port}
-}
-
-// local is the address that a default endpoint means.
-func (in workloadIn) local(ip netip.Addr) netip.Addr {
-	if !ip.IsUnspecified() {
-		return ip
-	}
-	for _, own := range in.own.Addresses.Items() {
-		if own.Is4() == ip.Is4() {
-			return own
-		}
-	}
-	return in.families.loopback()
 }
 
 // forever is longer than any proxy runs, and not longer than Envoy can count.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -17,14 +16,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/push"
 )
-
-// jwtFilter is the HTTP filter that checks tokens, and the name under which it leaves what they
-// say.
-const jwtFilter = "envoy.filters.http.jwt_authn"
-
-// jwtPayload is where in its metadata the filter leaves the payload of a good token. Source: Istio,
-// whose policies and EnvoyFilters read it there.
-const jwtPayload = "payload"
 
 // noKeys is a key set by which no token is good. Envoy 1.40 refuses one without keys, and with it
 // all that a policy says; so this one holds a key that nobody has the private part of: a point of
@@ -185,23 +176,4 @@ func distinct(in []string) []string {
 		}
 	}
 	return out
-}
-
-// claimPrefix begins the names of header matches that ask for a claim of the request's token.
-// Source: istio.io, "JWT claim based routing".
-const claimPrefix = "@request.auth.claims"
-
-// claimPath is the path of a claim within a token by the name of a header match, and whether it is
-// one. Names are separated by dots, or stand in brackets each, so that they may hold dots.
-func claimPath(header string) ([]string, bool) {
-	rest, ok := strings.CutPrefix(header, claimPrefix)
-	switch {
-	case !ok || len(rest) < 2:
-		return nil, false
-	case rest[0] == '.':
-		return strings.Split(rest[1:], "."), true
-	case rest[0] == '[' && rest[len(rest)-1] == ']':
-		return strings.Split(rest[1:len(rest)-1], "]["), true
-	}
-	return nil, false
 }

@@ -101,7 +101,7 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 		destinations: sc.Destinations,
 	}).Layer}
 	if sc.Own != nil {
-		in := inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc)}
+		in := inboundListenersIn{base: base, workload: workloadOf(sc), modes: l.peerModesOf(sc)}
 		in.bypassed = bypassOf(sc, in.modes)
 		out.Own = &l.inbound.Get(in).Layer
 	}

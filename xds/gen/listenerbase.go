@@ -7,7 +7,6 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	mesh "istio.io/api/mesh/v1alpha1"
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/push"
 )
@@ -59,33 +58,6 @@ func settingsOf(sc *push.Scope) listenerSettings {
 	}
 	return out
 }
-
-// catchAllCluster is where connections to unknown destinations go: the Sidecar's policy decides,
-// else the mesh's. Source: Istio's outboundTrafficPolicy; ALLOW_ANY is the mesh's default.
-func catchAllCluster(sc *push.Scope) string {
-	if sc.Sidecar != nil && sc.Sidecar.Spec.OutboundTrafficPolicy != nil {
-		p := sc.Sidecar.Spec.OutboundTrafficPolicy
-		if p.Mode != networking.OutboundTrafficPolicy_ALLOW_ANY {
-			return blackHole
-		}
-		if e := p.EgressProxy; e != nil {
-			return destinationCluster(e, sc.Destinations, e.GetPort().GetNumber())
-		}
-		return passthrough
-	}
-	if p := sc.Mesh.Config.GetOutboundTrafficPolicy(); p != nil &&
-		p.Mode == mesh.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY {
-		return blackHole
-	}
-	return passthrough
-}
-
-// Names of the clusters that every sidecar has. Source: Istio, pilot/pkg/networking/util.
-const (
-	blackHole          = "BlackHoleCluster"
-	passthrough        = "PassthroughCluster"
-	inboundPassthrough = "InboundPassthroughCluster"
-)
 
 // listenerBase is listenerSettings with what is built from them once. Immutable; the messages are
 // shared by all listeners of equal settings.

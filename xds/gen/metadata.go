@@ -1,7 +1,6 @@
 package gen
 
 import (
-	"cmp"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -10,32 +9,9 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// istioMetadata is the key under which Istio's metadata stands.
-const istioMetadata = "istio"
-
-// configMember is the member of Istio's metadata that names the object something was made of.
-const configMember = "config"
-
-// configPath names an object of a kind ("destination-rule") to people. Source: Istio's filter
-// metadata.
-func configPath(o *config.Object, kind string) string {
-	return "/apis/networking.istio.io/v1/namespaces/" + o.Namespace + "/" + kind + "/" + o.Name
-}
-
-// fieldFilterMetadata is core.v3.Metadata.filter_metadata.
-const fieldFilterMetadata protowire.Number = 1
-
 // appendIstioMetadata appends a field of type core.v3.Metadata with members under Istio's key.
 func appendIstioMetadata(b []byte, field protowire.Number, members func([]byte) []byte) []byte {
 	return appendMessage(b, field, func(b []byte) []byte { return appendFilterMetadata(b, istioMetadata, members) })
-}
-
-// appendFilterMetadata appends the members under one key.
-func appendFilterMetadata(b []byte, key string, members func([]byte) []byte) []byte {
-	return appendMessage(b, fieldFilterMetadata, func(b []byte) []byte {
-		b = appendText(b, fieldMapKey, key)
-		return appendMessage(b, fieldMapValue, members)
-	})
 }
 
 // clusterMetadata tells telemetry and people which services a cluster is for and which rule
@@ -88,21 +64,4 @@ func serviceName(s *registry.Service) string {
 		return name
 	}
 	return s.Host
-}
-
-// workloadName tells telemetry which workload an endpoint is: "name;namespace;canonical
-// name;canonical revision;cluster"; empty when it is not known.
-// Source: Istio, pilot/pkg/networking/util, which leaves the default revision out.
-func workloadName(ep *registry.Endpoint) string {
-	if ep.Workload == "" {
-		return ""
-	}
-	name := cmp.Or(ep.Labels["service.istio.io/canonical-name"], ep.Labels["app.kubernetes.io/name"], ep.Labels["app"],
-		ep.Workload)
-	revision := cmp.Or(ep.Labels["service.istio.io/canonical-revision"], ep.Labels["app.kubernetes.io/version"],
-		ep.Labels["version"])
-	if revision == "latest" {
-		revision = ""
-	}
-	return ep.Workload + ";" + ep.Namespace + ";" + name + ";" + revision + ";"
 }

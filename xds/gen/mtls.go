@@ -1,7 +1,9 @@
 package gen
 
 import (
+	"net/netip"
 	"slices"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -102,15 +104,6 @@ func anyWorkload(m *push.Mesh) []*tlsv3.SubjectAltNameMatcher {
 	return out
 }
 
-// exactNames matches one of names.
-func exactNames(names []string) []*tlsv3.SubjectAltNameMatcher {
-	out := make([]*tlsv3.SubjectAltNameMatcher, 0, len(names))
-	for _, n := range names {
-		out = append(out, exactName(n))
-	}
-	return out
-}
-
 // The protocols by which a client of the mesh tells in TLS that it is one. Source: Istio,
 // ALPNInMeshH2WithMxc.
 const (
@@ -134,4 +127,40 @@ func meshServer(m *push.Mesh, names []*tlsv3.SubjectAltNameMatcher) *tlsv3.Downs
 	}
 	neverResume(out)
 	return out
+}
+
+// neverResume has each connection show the client's certificate anew: of a resumed session it is
+// not looked at again, and may have expired or been revoked.
+func neverResume(t *tlsv3.DownstreamTlsContext) {
+	t.SessionTicketKeysType = &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{DisableStatelessSessionResumption: true}
+	t.DisableStatefulSessionResumption = true
+}
+
+// tlsSocket ends TLS.
+func tlsSocket(t *tlsv3.DownstreamTlsContext) *corev3.TransportSocket {
+	return &corev3.TransportSocket{
+		Name:       tlsSocketName,
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(t)},
+	}
+}
+
+// clientTLS are the versions of TLS that are spoken upstream: 1.2 and 1.3, as Istio does.
+func clientTLS() *tlsv3.CommonTlsContext {
+	return &tlsv3.CommonTlsContext{TlsParams: &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
+		TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+	}}
+}
+
+// nobody is a name that no server has. Where Envoy has no name to ask for it would verify none.
+// Source: RFC 2606, section 2.
+const nobody = "nobody.invalid"
+
+// sniOf is what clients call a host in TLS: wildcards and addresses have no such name.
+// Source: RFC 6066, section 3.
+func sniOf(host string) string {
+	if _, err := netip.ParseAddr(host); err == nil || strings.HasPrefix(host, "*") {
+		return ""
+	}
+	return host
 }

@@ -16,45 +16,12 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// mutual says whether a cluster speaks the mesh's mutual TLS.
-type mutual uint8
-
-const (
-	// mutualNone does not; a rule may ask for TLS of another kind.
-	mutualNone mutual = iota
-	// mutualAuto does with those endpoints that take it.
-	mutualAuto
-	// mutualAlways does with all, because a rule says so.
-	mutualAlways
-	// mutualClosed would have to, and the proxy has no certificate: nothing is sent.
-	mutualClosed
-)
-
-// mutualTLS decides for a cluster of a client that has an identity or not.
-//
-// Source: istio.io, "auto mutual TLS": where no rule sets tls, endpoints that have a sidecar are
-// spoken to by mutual TLS. Destinations outside of the mesh, and those to whose addresses the
-// client connects itself, are not.
-func (s clusterSpec) mutualTLS(identity bool, ids push.Identities) mutual {
-	switch {
-	case s.policy.tls.GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL:
-		if !identity {
-			return mutualClosed
-		}
-		return mutualAlways
-	case s.policy.tls != nil, !identity, !ids.MutualTLS, !s.mesh.Config.GetEnableAutoMtls().GetValue(), s.service.External, s.discovery() == byOriginal:
-		return mutualNone
-	default:
-		return mutualAuto
-	}
-}
-
 // withMutual sets what the cluster needs for mutual TLS, nothing where it speaks none.
 func (s clusterSpec) withMutual(identity bool, ids push.Identities) clusterSpec {
-	s.mutual, s.identities, s.anyName = s.mutualTLS(identity, ids), nil, false
+	s.mutual, s.identities, s.anyName = s.reach().mutualTLS(s.mesh, identity, ids), nil, false
 	if s.mutual == mutualAuto || s.mutual == mutualAlways {
 		s.identities = ids.Names
-		s.anyName = ids.AnyName || ids.Names == nil && s.discovery() == byOriginal
+		s.anyName = ids.AnyName || ids.Names == nil && s.reach().discovery() == byOriginal
 	}
 	return s
 }
@@ -173,42 +140,6 @@ func (p *encodedPeer) appendSocket(b []byte, field protowire.Number, sni string)
 				return appendText(append(b, p.bytes...), fieldUpstreamSNI, sni)
 			})
 		})
-	})
-}
-
-// appendTLSMode appends the mark of endpoints that take mutual TLS. Source: Istio,
-// TLSModeLabelShortname.
-func appendTLSMode(b []byte) []byte { return appendTextMember(b, "tlsMode", "istio") }
-
-// takesMutual says that an endpoint takes mutual TLS at a port: it says so, its proxy stands before
-// the port, and no PeerAuthentication denies it.
-func (s assignmentSpec) takesMutual(ep *registry.Endpoint, port uint32) bool {
-	return s.mutual && s.inbound.AcceptsMTLS(ep, port) && !s.peers.Disabled(ep.Namespace, ep.Labels, port)
-}
-
-// endpointMetadata is what an endpoint's metadata says of it.
-type endpointMetadata struct {
-	workload string
-	mutual   bool
-}
-
-// append appends it as a field of type core.v3.Metadata; nothing when it is empty. Keys are in the
-// order of their names.
-func (m endpointMetadata) append(b []byte, field protowire.Number) []byte {
-	if m == (endpointMetadata{}) {
-		return b
-	}
-	return appendMessage(b, field, func(b []byte) []byte {
-		if m.mutual {
-			b = appendFilterMetadata(b, "envoy.transport_socket_match", appendTLSMode)
-		}
-		if m.workload != "" {
-			b = appendFilterMetadata(b, istioMetadata, func(b []byte) []byte {
-				return appendTextMember(b, "workload",
-					m.workload)
-			})
-		}
-		return b
 	})
 }
 

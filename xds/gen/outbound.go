@@ -406,15 +406,3 @@ func (b *layoutBuilder) loopback() netip.Addr {
 	}
 	return b.in.families.loopback()
 }
-
-// bindsPort says whether a listener opens its port: its capture mode decides, else the proxy's.
-func bindsPort(i push.Interception, mode networking.CaptureMode) bool {
-	switch mode {
-	case networking.CaptureMode_NONE:
-		return true
-	case networking.CaptureMode_IPTABLES:
-		return false
-	default:
-		return i == push.None
-	}
-}

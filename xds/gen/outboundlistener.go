@@ -268,15 +268,3 @@ func (p *outboundPlanner) routesOf(group int, host string) []*push.VirtualServic
 	p.routed[group][host] = out
 	return out
 }
-
-// hostsOverlap says whether a name exists that both stand for; "*" and "*." before a name are
-// wildcards.
-func hostsOverlap(a, b string) bool { return hostCovers(a, b) || hostCovers(b, a) }
-
-// hostCovers says whether every name that host stands for is one of pattern's.
-func hostCovers(pattern, host string) bool {
-	if suffix, wild := strings.CutPrefix(pattern, "*"); wild {
-		return strings.HasSuffix(strings.TrimPrefix(host, "*"), suffix)
-	}
-	return pattern == host
-}

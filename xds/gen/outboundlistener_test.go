@@ -97,8 +97,7 @@ func planLines(sc *push.Scope) []string {
 				sc)), base: base, routes: l.egressRoutes(sc), sources: l.connectionSources(sc), destinations: sc.Destinations,
 		})
 		if sc.Own != nil {
-			specs = append(specs, planInbound(&chainLists{}, inboundListenersIn{base: base, own: sc.Own,
-				sidecar: sc.Sidecar})...)
+			specs = append(specs, planInbound(&chainLists{}, inboundListenersIn{base: base, workload: workloadOf(sc)})...)
 		}
 	}
 	var out []string

@@ -3,7 +3,9 @@ package gen
 import (
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // policy are the parts of a DestinationRule's traffic policy that hold for one cluster. Comparable.
@@ -88,4 +90,36 @@ func (p policy) with(over policy) policy {
 // passthrough says that connections go where the client had connected to.
 func (p policy) passthrough() bool {
 	return p.balance.GetSimple() == networking.LoadBalancerSettings_PASSTHROUGH
+}
+
+func isDNS(r registry.Resolution) bool { return r == registry.DNS || r == registry.DNSRoundRobin }
+
+// eachCluster calls f for every cluster of a destination: its ports, and each with its subsets.
+// UDP is not proxied.
+func eachCluster(d push.Destination, f func(port uint32, subset *networking.Subset)) {
+	for _, p := range d.Service.Ports {
+		if p.Protocol == registry.UDP {
+			continue
+		}
+		f(p.Number, nil)
+		if d.Rule == nil {
+			continue
+		}
+		for _, s := range d.Rule.Spec.Subsets {
+			f(p.Number, s)
+		}
+	}
+}
+
+// deciding is the object that decides about a rule, nil when there is none.
+func deciding(rule *push.DestinationRule) *config.Object {
+	if rule == nil || len(rule.From) == 0 {
+		return nil
+	}
+	return rule.From[0]
+}
+
+// usesTLS says that connections to endpoints are TLS by what a rule says.
+func usesTLS(t *networking.ClientTLSSettings) bool {
+	return t.GetMode() == networking.ClientTLSSettings_SIMPLE || t.GetMode() == networking.ClientTLSSettings_MUTUAL
 }

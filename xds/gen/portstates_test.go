@@ -25,14 +25,14 @@ func TestListenersOfPortStates(t *testing.T) {
 	sc.Own.Inbound = testInbound(items)
 	l := newListeners()
 	var got []string
-	for _, s := range planInbound(&chainLists{}, inboundListenersIn{base: l.bases.Get(settingsOf(sc)), own: sc.Own}) {
+	for _, s := range planInbound(&chainLists{}, inboundListenersIn{base: l.bases.Get(settingsOf(sc)), workload: workloadOf(sc)}) {
 		got = append(got, s.lines()...)
 	}
 	want := []string{"10.0.0.9_8080 bound", "  all-> route inbound|8080||"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("inbound: -want +got:\n%s", d)
 	}
-	in := workloadIn{own: sc.Own, interception: push.None, families: familiesOf(sc)}
+	in := workloadOf(sc)
 	if ports := in.ports(); len(ports) != 1 || in.target(ports[0]).name() != "127.0.0.1_8080" {
 		t.Errorf("inbound connections go to %+v", ports)
 	}

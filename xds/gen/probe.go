@@ -61,8 +61,7 @@ func portsOf(sc *push.Scope) string {
 	if sc.Own == nil {
 		return ""
 	}
-	in := workloadIn{own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception, families: familiesOf(sc),
-		listenPort: inboundListenPort(sc.Mesh)}
+	in := workloadOf(sc)
 	listeners := in.ports()
 	var out []string
 	for _, s := range sc.Own.Inbound.Items() {

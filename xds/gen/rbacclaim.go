@@ -44,18 +44,6 @@ func otherValues(v string) []*matcherv3.ValueMatcher {
 	}}}
 }
 
-// textValue is a value that is a text.
-func textValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
-	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: m}}
-}
-
-// listValue is a value that is a list with such an item in it.
-func listValue(item *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
-	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{
-		ListMatch: &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: item}},
-	}}
-}
-
 // anyValue is one of several.
 func anyValue(list []*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: &matcherv3.OrMatcher{ValueMatchers: list}}}

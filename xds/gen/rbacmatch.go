@@ -41,11 +41,6 @@ func nameMatch(v string) *matcherv3.StringMatcher {
 	return textMatch(v)
 }
 
-// regexMatch matches whole texts.
-func regexMatch(regex string) *matcherv3.StringMatcher {
-	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: regex}}}
-}
-
 // policyHeader translates a value that a header is to have.
 func policyHeader(name, v string, match *matcherv3.StringMatcher) *routev3.HeaderMatcher {
 	if match == nil {
@@ -165,13 +160,4 @@ func portNumber(v string) uint32 {
 		return 0
 	}
 	return uint32(n)
-}
-
-// metadataMatch is a value that a filter of Envoy's left under a path.
-func metadataMatch(filter string, path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
-	m := &matcherv3.MetadataMatcher{Filter: filter, Value: value}
-	for _, key := range path {
-		m.Path = append(m.Path, metadataKey(key))
-	}
-	return m
 }

@@ -102,9 +102,6 @@ func (b *rbacBuilder) aliases(v string) []string {
 	return out
 }
 
-// defaultTrustDomain is that of a mesh that names none.
-const defaultTrustDomain = "cluster.local"
-
 // callerNamespace is a caller of the mesh by its namespace; with wide any that names one.
 func (b *rbacBuilder) callerNamespace(wide bool) func(string) *rbacv3.Principal {
 	return func(v string) *rbacv3.Principal {

@@ -2,7 +2,6 @@ package gen
 
 import (
 	"google.golang.org/protobuf/encoding/protowire"
-
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
@@ -144,9 +143,4 @@ func encodeRouteConfig(s routeConfigSpec) []byte {
 		b = appendUint(b, fieldIgnorePort, 1)
 	}
 	return b
-}
-
-// appendBytes appends a field that holds an encoded message.
-func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
 }

@@ -2,7 +2,6 @@ package gen
 
 import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/push"

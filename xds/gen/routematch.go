@@ -8,7 +8,6 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
 	networking "istio.io/api/networking/v1alpha3"
 )
 
@@ -112,32 +111,6 @@ func queryMatch(name string, want *networking.StringMatch) *routev3.QueryParamet
 	out.QueryParameterMatchSpecifier = &routev3.QueryParameterMatcher_StringMatch{StringMatch: stringMatcher(want)}
 	return out
 }
-
-// present says that any value matches: the condition is empty.
-// Source: istio.io, HTTPMatchRequest.headers.
-func present(m *networking.StringMatch) bool { return m.GetMatchType() == nil }
-
-// stringMatcher is a condition as Envoy's. An empty prefix, which Envoy refuses, matches every
-// value.
-func stringMatcher(m *networking.StringMatch) *matcherv3.StringMatcher {
-	regex := func(r string) *matcherv3.StringMatcher {
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: r}}}
-	}
-	switch p := m.GetMatchType().(type) {
-	case *networking.StringMatch_Prefix:
-		if p.Prefix == "" {
-			return regex(everything)
-		}
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: p.Prefix}}
-	case *networking.StringMatch_Regex:
-		return regex(p.Regex)
-	default:
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: m.GetExact()}}
-	}
-}
-
-// everything is the regex for any text.
-const everything = ".*"
 
 // matchesAll says that a match takes every request, so that no later route can be reached.
 func matchesAll(m *routev3.RouteMatch) bool {

@@ -3,9 +3,8 @@ package gen
 import (
 	"slices"
 
-	networking "istio.io/api/networking/v1alpha3"
-
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"

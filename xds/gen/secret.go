@@ -184,3 +184,51 @@ func (f *secretFinder) certificate(c certificate) {
 		f.certificates = append(f.certificates, c)
 	}
 }
+
+// certificate is a certificate chain and its key by the paths of their files on the proxy's
+// machine. It comes as a secret that names the files, because only then Envoy takes them anew when
+// they are replaced. Source: envoyproxy.io, TlsCertificate.watched_directory and "Key rotation".
+type certificate struct{ chain, key string }
+
+// secretName is "file-cert:<chain>~<key>". Source: Istio, SdsCertificateConfig.GetResourceName.
+func (c certificate) secretName() string { return "file-cert:" + c.chain + "~" + c.key }
+
+// certificatesOf are those of a server: the first of several is what a client without SNI sees.
+// None where the server shows the proxy's own.
+func certificatesOf(t *networking.ServerTLSSettings) []certificate {
+	if t.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL {
+		return nil
+	}
+	if len(t.GetTlsCertificates()) > 0 {
+		out := make([]certificate, 0, len(t.TlsCertificates))
+		for _, c := range t.TlsCertificates {
+			out = append(out, certificate{c.ServerCertificate, c.PrivateKey})
+		}
+		return out
+	}
+	return []certificate{{t.GetServerCertificate(), t.GetPrivateKey()}}
+}
+
+// clientRoots are the authorities of the clients of a server, and whether it asks clients for a
+// certificate.
+func clientRoots(t *networking.ServerTLSSettings) (roots, bool) {
+	switch t.GetMode() {
+	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
+		return roots{t.CaCertificates, t.CaCrl}, true
+	default:
+		return roots{}, false
+	}
+}
+
+// trust makes t verify the peer: its chain ends in one of the roots, which have not revoked it, and
+// it bears one of names (none: any).
+func trust(t *tlsv3.CommonTlsContext, r roots, names []string) {
+	own := &tlsv3.CertificateValidationContext{}
+	for _, n := range names {
+		own.MatchTypedSubjectAltNames = append(own.MatchTypedSubjectAltNames, exactName(n))
+	}
+	t.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+		DefaultValidationContext:         own,
+		ValidationContextSdsSecretConfig: secretRef(r.secretName()),
+	}}
+}

@@ -114,15 +114,3 @@ func (s *tcpSpec) apply(rule *push.DestinationRule, port uint32, subset string) 
 	s.lifetime = optional(p.pool.GetTcp().GetMaxConnectionDuration())
 	s.hashSource = p.balance.GetConsistentHash().GetUseSourceIp()
 }
-
-// destinationCluster is the cluster of a route's destination: the port that it names, else the only
-// one of the service, else the listener's. Source: Istio.
-func destinationCluster(d *networking.Destination, known *push.Destinations, listenPort uint32) string {
-	port := listenPort
-	if n := d.GetPort().GetNumber(); n != 0 {
-		port = n
-	} else if to, ok := known.Get(d.GetHost()); ok && len(to.Service.Ports) == 1 {
-		port = to.Service.Ports[0].Number
-	}
-	return outboundCluster(port, d.GetSubset(), d.GetHost())
-}

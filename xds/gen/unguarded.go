@@ -3,7 +3,6 @@ package gen
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -31,10 +30,7 @@ func bypassOf(sc *push.Scope, modes push.PeerModes) bypass {
 	if sc.Interception != push.None || sc.Own == nil {
 		return bypass{}
 	}
-	listeners := workloadIn{
-		own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception,
-		families: capturedFamilies(sc), listenPort: inboundListenPort(sc.Mesh),
-	}.ports()
+	listeners := workloadOf(sc).ports()
 	mutual := sc.Identity && sc.Mesh.Config.GetEnableAutoMtls().GetValue()
 	protected := modes.Strict() || sc.AuthorizationPolicy.Len()+sc.RequestAuthentication.Len() > 0
 	var plain, broken, unguarded []uint32
@@ -60,16 +56,6 @@ func bypassOf(sc *push.Scope, modes push.PeerModes) bypass {
 	}
 }
 
-// portsText lists ports, each once.
-func portsText(ports []uint32) string {
-	slices.Sort(ports)
-	var out []string
-	for _, p := range slices.Compact(ports) {
-		out = append(out, strconv.FormatUint(uint64(p), 10))
-	}
-	return strings.Join(out, ", ")
-}
-
 // atPorts is "at port 80" or "at ports 80, 81".
 func atPorts(ports string) string {
 	if strings.Contains(ports, ",") {
@@ -78,9 +64,9 @@ func atPorts(ports string) string {
 	return "at port " + ports
 }
 
-// workload is how operators know the workload: by its first address.
-func (in inboundListenersIn) workload() string {
-	if a := in.addresses(); len(a) > 0 {
+// name is how operators know the workload: by its first address.
+func (w workload) name() string {
+	if a := w.addresses(); len(a) > 0 {
 		return a[0].String()
 	}
 	return "without an address"

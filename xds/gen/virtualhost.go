@@ -3,11 +3,9 @@ package gen
 import (
 	"slices"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
-
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -188,9 +186,6 @@ type defaultRouteSpec struct {
 	retry *retryDefaults
 }
 
-// defaultRouteName is what routes are called that no VirtualService made. Source: Istio.
-const defaultRouteName = "default"
-
 func buildDefaultRoute(s defaultRouteSpec) *encodedRoutes {
 	action := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: outboundCluster(s.port, "", s.host)},
@@ -219,14 +214,6 @@ type unknownHosts struct {
 	cluster string
 }
 
-// Names of the virtual hosts that take requests for unknown hosts. Source: Istio,
-// pilot/pkg/networking/util.
-const (
-	allowAnyHost = "allow_any"
-	blockAllHost = "block_all"
-	anyDomain    = "*"
-)
-
 // unknownHostsOf reads the policy that holds for the proxy.
 func unknownHostsOf(sc *push.Scope) unknownHosts {
 	if c := catchAllCluster(sc); c != blackHole {
@@ -252,11 +239,6 @@ func buildUnknownHosts(u unknownHosts) *virtualHost {
 	route.Name = h.Name
 	h.Routes = []*routev3.Route{route}
 	return &virtualHost{name: h.Name, body: resource.Encode(h), clusters: clustersOf(route), all: true, reachable: true}
-}
-
-// everyPath matches all requests.
-func everyPath() *routev3.RouteMatch {
-	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
 }
 
 // setTimeout sets the whole time that a request may take, gRPC or not; nil: no limit. What a gRPC

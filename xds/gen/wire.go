@@ -85,3 +85,19 @@ func appendNumberMember(b []byte, key string, n float64) []byte {
 		return protowire.AppendFixed64(b, math.Float64bits(n))
 	})
 }
+
+// fieldFilterMetadata is core.v3.Metadata.filter_metadata.
+const fieldFilterMetadata protowire.Number = 1
+
+// appendFilterMetadata appends the members under one key.
+func appendFilterMetadata(b []byte, key string, members func([]byte) []byte) []byte {
+	return appendMessage(b, fieldFilterMetadata, func(b []byte) []byte {
+		b = appendText(b, fieldMapKey, key)
+		return appendMessage(b, fieldMapValue, members)
+	})
+}
+
+// appendBytes appends a field that holds an encoded message.
+func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
+}

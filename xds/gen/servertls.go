@@ -4,48 +4,12 @@ import (
 	"errors"
 	"strings"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/push"
 )
-
-// certificate is a certificate chain and its key by the paths of their files on the proxy's
-// machine. It comes as a secret that names the files, because only then Envoy takes them anew when
-// they are replaced. Source: envoyproxy.io, TlsCertificate.watched_directory and "Key rotation".
-type certificate struct{ chain, key string }
-
-// secretName is "file-cert:<chain>~<key>". Source: Istio, SdsCertificateConfig.GetResourceName.
-func (c certificate) secretName() string { return "file-cert:" + c.chain + "~" + c.key }
-
-// certificatesOf are those of a server: the first of several is what a client without SNI sees.
-// None where the server shows the proxy's own.
-func certificatesOf(t *networking.ServerTLSSettings) []certificate {
-	if t.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL {
-		return nil
-	}
-	if len(t.GetTlsCertificates()) > 0 {
-		out := make([]certificate, 0, len(t.TlsCertificates))
-		for _, c := range t.TlsCertificates {
-			out = append(out, certificate{c.ServerCertificate, c.PrivateKey})
-		}
-		return out
-	}
-	return []certificate{{t.GetServerCertificate(), t.GetPrivateKey()}}
-}
-
-// clientRoots are the authorities of the clients of a server, and whether it asks clients for a
-// certificate.
-func clientRoots(t *networking.ServerTLSSettings) (roots, bool) {
-	switch t.GetMode() {
-	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
-		return roots{t.CaCertificates, t.CaCrl}, true
-	default:
-		return roots{}, false
-	}
-}
 
 // errNoAuthorities is why a server closes connections that would have to be checked by nothing.
 var errNoAuthorities = errors.New("the authorities of clients are missing: caCertificates")
@@ -101,21 +65,6 @@ func meshServerTLS(t *networking.ServerTLSSettings, alpn []string, m *push.Mesh)
 		out.CommonTlsContext.TlsParams = p
 	}
 	return out, nil
-}
-
-// neverResume has each connection show the client's certificate anew: of a resumed session it is
-// not looked at again, and may have expired or been revoked.
-func neverResume(t *tlsv3.DownstreamTlsContext) {
-	t.SessionTicketKeysType = &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{DisableStatelessSessionResumption: true}
-	t.DisableStatefulSessionResumption = true
-}
-
-// tlsSocket ends TLS.
-func tlsSocket(t *tlsv3.DownstreamTlsContext) *corev3.TransportSocket {
-	return &corev3.TransportSocket{
-		Name:       tlsSocketName,
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(t)},
-	}
 }
 
 // tlsParameters are the versions and ciphers; nil when a server names none, so that Envoy's
