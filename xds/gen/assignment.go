@@ -35,7 +35,7 @@ type assignmentSpec struct {
 // so that the cluster does not wait for one.
 func buildAssignment(s assignmentSpec) *resource.Resource {
 	name := outboundCluster(s.port, s.subset.GetName(), s.service.Host)
-	return resource.New(EndpointType, name, nil, func() []byte {
+	return resource.New(resource.EndpointType, name, nil, func() []byte {
 		return slices.Clip(s.append(nil, name, s.hosts(reachable)))
 	})
 }
@@ -194,7 +194,7 @@ func (s assignmentSpec) groups(hosts []host) []hostGroup {
 		start = end
 	}
 	if s.order != nil && !s.order.failover {
-		return s.order.distribute(out)
+		return distribute(s.order, out)
 	}
 	return out
 }
@@ -265,7 +265,7 @@ func (s weightScale) of(h host) uint32 {
 // distribute gives localities the shares that the rule sets for the client: those that it does not
 // name get nothing. Localities that one pattern names together divide its share by their weights.
 // Source: istio.io, LocalityLoadBalancerSetting.distribute.
-func (o *ordering) distribute(groups []hostGroup) []hostGroup {
+func distribute(o *ordering, groups []hostGroup) []hostGroup {
 	shares := o.distribution()
 	if shares == nil {
 		return groups

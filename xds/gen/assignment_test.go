@@ -8,10 +8,9 @@ import (
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/ashore-mesh/ashore/internal/intern"
-	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -133,34 +132,34 @@ func TestAssignment(t *testing.T) {
 			service: web,
 			endpoints: []registry.Endpoint{at("10.0.0.1", in("west")), at("10.0.0.2", in("east/b")),
 				at("10.0.0.3", in("east/a/1")), at("10.0.0.4", in("east/a/2"))},
-			order: &ordering{orderRule{&networking.LocalityLoadBalancerSetting{}, true},
-				client{locality: registry.ParseLocality("east/a/2")}},
+			order: &ordering{orderRule: orderRule{setting: &networking.LocalityLoadBalancerSetting{}, failover: true},
+				client: client{locality: registry.ParseLocality("east/a/2")}},
 			want: []string{"p0 east/a/2 w1: 10.0.0.4:80", "p1 east/a/1 w1: 10.0.0.3:80",
 				"p2 east/b w1: 10.0.0.2:80", "p3 west w1: 10.0.0.1:80"},
 		},
 		"failover does not skip priorities": {
 			service:   web,
 			endpoints: []registry.Endpoint{at("10.0.0.1", in("west")), at("10.0.0.2", in("east/b"))},
-			order: &ordering{orderRule{&networking.LocalityLoadBalancerSetting{}, true},
-				client{locality: registry.ParseLocality("east/a")}},
+			order: &ordering{orderRule: orderRule{setting: &networking.LocalityLoadBalancerSetting{}, failover: true},
+				client: client{locality: registry.ParseLocality("east/a")}},
 			want: []string{"p0 east/b w1: 10.0.0.2:80", "p1 west w1: 10.0.0.1:80"},
 		},
 		"failover to a region": {
 			service:   web,
 			endpoints: []registry.Endpoint{at("10.0.0.1", in("a")), at("10.0.0.2", in("b"))},
-			order: &ordering{orderRule{&networking.LocalityLoadBalancerSetting{
+			order: &ordering{orderRule: orderRule{setting: &networking.LocalityLoadBalancerSetting{
 				Failover: []*networking.LocalityLoadBalancerSetting_Failover{{From: "x", To: "a"},
 					{From: "c", To: "b"}},
-			}, true}, client{locality: registry.ParseLocality("c")}},
+			}, failover: true}, client: client{locality: registry.ParseLocality("c")}},
 			want: []string{"p0 b w1: 10.0.0.2:80", "p1 a w1: 10.0.0.1:80"},
 		},
 		"failover by labels, then region": {
 			service: web,
 			endpoints: []registry.Endpoint{at("10.0.0.1", label("v", "1"), in("a")),
 				at("10.0.0.2", label("v", "1"), in("b")), at("10.0.0.3", in("b"))},
-			order: &ordering{orderRule{&networking.LocalityLoadBalancerSetting{
+			order: &ordering{orderRule: orderRule{setting: &networking.LocalityLoadBalancerSetting{
 				FailoverPriority: []string{"v=1"}, Failover: []*networking.LocalityLoadBalancerSetting_Failover{{From: "a", To: "b"}},
-			}, true}, client{locality: registry.ParseLocality("a")}},
+			}, failover: true}, client: client{locality: registry.ParseLocality("a")}},
 			want: []string{"p0 a w1: 10.0.0.1:80", "p1 b w1: 10.0.0.2:80", "p2 b w1: 10.0.0.3:80"},
 		},
 		"a port that it does not have": {
@@ -175,25 +174,25 @@ func TestAssignment(t *testing.T) {
 			service: web,
 			endpoints: []registry.Endpoint{at("10.0.0.1", in("a/1"), weight(3)), at("10.0.0.2", in("a/2")),
 				at("10.0.0.3", in("b")), at("10.0.0.4", in("c"))},
-			order: &ordering{orderRule{shares("a", map[string]uint32{"a/*": 80, "b": 20}), false},
-				client{locality: registry.ParseLocality("a")}},
+			order: &ordering{orderRule: orderRule{setting: shares("a", map[string]uint32{"a/*": 80, "b": 20}), failover: false},
+				client: client{locality: registry.ParseLocality("a")}},
 			want: []string{"p0 a/1 w60: 10.0.0.1:80*3", "p0 a/2 w20: 10.0.0.2:80", "p0 b w20: 10.0.0.3:80"},
 		},
 		"shares of nothing": {
 			service: web, endpoints: []registry.Endpoint{at("10.0.0.1", in("a")), at("10.0.0.2", in("b"))},
-			order: &ordering{orderRule{shares("a", map[string]uint32{"a": 0, "b": 100}), false},
-				client{locality: registry.ParseLocality("a")}},
+			order: &ordering{orderRule: orderRule{setting: shares("a", map[string]uint32{"a": 0, "b": 100}), failover: false},
+				client: client{locality: registry.ParseLocality("a")}},
 			want: []string{"p0 b w100: 10.0.0.2:80"},
 		},
 		"the more specific pattern counts": {
 			service: web, endpoints: []registry.Endpoint{at("10.0.0.1", in("a/1")), at("10.0.0.2", in("a/2"))},
-			order: &ordering{orderRule{shares("*", map[string]uint32{"a/*": 90, "a/1": 10}), false}, client{}},
+			order: &ordering{orderRule: orderRule{setting: shares("*", map[string]uint32{"a/*": 90, "a/1": 10}), failover: false}, client: client{}},
 			want:  []string{"p0 a/1 w10: 10.0.0.1:80", "p0 a/2 w90: 10.0.0.2:80"},
 		},
 		"shares for clients elsewhere": {
 			service: web, endpoints: []registry.Endpoint{at("10.0.0.1", in("a"))},
-			order: &ordering{orderRule{shares("b", map[string]uint32{"b": 100}), false},
-				client{locality: registry.ParseLocality("a")}},
+			order: &ordering{orderRule: orderRule{setting: shares("b", map[string]uint32{"b": 100}), failover: false},
+				client: client{locality: registry.ParseLocality("a")}},
 			want: []string{"p0 a w1: 10.0.0.1:80"},
 		},
 	} {
@@ -218,44 +217,39 @@ func shares(from string, to map[string]uint32) *networking.LocalityLoadBalancerS
 	return &networking.LocalityLoadBalancerSetting{Distribute: []*networking.LocalityLoadBalancerSetting_Distribute{{From: from, To: to}}}
 }
 
-// What is known of a place goes before a label that says it.
-func TestMismatch(t *testing.T) {
+// A port that is not served is no endpoint, and one without interception takes mutual TLS where its
+// proxy listens.
+func TestEndpointsOfPortStates(t *testing.T) {
 	t.Parallel()
-	var labels intern.Lists[push.Label]
-	o := &ordering{
-		orderRule{&networking.LocalityLoadBalancerSetting{FailoverPriority: []string{networkLabel, regionLabel,
-			zoneLabel, "rack"}}, true},
-		client{locality: registry.ParseLocality("east/a"), network: "n1",
-			labels: labels.Of([]push.Label{{Key: "rack", Value: "1"}, {Key: regionLabel, Value: "north"}})},
-	}
-	for name, c := range map[string]struct {
-		ep   registry.Endpoint
-		want int
-	}{
-		"all":         {registry.Endpoint{Network: "n1", Locality: registry.ParseLocality("east/a"), Labels: map[string]string{"rack": "1"}}, 0},
-		"rack":        {registry.Endpoint{Network: "n1", Locality: registry.ParseLocality("east/a")}, 1},
-		"zone":        {registry.Endpoint{Network: "n1", Locality: registry.ParseLocality("east/b"), Labels: map[string]string{"rack": "1"}}, 2},
-		"region":      {registry.Endpoint{Network: "n1", Locality: registry.ParseLocality("north/a"), Labels: map[string]string{"rack": "1"}}, 3},
-		"network":     {registry.Endpoint{Network: "n2", Locality: registry.ParseLocality("east/a")}, 4},
-		"place label": {registry.Endpoint{Labels: map[string]string{networkLabel: "n1", regionLabel: "east", zoneLabel: "a", "rack": "1"}}, 0},
+	web := testService("web", 1, "", "http/80")
+	for state, want := range map[string]struct{ endpoint, mutual bool }{
+		"": {true, false}, "80=closed": {false, false}, "80=loopback": {false, false}, "80=listener": {true, true},
+		"81=closed": {true, false},
 	} {
-		if got := o.mismatch(&c.ep); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
+		ep := registry.Endpoint{Address: "10.0.0.2", TLSMode: "istio", States: registry.PortStates(state),
+			Labels: map[string]string{registry.InterceptionLabel: registry.InterceptionNone}}
+		s := assignmentSpec{service: web, port: 80, mutual: true,
+			endpoints: &registry.EndpointList{Items: []registry.Endpoint{ep}}}
+		hosts := s.hosts(reachable)
+		if got := len(hosts) == 1; got != want.endpoint || got && hosts[0].mutual != want.mutual {
+			t.Errorf("%q: got %+v, want %+v", state, hosts, want)
 		}
 	}
 }
 
-func TestMatchesLocality(t *testing.T) {
+// Envoy has no priority beyond 128.
+func TestPriorities(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		pattern, locality string
-		want              bool
-	}{
-		{"*", "a/b/c", true}, {"*", "", true}, {"a", "a/b/c", true}, {"a", "b", false}, {"a/*", "a/b", true}, {"a/b", "a/b/c", true},
-		{"a/b", "a/c", false}, {"a/b/*", "a/b/c", true}, {"a/b/c", "a/b/d", false}, {"a/b/c", "a/b", false},
-	} {
-		if got := matchesLocality(c.pattern, registry.ParseLocality(c.locality)); got != c.want {
-			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.locality, got, c.want)
-		}
+	hosts := make([]host, 200)
+	for i := range hosts {
+		hosts[i] = host{Endpoint: &registry.Endpoint{Address: fmt.Sprintf("10.0.0.%d", i)}, port: 80, priority: i}
+	}
+	hosts = inOrder(hosts)
+	a := &endpointv3.ClusterLoadAssignment{}
+	if err := proto.Unmarshal(assignmentSpec{}.append(nil, "c", hosts), a); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Validate(); err != nil || hosts[128].priority != 128 || hosts[199].priority != 128 {
+		t.Errorf("got %v, the last has priority %d, want 128", err, hosts[199].priority)
 	}
 }

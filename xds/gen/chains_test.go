@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -46,11 +47,28 @@ func TestChainSetIsDisjoint(t *testing.T) {
 			}
 			var got []string
 			for _, c := range set.list().Items() {
-				got = append(got, c.line())
+				got = append(got, describeChain(c))
 			}
 			if d := cmp.Diff(tt.want, got); d != "" {
 				t.Errorf("chains (-want +got):\n%s", d)
 			}
 		})
 	}
+}
+
+func describeChain(c chainSpec) string {
+	var s string
+	if c.match.all() {
+		s = "all"
+	}
+	if c.match.subnets != nil {
+		s += fmt.Sprintf("%v ", c.match.subnets.Items())
+	}
+	if c.match.sni != nil {
+		s += fmt.Sprintf("sni %v ", c.match.sni.Items())
+	}
+	if c.match.plainHTTP {
+		s += "http "
+	}
+	return s + "-> " + c.tcp.cluster
 }

@@ -1,6 +1,8 @@
 package gen
 
 import (
+	"slices"
+
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -209,4 +211,14 @@ func (c *clusters) buildShared(in clusterIn) *clusterLayer {
 		})
 	}
 	return newClusterLayer(append(out, c.fixedOf(in)...))
+}
+
+// refused are the clusters that Envoy would refuse, and those that lack what mutual TLS needs, among
+// those that somebody holds.
+func (c *clusters) refused() []feed.Problem {
+	var out []feed.Problem
+	for _, made := range slices.Concat(c.outbound.Marked(), c.workload.Marked(), c.fixed.Marked()) {
+		out = append(out, *made.problem)
+	}
+	return out
 }

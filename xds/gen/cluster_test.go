@@ -3,9 +3,7 @@ package gen
 import (
 	"fmt"
 	"net/netip"
-	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -17,7 +15,6 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/internal/intern"
-	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -68,7 +65,7 @@ func TestEnvoyAcceptsPolicies(t *testing.T) {
 			web.Resolution = resolution
 			sc := ruleScope(t, web, policy, registry.Endpoint{Address: "a.example.com",
 				Locality: registry.ParseLocality("a")})
-			c := decoded[*clusterv3.Cluster](t, New().Set(ClusterType, sc))["outbound|80||web.example.com"]
+			c := decoded[*clusterv3.Cluster](t, New().Set(resource.ClusterType, sc))["outbound|80||web.example.com"]
 			c.Name = fmt.Sprintf("%s %d", name, resolution)
 			if c.LoadAssignment != nil {
 				c.LoadAssignment.ClusterName = c.Name
@@ -109,7 +106,7 @@ func TestNamesToResolve(t *testing.T) {
 			sc := ruleScope(t, c.service, "", c.endpoints...)
 			copied := *sc
 			copied.Capabilities = c.caps
-			got := decoded[*clusterv3.Cluster](t, New().Set(ClusterType, &copied))["outbound|80||web.example.com"]
+			got := decoded[*clusterv3.Cluster](t, New().Set(resource.ClusterType, &copied))["outbound|80||web.example.com"]
 			kind := got.GetClusterType().GetName()
 			if kind == "" {
 				kind = got.GetType().String()
@@ -189,7 +186,7 @@ func TestWorkloadClusters(t *testing.T) {
 				got []string
 				all []*clusterv3.Cluster
 			)
-			for _, m := range decoded[*clusterv3.Cluster](t, resource.Set{Own: New().Set(ClusterType, &sc).Own}) {
+			for _, m := range decoded[*clusterv3.Cluster](t, resource.Set{Own: New().Set(resource.ClusterType, &sc).Own}) {
 				all = append(all, m)
 				got = append(got, describeWorkload(m))
 			}
@@ -216,56 +213,6 @@ func addressText(a *corev3.Address) string {
 		return p.Path
 	}
 	return fmt.Sprintf("%s:%d", a.GetSocketAddress().Address, a.GetSocketAddress().GetPortValue())
-}
-
-func TestPolicyFor(t *testing.T) {
-	t.Parallel()
-	pool := func(n int32) *networking.ConnectionPoolSettings {
-		return &networking.ConnectionPoolSettings{Tcp: &networking.ConnectionPoolSettings_TCPSettings{MaxConnections: n}}
-	}
-	var (
-		outlier  = &networking.OutlierDetection{}
-		other    = &networking.OutlierDetection{MaxEjectionPercent: 1}
-		budget   = &networking.TrafficPolicy_RetryBudget{}
-		rulePool = pool(1)
-		portPool = pool(2)
-		subPool  = pool(3)
-		deepPool = pool(4)
-	)
-	port := func(n uint32, p *networking.ConnectionPoolSettings) []*networking.TrafficPolicy_PortTrafficPolicy {
-		return []*networking.TrafficPolicy_PortTrafficPolicy{{Port: &networking.PortSelector{Number: n},
-			ConnectionPool: p}}
-	}
-	inherits := &networking.Subset{Name: "inherits"}
-	replaces := &networking.Subset{Name: "replaces", TrafficPolicy: &networking.TrafficPolicy{ConnectionPool: subPool,
-		PortLevelSettings: port(82, deepPool)}}
-	rule := &push.DestinationRule{Spec: &networking.DestinationRule{
-		TrafficPolicy: &networking.TrafficPolicy{ConnectionPool: rulePool, OutlierDetection: outlier,
-			RetryBudget: budget, PortLevelSettings: port(81, portPool)},
-		Subsets: []*networking.Subset{inherits, replaces,
-			{Name: "outlier", TrafficPolicy: &networking.TrafficPolicy{OutlierDetection: other}}},
-	}}
-	for name, c := range map[string]struct {
-		rule   *push.DestinationRule
-		subset *networking.Subset
-		port   uint32
-		want   policy
-	}{
-		"no rule":              {nil, nil, 80, policy{}},
-		"rule":                 {rule, nil, 80, policy{pool: rulePool, outlier: outlier, budget: budget}},
-		"port":                 {rule, nil, 81, policy{pool: portPool, budget: budget}},
-		"subset inherits":      {rule, inherits, 80, policy{pool: rulePool, outlier: outlier, budget: budget}},
-		"subset inherits port": {rule, inherits, 81, policy{pool: portPool, budget: budget}},
-		"subset replaces":      {rule, replaces, 80, policy{pool: subPool, outlier: outlier, budget: budget}},
-		"subset over port":     {rule, replaces, 81, policy{pool: subPool, budget: budget}},
-		"subset's port":        {rule, replaces, 82, policy{pool: deepPool, budget: budget}},
-		"other part":           {rule, rule.Spec.Subsets[2], 80, policy{pool: rulePool, outlier: other, budget: budget}},
-		"no policy":            {&push.DestinationRule{Spec: &networking.DestinationRule{}}, inherits, 80, policy{}},
-	} {
-		if got := policyFor(c.rule, c.subset, c.port); got != c.want {
-			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
-		}
-	}
 }
 
 func TestCapabilities(t *testing.T) {
@@ -300,7 +247,7 @@ func TestSecretsOfClusters(t *testing.T) {
 		`{"tls": {"mode": "MUTUAL", "clientCertificate": "/c", "privateKey": "/k", "caCertificates": "/r"}}`:                                                      {"file-cert:/c~/k", "file-root:/r"},
 		`{"tls": {"mode": "SIMPLE", "caCertificates": "/a"}, "portLevelSettings": [{"port": {"number": 81}, "tls": {"mode": "SIMPLE", "caCertificates": "/b"}}]}`: {"file-root:/a", "file-root:/b"},
 	} {
-		set := New().Set(SecretType, ruleScope(t, testService("web.example.com", 1, "", "http/80", "http/81"), policy))
+		set := New().Set(resource.SecretType, ruleScope(t, testService("web.example.com", 1, "", "http/80", "http/81"), policy))
 		var got []string
 		for r := range set.All() {
 			got = append(got, r.Name)
@@ -341,41 +288,10 @@ func TestNameTable(t *testing.T) {
 				ep("a.example.com", registry.Healthy), ep("fd00::7", registry.Healthy), ep("10.0.0.7",
 					registry.Healthy))
 			sc.CapturesDNS = c.captures
-			set := New().Set(NameTableType, sc)
+			set := New().Set(resource.NameTableType, sc)
 			if diff := cmp.Diff(c.want, decodeNames(t, set.Get(NameTableName).Body())); diff != "" {
 				t.Errorf("names (-want +got):\n%s", diff)
 			}
 		})
 	}
-}
-
-// What clusters have in common is encoded once for as long as somebody uses one of their layers,
-// also after the clusters themselves were encoded.
-func TestShapesStay(t *testing.T) {
-	t.Parallel()
-	g := New()
-	var encoded atomic.Int32
-	g.clusters.shapes = memo.New(func(s clusterShape) *encodedShape {
-		encoded.Add(1)
-		return encodeShape(s)
-	})
-	encodeClusters := func(f *fleet) resource.Set {
-		set := g.Set(ClusterType, f.scope())
-		for r := range set.All() {
-			r.Body()
-		}
-		return set
-	}
-	f := newFleet(3, false)
-	held := encodeClusters(f)
-	shapes := encoded.Load()
-	runtime.GC()
-	f.join(7)
-	if next := encodeClusters(f); next == held {
-		t.Fatal("a service more changed nothing")
-	}
-	if got := encoded.Load(); got != shapes || shapes == 0 {
-		t.Errorf("%d shapes were encoded, and %d with a service more, which is like the others", shapes, got)
-	}
-	runtime.KeepAlive(held.Shared)
 }

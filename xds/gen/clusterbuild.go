@@ -52,7 +52,7 @@ func (c *clusters) buildCluster(s clusterSpec) *madeCluster {
 	shape := s.shape()
 	var refs []resource.Ref
 	if shape.discovery == byEDS {
-		refs = []resource.Ref{{TypeURL: EndpointType, Name: name}}
+		refs = []resource.Ref{{TypeURL: resource.EndpointType, Name: name}}
 	}
 	var hosts []host
 	if shape.discovery == byNames || shape.discovery == byName {
@@ -80,7 +80,7 @@ func (c *clusters) buildCluster(s clusterSpec) *madeCluster {
 		made.problem = s.withoutIdentity(name)
 	}
 	peer := made.peer
-	made.resource = resource.New(ClusterType, name, refs, func() []byte { return s.encode(name, encoded, peer, hosts) })
+	made.resource = resource.New(resource.ClusterType, name, refs, func() []byte { return s.encode(name, encoded, peer, hosts) })
 	return made
 }
 

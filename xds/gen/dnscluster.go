@@ -1,23 +1,10 @@
 package gen
 
 import (
-	"time"
-
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	commondnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
-)
-
-const (
-	// dnsClusterExtension is the kind of cluster that resolves names, in newer Envoys.
-	dnsClusterExtension = "envoy.cluster.dns"
-	// dnsJitter spreads the queries of many clusters. Source: Istio.
-	dnsJitter = 100 * time.Millisecond
-	// dnsFailureRate is how soon a name is asked for again that could not be resolved; it grows up
-	// to the mesh's dnsRefreshRate. Envoy's default is that rate at once, so that a proxy which
-	// starts before its resolver would be without endpoints for a minute.
-	dnsFailureRate = 5 * time.Second
 )
 
 // resolve makes Envoy resolve the names that the cluster carries.
@@ -38,7 +25,7 @@ func (s clusterShape) dns() *dnsv3.DnsCluster {
 		DnsRefreshRate:               refresh,
 		RespectDnsTtl:                true,
 		DnsJitter:                    durationpb.New(dnsJitter),
-		DnsLookupFamily:              s.families.lookup(),
+		DnsLookupFamily:              lookupFamily(s.families),
 		AllAddressesInSingleEndpoint: s.discovery == byName,
 	}
 	if refresh.AsDuration() >= dnsFailureRate {
@@ -70,8 +57,8 @@ func (s clusterShape) resolveOld(c *clusterv3.Cluster) {
 	}
 }
 
-// lookup says which addresses of a name are of use.
-func (f families) lookup() commondnsv3.DnsLookupFamily {
+// lookupFamily says which addresses of a name are of use.
+func lookupFamily(f families) commondnsv3.DnsLookupFamily {
 	switch f {
 	case onlyV6:
 		return commondnsv3.DnsLookupFamily_V6_ONLY

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // judgedFor refuses what the two filters of CUSTOM policies together let through without a
@@ -91,7 +92,7 @@ func TestTakers(t *testing.T) {
 	for name, want := range tests {
 		var got []string
 		for _, ref := range buildExtension(extensionSpec{name: name}).Refs {
-			if ref.TypeURL != ExtensionConfigType {
+			if ref.TypeURL != resource.ExtensionConfigType {
 				t.Errorf("%s names %v", name, ref)
 			}
 			got = append(got, ref.Name)

@@ -171,12 +171,12 @@ func (in extensionsIn) filter(s rbacScope, name string) (m proto.Message, cluste
 func buildExtension(s extensionSpec) *resource.Resource {
 	var refs []resource.Ref
 	if s.cluster != "" {
-		refs = append(refs, resource.Ref{TypeURL: ClusterType, Name: s.cluster})
+		refs = append(refs, resource.Ref{TypeURL: resource.ClusterType, Name: s.cluster})
 	}
 	for _, name := range takers(s.name) {
-		refs = append(refs, resource.Ref{TypeURL: ExtensionConfigType, Name: name})
+		refs = append(refs, resource.Ref{TypeURL: resource.ExtensionConfigType, Name: name})
 	}
-	return resource.New(ExtensionConfigType, s.name, refs, func() []byte { return []byte(s.body) })
+	return resource.New(resource.ExtensionConfigType, s.name, refs, func() []byte { return []byte(s.body) })
 }
 
 // takers are the filters that may take over what one of that name judged: a policy that denied

@@ -40,7 +40,7 @@ func (c *clusters) fixedOf(in clusterIn) []*madeCluster {
 
 func buildFixed(s fixedSpec) *madeCluster {
 	c, problem := orClosed(s.cluster(), nil)
-	return &madeCluster{resource: resource.New(ClusterType, s.name, nil, func() []byte { return resource.Encode(c) }),
+	return &madeCluster{resource: resource.New(resource.ClusterType, s.name, nil, func() []byte { return resource.Encode(c) }),
 		problem: problem}
 }
 

@@ -35,6 +35,8 @@ type gatewayIn struct {
 // gatewayLayout says which address and port of a router carries what. Listeners and routes are both
 // made from it. Immutable.
 type gatewayLayout struct {
+	// servers are those that it was made of.
+	servers *intern.List[gatewayServer]
 	// ports is sorted by address.
 	ports []gatewayPort
 	// routes is sorted by name, names unique.
@@ -113,7 +115,7 @@ func gatewayInOf(lists *intern.Lists[gatewayServer], sc *push.Scope) gatewayIn {
 // configuration. TLS servers are told apart by SNI; one that repeats a host of an earlier one is
 // left out.
 func layOutGateways(in gatewayIn) *gatewayLayout {
-	out := &gatewayLayout{}
+	out := &gatewayLayout{servers: in.servers}
 	at := map[address]int{}
 	routes := map[string]int{}
 	for i, s := range in.servers.Items() {

@@ -122,7 +122,7 @@ func TestEnvoyIsAGateway(t *testing.T) {
 		bind(testServer(18443, "TLS", pass, "*.pass.example")), bind(testServer(19000, "TCP", nil, "raw.example")),
 	))
 	g := New()
-	listeners := withFilesInside(t, withRoutesInside(t, g, sc), decoded[*tlsv3.Secret](t, g.Set(SecretType, sc)))
+	listeners := withFilesInside(t, withRoutesInside(t, g, sc), decoded[*tlsv3.Secret](t, g.Set(resource.SecretType, sc)))
 	raw := tcpServer(t, "raw")
 	runEnvoy(t, listeners, []*clusterv3.Cluster{
 		staticCluster("outbound|1||web", web.Listener.Addr().String()),
@@ -194,7 +194,7 @@ func TestEnvoyReadsRelativeFiles(t *testing.T) { // not parallel: it changes the
 	sc := testRouter(testGateway("edge", []*push.VirtualService{vs}, server))
 	g := New()
 	listeners := withRoutesInside(t, g, sc)
-	secretsFromFile(t, listeners, g.Set(SecretType, sc))
+	secretsFromFile(t, listeners, g.Set(resource.SecretType, sc))
 	runEnvoy(t, listeners, []*clusterv3.Cluster{staticCluster("outbound|1||web", web.Listener.Addr().String())})
 
 	// asks returns who answers, by the certificate, or why nobody does.
@@ -267,7 +267,7 @@ func writeOwnCertificate(t *testing.T, name string) []byte {
 func secretsFromFile(t *testing.T, listeners []*listenerv3.Listener, set resource.Set) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secrets.json")
-	answer := &discoveryv3.DiscoveryResponse{TypeUrl: SecretType}
+	answer := &discoveryv3.DiscoveryResponse{TypeUrl: resource.SecretType}
 	for _, s := range decoded[*tlsv3.Secret](t, set) {
 		answer.Resources = append(answer.Resources, packed(s))
 	}

@@ -24,7 +24,7 @@ type gatewayRoutesIn struct {
 func gatewayRoutesInOf(t *routeTables, sc *push.Scope) gatewayRoutesIn {
 	return gatewayRoutesIn{
 		tables:       t,
-		layout:       t.layouts.gateways.Get(gatewayInOf(t.layouts.servers, sc)),
+		layout:       t.layouts.gateway(sc),
 		servers:      sc.Gateways,
 		destinations: sc.Destinations,
 		sources:      sc.RouteSources,

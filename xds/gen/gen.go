@@ -25,12 +25,12 @@ type Generator struct {
 
 // New makes a Generator.
 func New() *Generator {
-	orders, layouts := newOrderings(), newListeners()
+	orders, layouts := newOrderings(), newLayouts()
 	return &Generator{
 		clusters:   newClusters(orders),
 		secrets:    newSecrets(),
 		endpoints:  newEndpoints(orders),
-		listeners:  layouts,
+		listeners:  newListeners(layouts),
 		routes:     newRouteTables(layouts),
 		extensions: newExtensions(),
 		names:      newNameTables(),
@@ -44,19 +44,19 @@ func New() *Generator {
 // long as anybody holds them.
 func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 	switch typeURL {
-	case ClusterType:
+	case resource.ClusterType:
 		return g.clusters.set(sc)
-	case SecretType:
+	case resource.SecretType:
 		return g.secrets.set(sc)
-	case EndpointType:
+	case resource.EndpointType:
 		return g.endpoints.set(sc)
-	case ListenerType:
+	case resource.ListenerType:
 		return g.listeners.set(sc)
-	case RouteType:
+	case resource.RouteType:
 		return g.routes.set(sc)
-	case ExtensionConfigType:
+	case resource.ExtensionConfigType:
 		return g.extensions.set(sc)
-	case NameTableType:
+	case resource.NameTableType:
 		return g.names.set(sc)
 	case ProxyConfigType:
 		return g.bundles.set(sc)
@@ -73,21 +73,7 @@ func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 // leave out because services map their ports are errors too. It costs as much as there are of them,
 // not as the mesh is large: it may be asked often.
 func (g *Generator) Refused() []feed.Problem {
-	var out []feed.Problem
-	for _, routes := range [][]*encodedRoutes{g.routes.rules.Marked(), g.routes.defaults.Marked()} {
-		for _, r := range routes {
-			out = append(out, *r.refused)
-		}
-	}
-	for _, clusters := range [][]*madeCluster{g.clusters.outbound.Marked(), g.clusters.workload.Marked(),
-		g.clusters.fixed.Marked()} {
-		for _, c := range clusters {
-			out = append(out, *c.problem)
-		}
-	}
-	for _, l := range g.listeners.resources.Marked() {
-		out = append(out, l.refused...)
-	}
+	out := slices.Concat(g.routes.refused(), g.clusters.refused(), g.listeners.refused())
 	slices.SortFunc(out, func(a, b feed.Problem) int { return strings.Compare(a.Object+a.Text, b.Object+b.Text) })
 	return slices.CompactFunc(out, func(a, b feed.Problem) bool { return a.Object == b.Object && a.Text == b.Text })
 }

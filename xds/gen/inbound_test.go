@@ -2,6 +2,7 @@ package gen
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 func TestInboundListeners(t *testing.T) {
@@ -60,9 +62,8 @@ func TestInboundListeners(t *testing.T) {
 			ingress("TCP", 15001, "10.0.0.8", networking.CaptureMode_NONE),
 		}}}, want: append([]string{"10.0.0.8_15001 bound", "  all-> inbound|15001||", "virtualInbound bound captures"}, always...)},
 		{name: "ingress listeners without redirection", interception: push.None, address: "127.0.0.9", service: self, sidecar: sidecar,
-			want: []string{"127.0.0.9_9070 bound", "  all-> route inbound|9070||", "127.0.0.9_9080 bound",
-				"  all-> route inbound|9080||",
-				"127.0.0.8_9090 bound", "  all-> inbound|9090||"}},
+			want: []string{"127.0.0.8_9090 bound", "  all-> inbound|9090||", "127.0.0.9_9070 bound",
+				"  all-> route inbound|9070||", "127.0.0.9_9080 bound", "  all-> route inbound|9080||"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,13 +72,8 @@ func TestInboundListeners(t *testing.T) {
 			sc.Interception = tt.interception
 			sc.Own = testOwn(tt.address, tt.service)
 			sc.DualStack = strings.HasPrefix(tt.address, "2001:")
-			l := newListeners()
 			sc.Sidecar = tt.sidecar
-			in := inboundListenersIn{base: l.bases.Get(settingsOf(sc)), workload: workloadOf(sc)}
-			var got []string
-			for _, s := range planInbound(&chainLists{}, in) {
-				got = append(got, s.lines()...)
-			}
+			got := inboundLines(t, sc)
 			if d := cmp.Diff(tt.want, got); d != "" {
 				t.Errorf("listeners (-want +got):\n%s", d)
 			}
@@ -97,9 +93,8 @@ func TestInboundOldestService(t *testing.T) {
 	own = &push.Own{Addresses: own.Addresses, Inbound: testInbound(both)}
 	sc := testScope()
 	sc.Own = own
-	ports := workloadOf(sc).ports()
-	if len(ports) != 1 || ports[0].protocol != registry.TCP {
-		t.Errorf("got %+v, want one port of TCP", ports)
+	if got := inboundLines(t, sc); !slices.Contains(got, "  port 8080 -> inbound|8080||") || len(got) != 5 {
+		t.Errorf("got %q, want one port of TCP", got)
 	}
 }
 
@@ -109,7 +104,7 @@ func TestInboundInspection(t *testing.T) {
 	t.Parallel()
 	sc := testScope()
 	sc.Own = testOwn("10.0.0.9", testService("self", 1, "", "http/80", "mysql/81", "x/82"))
-	for _, l := range decodeListeners(t, newListeners().set(sc)) {
+	for _, l := range decodeListeners(t, New().Set(resource.ListenerType, sc)) {
 		if l.Name != "virtualInbound" {
 			continue
 		}
@@ -157,4 +152,14 @@ func TestFamilies(t *testing.T) {
 			}
 		}
 	}
+}
+
+// inboundLines are planLines of the workload's side alone.
+func inboundLines(t *testing.T, sc *push.Scope) []string {
+	t.Helper()
+	var out []string
+	for _, l := range decodeListeners(t, resource.Set{Shared: New().Set(resource.ListenerType, sc).Own}) {
+		out = append(out, listenerLines(t, l)...)
+	}
+	return out
 }

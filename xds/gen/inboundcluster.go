@@ -147,7 +147,7 @@ const forever = 100 * 365 * 24 * time.Hour
 func buildWorkload(s workloadSpec) *madeCluster {
 	name := inboundCluster(s.port)
 	c, problem := orClosed(s.cluster(name), s.decides)
-	return &madeCluster{problem: problem, resource: resource.New(ClusterType, name, nil, func() []byte {
+	return &madeCluster{problem: problem, resource: resource.New(resource.ClusterType, name, nil, func() []byte {
 		b := resource.Encode(c)
 		if s.services.Len() == 0 {
 			return b

@@ -10,8 +10,7 @@ import (
 
 // listeners makes the listeners of proxies.
 type listeners struct {
-	groups  *intern.Lists[egressGroup]
-	servers *intern.Lists[gatewayServer]
+	layouts *layouts
 	routes  *intern.Lists[*push.VirtualService]
 	perList *intern.Lists[*intern.List[*push.VirtualService]]
 	sources *intern.Lists[any]
@@ -19,8 +18,6 @@ type listeners struct {
 	modes   *intern.Lists[push.PortMode]
 
 	bases     *memo.Func[listenerSettings, listenerBase]
-	outbounds *memo.Func[outboundIn, outboundLayout]
-	gateways  *memo.Func[gatewayIn, gatewayLayout]
 	resources *memo.Func[listenerSpec, madeListener]
 	layers    *memo.Func[*intern.List[*madeListener], listenerLayer]
 
@@ -31,11 +28,10 @@ type listeners struct {
 	gateway  *memo.Func[gatewayListenersIn, listenerLayer]
 }
 
-func newListeners() *listeners {
+func newListeners(layouts *layouts) *listeners {
 	chains := &chainLists{}
 	l := &listeners{
-		groups:  &intern.Lists[egressGroup]{},
-		servers: &intern.Lists[gatewayServer]{},
+		layouts: layouts,
 		routes:  &intern.Lists[*push.VirtualService]{},
 		perList: &intern.Lists[*intern.List[*push.VirtualService]]{},
 		sources: &intern.Lists[any]{},
@@ -43,8 +39,6 @@ func newListeners() *listeners {
 		modes:   &intern.Lists[push.PortMode]{},
 
 		bases:     memo.New(newListenerBase),
-		outbounds: memo.New(layOutOutbound),
-		gateways:  memo.New(layOutGateways),
 		resources: memo.NewMarking(buildListener, (*madeListener).isRefused),
 		layers:    memo.New(newListenerLayer),
 	}
@@ -84,17 +78,17 @@ func newListenerLayer(made *intern.List[*madeListener]) *listenerLayer {
 func (l *listeners) set(sc *push.Scope) resource.Set {
 	base := l.bases.Get(settingsOf(sc))
 	if sc.Type == push.Router {
-		in := gatewayInOf(l.servers, sc)
+		layout := l.layouts.gateway(sc)
 		return resource.Set{Shared: &l.gateway.Get(gatewayListenersIn{
-			layout:       l.gateways.Get(in),
+			layout:       layout,
 			base:         base,
-			servers:      in.servers,
+			servers:      layout.servers,
 			routes:       l.gatewayRoutes(sc),
 			destinations: sc.Destinations,
 		}).Layer}
 	}
 	out := resource.Set{Shared: &l.outbound.Get(outboundListenersIn{
-		layout:       l.outbounds.Get(outboundInOf(l.groups, sc)),
+		layout:       l.layouts.outbound(sc),
 		base:         base,
 		routes:       l.egressRoutes(sc),
 		sources:      l.connectionSources(sc),
@@ -154,4 +148,13 @@ func (l *listeners) connectionSources(sc *push.Scope) *intern.List[any] {
 		}
 	}
 	return l.sources.Of(out)
+}
+
+// refused is what Envoy would refuse of listeners that somebody holds.
+func (l *listeners) refused() []feed.Problem {
+	var out []feed.Problem
+	for _, made := range l.resources.Marked() {
+		out = append(out, made.refused...)
+	}
+	return out
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // bigScope is a mesh of n services, each with an address of its own, one HTTP and one TCP port.
@@ -30,7 +31,7 @@ func BenchmarkListenersFirst(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				for r := range newListeners().set(sc).All() {
+				for r := range New().Set(resource.ListenerType, sc).All() {
 					r.Any()
 				}
 			}
@@ -44,8 +45,8 @@ func BenchmarkListenersOneService(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			sc := bigScope(n)
-			l := newListeners()
-			held := l.set(sc)
+			l := New()
+			held := l.Set(resource.ListenerType, sc)
 			for i := uint32(0); b.Loop(); i++ {
 				b.StopTimer()
 				items := slices.Clone(sc.Egress.Items()[0].Services.Items())
@@ -54,7 +55,7 @@ func BenchmarkListenersOneService(b *testing.B) {
 				changed := testScope(testEgress(nil, items...))
 				changed.Mesh = sc.Mesh
 				b.StartTimer()
-				held = l.set(changed)
+				held = l.Set(resource.ListenerType, changed)
 			}
 			runtime.KeepAlive(held)
 		})
@@ -64,11 +65,11 @@ func BenchmarkListenersOneService(b *testing.B) {
 // BenchmarkListenersNothing asks again for a scope that did not change.
 func BenchmarkListenersNothing(b *testing.B) {
 	sc := bigScope(1000)
-	l := newListeners()
-	held := l.set(sc)
+	l := New()
+	held := l.Set(resource.ListenerType, sc)
 	b.ReportAllocs()
 	for b.Loop() {
-		if l.set(sc) != held {
+		if l.Set(resource.ListenerType, sc) != held {
 			b.Fatal("another set")
 		}
 	}

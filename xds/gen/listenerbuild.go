@@ -49,7 +49,7 @@ func buildListener(s listenerSpec) *madeListener {
 		report("the listener "+s.name+" closes its connections", err)
 	}
 	body := resource.Encode(l)
-	out.resource = resource.New(ListenerType, s.name, refs.list, func() []byte { return body })
+	out.resource = resource.New(resource.ListenerType, s.name, refs.list, func() []byte { return body })
 	return out
 }
 
@@ -138,7 +138,7 @@ func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string,
 			if chain = c.closed(s.base, s.readsTLS()); chain.Validate() != nil {
 				continue // what it matches does not exist
 			}
-			refs.add(ClusterType, blackHole)
+			refs.add(resource.ClusterType, blackHole)
 		} else {
 			refs.addChain(c, s.side)
 		}

@@ -101,7 +101,7 @@ func FuzzListeners(f *testing.F) {
 		for name, sc := range fuzzScopes(objects) {
 			t.Log(name)
 			g := New()
-			checkListeners(t, g.Set(ListenerType, sc), g.Set(RouteType, sc))
+			checkListeners(t, g.Set(resource.ListenerType, sc), g.Set(resource.RouteType, sc))
 			checkClusters(t, g, sc)
 		}
 	})
@@ -130,7 +130,7 @@ func checkListeners(t *testing.T, listeners, routes resource.Set) {
 	}
 	for r := range listeners.All() {
 		for _, ref := range r.Refs {
-			if ref.TypeURL == RouteType && routes.Get(ref.Name) == nil {
+			if ref.TypeURL == resource.RouteType && routes.Get(ref.Name) == nil {
 				t.Errorf("%s names the route configuration %s, which does not exist", r.Name, ref.Name)
 			}
 		}
@@ -251,8 +251,8 @@ func FuzzListenerConflicts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		sc := randomScope(rand.New(rand.NewPCG(seed, 1)))
 		g := New()
-		set := g.Set(ListenerType, sc)
-		checkListeners(t, set, g.Set(RouteType, sc))
+		set := g.Set(resource.ListenerType, sc)
+		checkListeners(t, set, g.Set(resource.RouteType, sc))
 
 		turned := *sc
 		groups := slices.Clone(sc.Egress.Items())
@@ -263,7 +263,7 @@ func FuzzListenerConflicts(f *testing.F) {
 		}
 		var egress intern.Lists[*push.Egress]
 		turned.Egress = egress.Of(groups)
-		for r := range New().Set(ListenerType, &turned).All() {
+		for r := range New().Set(resource.ListenerType, &turned).All() {
 			if was := set.Get(r.Name); was == nil || was.Version() != r.Version() {
 				t.Errorf("%s depends on the order of services", r.Name)
 			}

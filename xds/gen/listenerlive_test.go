@@ -29,6 +29,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // requestFiltersInside puts the filters that are fetched on their own into the list that names
@@ -47,9 +48,9 @@ func requestFiltersInside(list []*hcmv3.HttpFilter,
 // the listeners that name them, so that an Envoy without a control plane can run them.
 func withRoutesInside(t *testing.T, g *Generator, sc *push.Scope) []*listenerv3.Listener {
 	t.Helper()
-	routes := decoded[*routev3.RouteConfiguration](t, g.Set(RouteType, sc))
-	filters := decoded[*corev3.TypedExtensionConfig](t, g.Set(ExtensionConfigType, sc))
-	listeners := decodeListeners(t, g.Set(ListenerType, sc))
+	routes := decoded[*routev3.RouteConfiguration](t, g.Set(resource.RouteType, sc))
+	filters := decoded[*corev3.TypedExtensionConfig](t, g.Set(resource.ExtensionConfigType, sc))
+	listeners := decodeListeners(t, g.Set(resource.ListenerType, sc))
 	for _, l := range listeners {
 		chains := l.FilterChains
 		if l.DefaultFilterChain != nil {

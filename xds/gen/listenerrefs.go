@@ -11,7 +11,7 @@ type listenerRefs struct {
 
 // closedRefs are those of a listener that closes all connections.
 func closedRefs() *listenerRefs {
-	return &listenerRefs{list: []resource.Ref{{TypeURL: ClusterType, Name: blackHole}}}
+	return &listenerRefs{list: []resource.Ref{{TypeURL: resource.ClusterType, Name: blackHole}}}
 }
 
 func (r *listenerRefs) add(typeURL, name string) {
@@ -24,22 +24,22 @@ func (r *listenerRefs) add(typeURL, name string) {
 // addChain adds those of a filter chain.
 func (r *listenerRefs) addChain(c chainSpec, side listenerSide) {
 	if name := c.asking(); name != "" && side != sideOutbound {
-		r.add(ExtensionConfigType, name)
+		r.add(resource.ExtensionConfigType, name)
 	}
 	switch {
 	case c.http.route != "":
-		r.add(RouteType, c.http.route)
+		r.add(resource.RouteType, c.http.route)
 	case c.isHTTP():
-		r.add(ClusterType, c.http.inbound.cluster)
+		r.add(resource.ClusterType, c.http.inbound.cluster)
 	default:
-		c.tcp.clusters(func(name string) { r.add(ClusterType, name) })
+		c.tcp.clusters(func(name string) { r.add(resource.ClusterType, name) })
 	}
 	if c.tls != nil {
 		for _, cert := range certificatesOf(c.tls) {
-			r.add(SecretType, cert.secretName())
+			r.add(resource.SecretType, cert.secretName())
 		}
 		if roots, asks := clientRoots(c.tls); asks {
-			r.add(SecretType, roots.secretName())
+			r.add(resource.SecretType, roots.secretName())
 		}
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // leafOf is what a certificate says; the zero value of a time stands for the CA's own.
@@ -81,7 +82,7 @@ func (ca *testCA) asAgent(t *testing.T, c *tlsv3.CommonTlsContext, own tls.Certi
 	c.TlsCertificateSdsSecretConfigs = nil
 	c.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: inline("CERTIFICATE", own.Certificate[0]),
 		PrivateKey: inline("PRIVATE KEY", key)}}
-	v.DefaultValidationContext.TrustedCa = fileSource(ca.file("ca.pem"))
+	v.DefaultValidationContext.TrustedCa = &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: ca.file("ca.pem")}}
 	c.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: v.DefaultValidationContext}
 }
 
@@ -304,9 +305,9 @@ func clientClusters(t *testing.T, ca *testCA, text string, own tls.Certificate) 
 		{Name: "node.yaml", Data: []byte("addresses: [10.0.0.9]\nnamespace: shop\nidentity: true\n")}, {Name: "config.yaml", Data: []byte(text)},
 	}})
 	g := New()
-	assignments := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(EndpointType, sc))
+	assignments := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(resource.EndpointType, sc))
 	var out []*clusterv3.Cluster
-	for _, c := range decoded[*clusterv3.Cluster](t, g.Set(ClusterType, sc)) {
+	for _, c := range decoded[*clusterv3.Cluster](t, g.Set(resource.ClusterType, sc)) {
 		if c.GetType() != clusterv3.Cluster_EDS {
 			continue
 		}

@@ -2,6 +2,7 @@ package gen
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 )
@@ -42,3 +43,14 @@ const configMember = "config"
 func configPath(o *config.Object, kind string) string {
 	return "/apis/networking.istio.io/v1/namespaces/" + o.Namespace + "/" + kind + "/" + o.Name
 }
+
+const (
+	// dnsClusterExtension is the kind of cluster that resolves names, in newer Envoys.
+	dnsClusterExtension = "envoy.cluster.dns"
+	// dnsJitter spreads the queries of many clusters. Source: Istio.
+	dnsJitter = 100 * time.Millisecond
+	// dnsFailureRate is how soon a name is asked for again that could not be resolved; it grows up
+	// to the mesh's dnsRefreshRate. Envoy's default is that rate at once, so that a proxy which
+	// starts before its resolver would be without endpoints for a minute.
+	dnsFailureRate = 5 * time.Second
+)

@@ -12,7 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// NameTableName is the name of the one resource of type NameTableType.
+// NameTableName is the name of the one resource of type resource.NameTableType.
 const NameTableName = "name-table"
 
 // nameTables makes the table of host names and addresses from which a proxy's agent answers DNS.
@@ -56,19 +56,6 @@ func (n nameTables) set(sc *push.Scope) resource.Set {
 		endpoints: endpointsOf(n.endpoints, plan.headless, sc)})}
 }
 
-// endpointsOf lists the endpoints of services, a nil list where a service has none.
-func endpointsOf(lists *intern.Lists[*registry.EndpointList], keys []registry.Key,
-	sc *push.Scope) *intern.List[*registry.EndpointList] {
-	if len(keys) == 0 {
-		return nil
-	}
-	out := make([]*registry.EndpointList, len(keys))
-	for i, k := range keys {
-		out[i] = sc.Endpoints.At(k)
-	}
-	return lists.Of(out)
-}
-
 func planNames(in namePlanIn) *namePlan {
 	p := &namePlan{namePlanIn: in}
 	for _, dest := range in.destinations.Items() {
@@ -86,7 +73,7 @@ func (in namePlanIn) isHeadless(s *registry.Service) bool {
 }
 
 func buildNames(in nameIn) *resource.Layer {
-	table := resource.New(NameTableType, NameTableName, nil, func() []byte { return encodeNames(in) })
+	table := resource.New(resource.NameTableType, NameTableName, nil, func() []byte { return encodeNames(in) })
 	return resource.NewLayer([]*resource.Resource{table})
 }
 

@@ -108,7 +108,7 @@ func (o *oddResources) add(t *testing.T, number int, node, text string) {
 	sc := scopeOf(t, &txtar.Archive{Files: []txtar.File{{Name: "node.yaml", Data: []byte(node)},
 		{Name: "config.yaml", Data: []byte(oddBase + text)}}})
 	g := New()
-	sets := []resource.Set{g.Set(ListenerType, sc), g.Set(RouteType, sc), g.Set(ClusterType, sc)}
+	sets := []resource.Set{g.Set(resource.ListenerType, sc), g.Set(resource.RouteType, sc), g.Set(resource.ClusterType, sc)}
 	for _, p := range g.Refused() {
 		if p.Severity == feed.Error { // a warning says what a proxy without certificate cannot do
 			t.Errorf("line %d: accepted, and %s", number, p)
@@ -124,8 +124,8 @@ func (o *oddResources) add(t *testing.T, number int, node, text string) {
 		l.AdditionalAddresses = nil
 		o.listeners = append(o.listeners, l)
 	}
-	assignments := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(EndpointType, sc))
-	for _, c := range decoded[*clusterv3.Cluster](t, g.Set(ClusterType, sc)) {
+	assignments := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(resource.EndpointType, sc))
+	for _, c := range decoded[*clusterv3.Cluster](t, g.Set(resource.ClusterType, sc)) {
 		if c.GetType() == clusterv3.Cluster_EDS {
 			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 			c.EdsClusterConfig, c.LoadAssignment = nil, assignments[c.Name]

@@ -212,14 +212,6 @@ func (p *outboundPlanner) addTLS(set *chainSet, port *outboundPort, t outboundTa
 	set.add(chainSpec{tcp: p.tcp.direct(t.service.Host, t.port.Number)}, t.subnets(), sni)
 }
 
-// subnets are those to which a client of the target must have connected; none: any.
-func (t outboundTarget) subnets() []netip.Prefix {
-	if !t.subnet.IsValid() {
-		return nil
-	}
-	return []netip.Prefix{t.subnet}
-}
-
 // connectionMatch is what the matches of TCP and TLS routes have in common.
 type connectionMatch interface {
 	GetPort() uint32

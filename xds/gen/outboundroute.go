@@ -28,7 +28,7 @@ type outboundRoutesIn struct {
 func outboundRoutesInOf(t *routeTables, sc *push.Scope) outboundRoutesIn {
 	return outboundRoutesIn{
 		tables:       t,
-		layout:       t.layouts.outbounds.Get(outboundInOf(t.layouts.groups, sc)),
+		layout:       t.layouts.outbound(sc),
 		egress:       sc.Egress,
 		destinations: sc.Destinations,
 		sources:      sc.RouteSources,

@@ -4,10 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	meshconfig "istio.io/api/mesh/v1alpha1"
-
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen"

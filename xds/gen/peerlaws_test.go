@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
@@ -18,6 +19,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // peerPorts are those that policies of the laws speak of; nobody declares the last.
@@ -119,7 +121,7 @@ func FuzzPeersNeverWeaker(f *testing.F) {
 							without.At(port))
 					}
 				}
-				for _, l := range decodeListeners(t, New().Set(ListenerType, sc)) {
+				for _, l := range decodeListeners(t, New().Set(resource.ListenerType, sc)) {
 					checkPeers(t, l, with, identity)
 				}
 			}
@@ -175,8 +177,8 @@ func checkPeers(t *testing.T, l *listenerv3.Listener, modes push.PeerModes, iden
 // goesNowhere says that a chain closes connections.
 func goesNowhere(c *listenerv3.FilterChain) bool {
 	last := c.Filters[len(c.Filters)-1]
-	return string(last.GetTypedConfig().GetValue()) == string(tcpProxy(tcpSpec{statPrefix: blackHole,
-		cluster: blackHole}, nil).GetTypedConfig().GetValue())
+	proxy := &tcpv3.TcpProxy{}
+	return last.GetTypedConfig().UnmarshalTo(proxy) == nil && proxy.GetCluster() == blackHole
 }
 
 // endsMutual says that a chain wants a certificate that names a workload of the mesh.

@@ -4,10 +4,9 @@ import (
 	"testing"
 	"unique"
 
-	networking "istio.io/api/networking/v1alpha3"
-
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen"

@@ -14,7 +14,7 @@ func TestOtherMatch(t *testing.T) {
 	for _, v := range []string{"a", "ab", "a*", "*a", "ab*", "*ab", "a.c", "é", "aé*", "*éa"} {
 		other := regexp.MustCompile("^(?:" + otherMatch(v).GetSafeRegex().Regex + ")$")
 		for _, s := range texts {
-			if one := matchText(v, s); one == other.MatchString(s) {
+			if one := reads(v, s); one == other.MatchString(s) {
 				t.Errorf("%q: %q matches: %v, its opposite: %v", v, s, one, other.MatchString(s))
 			}
 		}
@@ -24,4 +24,15 @@ func TestOtherMatch(t *testing.T) {
 	if other.MatchString(long) || !other.MatchString(long[1:]) {
 		t.Error("the longest value is matched wrongly")
 	}
+}
+
+// reads says whether a text is what a value of a policy says, which may have a star at one end.
+func reads(v, s string) bool {
+	if end, ok := strings.CutPrefix(v, "*"); ok {
+		return strings.HasSuffix(s, end)
+	}
+	if begin, ok := strings.CutSuffix(v, "*"); ok {
+		return strings.HasPrefix(s, begin)
+	}
+	return s == v
 }

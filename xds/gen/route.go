@@ -1,9 +1,12 @@
 package gen
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
@@ -17,7 +20,7 @@ import (
 // Each of the three is remembered by its spec, so that a changed VirtualService costs the virtual
 // hosts that it governs, however many others stand beside them.
 type routeTables struct {
-	layouts *listeners // routes are those that the listeners name
+	layouts *layouts // routes are those that the listeners name
 
 	names        intern.Lists[string]
 	sources      intern.Lists[any]
@@ -42,7 +45,7 @@ type routeTables struct {
 	routers  *memo.Func[gatewayRoutesIn, routeLayer]
 }
 
-func newRouteTables(layouts *listeners) *routeTables {
+func newRouteTables(layouts *layouts) *routeTables {
 	return &routeTables{
 		layouts:  layouts,
 		retries:  memo.New(newRetryDefaults),
@@ -105,7 +108,7 @@ const (
 )
 
 func buildRouteConfig(s routeConfigSpec) *resource.Resource {
-	return resource.New(RouteType, s.name, clusterRefs(s.hosts.Items()), func() []byte { return encodeRouteConfig(s) })
+	return resource.New(resource.RouteType, s.name, clusterRefs(s.hosts.Items()), func() []byte { return encodeRouteConfig(s) })
 }
 
 // clusterRefs lists the clusters that hosts name, each once.
@@ -116,7 +119,7 @@ func clusterRefs(hosts []*virtualHost) []resource.Ref {
 		for _, c := range h.clusters {
 			if _, dup := seen[c]; !dup {
 				seen[c] = struct{}{}
-				refs = append(refs, resource.Ref{TypeURL: ClusterType, Name: c})
+				refs = append(refs, resource.Ref{TypeURL: resource.ClusterType, Name: c})
 			}
 		}
 	}
@@ -143,4 +146,13 @@ func encodeRouteConfig(s routeConfigSpec) []byte {
 		b = appendUint(b, fieldIgnorePort, 1)
 	}
 	return b
+}
+
+// refused are the routes that Envoy would refuse, among those that somebody holds.
+func (t *routeTables) refused() []feed.Problem {
+	var out []feed.Problem
+	for _, r := range slices.Concat(t.rules.Marked(), t.defaults.Marked()) {
+		out = append(out, *r.refused)
+	}
+	return out
 }

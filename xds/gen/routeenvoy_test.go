@@ -5,6 +5,9 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/ashore-mesh/ashore/push"
@@ -75,7 +78,7 @@ spec:
 func inListeners(t *testing.T, sc *push.Scope) []*listenerv3.Listener {
 	t.Helper()
 	var out []*listenerv3.Listener
-	for name, rc := range routesOf(t, newRouteTables(newListeners()), sc) {
+	for name, rc := range routesOf(t, New(), sc) {
 		out = append(out, routeListener(name, uint32(20000+len(out)), rc))
 	}
 	return out
@@ -83,8 +86,12 @@ func inListeners(t *testing.T, sc *push.Scope) []*listenerv3.Listener {
 
 func routeListener(name string, port uint32, rc *routev3.RouteConfiguration) *listenerv3.Listener {
 	manager := &hcmv3.HttpConnectionManager{
-		StatPrefix:     "test",
-		HttpFilters:    httpFilters(capStock, false, nil),
+		StatPrefix: "test",
+		HttpFilters: []*hcmv3.HttpFilter{
+			httpFilter("envoy.filters.http.fault", packed(&faultv3.HTTPFault{})),
+			httpFilter("envoy.filters.http.cors", packed(&corsv3.Cors{})),
+			httpFilter("envoy.filters.http.router", packed(&routerv3.Router{})),
+		},
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: rc},
 	}
 	return &listenerv3.Listener{

@@ -52,7 +52,7 @@ func buildRoots(r roots) *resource.Resource {
 	if r.crl != "" {
 		v.Crl = fileSource(r.crl)
 	}
-	return resource.New(SecretType, r.secretName(), nil, func() []byte {
+	return resource.New(resource.SecretType, r.secretName(), nil, func() []byte {
 		return resource.Encode(&tlsv3.Secret{Name: r.secretName(),
 			Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}})
 	})
@@ -76,7 +76,7 @@ func fileSource(file string) *corev3.DataSource {
 // which it does only for certificates that come as secrets. Source: envoyproxy.io,
 // TlsCertificate.watched_directory and "Key rotation".
 func buildCertificate(c certificate) *resource.Resource {
-	return resource.New(SecretType, c.secretName(), nil, func() []byte {
+	return resource.New(resource.SecretType, c.secretName(), nil, func() []byte {
 		return resource.Encode(&tlsv3.Secret{Name: c.secretName(), Type: &tlsv3.Secret_TlsCertificate{
 			TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: fileSource(c.chain), PrivateKey: fileSource(c.key)},
 		}})

@@ -12,6 +12,7 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // A workload that its proxy does not stand before is told of when policies are to protect it, and
@@ -72,7 +73,7 @@ spec: {ingress: [{port: {number: 80, name: http, protocol: HTTP}, defaultEndpoin
 			{Name: "config.yaml", Data: []byte(tc.config)},
 		}})
 		g := New()
-		held := g.Set(ListenerType, sc)
+		held := g.Set(resource.ListenerType, sc)
 		told := false
 		for _, p := range g.Refused() {
 			told = told || strings.HasPrefix(p.Text, "the workload 10.0.0.9 takes its connections itself")
@@ -142,7 +143,7 @@ spec: {mtls: {mode: MODE}}
 		}})
 		sc.Trust = &push.Trust{Roots: []string{"root"}}
 		g := New()
-		held := g.Set(ListenerType, &sc)
+		held := g.Set(resource.ListenerType, &sc)
 		defer runtime.KeepAlive(held)
 		var got []string
 		for _, p := range g.Refused() {

@@ -51,7 +51,7 @@ func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSett
 		tls.CommonTlsContext.AlpnProtocols = []string{"h2"}
 	}
 	if t.Mode == networking.ClientTLSSettings_MUTUAL {
-		own := certificate{t.ClientCertificate, t.PrivateKey}
+		own := certificate{chain: t.ClientCertificate, key: t.PrivateKey}
 		tls.CommonTlsContext.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{secretRef(own.secretName())}
 	}
 	if verify {

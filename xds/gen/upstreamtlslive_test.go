@@ -25,7 +25,9 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
@@ -150,11 +152,12 @@ spec: {host: "%[2]s", trafficPolicy: {tls: %[6]s}}
 // passOn listens on a port of a loopback address and passes everything on to a cluster, as
 // connections or as requests.
 func passOn(address string, port uint32, cluster string, requests bool) *listenerv3.Listener {
-	f := tcpProxy(tcpSpec{statPrefix: "test", cluster: cluster}, nil)
+	f := networkFilter("envoy.filters.network.tcp_proxy", packed(&tcpv3.TcpProxy{StatPrefix: "test",
+		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}))
 	if requests {
 		f = networkFilter("envoy.filters.network.http_connection_manager", packed(&hcmv3.HttpConnectionManager{
 			StatPrefix:  "test",
-			HttpFilters: httpFilters(0, false, nil),
+			HttpFilters: []*hcmv3.HttpFilter{httpFilter("envoy.filters.http.router", packed(&routerv3.Router{}))},
 			RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
 				ValidateClusters: wrapperspb.Bool(false),
 				VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
