@@ -15,7 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/authz"
-	"github.com/ashore-mesh/ashore/xds/gen"
+	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
 // Explainer implements admin.Explainer. The fields are set before use. Safe for concurrent use.
@@ -64,10 +64,10 @@ func (e Explainer) explain(c *push.Context, who explainedCaller, r admin.Explain
 		call.TCP = !request
 		return explanation(from, r.To, []authz.Explained{{
 			Target:   authz.Target{Namespace: p.Namespace, Workload: p.ID, Port: call.Port, MutualTLS: p.Identity},
-			Decision: authz.Judge(c.Scope(c.Classify(p)), gen.AuthorizationFilters, call), Request: call,
+			Decision: authz.Judge(c.Scope(c.Classify(p)), access.Filters, call), Request: call,
 		}}), nil
 	}
-	found := authz.Explain(c, gen.AuthorizationFilters, call, r.To)
+	found := authz.Explain(c, access.Filters, call, r.To)
 	if len(found) == 0 {
 		return admin.Explanation{}, unknownTarget(c, r)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/layout"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -136,22 +137,22 @@ func TestGatewayClashesAreTheLayouts(t *testing.T) {
 			got = append(got, p.Object+" "+p.Field)
 		}
 		sc := c.Scope(c.Classify(router))
-		in := newLayouts().gateway(sc)
+		in := layout.New().Gateway(sc)
 		want := map[string]bool{}
 		var before *config.Object
 		index := 0
-		names := make([]string, in.servers.Len())
-		for i, s := range in.servers.Items() {
-			if s.gateway != before {
-				before, index = s.gateway, 0
+		names := make([]string, in.Servers.Len())
+		for i, s := range in.Servers.Items() {
+			if s.Gateway != before {
+				before, index = s.Gateway, 0
 			}
-			names[i] = fmt.Sprintf("%s spec.servers[%d]", s.gateway.Key, index)
+			names[i] = fmt.Sprintf("%s spec.servers[%d]", s.Gateway.Key, index)
 			want[names[i]] = true
 			index++
 		}
-		for _, p := range in.ports {
-			for _, use := range p.servers {
-				delete(want, names[use.index])
+		for _, p := range in.Ports {
+			for _, use := range p.Servers {
+				delete(want, names[use.Index])
 			}
 		}
 		slices.Sort(got)

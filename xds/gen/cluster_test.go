@@ -17,6 +17,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/agent"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -61,7 +64,7 @@ func TestEnvoyAcceptsPolicies(t *testing.T) {
 	} {
 		for _, resolution := range []registry.Resolution{registry.Static, registry.DNS, registry.DNSRoundRobin,
 			registry.Passthrough} {
-			web := testService("web.example.com", 1, "", "http/80")
+			web := gentest.Service("web.example.com", 1, "", "http/80")
 			web.Resolution = resolution
 			sc := ruleScope(t, web, policy, registry.Endpoint{Address: "a.example.com",
 				Locality: registry.ParseLocality("a")})
@@ -84,7 +87,7 @@ func TestEnvoyAcceptsPolicies(t *testing.T) {
 // How names are resolved depends on what the client has; without names there is nothing to resolve.
 func TestNamesToResolve(t *testing.T) {
 	t.Parallel()
-	dns, robin := testService("web.example.com", 1, "", "http/80"), testService("web.example.com", 1, "", "http/80")
+	dns, robin := gentest.Service("web.example.com", 1, "", "http/80"), gentest.Service("web.example.com", 1, "", "http/80")
 	dns.Resolution, robin.Resolution = registry.DNS, registry.DNSRoundRobin
 	a, b := registry.Endpoint{Address: "a.example.com"}, registry.Endpoint{Address: "b.example.com"}
 	for name, c := range map[string]struct {
@@ -94,11 +97,11 @@ func TestNamesToResolve(t *testing.T) {
 		want      string
 		hosts     int
 	}{
-		"dns":               {dns, capStock, []registry.Endpoint{b, a}, dnsClusterExtension, 2},
-		"robin takes one":   {robin, capStock, []registry.Endpoint{b, a}, dnsClusterExtension, 1},
+		"dns":               {dns, envoy.Stock, []registry.Endpoint{b, a}, envoy.DnsClusterExtension, 2},
+		"robin takes one":   {robin, envoy.Stock, []registry.Endpoint{b, a}, envoy.DnsClusterExtension, 1},
 		"older dns":         {dns, 0, []registry.Endpoint{a}, "STRICT_DNS", 1},
 		"older robin":       {robin, 0, []registry.Endpoint{a, b}, "LOGICAL_DNS", 1},
-		"nothing":           {dns, capStock, nil, "STATIC", 0},
+		"nothing":           {dns, envoy.Stock, nil, "STATIC", 0},
 		"nothing for robin": {robin, 0, []registry.Endpoint{{Address: "unix:///a"}}, "STATIC", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +121,7 @@ func TestNamesToResolve(t *testing.T) {
 			if kind != c.want || hosts != c.hosts {
 				t.Errorf("%s of %d names, want %s of %d", kind, hosts, c.want, c.hosts)
 			}
-			if c.caps == capStock {
+			if c.caps == envoy.Stock {
 				envoyAccepts(t, nil, []*clusterv3.Cluster{got})
 			}
 		})
@@ -135,7 +138,7 @@ func TestWorkloadClusters(t *testing.T) {
 	port := func(n uint32) *networking.SidecarPort {
 		return &networking.SidecarPort{Number: n, Protocol: "TCP", Name: "tcp"}
 	}
-	web := testService("web.example.com", 1, "", "tcp/80")
+	web := gentest.Service("web.example.com", 1, "", "tcp/80")
 	var (
 		inbounds intern.Lists[push.Inbound]
 		addrs    intern.Lists[netip.Addr]
@@ -222,11 +225,11 @@ func TestCapabilities(t *testing.T) {
 		extensions []string
 		want       push.Capabilities
 	}{
-		"does not tell":    {nil, capStock},
+		"does not tell":    {nil, envoy.Stock},
 		"nothing of use":   {[]string{"envoy.filters.http.router"}, 0},
-		"stock":            {[]string{"envoy.filters.http.grpc_stats", "envoy.cluster.dns", "envoy.filters.http.router"}, capStock},
-		"istio's filters":  {[]string{"istio.alpn", "istio.stats"}, capIstioALPN | capIstioStats},
-		"istio's metadata": {[]string{"envoy.filters.http.peer_metadata", "envoy.filters.network.metadata_exchange"}, capPeerMetadata | capMetadataExchange},
+		"stock":            {[]string{"envoy.filters.http.grpc_stats", "envoy.cluster.dns", "envoy.filters.http.router"}, envoy.Stock},
+		"istio's filters":  {[]string{"istio.alpn", "istio.stats"}, envoy.IstioALPN | envoy.IstioStats},
+		"istio's metadata": {[]string{"envoy.filters.http.peer_metadata", "envoy.filters.network.metadata_exchange"}, envoy.PeerMetadata | envoy.MetadataExchange},
 	} {
 		if got := g.Capabilities(c.extensions); got != c.want {
 			t.Errorf("%s: %b, want %b", name, got, c.want)
@@ -247,7 +250,7 @@ func TestSecretsOfClusters(t *testing.T) {
 		`{"tls": {"mode": "MUTUAL", "clientCertificate": "/c", "privateKey": "/k", "caCertificates": "/r"}}`:                                                      {"file-cert:/c~/k", "file-root:/r"},
 		`{"tls": {"mode": "SIMPLE", "caCertificates": "/a"}, "portLevelSettings": [{"port": {"number": 81}, "tls": {"mode": "SIMPLE", "caCertificates": "/b"}}]}`: {"file-root:/a", "file-root:/b"},
 	} {
-		set := New().Set(resource.SecretType, ruleScope(t, testService("web.example.com", 1, "", "http/80", "http/81"), policy))
+		set := New().Set(resource.SecretType, ruleScope(t, gentest.Service("web.example.com", 1, "", "http/80", "http/81"), policy))
 		var got []string
 		for r := range set.All() {
 			got = append(got, r.Name)
@@ -261,13 +264,13 @@ func TestSecretsOfClusters(t *testing.T) {
 // Services without an address resolve to their endpoints, as far as those take traffic.
 func TestNameTable(t *testing.T) {
 	t.Parallel()
-	headless := testService("web.example.com", 1, "", "tcp/80")
+	headless := gentest.Service("web.example.com", 1, "", "tcp/80")
 	headless.Resolution = registry.Passthrough
-	prefix, plain := testService("web.example.com", 1, "10.0.0.0/8", "tcp/80"), testService("web.example.com", 1, "",
+	prefix, plain := gentest.Service("web.example.com", 1, "10.0.0.0/8", "tcp/80"), gentest.Service("web.example.com", 1, "",
 		"tcp/80")
-	given := testService("web.example.com", 1, "", "tcp/80")
+	given := gentest.Service("web.example.com", 1, "", "tcp/80")
 	given.AutoAddresses = []netip.Addr{netip.MustParseAddr("240.240.0.1"), netip.MustParseAddr("2001:2::1")}
-	several := testService("web.example.com", 1, "10.0.0.1 fd00::1 10.1.0.0/16", "tcp/80")
+	several := gentest.Service("web.example.com", 1, "10.0.0.1 fd00::1 10.1.0.0/16", "tcp/80")
 	ep := func(a string, h registry.Health) registry.Endpoint { return registry.Endpoint{Address: a, Health: h} }
 	for name, c := range map[string]struct {
 		service  *registry.Service
@@ -289,7 +292,7 @@ func TestNameTable(t *testing.T) {
 					registry.Healthy))
 			sc.CapturesDNS = c.captures
 			set := New().Set(resource.NameTableType, sc)
-			if diff := cmp.Diff(c.want, decodeNames(t, set.Get(NameTableName).Body())); diff != "" {
+			if diff := cmp.Diff(c.want, decodeNames(t, set.Get(agent.NameTableName).Body())); diff != "" {
 				t.Errorf("names (-want +got):\n%s", diff)
 			}
 		})

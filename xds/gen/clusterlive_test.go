@@ -26,6 +26,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -99,7 +101,7 @@ func managedEnvoy(t *testing.T, address string, listeners ...*listenerv3.Listene
 	admin := filepath.Join(dir, "admin.sock")
 	control := staticCluster("xds", address)
 	control.TypedExtensionProtocolOptions = map[string]*anypb.Any{
-		"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": packed(&upstreamv3.HttpProtocolOptions{
+		"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Packed(&upstreamv3.HttpProtocolOptions{
 			UpstreamProtocolOptions: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{
 				ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
 					ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
@@ -111,8 +113,8 @@ func managedEnvoy(t *testing.T, address string, listeners ...*listenerv3.Listene
 	}
 	text, err := protojson.Marshal(&bootstrapv3.Bootstrap{
 		Node:  &corev3.Node{Id: "test", Cluster: "test"},
-		Admin: &bootstrapv3.Admin{Address: pipeAddress(admin)},
-		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{CdsConfig: fromADS(),
+		Admin: &bootstrapv3.Admin{Address: envoy.PipeAddress(admin)},
+		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{CdsConfig: envoy.FromADS(),
 			AdsConfig: &corev3.ApiConfigSource{
 				ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
 				GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "xds"}}}},
@@ -180,7 +182,7 @@ func TestEnvoyWarmsClusters(t *testing.T) {
 			registry.Passthrough} {
 			t.Run(fmt.Sprintf("%s %d", name, resolution), func(t *testing.T) {
 				t.Parallel()
-				web := testService("web.example.com", 1, "", "http/80")
+				web := gentest.Service("web.example.com", 1, "", "http/80")
 				web.Resolution = resolution
 				c := &controlPlane{g: New(), scope: ruleScope(t, web, policy, registry.Endpoint{Address: "127.0.0.1"}),
 					nacks: make(chan string, 100)}

@@ -31,6 +31,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -53,7 +54,7 @@ func withFilesInside(t *testing.T, listeners []*listenerv3.Listener,
 					secrets[s.Name].GetTlsCertificate())
 			}
 			m.CommonTlsContext.TlsCertificateSdsSecretConfigs = nil
-			c.TransportSocket.GetTypedConfig().Value = packed(m).Value
+			c.TransportSocket.GetTypedConfig().Value = envoy.Packed(m).Value
 		}
 	}
 	return listeners
@@ -269,7 +270,7 @@ func secretsFromFile(t *testing.T, listeners []*listenerv3.Listener, set resourc
 	file := filepath.Join(t.TempDir(), "secrets.json")
 	answer := &discoveryv3.DiscoveryResponse{TypeUrl: resource.SecretType}
 	for _, s := range decoded[*tlsv3.Secret](t, set) {
-		answer.Resources = append(answer.Resources, packed(s))
+		answer.Resources = append(answer.Resources, envoy.Packed(s))
 	}
 	text, err := protojson.Marshal(answer)
 	if err != nil {
@@ -291,7 +292,7 @@ func secretsFromFile(t *testing.T, listeners []*listenerv3.Listener, set resourc
 			for _, s := range m.CommonTlsContext.TlsCertificateSdsSecretConfigs {
 				s.SdsConfig = source
 			}
-			c.TransportSocket.GetTypedConfig().Value = packed(m).Value
+			c.TransportSocket.GetTypedConfig().Value = envoy.Packed(m).Value
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"golang.org/x/tools/txtar"
 
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -30,7 +31,7 @@ func (ca *testCA) withSecrets(t *testing.T, listeners []*listenerv3.Listener, ow
 				t.Fatal(err)
 			}
 			common := m.CommonTlsContext
-			if common.TlsCertificateSdsSecretConfigs[0].Name == ownSecret {
+			if common.TlsCertificateSdsSecretConfigs[0].Name == envoy.OwnSecret {
 				ca.asAgent(t, common, own)
 			} else {
 				v := common.GetCombinedValidationContext()
@@ -41,7 +42,7 @@ func (ca *testCA) withSecrets(t *testing.T, listeners []*listenerv3.Listener, ow
 				}
 				common.TlsCertificateSdsSecretConfigs = nil
 			}
-			c.TransportSocket.GetTypedConfig().Value = packed(m).Value
+			c.TransportSocket.GetTypedConfig().Value = envoy.Packed(m).Value
 		}
 	}
 }

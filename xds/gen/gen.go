@@ -6,36 +6,46 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/access"
+	"github.com/ashore-mesh/ashore/xds/gen/agent"
+	"github.com/ashore-mesh/ashore/xds/gen/cluster"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
+	"github.com/ashore-mesh/ashore/xds/gen/endpoint"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/layout"
+	"github.com/ashore-mesh/ashore/xds/gen/listener"
+	"github.com/ashore-mesh/ashore/xds/gen/route"
+	"github.com/ashore-mesh/ashore/xds/gen/secret"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Generator makes the resources of every type. What it remembers never changes an answer; one
 // Generator serves all proxies, so that equal ones share their resources. Safe for concurrent use.
 type Generator struct {
-	clusters   *clusters
-	secrets    *secrets
-	endpoints  *endpoints
-	listeners  *listeners
-	routes     *routeTables
-	extensions *extensions
-	names      nameTables
-	bundles    bundles
-	probes     probes
+	clusters   *cluster.Generator
+	secrets    *secret.Generator
+	endpoints  *endpoint.Generator
+	listeners  *listener.Generator
+	routes     *route.Generator
+	extensions *access.Generator
+	names      agent.NameTables
+	bundles    agent.TrustBundles
+	probes     agent.Probes
 }
 
 // New makes a Generator.
 func New() *Generator {
-	orders, layouts := newOrderings(), newLayouts()
+	orders, layouts := destination.NewOrderings(), layout.New()
 	return &Generator{
-		clusters:   newClusters(orders),
-		secrets:    newSecrets(),
-		endpoints:  newEndpoints(orders),
-		listeners:  newListeners(layouts),
-		routes:     newRouteTables(layouts),
-		extensions: newExtensions(),
-		names:      newNameTables(),
-		bundles:    newBundles(),
-		probes:     newProbes(),
+		clusters:   cluster.New(orders),
+		secrets:    secret.New(),
+		endpoints:  endpoint.New(orders),
+		listeners:  listener.New(layouts),
+		routes:     route.New(layouts),
+		extensions: access.New(),
+		names:      agent.NewNameTables(),
+		bundles:    agent.NewTrustBundles(),
+		probes:     agent.NewProbes(),
 	}
 }
 
@@ -45,23 +55,23 @@ func New() *Generator {
 func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 	switch typeURL {
 	case resource.ClusterType:
-		return g.clusters.set(sc)
+		return g.clusters.Set(sc)
 	case resource.SecretType:
-		return g.secrets.set(sc)
+		return g.secrets.Set(sc)
 	case resource.EndpointType:
-		return g.endpoints.set(sc)
+		return g.endpoints.Set(sc)
 	case resource.ListenerType:
-		return g.listeners.set(sc)
+		return g.listeners.Set(sc)
 	case resource.RouteType:
-		return g.routes.set(sc)
+		return g.routes.Set(sc)
 	case resource.ExtensionConfigType:
-		return g.extensions.set(sc)
+		return g.extensions.Set(sc)
 	case resource.NameTableType:
-		return g.names.set(sc)
-	case ProxyConfigType:
-		return g.bundles.set(sc)
-	case ProbeType:
-		return g.probes.set(sc)
+		return g.names.Set(sc)
+	case agent.ProxyConfigType:
+		return g.bundles.Set(sc)
+	case agent.ProbeType:
+		return g.probes.Set(sc)
 	default:
 		return resource.Set{}
 	}
@@ -73,7 +83,7 @@ func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 // leave out because services map their ports are errors too. It costs as much as there are of them,
 // not as the mesh is large: it may be asked often.
 func (g *Generator) Refused() []feed.Problem {
-	out := slices.Concat(g.routes.refused(), g.clusters.refused(), g.listeners.refused())
+	out := slices.Concat(g.routes.Refused(), g.clusters.Refused(), g.listeners.Refused())
 	slices.SortFunc(out, func(a, b feed.Problem) int { return strings.Compare(a.Object+a.Text, b.Object+b.Text) })
 	return slices.CompactFunc(out, func(a, b feed.Problem) bool { return a.Object == b.Object && a.Text == b.Text })
 }
@@ -81,5 +91,5 @@ func (g *Generator) Refused() []feed.Problem {
 // Capabilities reduces the names of a client's extensions (Node.extensions) to what generation asks
 // about. A client that names none at all does not tell, and is taken for a stock Envoy.
 func (g *Generator) Capabilities(extensions []string) push.Capabilities {
-	return capabilitiesOf(extensions)
+	return envoy.CapabilitiesOf(extensions)
 }

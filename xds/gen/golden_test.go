@@ -24,6 +24,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -180,7 +181,7 @@ func decoded[M proto.Message](t testing.TB, set resource.Set) map[string]M {
 		if err := proto.Unmarshal(r.Body(), m); err != nil {
 			t.Fatalf("%s: %v", r.Name, err)
 		}
-		if err := validateAll(m); err != nil {
+		if err := gentest.ValidateAll(m); err != nil {
 			t.Errorf("%s: %v", r.Name, err)
 		}
 		out[r.Name] = m.(M)
@@ -217,7 +218,7 @@ func yamlOf(t *testing.T, r *resource.Resource) string {
 	if err := proto.Unmarshal(r.Body(), m); err != nil {
 		t.Fatalf("%s: %v", r.Name, err)
 	}
-	if err := validateAll(m); err != nil {
+	if err := gentest.ValidateAll(m); err != nil {
 		t.Errorf("%s: %v", r.Name, err)
 	}
 	return goldentest.Element(t, m)

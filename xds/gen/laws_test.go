@@ -16,6 +16,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -212,8 +213,8 @@ func checkMessages(t *testing.T, g *Generator, sc *push.Scope) {
 	for _, typeURL := range []string{resource.ClusterType, resource.EndpointType, resource.SecretType} {
 		for r := range g.Set(typeURL, sc).All() {
 			m := messageOf(t, typeURL)
-			sameAsLibrary(t, r, m)
-			if err := validateAll(m); err != nil {
+			gentest.SameAsLibrary(t, r, m)
+			if err := gentest.ValidateAll(m); err != nil {
 				t.Fatalf("%s: %v", r.Name, err)
 			}
 			for _, ref := range r.Refs {

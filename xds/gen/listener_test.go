@@ -18,6 +18,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -30,7 +32,7 @@ func decodeListeners(t testing.TB, set resource.Set) []*listenerv3.Listener {
 		if err := proto.Unmarshal(r.Body(), l); err != nil {
 			t.Fatalf("%s: %v", r.Name, err)
 		}
-		if err := validateAll(l); err != nil {
+		if err := gentest.ValidateAll(l); err != nil {
 			t.Errorf("%s: %v", r.Name, err)
 		}
 		if l.Name != r.Name {
@@ -82,9 +84,9 @@ func testGateway(name string, routes []*push.VirtualService, servers ...*network
 // testRouter makes the scope of a router.
 func testRouter(servers ...[]push.GatewayServer) *push.Scope {
 	var lists intern.Lists[push.GatewayServer]
-	sc := testScope()
+	sc := gentest.Scope()
 	sc.Type = push.Router
-	sc.Capabilities = capStock
+	sc.Capabilities = envoy.Stock
 	sc.Gateways = lists.Of(slices.Concat(servers...))
 	return sc
 }
@@ -111,22 +113,22 @@ func richSidecar() *push.Scope {
 			{Match: []*networking.TLSMatchAttributes{{Port: 443, SniHosts: []string{"other", "third"}}}, Route: []*networking.RouteDestination{tcpRoute("db", 3306, 0)}},
 		}}),
 	}
-	sc := testScope(withRoutes(testEgress(nil,
-		testService("web", 1, "10.0.0.1", "http/80", "grpc/90"),
-		testService("raw", 4, "", "tcp/80"),
-		testService("db", 3, "10.0.0.3", "mysql/3306"),
-		testService("lan", 1, "10.1.0.0/16 10.0.0.5", "tcp/5000"),
-		testService("sniffed", 1, "10.0.0.4 10.9.0.0/16", "x/80"),
-		testService("secure", 1, "", "https/443"),
-		testService("*.wild.example", 1, "", "tls/443"),
-		testService("vip", 1, "10.0.0.9", "tls/443"),
-		testService("six", 1, "2001:2::1", "tcp/70"),
+	sc := gentest.Scope(withRoutes(gentest.Egress(nil,
+		gentest.Service("web", 1, "10.0.0.1", "http/80", "grpc/90"),
+		gentest.Service("raw", 4, "", "tcp/80"),
+		gentest.Service("db", 3, "10.0.0.3", "mysql/3306"),
+		gentest.Service("lan", 1, "10.1.0.0/16 10.0.0.5", "tcp/5000"),
+		gentest.Service("sniffed", 1, "10.0.0.4 10.9.0.0/16", "x/80"),
+		gentest.Service("secure", 1, "", "https/443"),
+		gentest.Service("*.wild.example", 1, "", "tls/443"),
+		gentest.Service("vip", 1, "10.0.0.9", "tls/443"),
+		gentest.Service("six", 1, "2001:2::1", "tcp/70"),
 	), routes...))
-	sc.Capabilities = capStock
+	sc.Capabilities = envoy.Stock
 	sc.HTTPProxyPort = 15002
 	sc.Mesh.Config.AccessLogFile = "/dev/stdout"
 	sc.Mesh.Config.ProtocolDetectionTimeout = durationpb.New(100 * time.Millisecond)
-	sc.Own = testOwn("10.0.0.200", testService("self", 1, "", "http/80", "tcp/81", "x/82", "udp/83"))
+	sc.Own = testOwn("10.0.0.200", gentest.Service("self", 1, "", "http/80", "tcp/81", "x/82", "udp/83"))
 	return sc
 }
 
@@ -165,7 +167,7 @@ func TestEnvoyAcceptsSidecarListeners(t *testing.T) {
 	t.Run("both families", func(t *testing.T) {
 		t.Parallel()
 		sc := richSidecar()
-		sc.Own = testOwn("2001:db8::1", testService("self", 1, "", "http/80"))
+		sc.Own = testOwn("2001:db8::1", gentest.Service("self", 1, "", "http/80"))
 		acceptedByEnvoy(t, decodeListeners(t, New().Set(resource.ListenerType, sc)))
 	})
 	t.Run("interception none", func(t *testing.T) {
@@ -180,10 +182,10 @@ func TestEnvoyAcceptsSidecarListeners(t *testing.T) {
 	})
 	t.Run("unix sockets", func(t *testing.T) {
 		t.Parallel()
-		sc := testScope(testEgress(&networking.IstioEgressListener{
+		sc := gentest.Scope(gentest.Egress(&networking.IstioEgressListener{
 			Port: &networking.SidecarPort{Number: 0,
 				Protocol: "HTTP"}, Bind: "unix://" + t.TempDir() + "/a.sock", CaptureMode: networking.CaptureMode_NONE,
-		}, testService("web", 1, "10.0.0.1", "http/80")))
+		}, gentest.Service("web", 1, "10.0.0.1", "http/80")))
 		acceptedByEnvoy(t, decodeListeners(t, New().Set(resource.ListenerType, sc)))
 	})
 }
@@ -257,7 +259,7 @@ func TestListenerLayersAreShared(t *testing.T) {
 	sharing(t, "a source of HTTP routes", base, l.Set(resource.ListenerType, &changed), true, true)
 
 	changed = *sc
-	changed.Own = testOwn("10.0.0.201", testService("self", 1, "", "http/80"))
+	changed.Own = testOwn("10.0.0.201", gentest.Service("self", 1, "", "http/80"))
 	sharing(t, "another workload", base, l.Set(resource.ListenerType, &changed), true, false)
 
 	changed = *sc
@@ -272,9 +274,9 @@ func TestListenerLayersAreShared(t *testing.T) {
 func TestOtherListenersStay(t *testing.T) {
 	t.Parallel()
 	l := New()
-	a, b := testService("a", 1, "10.0.0.1", "tcp/80"), testService("b", 1, "10.0.0.2", "tcp/80")
-	before := l.Set(resource.ListenerType, testScope(testEgress(nil, a, b)))
-	after := l.Set(resource.ListenerType, testScope(testEgress(nil, a, testService("b", 1, "10.0.0.3", "tcp/80"))))
+	a, b := gentest.Service("a", 1, "10.0.0.1", "tcp/80"), gentest.Service("b", 1, "10.0.0.2", "tcp/80")
+	before := l.Set(resource.ListenerType, gentest.Scope(gentest.Egress(nil, a, b)))
+	after := l.Set(resource.ListenerType, gentest.Scope(gentest.Egress(nil, a, gentest.Service("b", 1, "10.0.0.3", "tcp/80"))))
 	if before.Get("10.0.0.1_80") != after.Get("10.0.0.1_80") {
 		t.Error("the listener of the unchanged service is not the same")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -17,9 +18,9 @@ func bigScope(n int) *push.Scope {
 	services := make([]*registry.Service, n)
 	for i := range services {
 		ip := netip.AddrFrom4([4]byte{240, 240, byte(i >> 8), byte(i)})
-		services[i] = testService(fmt.Sprintf("svc-%05d.mesh.example", i), 1, ip.String(), "http/80", "tcp/3306")
+		services[i] = gentest.Service(fmt.Sprintf("svc-%05d.mesh.example", i), 1, ip.String(), "http/80", "tcp/3306")
 	}
-	sc := testScope(testEgress(nil, services...))
+	sc := gentest.Scope(gentest.Egress(nil, services...))
 	sc.Mesh.Config.AccessLogFile = "/dev/stdout"
 	return sc
 }
@@ -51,8 +52,8 @@ func BenchmarkListenersOneService(b *testing.B) {
 				b.StopTimer()
 				items := slices.Clone(sc.Egress.Items()[0].Services.Items())
 				ip := netip.AddrFrom4([4]byte{241, byte(i >> 16), byte(i >> 8), byte(i)})
-				items[n/2] = testService(items[n/2].Host, 1, ip.String(), "http/80", "tcp/3306")
-				changed := testScope(testEgress(nil, items...))
+				items[n/2] = gentest.Service(items[n/2].Host, 1, ip.String(), "http/80", "tcp/3306")
+				changed := gentest.Scope(gentest.Egress(nil, items...))
 				changed.Mesh = sc.Mesh
 				b.StartTimer()
 				held = l.Set(resource.ListenerType, changed)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -120,7 +121,7 @@ func (o *oddResources) add(t *testing.T, number int, node, text string) {
 			continue
 		}
 		l.Name = fmt.Sprintf("%d %s", number, l.Name)
-		l.Address = pipeAddress(fmt.Sprintf("unix://@odd-%d-%d", number, len(o.listeners)))
+		l.Address = envoy.PipeAddress(fmt.Sprintf("unix://@odd-%d-%d", number, len(o.listeners)))
 		l.AdditionalAddresses = nil
 		o.listeners = append(o.listeners, l)
 	}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
+	"github.com/ashore-mesh/ashore/xds/gen/layout"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -136,10 +138,10 @@ func virtualOutboundLines(catchAll string) []string {
 
 func TestOutboundChains(t *testing.T) {
 	t.Parallel()
-	db := testService("db", 3, "10.0.0.3", "tcp/3306")
-	lan := testService("lan", 1, "10.1.0.0/16", "tcp/5000")
-	secure := testService("secure", 2, "", "https/443")
-	hidden := testService("hidden", 1, "", "tls/443")
+	db := gentest.Service("db", 3, "10.0.0.3", "tcp/3306")
+	lan := gentest.Service("lan", 1, "10.1.0.0/16", "tcp/5000")
+	secure := gentest.Service("secure", 2, "", "https/443")
+	hidden := gentest.Service("hidden", 1, "", "tls/443")
 	l4 := func(m *networking.L4MatchAttributes) []*networking.L4MatchAttributes {
 		return []*networking.L4MatchAttributes{m}
 	}
@@ -154,53 +156,53 @@ func TestOutboundChains(t *testing.T) {
 		want  []string
 	}{
 		{name: "http on a wildcard port lets other protocols through",
-			scope: testScope(testEgress(nil, testService("web", 1, "", "http/80"))),
+			scope: gentest.Scope(gentest.Egress(nil, gentest.Service("web", 1, "", "http/80"))),
 			want:  []string{"0.0.0.0_80 else PassthroughCluster", "  http -> route 80"}},
 		{name: "registry only",
-			scope: testScope(testEgress(nil, testService("web", 1, "", "http/80"))),
+			scope: gentest.Scope(gentest.Egress(nil, gentest.Service("web", 1, "", "http/80"))),
 			edit: func(sc *push.Scope) {
 				sc.Mesh.Config.OutboundTrafficPolicy = &mesh.MeshConfig_OutboundTrafficPolicy{Mode: mesh.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY}
 			},
 			want: []string{"0.0.0.0_80 else BlackHoleCluster", "  http -> route 80"}},
 		{name: "a Sidecar's policy with an egress proxy",
-			scope: testScope(),
+			scope: gentest.Scope(),
 			edit: func(sc *push.Scope) {
 				sc.Sidecar = &push.SidecarConfig{Spec: &networking.Sidecar{OutboundTrafficPolicy: &networking.OutboundTrafficPolicy{
 					Mode: networking.OutboundTrafficPolicy_ALLOW_ANY, EgressProxy: &networking.Destination{Host: "egress", Port: &networking.PortSelector{Number: 8080}, Subset: "a"},
 				}}}
 			}},
 		{name: "http and tcp on one port are told apart",
-			scope: testScope(testEgress(nil, testService("web", 1, "", "http/80"),
-				testService("raw", 1, "", "tcp/80"))),
+			scope: gentest.Scope(gentest.Egress(nil, gentest.Service("web", 1, "", "http/80"),
+				gentest.Service("raw", 1, "", "tcp/80"))),
 			want: []string{"0.0.0.0_80", "  http -> route 80", "  all-> outbound|80||raw"}},
 		{name: "of two tcp services on one address the older one takes all",
-			scope: testScope(testEgress(nil, testService("new", 1, "", "tcp/80"), testService("old", 2, "", "tcp/80"))),
+			scope: gentest.Scope(gentest.Egress(nil, gentest.Service("new", 1, "", "tcp/80"), gentest.Service("old", 2, "", "tcp/80"))),
 			want:  []string{"0.0.0.0_80", "  all-> outbound|80||old"}},
 		{name: "http within the prefix of a sniffed service",
-			scope: testScope(testEgress(nil, testService("sniffed", 1, "10.9.0.0/16", "x/80"))),
+			scope: gentest.Scope(gentest.Egress(nil, gentest.Service("sniffed", 1, "10.9.0.0/16", "x/80"))),
 			want: []string{"0.0.0.0_80 else PassthroughCluster", "  http -> route 80",
 				"  [10.9.0.0/16] http -> route 80",
 				"  [10.9.0.0/16] -> outbound|80||sniffed"}},
 		{name: "tls by name on a shared address",
-			scope: testScope(testEgress(nil, hidden, secure)),
+			scope: gentest.Scope(gentest.Egress(nil, hidden, secure)),
 			want: []string{"0.0.0.0_443 else PassthroughCluster", "  sni [secure] -> outbound|443||secure",
 				"  sni [hidden] -> outbound|443||hidden"}},
 		{name: "tls on its own address needs no name",
-			scope: testScope(testEgress(nil, testService("vip", 1, "10.0.0.9", "tls/443"))),
+			scope: gentest.Scope(gentest.Egress(nil, gentest.Service("vip", 1, "10.0.0.9", "tls/443"))),
 			want:  []string{"10.0.0.9_443", "  all-> outbound|443||vip"}},
 		{name: "tcp route without match takes all",
-			scope: testScope(withRoutes(testEgress(nil, db), testVS("a",
+			scope: gentest.Scope(withRoutes(gentest.Egress(nil, db), testVS("a",
 				&networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
 					{Route: to("other")}, {Route: to("never")},
 				}}))),
 			want: []string{"10.0.0.3_3306", "  all-> outbound|1||other"}},
 		{name: "tcp route of a wildcard host",
-			scope: testScope(withRoutes(testEgress(nil, testService("a.example", 1, "10.0.0.3", "tcp/3306")),
+			scope: gentest.Scope(withRoutes(gentest.Egress(nil, gentest.Service("a.example", 1, "10.0.0.3", "tcp/3306")),
 				testVS("a", &networking.VirtualService{Hosts: []string{"*.example"},
 					Tcp: []*networking.TCPRoute{{Route: to("other")}}}))),
 			want: []string{"10.0.0.3_3306", "  all-> outbound|1||other"}},
 		{name: "tcp route of another port, gateway or source does not count",
-			scope: testScope(withRoutes(testEgress(nil, db), testVS("a",
+			scope: gentest.Scope(withRoutes(gentest.Egress(nil, db), testVS("a",
 				&networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
 					{Match: l4(&networking.L4MatchAttributes{Port: 1}), Route: to("port")},
 					{Match: l4(&networking.L4MatchAttributes{Gateways: []string{"shop/gw"}}), Route: to("gateway")},
@@ -208,7 +210,7 @@ func TestOutboundChains(t *testing.T) {
 				}}))),
 			want: []string{"10.0.0.3_3306", "  all-> outbound|3306||db"}},
 		{name: "tcp route of a source that holds",
-			scope: testScope(withRoutes(testEgress(nil, db), testVS("a",
+			scope: gentest.Scope(withRoutes(gentest.Egress(nil, db), testVS("a",
 				&networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
 					{Match: l4(conditional), Route: to("source")},
 				}}))),
@@ -218,7 +220,7 @@ func TestOutboundChains(t *testing.T) {
 			},
 			want: []string{"10.0.0.3_3306", "  all-> outbound|1||source"}},
 		{name: "tcp routes by destination subnet, disjoint",
-			scope: testScope(withRoutes(testEgress(nil, lan), testVS("a",
+			scope: gentest.Scope(withRoutes(gentest.Egress(nil, lan), testVS("a",
 				&networking.VirtualService{Hosts: []string{"lan"}, Tcp: []*networking.TCPRoute{
 					{Match: l4(&networking.L4MatchAttributes{DestinationSubnets: []string{"10.1.5.9/24", "10.1.7.1"}}), Route: to("a")},
 					{Match: l4(&networking.L4MatchAttributes{DestinationSubnets: []string{"10.1.7.1/32", "10.1.8.0/24"}}), Route: to("b")},
@@ -226,19 +228,19 @@ func TestOutboundChains(t *testing.T) {
 			want: []string{"0.0.0.0_5000 else PassthroughCluster", "  [10.1.5.0/24 10.1.7.1/32] -> outbound|1||a",
 				"  [10.1.8.0/24] -> outbound|1||b", "  [10.1.0.0/16] -> outbound|5000||lan"}},
 		{name: "a subnet route that takes the whole prefix leaves nothing to the service",
-			scope: testScope(withRoutes(testEgress(nil, lan), testVS("a",
+			scope: gentest.Scope(withRoutes(gentest.Egress(nil, lan), testVS("a",
 				&networking.VirtualService{Hosts: []string{"lan"}, Tcp: []*networking.TCPRoute{
 					{Match: l4(&networking.L4MatchAttributes{DestinationSubnets: []string{"10.1.0.0/16"}}), Route: to("a")},
 				}}))),
 			want: []string{"0.0.0.0_5000 else PassthroughCluster", "  [10.1.0.0/16] -> outbound|1||a"}},
 		{name: "weighted clusters, those of weight zero left out",
-			scope: testScope(withRoutes(testEgress(nil, db), testVS("a",
+			scope: gentest.Scope(withRoutes(gentest.Egress(nil, db), testVS("a",
 				&networking.VirtualService{Hosts: []string{"db"}, Tcp: []*networking.TCPRoute{
 					{Route: []*networking.RouteDestination{tcpRoute("x", 1, 80), tcpRoute("y", 2, 20), tcpRoute("z", 3, 0)}},
 				}}))),
 			want: []string{"10.0.0.3_3306", "  all-> outbound|1||x outbound|2||y 80 20"}},
 		{name: "tls routes by name, a repeated name belongs to the first",
-			scope: testScope(withRoutes(testEgress(nil, secure),
+			scope: gentest.Scope(withRoutes(gentest.Egress(nil, secure),
 				testVS("a", &networking.VirtualService{Hosts: []string{"secure"}, Tls: []*networking.TLSRoute{
 					{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"Secure", "other"}}}, Route: to("a")},
 					{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"other", "third"}}}, Route: to("b")},
@@ -246,13 +248,13 @@ func TestOutboundChains(t *testing.T) {
 			want: []string{"0.0.0.0_443 else PassthroughCluster", "  sni [other secure] -> outbound|1||a",
 				"  sni [third] -> outbound|1||b"}},
 		{name: "tls route of another port leaves the service",
-			scope: testScope(withRoutes(testEgress(nil, secure),
+			scope: gentest.Scope(withRoutes(gentest.Egress(nil, secure),
 				testVS("a", &networking.VirtualService{Hosts: []string{"secure"}, Tls: []*networking.TLSRoute{
 					{Match: []*networking.TLSMatchAttributes{{Port: 444, SniHosts: []string{"secure"}}}, Route: to("a")},
 				}}))),
 			want: []string{"0.0.0.0_443 else PassthroughCluster", "  sni [secure] -> outbound|443||secure"}},
 		{name: "bound listeners let nothing through that they do not know",
-			scope: onlyOutbound(testScope(testEgress(nil, testService("web", 1, "", "http/80"), secure, hidden))),
+			scope: onlyOutbound(gentest.Scope(gentest.Egress(nil, gentest.Service("web", 1, "", "http/80"), secure, hidden))),
 			want: []string{"0.0.0.0_443 bound", "  sni [secure] -> outbound|443||secure",
 				"  sni [hidden] -> outbound|443||hidden", "0.0.0.0_80 bound", "  all-> route 80"}},
 	}
@@ -264,7 +266,7 @@ func TestOutboundChains(t *testing.T) {
 			}
 			want := tt.want
 			if tt.scope.Interception != push.None {
-				want = append(want, virtualOutboundLines(catchAllCluster(tt.scope))...)
+				want = append(want, virtualOutboundLines(layout.CatchAllCluster(tt.scope))...)
 			}
 			if d := cmp.Diff(want, planLines(t, tt.scope)); d != "" {
 				t.Errorf("listeners (-want +got):\n%s", d)

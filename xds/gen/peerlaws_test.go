@@ -19,6 +19,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -167,7 +168,7 @@ func checkPeers(t *testing.T, l *listenerv3.Listener, modes push.PeerModes, iden
 				t.Errorf("%s, port %d: the mode is %v and a chain takes %v", l.Name, port, mode, m)
 			}
 			if slices.ContainsFunc(m.GetApplicationProtocols(),
-				func(p string) bool { return slices.Contains(alpnMeshAny(), p) }) && !mutual {
+				func(p string) bool { return slices.Contains(envoy.AlpnMeshAny(), p) }) && !mutual {
 				t.Errorf("%s, port %d: peers of the mesh are not asked for a certificate: %v", l.Name, port, m)
 			}
 		}
@@ -178,7 +179,7 @@ func checkPeers(t *testing.T, l *listenerv3.Listener, modes push.PeerModes, iden
 func goesNowhere(c *listenerv3.FilterChain) bool {
 	last := c.Filters[len(c.Filters)-1]
 	proxy := &tcpv3.TcpProxy{}
-	return last.GetTypedConfig().UnmarshalTo(proxy) == nil && proxy.GetCluster() == blackHole
+	return last.GetTypedConfig().UnmarshalTo(proxy) == nil && proxy.GetCluster() == envoy.BlackHole
 }
 
 // endsMutual says that a chain wants a certificate that names a workload of the mesh.
@@ -194,5 +195,5 @@ func endsMutual(t *testing.T, c *listenerv3.FilterChain) bool {
 	v := m.CommonTlsContext.GetCombinedValidationContext()
 	return m.RequireClientCertificate.GetValue() &&
 		len(v.GetDefaultValidationContext().GetMatchTypedSubjectAltNames()) > 0 &&
-		v.GetValidationContextSdsSecretConfig().GetName() == rootsSecret
+		v.GetValidationContextSdsSecretConfig().GetName() == envoy.RootsSecret
 }

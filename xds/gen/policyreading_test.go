@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
 // readPolicies says whether the policies of a scope let a call pass, by a plain reading of them.
@@ -27,7 +28,7 @@ func readPolicies(sc *push.Scope, call policyCall) bool {
 	allows, allowed := false, false
 	for _, o := range sc.AuthorizationPolicy.Items() {
 		spec := o.Spec.(*security.AuthorizationPolicy)
-		if IsDryRun(o) || spec.Action == security.AuthorizationPolicy_AUDIT {
+		if access.IsDryRun(o) || spec.Action == security.AuthorizationPolicy_AUDIT {
 			continue
 		}
 		allow := spec.Action == security.AuthorizationPolicy_ALLOW

@@ -8,6 +8,8 @@ import (
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
+	"github.com/ashore-mesh/ashore/xds/gen/workload"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -15,8 +17,8 @@ import (
 // workload's ports for outgoing connections, and warns of those that the application has itself.
 func TestListenersOfPortStates(t *testing.T) {
 	t.Parallel()
-	self := testService("self", 1, "", "http/80", "tcp/81", "tcp/82", "udp/83")
-	sc := testScope(testEgress(nil, testService("other", 1, "", "http/8080", "http/8090")))
+	self := gentest.Service("self", 1, "", "http/80", "tcp/81", "tcp/82", "udp/83")
+	sc := gentest.Scope(gentest.Egress(nil, gentest.Service("other", 1, "", "http/8080", "http/8090")))
 	sc.Interception, sc.Own = push.None, testOwn("10.0.0.9", self)
 	items := slices.Clone(sc.Own.Inbound.Items())
 	for i, state := range []registry.PortState{registry.PortLoopback, registry.PortClosed, registry.PortServed,
@@ -36,7 +38,7 @@ func TestListenersOfPortStates(t *testing.T) {
 	if want := []string{"127.0.0.1_8090"}; !slices.Equal(out, want) {
 		t.Errorf("outbound: got %v, want %v", out, want)
 	}
-	if got := bypassOf(sc, push.PeerModes{Default: push.PeerStrict}); got.ports != "8082" {
-		t.Errorf("the application itself has %q, want 8082", got.ports)
+	if got := workload.BypassOf(sc, push.PeerModes{Default: push.PeerStrict}); got.Ports != "8082" {
+		t.Errorf("the application itself has %q, want 8082", got.Ports)
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/authz"
+	"github.com/ashore-mesh/ashore/xds/gen/access"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -207,7 +209,7 @@ func policyScope(policies []*config.Object) *push.Scope {
 	m.TrustDomain, m.TrustDomainAliases = "td", []string{"alias"}
 	// so that calls are judged as they are
 	m.PathNormalization.Normalization = mesh.MeshConfig_ProxyPathNormalization_NONE
-	sc := testScope(testEgress(nil))
+	sc := gentest.Scope(gentest.Egress(nil))
 	sc.Mesh = &push.Mesh{Config: m, Domain: "cluster.local"}
 	sc.AuthorizationPolicy = new(intern.Lists[*config.Object]).Of(policies)
 	return sc
@@ -219,7 +221,7 @@ func (c policyCall) passes(t testing.TB, sc *push.Scope) bool {
 	router := *sc
 	router.Type = push.Router                // no connection is closed in the handshake
 	c.ServerName = cmp.Or(c.ServerName, "-") // no policy of these tests names it
-	d := authz.Judge(&router, AuthorizationFilters, authz.Request{
+	d := authz.Judge(&router, access.Filters, authz.Request{
 		TCP: c.TCP, From: c.From, Certificate: c.Certificate, Source: c.Source, Remote: c.Remote, Destination: c.Destination,
 		Port: c.Port, ServerName: c.ServerName, Method: c.Method, Host: c.Host, Path: c.Path, Headers: c.Headers, Claims: c.Claims,
 	})

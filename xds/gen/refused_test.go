@@ -18,6 +18,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -29,7 +31,7 @@ func refusedMesh(objects ...*config.Object) push.Inputs {
 		in.Objects = in.Objects.With(o.Key, o)
 	}
 	for i, host := range []string{"a.example.com", "b.example.com"} {
-		s := testService(host, 1, fmt.Sprintf("10.5.0.%d", i+1), "http/80", "tcp/3306")
+		s := gentest.Service(host, 1, fmt.Sprintf("10.5.0.%d", i+1), "http/80", "tcp/3306")
 		in.Services = in.Services.With(s.Key, s)
 		in.Endpoints = in.Endpoints.With(s.Key,
 			&registry.EndpointList{Items: []registry.Endpoint{{Address: "10.0.0.1"}}})
@@ -73,7 +75,7 @@ func TestRefusedRoutes(t *testing.T) {
 			sc := refusedScope(t, refusedMesh(vs))
 			set := g.Set(resource.RouteType, sc)
 			c := decoded[*routev3.RouteConfiguration](t, set)["80"]
-			if err := validateAll(c); err != nil {
+			if err := gentest.ValidateAll(c); err != nil {
 				t.Fatal(err)
 			}
 			got := map[string]string{}
@@ -115,7 +117,7 @@ func TestRefusedCluster(t *testing.T) {
 	}
 	runtime.KeepAlive(set.Shared)
 	assignment := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(resource.EndpointType, sc))["outbound|80||b.example.com"]
-	if err := validateAll(assignment); err != nil || len(assignment.Endpoints) != 1 ||
+	if err := gentest.ValidateAll(assignment); err != nil || len(assignment.Endpoints) != 1 ||
 		len(assignment.Endpoints[0].LbEndpoints) != 1 {
 		t.Errorf("got %v, %v, want the one endpoint that can be reached", assignment, err)
 	}
@@ -148,9 +150,9 @@ func TestRefusedOwnClusters(t *testing.T) {
 		closed, others []string
 		object         string
 	}{
-		"rule":    {refusedMesh(rule), []string{"inbound|80||"}, []string{"inbound|3306||", blackHole, passthrough, inboundPassthrough}, "DestinationRule shop/bad"},
-		"sidecar": {refusedMesh(sidecar), []string{"inbound|80||"}, []string{"inbound|3306||", blackHole, passthrough, inboundPassthrough}, "Sidecar shop/bad"},
-		"mesh":    {badMesh, []string{"inbound|80||", "inbound|3306||", blackHole, passthrough, inboundPassthrough}, nil, ""},
+		"rule":    {refusedMesh(rule), []string{"inbound|80||"}, []string{"inbound|3306||", envoy.BlackHole, envoy.Passthrough, envoy.InboundPassthrough}, "DestinationRule shop/bad"},
+		"sidecar": {refusedMesh(sidecar), []string{"inbound|80||"}, []string{"inbound|3306||", envoy.BlackHole, envoy.Passthrough, envoy.InboundPassthrough}, "Sidecar shop/bad"},
+		"mesh":    {badMesh, []string{"inbound|80||", "inbound|3306||", envoy.BlackHole, envoy.Passthrough, envoy.InboundPassthrough}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +185,7 @@ func TestRefusedOwnClusters(t *testing.T) {
 				}
 			}
 			for name, c := range clusters {
-				if err := validateAll(c); err != nil {
+				if err := gentest.ValidateAll(c); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -206,12 +208,12 @@ func TestRefusedFilterChain(t *testing.T) {
 	set := g.Set(resource.ListenerType, sc)
 	listeners := map[string]*listenerv3.Listener{}
 	for _, l := range decodeListeners(t, set) {
-		if err := validateAll(l); err != nil {
+		if err := gentest.ValidateAll(l); err != nil {
 			t.Errorf("%s: %v", l.Name, err)
 		}
 		listeners[l.Name] = l
 	}
-	for name, cluster := range map[string]string{"10.5.0.1_3306": blackHole,
+	for name, cluster := range map[string]string{"10.5.0.1_3306": envoy.BlackHole,
 		"10.5.0.2_3306": "outbound|3306||b.example.com"} {
 		l := listeners[name]
 		if l == nil || len(l.FilterChains) != 1 ||

@@ -18,6 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -99,7 +100,7 @@ func decodeRoutes(t testing.TB, r *resource.Resource) *routev3.RouteConfiguratio
 	if err := proto.Unmarshal(r.Body(), rc); err != nil {
 		t.Fatalf("%s: %v", r.Name, err)
 	}
-	if err := validateAll(rc); err != nil {
+	if err := gentest.ValidateAll(rc); err != nil {
 		t.Errorf("%s: %v", r.Name, err)
 	}
 	if string(resource.Encode(rc)) != string(r.Body()) {

@@ -11,6 +11,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
 // everyForm is a VirtualService that uses every field of HTTP routes.
@@ -88,17 +89,17 @@ func routeListener(name string, port uint32, rc *routev3.RouteConfiguration) *li
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: "test",
 		HttpFilters: []*hcmv3.HttpFilter{
-			httpFilter("envoy.filters.http.fault", packed(&faultv3.HTTPFault{})),
-			httpFilter("envoy.filters.http.cors", packed(&corsv3.Cors{})),
-			httpFilter("envoy.filters.http.router", packed(&routerv3.Router{})),
+			envoy.HttpFilter("envoy.filters.http.fault", envoy.Packed(&faultv3.HTTPFault{})),
+			envoy.HttpFilter("envoy.filters.http.cors", envoy.Packed(&corsv3.Cors{})),
+			envoy.HttpFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{})),
 		},
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: rc},
 	}
 	return &listenerv3.Listener{
 		Name:    name,
-		Address: socketAddress("127.0.0.1", port),
+		Address: envoy.SocketAddress("127.0.0.1", port),
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{
-			networkFilter("envoy.filters.network.http_connection_manager", packed(manager)),
+			envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Packed(manager)),
 		}}},
 	}
 }

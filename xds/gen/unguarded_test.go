@@ -12,6 +12,7 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/agent"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -164,12 +165,12 @@ spec: {mtls: {mode: MODE}}
 		}
 		var c meshconfig.ProxyConfig
 		var wrapped anypb.Any
-		bundle := g.Set(ProxyConfigType, &sc)
-		if err := proto.Unmarshal(bundle.Get(ProxyConfigName).Any(), &wrapped); err != nil {
+		bundle := g.Set(agent.ProxyConfigType, &sc)
+		if err := proto.Unmarshal(bundle.Get(agent.ProxyConfigName).Any(), &wrapped); err != nil {
 			t.Fatal(err)
 		}
-		if err := wrapped.UnmarshalTo(&c); err != nil || c.ProxyMetadata[BypassedPorts] != tc.ports {
-			t.Errorf("%s: the agent is told of %q, want %q; error %v", name, c.ProxyMetadata[BypassedPorts], tc.ports,
+		if err := wrapped.UnmarshalTo(&c); err != nil || c.ProxyMetadata[agent.BypassedPorts] != tc.ports {
+			t.Errorf("%s: the agent is told of %q, want %q; error %v", name, c.ProxyMetadata[agent.BypassedPorts], tc.ports,
 				err)
 		}
 	}

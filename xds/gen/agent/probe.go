@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"unique"
+
+	"github.com/ashore-mesh/ashore/internal/memo"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/workload"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// ProbeType is how agents get the readiness probe of their WorkloadGroup and the ports of their
+// workload: Istio's own message with fields of Ashore's own. A proxy of Istio never asks for it.
+// Source: istio.io, WorkloadGroup, ReadinessProbe.
+const ProbeType = "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"
+
+// ProbeName is the name of the one resource of type ProbeType.
+const ProbeName = "readiness-probe"
+
+// Probes makes the resource that holds the probe of a workload's group.
+type Probes struct {
+	layers *memo.Func[probeIn, resource.Layer]
+}
+
+// probeIn is everything that the resource depends on.
+type probeIn struct {
+	encoded unique.Handle[string]
+	// ports are those of the workload, separated by spaces, each as in resource.ProbePortsField.
+	ports string
+}
+
+func NewProbes() Probes { return Probes{memo.New(buildProbe)} }
+
+// Set is empty for who did not register from a group. A group without a probe has an empty one: so
+// an agent can tell it from a control plane that does not know.
+func (p Probes) Set(sc *push.Scope) resource.Set {
+	if sc.Probe == (unique.Handle[string]{}) {
+		return resource.Set{}
+	}
+	return resource.Set{Shared: p.layers.Get(probeIn{sc.Probe, portsOf(sc)})}
+}
+
+func buildProbe(in probeIn) *resource.Layer {
+	r := resource.New(ProbeType, ProbeName, nil, func() []byte {
+		b := []byte(in.encoded.Value())
+		for port := range strings.FieldsSeq(in.ports) {
+			b = envoy.AppendText(b, resource.ProbePortsField, port)
+		}
+		return b
+	})
+	return resource.NewLayer([]*resource.Resource{r})
+}
+
+// portsOf lists the TCP ports at which the workload serves, with where the application listens when
+// a Sidecar says that.
+func portsOf(sc *push.Scope) string {
+	if sc.Own == nil {
+		return ""
+	}
+	in := workload.Of(sc)
+	listeners := in.Ports()
+	var out []string
+	for _, s := range sc.Own.Inbound.Items() {
+		if s.Port.Protocol == registry.UDP {
+			continue
+		}
+		text := strconv.FormatUint(uint64(s.TargetPort), 10)
+		i := slices.IndexFunc(listeners, func(p workload.Port) bool { return p.Port == s.TargetPort })
+		if i >= 0 && in.Ingress(s.TargetPort) != nil {
+			switch to := in.Target(listeners[i]); {
+			case to.Path != "":
+				text += "=" + to.Path
+			case to.Ip.IsValid():
+				text += "=" + netip.AddrPortFrom(to.Ip, uint16(to.Port)).String()
+			}
+		}
+		if !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return strings.Join(out, " ")
+}
