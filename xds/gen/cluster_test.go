@@ -92,24 +92,19 @@ func TestNamesToResolve(t *testing.T) {
 	a, b := registry.Endpoint{Address: "a.example.com"}, registry.Endpoint{Address: "b.example.com"}
 	for name, c := range map[string]struct {
 		service   *registry.Service
-		caps      push.Capabilities
 		endpoints []registry.Endpoint
 		want      string
 		hosts     int
 	}{
-		"dns":               {dns, envoy.Stock, []registry.Endpoint{b, a}, envoy.DnsClusterExtension, 2},
-		"robin takes one":   {robin, envoy.Stock, []registry.Endpoint{b, a}, envoy.DnsClusterExtension, 1},
-		"older dns":         {dns, 0, []registry.Endpoint{a}, "STRICT_DNS", 1},
-		"older robin":       {robin, 0, []registry.Endpoint{a, b}, "LOGICAL_DNS", 1},
-		"nothing":           {dns, envoy.Stock, nil, "STATIC", 0},
-		"nothing for robin": {robin, 0, []registry.Endpoint{{Address: "unix:///a"}}, "STATIC", 0},
+		"dns":               {dns, []registry.Endpoint{b, a}, "envoy.cluster.dns", 2},
+		"robin takes one":   {robin, []registry.Endpoint{b, a}, "envoy.cluster.dns", 1},
+		"nothing":           {dns, nil, "STATIC", 0},
+		"nothing for robin": {robin, []registry.Endpoint{{Address: "unix:///a"}}, "STATIC", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sc := ruleScope(t, c.service, "", c.endpoints...)
-			copied := *sc
-			copied.Capabilities = c.caps
-			got := decoded[*clusterv3.Cluster](t, New().Set(resource.ClusterType, &copied))["outbound|80||web.example.com"]
+			got := decoded[*clusterv3.Cluster](t, New().Set(resource.ClusterType, sc))["outbound|80||web.example.com"]
 			kind := got.GetClusterType().GetName()
 			if kind == "" {
 				kind = got.GetType().String()
@@ -121,9 +116,7 @@ func TestNamesToResolve(t *testing.T) {
 			if kind != c.want || hosts != c.hosts {
 				t.Errorf("%s of %d names, want %s of %d", kind, hosts, c.want, c.hosts)
 			}
-			if c.caps == envoy.Stock {
-				envoyAccepts(t, nil, []*clusterv3.Cluster{got})
-			}
+			envoyAccepts(t, nil, []*clusterv3.Cluster{got})
 		})
 	}
 }
@@ -225,11 +218,9 @@ func TestCapabilities(t *testing.T) {
 		extensions []string
 		want       push.Capabilities
 	}{
-		"does not tell":    {nil, envoy.Stock},
-		"nothing of use":   {[]string{"envoy.filters.http.router"}, 0},
-		"stock":            {[]string{"envoy.filters.http.grpc_stats", "envoy.cluster.dns", "envoy.filters.http.router"}, envoy.Stock},
-		"istio's filters":  {[]string{"istio.alpn", "istio.stats"}, envoy.IstioALPN | envoy.IstioStats},
-		"istio's metadata": {[]string{"envoy.filters.http.peer_metadata", "envoy.filters.network.metadata_exchange"}, envoy.PeerMetadata | envoy.MetadataExchange},
+		"does not tell":  {nil, envoy.GRPCStats},
+		"nothing of use": {[]string{"envoy.filters.http.router"}, 0},
+		"stock":          {[]string{"envoy.filters.http.grpc_stats", "envoy.cluster.dns", "envoy.filters.http.router"}, envoy.GRPCStats},
 	} {
 		if got := g.Capabilities(c.extensions); got != c.want {
 			t.Errorf("%s: %b, want %b", name, got, c.want)

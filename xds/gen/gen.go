@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/access"
 	"github.com/ashore-mesh/ashore/xds/gen/agent"
@@ -22,30 +23,26 @@ import (
 // Generator makes the resources of every type. What it remembers never changes an answer; one
 // Generator serves all proxies, so that equal ones share their resources. Safe for concurrent use.
 type Generator struct {
-	clusters   *cluster.Generator
-	secrets    *secret.Generator
-	endpoints  *endpoint.Generator
-	listeners  *listener.Generator
-	routes     *route.Generator
-	extensions *access.Generator
-	names      agent.NameTables
-	bundles    agent.TrustBundles
-	probes     agent.Probes
+	kinds  map[string]envoy.Kind // by type URL
+	layers *memo.Func[envoy.Plan, envoy.Layer]
 }
 
 // New makes a Generator.
 func New() *Generator {
-	orders, layouts := destination.NewOrderings(), layout.New()
+	indexes, layouts := destination.NewIndexes(), layout.New()
 	return &Generator{
-		clusters:   cluster.New(orders),
-		secrets:    secret.New(),
-		endpoints:  endpoint.New(orders),
-		listeners:  listener.New(layouts),
-		routes:     route.New(layouts),
-		extensions: access.New(),
-		names:      agent.NewNameTables(),
-		bundles:    agent.NewTrustBundles(),
-		probes:     agent.NewProbes(),
+		kinds: map[string]envoy.Kind{
+			resource.ClusterType:         cluster.New(indexes),
+			resource.EndpointType:        endpoint.New(),
+			resource.ListenerType:        listener.New(layouts),
+			resource.RouteType:           route.New(layouts),
+			resource.SecretType:          secret.Generator{},
+			resource.ExtensionConfigType: &access.Generator{},
+			resource.NameTableType:       agent.NameTables{Indexes: indexes},
+			agent.ProxyConfigType:        &agent.TrustBundles{},
+			agent.ProbeType:              agent.Probes{},
+		},
+		layers: memo.NewMarking(envoy.Plan.Layer, func(l *envoy.Layer) bool { return len(l.Problems) > 0 }),
 	}
 }
 
@@ -53,28 +50,19 @@ func New() *Generator {
 // the Generator does not make. Equal inputs of the type give the same layers, by pointer, for as
 // long as anybody holds them.
 func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
-	switch typeURL {
-	case resource.ClusterType:
-		return g.clusters.Set(sc)
-	case resource.SecretType:
-		return g.secrets.Set(sc)
-	case resource.EndpointType:
-		return g.endpoints.Set(sc)
-	case resource.ListenerType:
-		return g.listeners.Set(sc)
-	case resource.RouteType:
-		return g.routes.Set(sc)
-	case resource.ExtensionConfigType:
-		return g.extensions.Set(sc)
-	case resource.NameTableType:
-		return g.names.Set(sc)
-	case agent.ProxyConfigType:
-		return g.bundles.Set(sc)
-	case agent.ProbeType:
-		return g.probes.Set(sc)
-	default:
+	kind := g.kinds[typeURL]
+	if kind == nil {
 		return resource.Set{}
 	}
+	shared, own := kind.Plans(sc)
+	return resource.Set{Shared: g.layer(shared), Own: g.layer(own)}
+}
+
+func (g *Generator) layer(p envoy.Plan) *resource.Layer {
+	if p == nil {
+		return nil
+	}
+	return &g.layers.Get(p).Layer // a pointer into a struct keeps the struct
 }
 
 // Refused are the parts that Envoy would refuse, and that refuse traffic instead, among those that
@@ -83,7 +71,10 @@ func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 // leave out because services map their ports are errors too. It costs as much as there are of them,
 // not as the mesh is large: it may be asked often.
 func (g *Generator) Refused() []feed.Problem {
-	out := slices.Concat(g.routes.Refused(), g.clusters.Refused(), g.listeners.Refused())
+	var out []feed.Problem
+	for _, l := range g.layers.Marked() {
+		out = append(out, l.Problems...)
+	}
 	slices.SortFunc(out, func(a, b feed.Problem) int { return strings.Compare(a.Object+a.Text, b.Object+b.Text) })
 	return slices.CompactFunc(out, func(a, b feed.Problem) bool { return a.Object == b.Object && a.Text == b.Text })
 }

@@ -14,7 +14,7 @@ import (
 // everything pass.
 func Filters(sc *push.Scope, connections bool) iter.Seq2[string, proto.Message] {
 	return func(yield func(string, proto.Message) bool) {
-		in := New().inputs(sc)
+		in := new(Generator).inputs(sc)
 		s := rbacScope{domains: in.domains.Items(), tcp: connections}
 		names := ConnectionFilters()
 		if !connections {

@@ -91,7 +91,7 @@ func TestTakers(t *testing.T) {
 	}
 	for name, want := range tests {
 		var got []string
-		for _, ref := range buildExtension(extensionSpec{name: name}).Refs {
+		for _, ref := range newFilter(name, "", nil).Refs {
 			if ref.TypeURL != resource.ExtensionConfigType {
 				t.Errorf("%s names %v", name, ref)
 			}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
-	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -59,16 +58,7 @@ func ConnectionFilters() []string {
 }
 
 // Generator makes the filters that are fetched on their own.
-type Generator struct {
-	texts   *intern.Lists[string]
-	items   *intern.Lists[*resource.Resource]
-	made    *memo.Func[extensionSpec, resource.Resource]
-	layers  *memo.Func[*intern.List[*resource.Resource], resource.Layer]
-	planned *memo.Func[extensionsIn, resource.Layer]
-}
-
-// extensionSpec is one filter as it is encoded.
-type extensionSpec struct{ name, cluster, body string }
+type Generator struct{ texts intern.Lists[string] }
 
 // extensionsIn is all that the filters of a proxy depend on.
 type extensionsIn struct {
@@ -83,29 +73,14 @@ type extensionsIn struct {
 	tokens jwtIn
 }
 
-func New() *Generator {
-	e := &Generator{
-		texts: &intern.Lists[string]{},
-		items: &intern.Lists[*resource.Resource]{},
-		made:  memo.New(buildExtension),
-		layers: memo.New(func(l *intern.List[*resource.Resource]) *resource.Layer {
-			return resource.NewLayer(slices.Clone(l.Items()))
-		}),
-	}
-	e.planned = memo.New(e.plan)
-	return e
-}
-
-// Set returns the filters of a scope.
-func (e *Generator) Set(sc *push.Scope) resource.Set {
-	return resource.Set{Shared: e.planned.Get(e.inputs(sc))}
-}
+// Plans implements envoy.Kind.
+func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) { return g.inputs(sc), nil }
 
 // inputs are what the filters of a scope depend on.
-func (e *Generator) inputs(sc *push.Scope) extensionsIn {
-	in := extensionsIn{policies: sc.AuthorizationPolicy, domains: e.texts.Of(policyDomains(sc.Mesh))}
+func (g *Generator) inputs(sc *push.Scope) extensionsIn {
+	in := extensionsIn{policies: sc.AuthorizationPolicy, domains: g.texts.Of(policyDomains(sc.Mesh))}
 	if t := sc.Trust; t != nil {
-		in.identities, in.certificates = e.texts.Of(t.Identities), e.texts.Of(t.Certificates)
+		in.identities, in.certificates = g.texts.Of(t.Identities), g.texts.Of(t.Certificates)
 	}
 	in.ask, in.tokens = askProviderOf(sc), tokenChecks(sc)
 	return in
@@ -122,23 +97,23 @@ func policyDomains(m *push.Mesh) []string {
 	return out
 }
 
-// plan makes all filters; equal ones keep their pointers, and equal sets are one layer.
-func (e *Generator) plan(in extensionsIn) *resource.Layer {
+// Layer makes all filters.
+func (in extensionsIn) Layer() *envoy.Layer {
 	var out []*resource.Resource
-	add := func(name, cluster string, m proto.Message) {
-		body := resource.Encode(&corev3.TypedExtensionConfig{Name: name, TypedConfig: envoy.Packed(m)})
-		out = append(out, e.made.Get(extensionSpec{name, cluster, string(body)}))
+	for _, side := range []struct {
+		scope  rbacScope
+		names  []string
+		suffix string
+	}{
+		{rbacScope{domains: in.domains.Items()}, RequestFilters(), ""},
+		{rbacScope{domains: in.domains.Items(), tcp: true}, ConnectionFilters(), OfConnections},
+	} {
+		for _, name := range append(side.names, FilterForeign) {
+			m, cluster := in.filter(side.scope, name)
+			out = append(out, newFilter(name+side.suffix, cluster, m))
+		}
 	}
-	requests, connections := rbacScope{domains: in.domains.Items()}, rbacScope{domains: in.domains.Items(), tcp: true}
-	for _, name := range append(RequestFilters(), FilterForeign) {
-		m, cluster := in.filter(requests, name)
-		add(name, cluster, m)
-	}
-	for _, name := range append(ConnectionFilters(), FilterForeign) {
-		m, cluster := in.filter(connections, name)
-		add(name+OfConnections, cluster, m)
-	}
-	return e.layers.Get(e.items.Of(out))
+	return envoy.NewLayer(out...)
 }
 
 // filter is one of the filters, and the cluster that it asks.
@@ -169,15 +144,18 @@ func (in extensionsIn) filter(s rbacScope, name string) (m proto.Message, cluste
 	return s.filter(nil, nil, ""), ""
 }
 
-func buildExtension(s extensionSpec) *resource.Resource {
+// newFilter is a filter that asks a cluster; empty: none.
+func newFilter(name, cluster string, m proto.Message) *resource.Resource {
 	var refs []resource.Ref
-	if s.cluster != "" {
-		refs = append(refs, resource.Ref{TypeURL: resource.ClusterType, Name: s.cluster})
+	if cluster != "" {
+		refs = append(refs, resource.Ref{TypeURL: resource.ClusterType, Name: cluster})
 	}
-	for _, name := range takers(s.name) {
-		refs = append(refs, resource.Ref{TypeURL: resource.ExtensionConfigType, Name: name})
+	for _, other := range takers(name) {
+		refs = append(refs, resource.Ref{TypeURL: resource.ExtensionConfigType, Name: other})
 	}
-	return resource.New(resource.ExtensionConfigType, s.name, refs, func() []byte { return []byte(s.body) })
+	return resource.New(resource.ExtensionConfigType, name, refs, func() []byte {
+		return resource.Encode(envoy.Extension(name, envoy.Packed(m)))
+	})
 }
 
 // takers are the filters that may take over what one of that name judged: a policy that denied

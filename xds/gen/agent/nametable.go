@@ -6,7 +6,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
-	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
@@ -18,65 +17,26 @@ import (
 const NameTableName = "name-table"
 
 // NameTables makes the table of host names and addresses from which a proxy's agent answers DNS.
-type NameTables struct {
-	plans     *memo.Func[namePlanIn, namePlan]
-	layers    *memo.Func[nameIn, resource.Layer]
-	endpoints *intern.Lists[*registry.EndpointList]
-}
-
-func NewNameTables() NameTables {
-	return NameTables{
-		plans:     memo.New(planNames),
-		layers:    memo.New(buildNames),
-		endpoints: &intern.Lists[*registry.EndpointList]{},
-	}
-}
-
-type namePlanIn struct {
-	destinations *push.Destinations
-	// capturesDNS says that the proxy has listeners at allocated addresses.
-	capturesDNS bool
-}
-
-// namePlan says whose endpoints the table names.
-type namePlan struct {
-	namePlanIn
-	// headless are the services without an address of their own, in order.
-	headless []registry.Key
-}
+type NameTables struct{ Indexes *destination.Indexes }
 
 // nameIn is everything that a table depends on.
 type nameIn struct {
-	plan *namePlan
-	// endpoints are those of plan.headless, in that order.
+	destinations *push.Destinations
+	// capturesDNS says that the proxy has listeners at allocated addresses.
+	capturesDNS bool
+	// endpoints are those of the headless destinations, in that order.
 	endpoints *intern.List[*registry.EndpointList]
 }
 
-func (n NameTables) Set(sc *push.Scope) resource.Set {
-	plan := n.plans.Get(namePlanIn{sc.Destinations, sc.CapturesDNS})
-	return resource.Set{Shared: n.layers.Get(nameIn{plan: plan,
-		endpoints: destination.EndpointsOf(n.endpoints, plan.headless, sc)})}
+// Plans implements envoy.Kind.
+func (n NameTables) Plans(sc *push.Scope) (shared, own envoy.Plan) {
+	headless := n.Indexes.Of(sc).Headless(sc.CapturesDNS)
+	return nameIn{sc.Destinations, sc.CapturesDNS, n.Indexes.Endpoints(headless, sc)}, nil
 }
 
-func planNames(in namePlanIn) *namePlan {
-	p := &namePlan{namePlanIn: in}
-	for _, dest := range in.destinations.Items() {
-		if in.isHeadless(dest.Service) {
-			p.headless = append(p.headless, dest.Service.Key)
-		}
-	}
-	return p
-}
-
-// isHeadless says that clients find a service by the addresses of its endpoints: it has none of its
-// own.
-func (in namePlanIn) isHeadless(s *registry.Service) bool {
-	return len(s.Addresses) == 0 && (len(s.AutoAddresses) == 0 || !in.capturesDNS)
-}
-
-func buildNames(in nameIn) *resource.Layer {
-	table := resource.New(resource.NameTableType, NameTableName, nil, func() []byte { return encodeNames(in) })
-	return resource.NewLayer([]*resource.Resource{table})
+// Layer implements envoy.Plan.
+func (in nameIn) Layer() *envoy.Layer {
+	return envoy.NewLayer(resource.New(resource.NameTableType, NameTableName, nil, in.encode))
 }
 
 // The fields of istio.networking.nds.v1.
@@ -90,13 +50,13 @@ const (
 // externalRegistry is what Istio calls ServiceEntries' registry.
 const externalRegistry = "External"
 
-// encodeNames writes the table: every host that has an address, in the order of hosts.
-func encodeNames(in nameIn) []byte {
+// encode writes the table: every host that has an address, in the order of hosts.
+func (in nameIn) encode() []byte {
 	var table []byte
 	next := 0
-	for _, d := range in.plan.destinations.Items() {
+	for _, d := range in.destinations.Items() {
 		var ips []string
-		if in.plan.isHeadless(d.Service) {
+		if destination.IsHeadless(d.Service, in.capturesDNS) {
 			ips = endpointAddresses(in.endpoints.Items()[next])
 			next++
 		} else {

@@ -4,8 +4,8 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
-	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/workload"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -24,9 +24,8 @@ const BypassedPorts = "ASHORE_BYPASSED_PORTS"
 // TrustBundles makes the resource that holds the trusted authorities, and BypassedPorts where there are
 // any. It depends on nothing else: a revocation sends none anew.
 type TrustBundles struct {
-	roots  *intern.Lists[string]
-	modes  *intern.Lists[push.PortMode]
-	layers *memo.Func[bundleIn, resource.Layer]
+	roots intern.Lists[string]
+	modes intern.Lists[push.PortMode]
 }
 
 // bundleIn is everything that the resource depends on.
@@ -35,24 +34,21 @@ type bundleIn struct {
 	bypassed string
 }
 
-func NewTrustBundles() TrustBundles {
-	return TrustBundles{roots: &intern.Lists[string]{}, modes: &intern.Lists[push.PortMode]{}, layers: memo.New(buildBundle)}
-}
-
-// Set is empty without a certificate authority.
-func (b TrustBundles) Set(sc *push.Scope) resource.Set {
+// Plans implements envoy.Kind. There is nothing without a certificate authority.
+func (b *TrustBundles) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	if sc.Trust == nil {
-		return resource.Set{}
+		return nil, nil
 	}
 	in := bundleIn{roots: b.roots.Of(sc.Trust.Roots)}
 	if sc.Interception == push.None && sc.Own != nil {
-		modes := push.PeerModesOf(sc.PeerAuthentication.Items(), sc.Mesh.Config.GetRootNamespace(), b.modes)
+		modes := push.PeerModesOf(sc.PeerAuthentication.Items(), sc.Mesh.Config.GetRootNamespace(), &b.modes)
 		in.bypassed = workload.BypassOf(sc, modes).Ports
 	}
-	return resource.Set{Shared: b.layers.Get(in)}
+	return in, nil
 }
 
-func buildBundle(in bundleIn) *resource.Layer {
+// Layer implements envoy.Plan.
+func (in bundleIn) Layer() *envoy.Layer {
 	r := resource.New(ProxyConfigType, ProxyConfigName, nil, func() []byte {
 		c := &meshconfig.ProxyConfig{CaCertificatesPem: in.roots.Items()}
 		if in.bypassed != "" {
@@ -60,5 +56,5 @@ func buildBundle(in bundleIn) *resource.Layer {
 		}
 		return resource.Encode(c)
 	})
-	return resource.NewLayer([]*resource.Resource{r})
+	return envoy.NewLayer(r)
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unique"
 
-	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
@@ -24,9 +23,7 @@ const ProbeType = "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"
 const ProbeName = "readiness-probe"
 
 // Probes makes the resource that holds the probe of a workload's group.
-type Probes struct {
-	layers *memo.Func[probeIn, resource.Layer]
-}
+type Probes struct{}
 
 // probeIn is everything that the resource depends on.
 type probeIn struct {
@@ -35,18 +32,17 @@ type probeIn struct {
 	ports string
 }
 
-func NewProbes() Probes { return Probes{memo.New(buildProbe)} }
-
-// Set is empty for who did not register from a group. A group without a probe has an empty one: so
-// an agent can tell it from a control plane that does not know.
-func (p Probes) Set(sc *push.Scope) resource.Set {
+// Plans implements envoy.Kind. There is nothing for who did not register from a group. A group without
+// a probe has an empty one: so an agent can tell it from a control plane that does not know.
+func (Probes) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	if sc.Probe == (unique.Handle[string]{}) {
-		return resource.Set{}
+		return nil, nil
 	}
-	return resource.Set{Shared: p.layers.Get(probeIn{sc.Probe, portsOf(sc)})}
+	return probeIn{sc.Probe, portsOf(sc)}, nil
 }
 
-func buildProbe(in probeIn) *resource.Layer {
+// Layer implements envoy.Plan.
+func (in probeIn) Layer() *envoy.Layer {
 	r := resource.New(ProbeType, ProbeName, nil, func() []byte {
 		b := []byte(in.encoded.Value())
 		for port := range strings.FieldsSeq(in.ports) {
@@ -54,7 +50,7 @@ func buildProbe(in probeIn) *resource.Layer {
 		}
 		return b
 	})
-	return resource.NewLayer([]*resource.Resource{r})
+	return envoy.NewLayer(r)
 }
 
 // portsOf lists the TCP ports at which the workload serves, with where the application listens when

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -27,7 +26,6 @@ type clusterShape struct {
 	policy    destination.Policy
 	mesh      *push.Mesh
 	router    bool
-	caps      push.Capabilities
 	families  envoy.Families
 	// upstreamPort replaces the port of the client's destination; zero: it stays. Only for
 	// byOriginal.
@@ -50,7 +48,7 @@ type encodedShape struct {
 
 // buildCluster makes the cluster of a spec. Envoy's limit for the first answer of its endpoints
 // stays (15s): without one a cluster could stand still for ever.
-func (c *Generator) buildCluster(s clusterSpec) *madeCluster {
+func (g *Generator) buildCluster(s clusterSpec) *madeCluster {
 	name := envoy.OutboundCluster(s.port, s.subset.GetName(), s.service.Host)
 	shape := s.shape()
 	var refs []resource.Ref
@@ -70,7 +68,7 @@ func (c *Generator) buildCluster(s clusterSpec) *madeCluster {
 	if s.mutual == destination.MutualClosed {
 		shape.discovery, refs, hosts = destination.Nowhere, nil, nil
 	}
-	encoded := c.shapes.Get(shape)
+	encoded := g.shapes.Get(shape)
 	if encoded.err != nil {
 		return &madeCluster{shape: encoded, problem: envoy.Refused(s.rule,
 			"the cluster "+name+" is left out, so that requests to it fail", encoded.err)}
@@ -78,12 +76,11 @@ func (c *Generator) buildCluster(s clusterSpec) *madeCluster {
 	made := &madeCluster{shape: encoded}
 	switch s.mutual {
 	case destination.MutualAuto, destination.MutualAlways:
-		made.peer, made.problem = c.peers.Get(s.peer(encoded.http2)), s.anyNameProblem(name)
+		made.problem = s.anyNameProblem(name)
 	case destination.MutualClosed:
 		made.problem = s.withoutIdentity(name)
 	}
-	peer := made.peer
-	made.resource = resource.New(resource.ClusterType, name, refs, func() []byte { return s.encode(name, encoded, peer, hosts) })
+	made.resource = resource.New(resource.ClusterType, name, refs, func() []byte { return s.encode(name, encoded, hosts) })
 	return made
 }
 
@@ -96,7 +93,7 @@ func (s clusterSpec) shape() clusterShape {
 	port, _ := s.service.Port(s.port)
 	shape := clusterShape{
 		discovery: s.reach().Discovery(), protocol: port.Protocol, policy: s.policy,
-		mesh: s.mesh, router: s.router, caps: s.caps, families: s.families,
+		mesh: s.mesh, router: s.router, families: s.families,
 	}
 	// Source: Istio, PassthroughTargetPorts
 	if shape.discovery == destination.ByOriginal && s.service.Resolution == registry.Passthrough {
@@ -119,38 +116,23 @@ func (s clusterSpec) assignment() endpoint.Assignment {
 	}
 }
 
-// The fields of cluster.v3.Cluster that differ between clusters of one shape.
-const (
-	fieldClusterName       protowire.Number = 1
-	fieldClusterMetadata   protowire.Number = 25
-	fieldClusterStats      protowire.Number = 28 // alt_stat_name
-	fieldClusterAssignment protowire.Number = 33
-)
-
 // statsEnd ends the name of a cluster in the names of its metrics. Hosts have dots as metrics do:
 // without it nobody could tell what belongs to which. Source: Istio's clusters end so, and its
 // proxies' bootstrap reads them.
 const statsEnd = ";"
 
-// encode is the message.
-func (s clusterSpec) encode(name string, shape *encodedShape, peer *encodedPeer, hosts []endpoint.Host) []byte {
-	b := make([]byte, 0, len(shape.bytes)+3*len(name)+192)
-	b = envoy.AppendText(b, fieldClusterName, name)
-	b = append(b, shape.bytes...)
-	b = envoy.AppendText(b, fieldClusterStats, name+statsEnd)
-	b = clusterMetadata{
-		rule: s.rule, port: s.port, external: s.service.External, services: []*registry.Service{s.service}, subset: s.subset.GetName(),
-	}.append(b)
-	if peer != nil {
-		b = peer.append(b, s.mutual, s.sni())
-	}
+// encode is the message: what is the cluster's own, then what it has of its shape. Encoded messages
+// that follow one another are one message that has the fields of both.
+func (s clusterSpec) encode(name string, shape *encodedShape, hosts []endpoint.Host) []byte {
+	own := &clusterv3.Cluster{Name: name, AltStatName: name + statsEnd, Metadata: clusterMetadata{
+		rule: s.rule, port: s.port, external: s.service.External, services: []*registry.Service{s.service},
+		subset: s.subset.GetName(),
+	}.message()}
+	s.speakMutual(own, shape.http2)
 	if len(hosts) > 0 {
-		b = envoy.AppendMessage(b, fieldClusterAssignment, func(b []byte) []byte {
-			return s.assignment().Append(b, name,
-				hosts)
-		})
+		own.LoadAssignment = s.assignment().Message(name, hosts)
 	}
-	return slices.Clip(b)
+	return slices.Concat(resource.Encode(own), shape.bytes)
 }
 
 func encodeShape(s clusterShape) *encodedShape {
@@ -168,8 +150,8 @@ func checkCluster(c *clusterv3.Cluster) error {
 	}))
 }
 
-// orClosed is c, or where Envoy would refuse it one of its name that has no endpoint: listeners go
-// on to name it, and connections to it are closed. o is the object that decides about c; nil: none.
+// orClosed is c, or where Envoy would refuse it one of its name that has no endpoint: listeners go on
+// to name it, and connections to it are closed. o is the object that decides about c; nil: none.
 func orClosed(c *clusterv3.Cluster, o *config.Object) (*clusterv3.Cluster, *feed.Problem) {
 	err := checkCluster(c)
 	if err == nil {

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"slices"
-
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -13,118 +11,67 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/workload"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Generator makes the clusters: for every destination one for each port, and for each port and
-// subset.
+// subset; and one for each port of the workload.
 type Generator struct {
-	resolved *memo.Func[resolvedIn, resolved]
-	shared   *memo.Func[clusterIn, clusterLayer]
-	outbound *memo.Func[clusterSpec, madeCluster]
-	shapes   *memo.Func[clusterShape, encodedShape]
-	peers    *memo.Func[peerSpec, encodedPeer]
-	fixed    *memo.Func[fixedSpec, madeCluster]
-	own      *memo.Func[workloadIn, clusterLayer]
-	workload *memo.Func[workloadSpec, madeCluster]
+	indexes *destination.Indexes
+	pools   intern.Lists[inboundPool]
 
-	endpoints *intern.Lists[*registry.EndpointList]
-	pools     *intern.Lists[inboundPool]
-	services  *intern.Lists[*registry.Service]
-	orders    destination.Orderings
+	clusters *memo.Func[clusterSpec, madeCluster]
+	shapes   *memo.Func[clusterShape, encodedShape]
 }
 
-func New(orders destination.Orderings) *Generator {
-	c := &Generator{
-		resolved:  memo.New(findResolved),
-		shapes:    memo.New(encodeShape),
-		peers:     memo.New(encodePeer),
-		fixed:     memo.NewMarking(buildFixed, (*madeCluster).hasProblem),
-		workload:  memo.NewMarking(buildWorkload, (*madeCluster).hasProblem),
-		endpoints: &intern.Lists[*registry.EndpointList]{},
-		pools:     &intern.Lists[inboundPool]{},
-		services:  &intern.Lists[*registry.Service]{},
-		orders:    orders,
-	}
-	c.outbound = memo.NewMarking(c.buildCluster, (*madeCluster).hasProblem)
-	c.shared = memo.New(c.buildShared)
-	c.own = memo.New(c.buildOwn)
-	return c
+// New makes a Generator.
+func New(indexes *destination.Indexes) *Generator {
+	g := &Generator{indexes: indexes, shapes: memo.New(encodeShape)}
+	g.clusters = memo.New(g.buildCluster)
+	return g
 }
 
 // clusterIn is everything that the clusters depend on that equal proxies share. Endpoints matter
 // only where clusters carry them: the names that a proxy resolves.
 type clusterIn struct {
-	resolved     *resolved
+	generator    *Generator
+	destinations *push.Destinations
+	mesh         *push.Mesh
 	router       bool
 	interception push.Interception
 	families     envoy.Families
 	// identity says that the proxy has a certificate of the mesh.
 	identity bool
-	// caps are those of capDNSCluster, and set only when there are resolved.keys.
-	caps push.Capabilities
-	// endpoints are those of resolved.keys, in that order.
+	// endpoints are those of destinations.Index.DNS, in that order; nil: there are none, and the rest
+	// is not set either.
 	endpoints *intern.List[*registry.EndpointList]
-	// client is set only when resolved.ordered is.
+	// client is set only when the order of endpoints depends on it.
 	client destination.Client
-	// peers are the policies by which endpoints may not take mutual TLS, set only when there are
-	// resolved.keys.
+	// peers are the policies by which endpoints may not take mutual TLS.
 	peers *push.PeerPolicies
-	// inbound are the inbound listeners of endpoints to which nothing is redirected, set as peers
-	// are.
+	// inbound are the inbound listeners of endpoints to which nothing is redirected.
 	inbound *push.InboundListeners
 }
 
-func (c *Generator) Set(sc *push.Scope) resource.Set {
-	r := c.resolved.Get(resolvedIn{sc.Destinations, sc.Mesh})
+// Plans implements envoy.Kind.
+func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
+	index := g.indexes.Of(sc)
 	in := clusterIn{
-		resolved:     r,
-		router:       sc.Type == push.Router,
-		interception: sc.Interception,
-		families:     envoy.FamiliesOf(sc),
-		identity:     sc.Identity,
-		endpoints:    destination.EndpointsOf(c.endpoints, r.keys, sc),
+		generator: g, destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router,
+		interception: sc.Interception, families: envoy.FamiliesOf(sc), identity: sc.Identity,
+		endpoints: g.indexes.Endpoints(index.DNS, sc),
 	}
-	if len(r.keys) > 0 {
-		in.caps = sc.Capabilities & envoy.DNSCluster
-		if in.identity {
-			in.peers, in.inbound = sc.PeerAuthentications.Disabling(), sc.InboundListeners
-		}
+	if len(index.DNS) > 0 && in.identity {
+		in.peers, in.inbound = sc.PeerAuthentications.Disabling(), sc.InboundListeners
 	}
-	if r.ordered {
+	if index.Ordered {
 		in.client = destination.ClientOf(sc)
 	}
-	return resource.Set{Shared: &c.shared.Get(in).Layer, Own: c.ownLayer(sc)}
-}
-
-// resolved are the destinations, and which of them are names that the proxy resolves by itself: the
-// clusters of these carry their endpoints.
-type resolved struct {
-	destinations *push.Destinations
-	mesh         *push.Mesh
-	keys         []registry.Key
-	// ordered says that the endpoints of some of keys are ordered by the client's place.
-	ordered bool
-}
-
-type resolvedIn struct {
-	destinations *push.Destinations
-	mesh         *push.Mesh
-}
-
-func findResolved(in resolvedIn) *resolved {
-	r := &resolved{destinations: in.destinations, mesh: in.mesh}
-	for _, d := range in.destinations.Items() {
-		if !destination.IsDNS(d.Service.Resolution) {
-			continue
-		}
-		r.keys = append(r.keys, d.Service.Key)
-		destination.EachCluster(d, func(port uint32, s *networking.Subset) {
-			order := destination.PolicyFor(d.Rule, s, port).Order(in.mesh)
-			r.ordered = r.ordered || order.Setting != nil
-		})
+	if sc.Own != nil {
+		own = workloadIn{Workload: workload.Of(sc), mesh: sc.Mesh, pools: g.poolsOf(sc)}
 	}
-	return r
+	return in, own
 }
 
 // clusterSpec is everything that one outbound cluster is made of. Comparable.
@@ -146,61 +93,60 @@ type clusterSpec struct {
 	mesh *push.Mesh
 	// identities are those with whom mutual TLS is spoken; nil where none is.
 	identities *intern.List[push.Identity]
-	caps       push.Capabilities
 	endpoints  *registry.EndpointList
-	order      *destination.Ordering
+	order      destination.Order
 	peers      *push.PeerPolicies
 	inbound    *push.InboundListeners
 }
 
-// madeCluster is a cluster, and the shape that an outbound one is encoded with.
+// madeCluster is an outbound cluster.
 type madeCluster struct {
 	// resource is nil when the cluster is left out.
 	resource *resource.Resource
-	shape    *encodedShape
-	peer     *encodedPeer
+	// shape lives as long as the cluster, so that the next one of the shape is made of it.
+	shape *encodedShape
 	// problem, when not nil, says why Envoy would refuse the cluster, or warns about it.
 	problem *feed.Problem
 }
 
-func (c *madeCluster) hasProblem() bool { return c.problem != nil }
-
-// clusterLayer is a layer of clusters together with what they were made of. Whoever holds the layer
-// holds all of it (a pointer into a struct keeps the struct), so that the next clusters of these
-// shapes are made of what is encoded already.
+// clusterLayer collects the clusters of a layer.
 type clusterLayer struct {
-	resource.Layer
-	clusters []*madeCluster
+	items []*resource.Resource
+	envoy.Layer
 }
 
-// newClusterLayer is the layer of clusters.
-func newClusterLayer(clusters []*madeCluster) *clusterLayer {
-	items := make([]*resource.Resource, 0, len(clusters))
-	for _, c := range clusters {
-		if c.resource != nil {
-			items = append(items, c.resource)
-		}
+// add adds a cluster, which is nil when it is left out, and what is wrong with it.
+func (l *clusterLayer) add(r *resource.Resource, problem *feed.Problem) {
+	if r != nil {
+		l.items = append(l.items, r)
 	}
-	return &clusterLayer{Layer: *resource.NewLayer(items), clusters: clusters}
+	if problem != nil {
+		l.Problems = append(l.Problems, *problem)
+	}
 }
 
-// buildShared makes the layer that equal proxies share.
-func (c *Generator) buildShared(in clusterIn) *clusterLayer {
-	out := make([]*madeCluster, 0, 3*len(in.resolved.destinations.Items())+3)
+// done is the layer.
+func (l *clusterLayer) done() *envoy.Layer {
+	l.Layer.Layer = *resource.NewLayer(l.items)
+	return &l.Layer
+}
+
+// Layer makes the layer that equal proxies share.
+func (in clusterIn) Layer() *envoy.Layer {
+	layer := &clusterLayer{}
 	next := 0
-	for _, d := range in.resolved.destinations.Items() {
-		spec := clusterSpec{service: d.Service, mesh: in.resolved.mesh, router: in.router}
+	for _, d := range in.destinations.Items() {
+		spec := clusterSpec{service: d.Service, mesh: in.mesh, router: in.router, rule: destination.Deciding(d.Rule)}
 		dns := destination.IsDNS(d.Service.Resolution)
 		if dns {
-			spec.endpoints, spec.families, spec.caps = in.endpoints.Items()[next], in.families, in.caps
+			spec.endpoints, spec.families = in.endpoints.Items()[next], in.families
 			next++
 		}
-		spec.rule = destination.Deciding(d.Rule)
 		destination.EachCluster(d, func(port uint32, s *networking.Subset) {
 			spec.port, spec.subset, spec.policy = port, s, destination.PolicyFor(d.Rule, s, port)
 			spec = spec.withMutual(in.identity, d.Identities)
 			if dns {
-				spec.order = c.orders.Get(spec.policy.Order(in.resolved.mesh), in.client)
+				spec.order = destination.OrderOf(spec.policy.Order(in.mesh), in.client)
 				spec.peers, spec.inbound = nil, nil
 				if spec.mutual == destination.MutualAuto {
 					spec.peers = in.peers
@@ -209,18 +155,11 @@ func (c *Generator) buildShared(in clusterIn) *clusterLayer {
 					spec.inbound = in.inbound
 				}
 			}
-			out = append(out, c.outbound.Get(spec))
+			made := in.generator.clusters.Get(spec)
+			layer.Held = append(layer.Held, made)
+			layer.add(made.resource, made.problem)
 		})
 	}
-	return newClusterLayer(append(out, c.fixedOf(in)...))
-}
-
-// Refused are the clusters that Envoy would refuse, and those that lack what mutual TLS needs, among
-// those that somebody holds.
-func (c *Generator) Refused() []feed.Problem {
-	var out []feed.Problem
-	for _, made := range slices.Concat(c.outbound.Marked(), c.workload.Marked(), c.fixed.Marked()) {
-		out = append(out, *made.problem)
-	}
-	return out
+	in.addFixed(layer)
+	return layer.done()
 }

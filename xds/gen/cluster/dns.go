@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"time"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	commondnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
@@ -10,14 +12,19 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
+const (
+	// dnsJitter spreads the queries of many clusters. Source: Istio.
+	dnsJitter = 100 * time.Millisecond
+	// dnsFailureRate is how soon a name is asked for again that could not be resolved; it grows up
+	// to the mesh's dnsRefreshRate. Envoy's default is that rate at once, so that a proxy which
+	// starts before its resolver would be without endpoints for a minute.
+	dnsFailureRate = 5 * time.Second
+)
+
 // resolve makes Envoy resolve the names that the cluster carries.
 func (s clusterShape) resolve(c *clusterv3.Cluster) {
-	if !s.caps.Has(envoy.DNSCluster) {
-		s.resolveOld(c)
-		return
-	}
 	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
-		Name: envoy.DnsClusterExtension, TypedConfig: envoy.Packed(s.dns()),
+		Name: "envoy.cluster.dns", TypedConfig: envoy.Packed(s.dns()),
 	}}
 }
 
@@ -27,37 +34,15 @@ func (s clusterShape) dns() *dnsv3.DnsCluster {
 	d := &dnsv3.DnsCluster{
 		DnsRefreshRate:               refresh,
 		RespectDnsTtl:                true,
-		DnsJitter:                    durationpb.New(envoy.DnsJitter),
+		DnsJitter:                    durationpb.New(dnsJitter),
 		DnsLookupFamily:              lookupFamily(s.families),
 		AllAddressesInSingleEndpoint: s.discovery == destination.ByName,
 	}
-	if refresh.AsDuration() >= envoy.DnsFailureRate {
-		d.DnsFailureRefreshRate = &dnsv3.DnsCluster_RefreshRate{BaseInterval: durationpb.New(envoy.DnsFailureRate),
+	if refresh.AsDuration() >= dnsFailureRate {
+		d.DnsFailureRefreshRate = &dnsv3.DnsCluster_RefreshRate{BaseInterval: durationpb.New(dnsFailureRate),
 			MaxInterval: refresh}
 	}
 	return d
-}
-
-// resolveOld says the same to an Envoy that has no such kind of cluster.
-func (s clusterShape) resolveOld(c *clusterv3.Cluster) {
-	d := s.dns()
-	kind := clusterv3.Cluster_STRICT_DNS
-	if d.AllAddressesInSingleEndpoint {
-		kind = clusterv3.Cluster_LOGICAL_DNS
-	}
-	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: kind}
-	c.DnsRefreshRate, c.RespectDnsTtl, c.DnsJitter = d.DnsRefreshRate, d.RespectDnsTtl, d.DnsJitter //nolint:staticcheck // all that an older Envoy knows
-	if r := d.DnsFailureRefreshRate; r != nil {
-		c.DnsFailureRefreshRate = &clusterv3.Cluster_RefreshRate{BaseInterval: r.BaseInterval, MaxInterval: r.MaxInterval} //nolint:staticcheck // as above
-	}
-	switch d.DnsLookupFamily {
-	case commondnsv3.DnsLookupFamily_V6_ONLY:
-		c.DnsLookupFamily = clusterv3.Cluster_V6_ONLY //nolint:staticcheck // as above
-	case commondnsv3.DnsLookupFamily_ALL:
-		c.DnsLookupFamily = clusterv3.Cluster_ALL //nolint:staticcheck // as above
-	default:
-		c.DnsLookupFamily = clusterv3.Cluster_V4_ONLY //nolint:staticcheck // as above
-	}
 }
 
 // lookupFamily says which addresses of a name are of use.

@@ -7,6 +7,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -21,28 +22,23 @@ type fixedSpec struct {
 	interception push.Interception
 }
 
-// fixedOf lists the clusters that every proxy has. Routers have no connections whose destination
-// is known, so only what refuses; without redirection nothing arrives that is for no listener.
-func (c *Generator) fixedOf(in clusterIn) []*madeCluster {
-	spec := fixedSpec{name: envoy.BlackHole, mesh: in.resolved.mesh}
-	out := []*madeCluster{c.fixed.Get(spec)}
+// addFixed adds the clusters that every proxy has. Routers have no connections whose destination is
+// known, so only what refuses; without redirection nothing arrives that is for no listener.
+func (in clusterIn) addFixed(layer *clusterLayer) {
+	layer.add(fixedSpec{name: envoy.BlackHole, mesh: in.mesh}.build())
 	if in.router {
-		return out
+		return
 	}
-	spec.name = envoy.Passthrough
-	out = append(out, c.fixed.Get(spec))
-	if in.interception == push.None {
-		return out
+	layer.add(fixedSpec{name: envoy.Passthrough, mesh: in.mesh}.build())
+	if in.interception != push.None {
+		layer.add(fixedSpec{name: envoy.InboundPassthrough, mesh: in.mesh, families: in.families,
+			interception: in.interception}.build())
 	}
-	spec.name, spec.families = envoy.InboundPassthrough, in.families
-	spec.interception = in.interception
-	return append(out, c.fixed.Get(spec))
 }
 
-func buildFixed(s fixedSpec) *madeCluster {
+func (s fixedSpec) build() (*resource.Resource, *feed.Problem) {
 	c, problem := orClosed(s.cluster(), nil)
-	return &madeCluster{resource: resource.New(resource.ClusterType, s.name, nil, func() []byte { return resource.Encode(c) }),
-		problem: problem}
+	return resource.New(resource.ClusterType, s.name, nil, func() []byte { return resource.Encode(c) }), problem
 }
 
 // cluster is the message.

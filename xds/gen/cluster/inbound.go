@@ -10,6 +10,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -33,7 +34,7 @@ type inboundPool struct {
 	from     *config.Object
 }
 
-// workloadSpec is everything that one of these clusters is made of. Comparable.
+// workloadSpec is everything that one of these clusters is made of.
 type workloadSpec struct {
 	port     uint32
 	protocol registry.Protocol
@@ -51,21 +52,13 @@ type workloadSpec struct {
 	decides *config.Object
 	mesh    *push.Mesh
 	// services are those that the port is for, the older first; servicePort is that of the first.
-	services    *intern.List[*registry.Service]
+	services    []*registry.Service
 	servicePort uint32
-}
-
-// ownLayer returns the clusters of a sidecar's inbound side; nil where it has none.
-func (c *Generator) ownLayer(sc *push.Scope) *resource.Layer {
-	if sc.Own == nil {
-		return nil
-	}
-	return &c.own.Get(workloadIn{Workload: workload.Of(sc), mesh: sc.Mesh, pools: c.poolsOf(sc)}).Layer
 }
 
 // poolsOf finds the pools that rules set for the services of the workload: what a client is allowed
 // to send, the workload's own proxy has to let through. Source: Istio.
-func (c *Generator) poolsOf(sc *push.Scope) *intern.List[inboundPool] {
+func (g *Generator) poolsOf(sc *push.Scope) *intern.List[inboundPool] {
 	out := make([]inboundPool, sc.Own.Inbound.Len())
 	some := false
 	for i, in := range sc.Own.Inbound.Items() {
@@ -79,20 +72,20 @@ func (c *Generator) poolsOf(sc *push.Scope) *intern.List[inboundPool] {
 	if !some {
 		return nil
 	}
-	return c.pools.Of(out)
+	return g.pools.Of(out)
 }
 
-// buildOwn makes one cluster for each port that the inbound listeners have.
-func (c *Generator) buildOwn(in workloadIn) *clusterLayer {
-	var out []*madeCluster
+// Layer makes one cluster for each port that the inbound listeners have.
+func (in workloadIn) Layer() *envoy.Layer {
+	layer := &clusterLayer{}
 	for _, p := range in.Ports() {
 		spec := workloadSpec{
 			port: p.Port, protocol: p.Protocol, to: in.Target(p), mesh: in.mesh, families: in.Families,
 			interception: in.Interception,
 		}
 		spec.loop = p.Bound && spec.to == p.At
-		services, first := in.served(p.Port)
-		spec.services = c.services.Of(services)
+		var first int
+		spec.services, first = in.served(p.Port)
 		if first >= 0 {
 			spec.servicePort = in.Own.Inbound.Items()[first].Port.Number
 		}
@@ -101,9 +94,9 @@ func (c *Generator) buildOwn(in workloadIn) *clusterLayer {
 		if spec.decides == nil && in.Ingress(p.Port) != nil {
 			spec.decides = in.Sidecar.Object
 		}
-		out = append(out, c.workload.Get(spec))
+		layer.add(spec.build())
 	}
-	return newClusterLayer(out)
+	return layer.done()
 }
 
 // served lists the services behind a port of the workload, the older first, and the index of the
@@ -147,16 +140,14 @@ func (in workloadIn) pool(port uint32, first int) inboundPool {
 // forever is longer than any proxy runs, and not longer than Envoy can count.
 const forever = 100 * 365 * 24 * time.Hour
 
-func buildWorkload(s workloadSpec) *madeCluster {
+// build makes the cluster.
+func (s workloadSpec) build() (*resource.Resource, *feed.Problem) {
 	name := envoy.InboundCluster(s.port)
 	c, problem := orClosed(s.cluster(name), s.decides)
-	return &madeCluster{problem: problem, resource: resource.New(resource.ClusterType, name, nil, func() []byte {
-		b := resource.Encode(c)
-		if s.services.Len() == 0 {
-			return b
-		}
-		return clusterMetadata{port: s.servicePort, services: s.services.Items()}.append(b)
-	})}
+	if len(s.services) > 0 {
+		c.Metadata = clusterMetadata{port: s.servicePort, services: s.services}.message()
+	}
+	return resource.New(resource.ClusterType, name, nil, func() []byte { return resource.Encode(c) }), problem
 }
 
 // cluster is the message without metadata.

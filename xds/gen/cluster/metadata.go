@@ -3,17 +3,13 @@ package cluster
 import (
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
-
-// appendIstioMetadata appends a field of type core.v3.Metadata with members under Istio's key.
-func appendIstioMetadata(b []byte, field protowire.Number, members func([]byte) []byte) []byte {
-	return envoy.AppendMessage(b, field, func(b []byte) []byte { return envoy.AppendFilterMetadata(b, envoy.IstioMetadata, members) })
-}
 
 // clusterMetadata tells telemetry and people which services a cluster is for and which rule
 // decides. Source: Istio, filter_metadata "istio": config, default_original_port, external,
@@ -28,35 +24,32 @@ type clusterMetadata struct {
 	subset   string
 }
 
-// append appends it as field cluster.v3.Cluster.metadata. Members are in the order of their names.
-func (m clusterMetadata) append(b []byte) []byte {
-	return appendIstioMetadata(b, fieldClusterMetadata, func(b []byte) []byte {
-		if m.rule != nil {
-			b = envoy.AppendTextMember(b, envoy.ConfigMember, envoy.ConfigPath(m.rule, "destination-rule"))
-		}
-		b = envoy.AppendNumberMember(b, "default_original_port", float64(m.port))
-		if m.external {
-			b = envoy.AppendMember(b, "external", func(b []byte) []byte { return envoy.AppendUint(b, envoy.FieldBoolValue, 1) })
-		}
-		b = envoy.AppendMember(b, "services", func(b []byte) []byte {
-			return envoy.AppendMessage(b, envoy.FieldListValue,
-				m.appendServices)
-		})
-		return envoy.AppendTextMember(b, "subset", m.subset)
-	})
-}
-
-func (m clusterMetadata) appendServices(b []byte) []byte {
+// message is the metadata as Envoy's.
+func (m clusterMetadata) message() *corev3.Metadata {
+	services := &structpb.ListValue{}
 	for _, s := range m.services {
-		b = envoy.AppendMessage(b, envoy.FieldListItems, func(b []byte) []byte {
-			return envoy.AppendMessage(b, envoy.FieldStructValue, func(b []byte) []byte {
-				b = envoy.AppendTextMember(b, "host", s.Host)
-				b = envoy.AppendTextMember(b, "name", serviceName(s))
-				return envoy.AppendTextMember(b, "namespace", s.Namespace)
-			})
-		})
+		fields := map[string]*structpb.Value{
+			"host": structpb.NewStringValue(s.Host), "name": structpb.NewStringValue(serviceName(s)),
+		}
+		if s.Namespace != "" {
+			fields["namespace"] = structpb.NewStringValue(s.Namespace)
+		}
+		services.Values = append(services.Values, structpb.NewStructValue(&structpb.Struct{Fields: fields}))
 	}
-	return b
+	fields := map[string]*structpb.Value{
+		"default_original_port": structpb.NewNumberValue(float64(m.port)),
+		"services":              structpb.NewListValue(services),
+	}
+	if m.rule != nil {
+		fields[envoy.ConfigMember] = structpb.NewStringValue(envoy.ConfigPath(m.rule, "destination-rule"))
+	}
+	if m.external {
+		fields["external"] = structpb.NewBoolValue(true)
+	}
+	if m.subset != "" {
+		fields["subset"] = structpb.NewStringValue(m.subset)
+	}
+	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{envoy.IstioMetadata: {Fields: fields}}}
 }
 
 // serviceName is the short name of a service of the mesh's own domain, else the host.

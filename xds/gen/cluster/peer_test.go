@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -31,8 +31,10 @@ func TestMutualNames(t *testing.T) {
 	if got := s.sni(); got != "outbound_.80_.v1_.web.example" {
 		t.Errorf("got %q", got)
 	}
-	u := &tlsv3.UpstreamTlsContext{}
-	if err := proto.Unmarshal(encodePeer(s.peer(true)).bytes, u); err != nil {
+	s.mutual = destination.MutualAlways
+	c, u := &clusterv3.Cluster{}, &tlsv3.UpstreamTlsContext{}
+	s.speakMutual(c, true)
+	if err := c.TransportSocket.GetTypedConfig().UnmarshalTo(u); err != nil {
 		t.Fatal(err)
 	}
 	names := u.CommonTlsContext.GetCombinedValidationContext().DefaultValidationContext.MatchTypedSubjectAltNames

@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -61,8 +60,5 @@ func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSett
 	if verify {
 		secret.Trust(tls.CommonTlsContext, secret.RootsOf(t), names)
 	}
-	c.TransportSocket = &corev3.TransportSocket{
-		Name:       "envoy.transport_sockets.tls",
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Packed(tls)},
-	}
+	c.TransportSocket = envoy.TLSSocket(tls)
 }

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unique"
 
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
-	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -96,26 +96,30 @@ func (r OrderRule) Weighted() bool {
 		len(r.Setting.FailoverPriority) > 0)
 }
 
-// Ordering is a rule as it holds for one client. Equal ones are one pointer.
+// Ordering is a rule as it holds for one client.
 type Ordering struct {
 	OrderRule
 	Client Client
 }
 
-// Orderings hands out one ordering for equal rules and clients; nil for no rule.
-type Orderings struct {
-	all *memo.Func[Ordering, Ordering]
-}
+// Order is an Ordering that is cheap to compare. The zero value: endpoints are not ordered.
+type Order struct{ handle unique.Handle[Ordering] }
 
-func NewOrderings() Orderings {
-	return Orderings{memo.New(func(o Ordering) *Ordering { return &o })}
-}
-
-func (o Orderings) Get(r OrderRule, c Client) *Ordering {
+// OrderOf is how a client orders endpoints by a rule.
+func OrderOf(r OrderRule, c Client) Order {
 	if r.Setting == nil {
+		return Order{}
+	}
+	return Order{unique.Make(Ordering{r, c})}
+}
+
+// Ordering is the ordering; nil: there is none.
+func (o Order) Ordering() *Ordering {
+	if o == (Order{}) {
 		return nil
 	}
-	return o.all.Get(Ordering{r, c})
+	v := o.handle.Value()
+	return &v
 }
 
 // Distribution is the share of each of a client's destinations; nil when none is set for where it

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/push"
@@ -28,7 +30,7 @@ type Assignment struct {
 	Mutual    bool
 	Subset    *networking.Subset
 	Endpoints *registry.EndpointList
-	Order     *destination.Ordering
+	Order     destination.Order
 	Peers     *push.PeerPolicies
 	Inbound   *push.InboundListeners
 }
@@ -38,7 +40,7 @@ type Assignment struct {
 func buildAssignment(s Assignment) *resource.Resource {
 	name := envoy.OutboundCluster(s.Port, s.Subset.GetName(), s.Service.Host)
 	return resource.New(resource.EndpointType, name, nil, func() []byte {
-		return slices.Clip(s.Append(nil, name, s.Hosts(reachable)))
+		return slices.Clip(s.append(nil, name, s.Hosts(reachable)))
 	})
 }
 
@@ -74,6 +76,7 @@ func Resolvable(ep *registry.Endpoint) bool {
 // Unhealthy and draining endpoints do not take part; requests that draining ones have are finished.
 func (s Assignment) Hosts(usable func(*registry.Endpoint) bool) []Host {
 	port, _ := s.Service.Port(s.Port)
+	order := s.Order.Ordering()
 	out := make([]Host, 0, s.Endpoints.Len())
 	for i := range s.Endpoints.All() {
 		ep := &s.Endpoints.Items[i]
@@ -91,8 +94,8 @@ func (s Assignment) Hosts(usable func(*registry.Endpoint) bool) []Host {
 			h.port = 0
 		}
 		h.mutual = s.takesMutual(ep, h.port)
-		if s.Order != nil && s.Order.Failover {
-			h.priority = s.Order.Priority(ep)
+		if order != nil && order.Failover {
+			h.priority = order.Priority(ep)
 		}
 		out = append(out, h)
 	}
@@ -159,8 +162,17 @@ const (
 	fieldPipePath           protowire.Number = 1 // Pipe
 )
 
-// Append appends the message: hosts, which are in order, by priority and locality.
-func (s Assignment) Append(b []byte, name string, hosts []Host) []byte {
+// Message is the assignment of a cluster that carries its endpoints.
+func (s Assignment) Message(name string, hosts []Host) *endpointv3.ClusterLoadAssignment {
+	m := &endpointv3.ClusterLoadAssignment{}
+	if err := proto.Unmarshal(s.append(nil, name, hosts), m); err != nil {
+		panic(err) // what we encoded ourselves
+	}
+	return m
+}
+
+// append appends the message: hosts, which are in order, by priority and locality.
+func (s Assignment) append(b []byte, name string, hosts []Host) []byte {
 	b = envoy.AppendText(b, fieldAssignmentName, name)
 	for _, g := range s.groups(hosts) {
 		b = envoy.AppendMessage(b, fieldAssignmentGroups, g.append)
@@ -195,8 +207,8 @@ func (s Assignment) groups(hosts []Host) []hostGroup {
 		out = append(out, g)
 		start = end
 	}
-	if s.Order != nil && !s.Order.Failover {
-		return distribute(s.Order, out)
+	if order := s.Order.Ordering(); order != nil && !order.Failover {
+		return distribute(order, out)
 	}
 	return out
 }
@@ -215,7 +227,7 @@ func (g hostGroup) append(b []byte) []byte {
 				g.scale.of(g.hosts[i]))
 		})
 	}
-	b = envoy.AppendUint32Value(b, fieldGroupWeight, g.weight)
+	b = appendUint32Value(b, fieldGroupWeight, g.weight)
 	if p := g.hosts[0].priority; p > 0 {
 		b = envoy.AppendUint(b, fieldGroupPriority, uint64(p))
 	}
@@ -229,7 +241,7 @@ func (h Host) append(b []byte, weight uint32) []byte {
 	})
 	b = endpointMetadata{workloadName(h.Endpoint), h.mutual}.append(b, fieldLbEndpointMetadata)
 	if weight != 1 {
-		b = envoy.AppendUint32Value(b, fieldLbEndpointWeight, weight)
+		b = appendUint32Value(b, fieldLbEndpointWeight, weight)
 	}
 	return b
 }
@@ -313,9 +325,11 @@ func workloadName(ep *registry.Endpoint) string {
 	return ep.Workload + ";" + ep.Namespace + ";" + name + ";" + revision + ";"
 }
 
-// AppendTLSMode appends the mark of endpoints that take mutual TLS. Source: Istio,
-// TLSModeLabelShortname.
-func AppendTLSMode(b []byte) []byte { return envoy.AppendTextMember(b, "tlsMode", "istio") }
+// TLSMode and TLSModeIstio mark endpoints that take mutual TLS. Source: Istio, TLSModeLabelShortname.
+const (
+	TLSMode      = "tlsMode"
+	TLSModeIstio = "istio"
+)
 
 // takesMutual says that an endpoint takes mutual TLS at a port: it says so, its proxy stands before
 // the port, and no PeerAuthentication denies it.
@@ -337,13 +351,10 @@ func (m endpointMetadata) append(b []byte, field protowire.Number) []byte {
 	}
 	return envoy.AppendMessage(b, field, func(b []byte) []byte {
 		if m.mutual {
-			b = envoy.AppendFilterMetadata(b, "envoy.transport_socket_match", AppendTLSMode)
+			b = appendFilterMetadata(b, "envoy.transport_socket_match", TLSMode, TLSModeIstio)
 		}
 		if m.workload != "" {
-			b = envoy.AppendFilterMetadata(b, envoy.IstioMetadata, func(b []byte) []byte {
-				return envoy.AppendTextMember(b, "workload",
-					m.workload)
-			})
+			b = appendFilterMetadata(b, envoy.IstioMetadata, "workload", m.workload)
 		}
 		return b
 	})

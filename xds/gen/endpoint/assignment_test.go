@@ -201,7 +201,10 @@ func TestAssignment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := Assignment{Service: c.service, Port: 80, Subset: c.subset,
-				Endpoints: &registry.EndpointList{Items: c.endpoints}, Order: c.order}
+				Endpoints: &registry.EndpointList{Items: c.endpoints}}
+			if c.order != nil {
+				s.Order = destination.OrderOf(c.order.OrderRule, c.order.Client)
+			}
 			if diff := cmp.Diff(c.want, assigned(t, s)); diff != "" {
 				t.Errorf("assignment (-want +got):\n%s", diff)
 			}
@@ -248,7 +251,7 @@ func TestPriorities(t *testing.T) {
 	}
 	hosts = inOrder(hosts)
 	a := &endpointv3.ClusterLoadAssignment{}
-	if err := proto.Unmarshal(Assignment{}.Append(nil, "c", hosts), a); err != nil {
+	if err := proto.Unmarshal(Assignment{}.append(nil, "c", hosts), a); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Validate(); err != nil || hosts[128].priority != 128 || hosts[199].priority != 128 {

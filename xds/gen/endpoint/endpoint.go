@@ -7,22 +7,21 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Generator makes the load assignments: the endpoints of every cluster that gets them by EDS.
 type Generator struct {
-	plans       *memo.Func[assignmentIn, assignmentPlan]
-	layers      *memo.Donor[*assignmentPlan, assignmentLayerIn, resource.Layer]
+	layers      *memo.Donor[assignmentIn, layerIn, assignmentLayer]
 	assignments *memo.Func[Assignment, resource.Resource]
-	orders      destination.Orderings
 }
 
-func New(orders destination.Orderings) *Generator {
-	e := &Generator{assignments: memo.New(buildAssignment), orders: orders}
-	e.plans = memo.New(e.plan)
-	e.layers = memo.NewDonor(func(in assignmentLayerIn) *assignmentPlan { return in.plan }, e.build)
-	return e
+// New makes a Generator.
+func New() *Generator {
+	g := &Generator{assignments: memo.New(buildAssignment)}
+	g.layers = memo.NewDonor(func(in layerIn) assignmentIn { return in.assignmentIn }, g.build)
+	return g
 }
 
 // assignmentIn is everything that the choice of assignments depends on; endpoints are not part of
@@ -39,32 +38,37 @@ type assignmentIn struct {
 	inbound *push.InboundListeners
 }
 
-// assignmentPlan are the assignments of a scope, by service, without their endpoints.
-type assignmentPlan struct {
+// layerIn is everything that a layer depends on.
+type layerIn struct {
+	generator *Generator
+	assignmentIn
+	endpoints push.Endpoints
+}
+
+// assignmentLayer is a layer, and the assignments of a scope without their endpoints.
+type assignmentLayer struct {
+	envoy.Layer
 	specs []Assignment
 	// of are the specs of one service, as a range.
 	of map[registry.Key][2]int
 }
 
-// assignmentLayerIn is everything that a layer depends on.
-type assignmentLayerIn struct {
-	plan      *assignmentPlan
-	endpoints push.Endpoints
-}
-
-func (e *Generator) Set(sc *push.Scope) resource.Set {
+// Plans implements envoy.Kind.
+func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	in := assignmentIn{destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router,
 		client: destination.ClientOf(sc), identity: sc.Identity}
 	if in.identity {
 		in.peers, in.inbound = sc.PeerAuthentications.Disabling(), sc.InboundListeners
 	}
-	plan := e.plans.Get(in)
-	return resource.Set{Shared: e.layers.Get(assignmentLayerIn{plan, sc.Endpoints})}
+	return layerIn{g, in, sc.Endpoints}, nil
 }
 
+// Layer implements envoy.Plan.
+func (in layerIn) Layer() *envoy.Layer { return &in.generator.layers.Get(in).Layer }
+
 // plan lists the clusters that get their endpoints by EDS.
-func (e *Generator) plan(in assignmentIn) *assignmentPlan {
-	p := &assignmentPlan{of: make(map[registry.Key][2]int, len(in.destinations.Items()))}
+func (in assignmentIn) plan() *assignmentLayer {
+	p := &assignmentLayer{of: make(map[registry.Key][2]int, len(in.destinations.Items()))}
 	for _, d := range in.destinations.Items() {
 		first := len(p.specs)
 		destination.EachCluster(d, func(port uint32, s *networking.Subset) {
@@ -74,7 +78,7 @@ func (e *Generator) plan(in assignmentIn) *assignmentPlan {
 				return
 			}
 			spec := Assignment{Service: d.Service, Port: port, Subset: s,
-				Order: e.orders.Get(policy.Order(in.mesh), in.client)}
+				Order: destination.OrderOf(policy.Order(in.mesh), in.client)}
 			if to.MutualTLS(in.mesh, in.identity, d.Identities) == destination.MutualAuto {
 				spec.Mutual, spec.Peers = true, in.peers
 				if d.Identities.Unintercepted {
@@ -90,41 +94,29 @@ func (e *Generator) plan(in assignmentIn) *assignmentPlan {
 	return p
 }
 
-// build makes the layer. Where there is an earlier one of the same plan, only the assignments of
-// services whose endpoints differ are looked at, so that the cost is that of the changes.
-func (e *Generator) build(in assignmentLayerIn, before *resource.Layer, was assignmentLayerIn) *resource.Layer {
+// build makes the layer. Where there is an earlier one that differs in endpoints alone, only the
+// assignments of services whose endpoints differ are looked at, so that the cost is that of the
+// changes.
+func (g *Generator) build(in layerIn, before *assignmentLayer, was layerIn) *assignmentLayer {
 	if before == nil {
-		return e.buildAll(in)
+		p := in.plan()
+		items := make([]*resource.Resource, len(p.specs))
+		for i, spec := range p.specs {
+			spec.Endpoints = in.endpoints.At(spec.Service.Key)
+			items[i] = g.assignments.Get(spec)
+		}
+		p.Layer = *envoy.NewLayer(items...)
+		return p
 	}
 	var changed []*resource.Resource
 	for ch := range in.endpoints.Diff(was.endpoints) {
-		for _, spec := range in.plan.service(ch.Key) {
+		r := before.of[ch.Key]
+		for _, spec := range before.specs[r[0]:r[1]] {
 			spec.Endpoints = ch.New
-			changed = append(changed, e.assignments.Get(spec))
+			changed = append(changed, g.assignments.Get(spec))
 		}
 	}
-	return before.With(changed)
-}
-
-func (e *Generator) buildAll(in assignmentLayerIn) *resource.Layer {
-	items := make([]*resource.Resource, 0, len(in.plan.specs))
-	var (
-		key  registry.Key
-		list *registry.EndpointList
-	)
-	for _, spec := range in.plan.specs {
-		if spec.Service.Key != key {
-			key = spec.Service.Key
-			list = in.endpoints.At(key)
-		}
-		spec.Endpoints = list
-		items = append(items, e.assignments.Get(spec))
-	}
-	return resource.NewLayer(items)
-}
-
-// service are the specs of one service.
-func (p *assignmentPlan) service(k registry.Key) []Assignment {
-	r := p.of[k]
-	return p.specs[r[0]:r[1]]
+	out := *before
+	out.Layer.Layer = *before.With(changed)
+	return &out
 }

@@ -8,6 +8,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	mesh "istio.io/api/mesh/v1alpha1"
 
@@ -17,10 +18,9 @@ import (
 // Where a proxy gets its own certificate and the mesh's roots: of the agent beside it. Source:
 // Istio, pkg/security.
 const (
-	AgentCluster  = "sds-grpc"
-	OwnSecret     = "default"
-	RootsSecret   = "ROOTCA"
-	TlsSocketName = "envoy.transport_sockets.tls"
+	AgentCluster = "sds-grpc"
+	OwnSecret    = "default"
+	RootsSecret  = "ROOTCA"
 )
 
 // fromAgent is a secret that the agent gives. Source: Istio's form of it.
@@ -136,10 +136,10 @@ func NeverResume(t *tlsv3.DownstreamTlsContext) {
 	t.DisableStatefulSessionResumption = true
 }
 
-// TlsSocket ends TLS.
-func TlsSocket(t *tlsv3.DownstreamTlsContext) *corev3.TransportSocket {
+// TLSSocket is a transport socket of TLS, of either side.
+func TLSSocket(t proto.Message) *corev3.TransportSocket {
 	return &corev3.TransportSocket{
-		Name:       TlsSocketName,
+		Name:       "envoy.transport_sockets.tls",
 		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: Packed(t)},
 	}
 }

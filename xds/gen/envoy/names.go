@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 )
@@ -43,14 +42,3 @@ const ConfigMember = "config"
 func ConfigPath(o *config.Object, kind string) string {
 	return "/apis/networking.istio.io/v1/namespaces/" + o.Namespace + "/" + kind + "/" + o.Name
 }
-
-const (
-	// DnsClusterExtension is the kind of cluster that resolves names, in newer Envoys.
-	DnsClusterExtension = "envoy.cluster.dns"
-	// DnsJitter spreads the queries of many clusters. Source: Istio.
-	DnsJitter = 100 * time.Millisecond
-	// DnsFailureRate is how soon a name is asked for again that could not be resolved; it grows up
-	// to the mesh's dnsRefreshRate. Envoy's default is that rate at once, so that a proxy which
-	// starts before its resolver would be without endpoints for a minute.
-	DnsFailureRate = 5 * time.Second
-)

@@ -21,7 +21,7 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 			return nil, err
 		}
 		wrapped = append(wrapped, tls)
-		out.TransportSocket = envoy.TlsSocket(tls)
+		out.TransportSocket = envoy.TLSSocket(tls)
 	}
 	if c.lacksIdentity {
 		return nil, errNoIdentity
@@ -29,7 +29,7 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 	if c.mutual {
 		tls := envoy.MeshServer(b.mesh, envoy.AnyWorkload(b.mesh))
 		wrapped = append(wrapped, tls)
-		out.TransportSocket = envoy.TlsSocket(tls)
+		out.TransportSocket = envoy.TLSSocket(tls)
 	}
 	switch {
 	case c.isHTTP():

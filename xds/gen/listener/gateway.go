@@ -15,18 +15,18 @@ import (
 
 // gatewayListenersIn is all that the listeners of a router depend on.
 type gatewayListenersIn struct {
-	layout *layout.Gateway
-	base   *listenerBase
-	// servers are those of the layout, in its order.
-	servers *intern.List[layout.GatewayServer]
+	generator *Generator
+	layout    *layout.Gateway
+	base      *listenerBase
 	// routes are the VirtualServices of each server that route connections.
 	routes       *intern.List[*intern.List[*push.VirtualService]]
 	destinations *push.Destinations
 }
 
-// planGateways chooses the listeners of a router. A port on which no route leads anywhere is left
+// Layer chooses the listeners of a router. A port on which no route leads anywhere is left
 // out, since Envoy refuses a listener without filter chains.
-func planGateways(lists *chainLists, in gatewayListenersIn) []listenerSpec {
+func (in gatewayListenersIn) Layer() *envoy.Layer {
+	lists := &in.generator.chains
 	p := &gatewayPlanner{in: in, lists: lists, tcp: tcpPlanner{destinations: in.destinations,
 		weighted: &lists.weighted}}
 	out := make([]listenerSpec, 0, len(in.layout.Ports))
@@ -35,10 +35,10 @@ func planGateways(lists *chainLists, in gatewayListenersIn) []listenerSpec {
 			out = append(out, s)
 		}
 	}
-	return out
+	return in.generator.build(out)
 }
 
-// gatewayPlanner plans the listeners of one router. Used by one call of planGateways.
+// gatewayPlanner plans the listeners of one router. Used by one call of Layer.
 type gatewayPlanner struct {
 	in    gatewayListenersIn
 	lists *chainLists
@@ -55,7 +55,7 @@ func (p *gatewayPlanner) listener(port *layout.GatewayPort) listenerSpec {
 	}
 	set := newChainSet(p.lists)
 	for _, use := range port.Servers {
-		server := p.in.servers.Items()[use.Index]
+		server := p.in.layout.Servers.Items()[use.Index]
 		switch use.Mode {
 		case layout.GatewayHTTP:
 			// servers of one port share the chain; a second one adds nothing

@@ -15,7 +15,8 @@ import (
 
 // inboundListenersIn is all that the inbound listeners of a sidecar depend on.
 type inboundListenersIn struct {
-	base *listenerBase
+	generator *Generator
+	base      *listenerBase
 	workload.Workload
 	// modes are how the workload takes connections.
 	modes push.PeerModes
@@ -29,13 +30,14 @@ type inboundRoute struct {
 	port    uint32
 }
 
-// planInbound chooses the inbound listeners.
+// Layer chooses the inbound listeners.
 //
 // Source: Istio. Redirected connections arrive at virtualInbound, which has filter chains for each
 // port and lets through to the workload what is for no known port. Where nothing is redirected, the
 // ports of a Sidecar's ingress listeners are opened, else those at which the application listens on
 // a loopback address alone. At the others the application itself listens.
-func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
+func (in inboundListenersIn) Layer() *envoy.Layer {
+	lists := &in.generator.chains
 	ports := in.Workload.Ports()
 	var out []listenerSpec
 	virtual := newChainSet(lists)
@@ -55,9 +57,9 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 		if in.bypassed != (workload.Bypass{}) {
 			out = append(out, listenerSpec{base: in.base, name: in.Workload.Name(), bypassed: in.bypassed})
 		}
-		return out
+		return in.generator.build(out)
 	}
-	return append(out, listenerSpec{
+	return in.generator.build(append(out, listenerSpec{
 		base:    in.base,
 		name:    "virtualInbound",
 		at:      envoy.Address{Ip: in.base.families.Wildcard(), Port: in.base.inboundPort},
@@ -66,7 +68,7 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 		bound:   true,
 		capture: captureHere,
 		chains:  virtual.list(),
-	})
+	}))
 }
 
 // tellsTLS says that virtualInbound has to tell TLS from plaintext, for some port.

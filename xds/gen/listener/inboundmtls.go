@@ -63,8 +63,8 @@ func (p peers) alpn() []string {
 
 // peerModesOf are the modes that matter to a proxy: without identity it takes no mutual TLS, so
 // that ports which need not have it are as if it were disabled.
-func (l *Generator) peerModesOf(sc *push.Scope) push.PeerModes {
-	m := push.PeerModesOf(sc.PeerAuthentication.Items(), sc.Mesh.Config.GetRootNamespace(), l.modes)
+func (g *Generator) peerModesOf(sc *push.Scope) push.PeerModes {
+	m := push.PeerModesOf(sc.PeerAuthentication.Items(), sc.Mesh.Config.GetRootNamespace(), &g.modes)
 	if sc.Identity {
 		return m
 	}
@@ -75,7 +75,7 @@ func (l *Generator) peerModesOf(sc *push.Scope) push.PeerModes {
 			ports = append(ports, push.PortMode{Port: p.Port, Mode: mode})
 		}
 	}
-	out.Ports = l.modes.Of(ports)
+	out.Ports = g.modes.Of(ports)
 	return out
 }
 

@@ -5,6 +5,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
 	"github.com/ashore-mesh/ashore/xds/gen/workload"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -13,41 +14,20 @@ import (
 // Generator makes the listeners of proxies.
 type Generator struct {
 	layouts *layout.Layouts
-	routes  *intern.Lists[*push.VirtualService]
-	perList *intern.Lists[*intern.List[*push.VirtualService]]
-	sources *intern.Lists[any]
-	items   *intern.Lists[*madeListener]
-	modes   *intern.Lists[push.PortMode]
+
+	chains  chainLists
+	routes  intern.Lists[*push.VirtualService]
+	perList intern.Lists[*intern.List[*push.VirtualService]]
+	sources intern.Lists[any]
+	modes   intern.Lists[push.PortMode]
 
 	bases     *memo.Func[listenerSettings, listenerBase]
-	resources *memo.Func[listenerSpec, madeListener]
-	layers    *memo.Func[*intern.List[*madeListener], listenerLayer]
-
-	// These return what layers returned, so that an input is remembered for as long as its layer is
-	// used.
-	outbound *memo.Func[outboundListenersIn, listenerLayer]
-	inbound  *memo.Func[inboundListenersIn, listenerLayer]
-	gateway  *memo.Func[gatewayListenersIn, listenerLayer]
+	listeners *memo.Func[listenerSpec, madeListener]
 }
 
+// New makes a Generator.
 func New(layouts *layout.Layouts) *Generator {
-	chains := &chainLists{}
-	l := &Generator{
-		layouts: layouts,
-		routes:  &intern.Lists[*push.VirtualService]{},
-		perList: &intern.Lists[*intern.List[*push.VirtualService]]{},
-		sources: &intern.Lists[any]{},
-		items:   &intern.Lists[*madeListener]{},
-		modes:   &intern.Lists[push.PortMode]{},
-
-		bases:     memo.New(newListenerBase),
-		resources: memo.NewMarking(buildListener, (*madeListener).isRefused),
-		layers:    memo.New(newListenerLayer),
-	}
-	l.outbound = memo.New(func(in outboundListenersIn) *listenerLayer { return l.build(planOutbound(chains, in)) })
-	l.inbound = memo.New(func(in inboundListenersIn) *listenerLayer { return l.build(planInbound(chains, in)) })
-	l.gateway = memo.New(func(in gatewayListenersIn) *listenerLayer { return l.build(planGateways(chains, in)) })
-	return l
+	return &Generator{layouts: layouts, bases: memo.New(newListenerBase), listeners: memo.New(buildListener)}
 }
 
 // madeListener is a listener, and what Envoy would refuse of it.
@@ -57,106 +37,73 @@ type madeListener struct {
 	refused  []feed.Problem
 }
 
-func (l *madeListener) isRefused() bool { return len(l.refused) > 0 }
-
-// listenerLayer is a layer of listeners together with what is known of them. Whoever holds the
-// layer holds all of it (a pointer into a struct keeps the struct).
-type listenerLayer struct {
-	resource.Layer
-	made *intern.List[*madeListener]
+// Plans implements envoy.Kind: what equal proxies share, and the inbound side.
+func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
+	base := g.bases.Get(settingsOf(sc))
+	if sc.Type == push.Router {
+		return gatewayListenersIn{generator: g, layout: g.layouts.Gateway(sc), base: base, routes: g.gatewayRoutes(sc),
+			destinations: sc.Destinations}, nil
+	}
+	if sc.Own != nil {
+		in := inboundListenersIn{generator: g, base: base, Workload: workload.Of(sc), modes: g.peerModesOf(sc)}
+		in.bypassed = workload.BypassOf(sc, in.modes)
+		own = in
+	}
+	return outboundListenersIn{generator: g, layout: g.layouts.Outbound(sc), base: base, routes: g.egressRoutes(sc),
+		sources: g.connectionSources(sc), destinations: sc.Destinations}, own
 }
 
-func newListenerLayer(made *intern.List[*madeListener]) *listenerLayer {
-	items := make([]*resource.Resource, 0, made.Len())
-	for _, m := range made.Items() {
-		if m.resource != nil {
-			items = append(items, m.resource)
+// build turns specs into a layer.
+func (g *Generator) build(specs []listenerSpec) *envoy.Layer {
+	layer := &envoy.Layer{}
+	var items []*resource.Resource
+	for _, s := range specs {
+		made := g.listeners.Get(s)
+		layer.Held = append(layer.Held, made)
+		layer.Problems = append(layer.Problems, made.refused...)
+		if made.resource != nil {
+			items = append(items, made.resource)
 		}
 	}
-	return &listenerLayer{Layer: *resource.NewLayer(items), made: made}
-}
-
-// Set returns the listeners of a scope: what equal proxies share, and the inbound side.
-func (l *Generator) Set(sc *push.Scope) resource.Set {
-	base := l.bases.Get(settingsOf(sc))
-	if sc.Type == push.Router {
-		layout := l.layouts.Gateway(sc)
-		return resource.Set{Shared: &l.gateway.Get(gatewayListenersIn{
-			layout:       layout,
-			base:         base,
-			servers:      layout.Servers,
-			routes:       l.gatewayRoutes(sc),
-			destinations: sc.Destinations,
-		}).Layer}
-	}
-	out := resource.Set{Shared: &l.outbound.Get(outboundListenersIn{
-		layout:       l.layouts.Outbound(sc),
-		base:         base,
-		routes:       l.egressRoutes(sc),
-		sources:      l.connectionSources(sc),
-		destinations: sc.Destinations,
-	}).Layer}
-	if sc.Own != nil {
-		in := inboundListenersIn{base: base, Workload: workload.Of(sc), modes: l.peerModesOf(sc)}
-		in.bypassed = workload.BypassOf(sc, in.modes)
-		out.Own = &l.inbound.Get(in).Layer
-	}
-	return out
-}
-
-// build turns specs into a layer; equal resources make one layer.
-func (l *Generator) build(specs []listenerSpec) *listenerLayer {
-	items := make([]*madeListener, 0, len(specs))
-	for _, s := range specs {
-		items = append(items, l.resources.Get(s))
-	}
-	return l.layers.Get(l.items.Of(items))
+	layer.Layer = *resource.NewLayer(items)
+	return layer
 }
 
 // egressRoutes lists, for each egress group, the VirtualServices that route connections.
-func (l *Generator) egressRoutes(sc *push.Scope) *intern.List[*intern.List[*push.VirtualService]] {
+func (g *Generator) egressRoutes(sc *push.Scope) *intern.List[*intern.List[*push.VirtualService]] {
 	out := make([]*intern.List[*push.VirtualService], 0, sc.Egress.Len())
 	for _, e := range sc.Egress.Items() {
-		out = append(out, l.connectionRoutes(e.Routes))
+		out = append(out, g.connectionRoutes(e.Routes))
 	}
-	return l.perList.Of(out)
+	return g.perList.Of(out)
 }
 
 // gatewayRoutes lists, for each server, the VirtualServices that route connections.
-func (l *Generator) gatewayRoutes(sc *push.Scope) *intern.List[*intern.List[*push.VirtualService]] {
+func (g *Generator) gatewayRoutes(sc *push.Scope) *intern.List[*intern.List[*push.VirtualService]] {
 	out := make([]*intern.List[*push.VirtualService], 0, sc.Gateways.Len())
-	for _, g := range sc.Gateways.Items() {
-		out = append(out, l.connectionRoutes(g.Routes))
+	for _, server := range sc.Gateways.Items() {
+		out = append(out, g.connectionRoutes(server.Routes))
 	}
-	return l.perList.Of(out)
+	return g.perList.Of(out)
 }
 
-func (l *Generator) connectionRoutes(all *intern.List[*push.VirtualService]) *intern.List[*push.VirtualService] {
+func (g *Generator) connectionRoutes(all *intern.List[*push.VirtualService]) *intern.List[*push.VirtualService] {
 	var out []*push.VirtualService
 	for _, vs := range all.Items() {
 		if routesConnections(vs) {
 			out = append(out, vs)
 		}
 	}
-	return l.routes.Of(out)
+	return g.routes.Of(out)
 }
 
 // connectionSources are the conditional matches of TCP and TLS routes that hold for the proxy.
-func (l *Generator) connectionSources(sc *push.Scope) *intern.List[any] {
+func (g *Generator) connectionSources(sc *push.Scope) *intern.List[any] {
 	var out []any
 	for _, s := range sc.RouteSources.Items() {
 		if matchesConnections(s) {
 			out = append(out, s)
 		}
 	}
-	return l.sources.Of(out)
-}
-
-// Refused is what Envoy would refuse of listeners that somebody holds.
-func (l *Generator) Refused() []feed.Problem {
-	var out []feed.Problem
-	for _, made := range l.resources.Marked() {
-		out = append(out, made.refused...)
-	}
-	return out
+	return g.sources.Of(out)
 }

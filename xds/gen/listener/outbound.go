@@ -16,8 +16,9 @@ import (
 
 // outboundListenersIn is all that the outbound listeners of a sidecar depend on.
 type outboundListenersIn struct {
-	layout *layout.Outbound
-	base   *listenerBase
+	generator *Generator
+	layout    *layout.Outbound
+	base      *listenerBase
 	// routes are the VirtualServices of each egress group that route connections.
 	routes *intern.List[*intern.List[*push.VirtualService]]
 	// sources are the conditional matches of those that hold for the proxy.
@@ -34,8 +35,9 @@ func matchesConnections(match any) bool {
 	return !http
 }
 
-// planOutbound chooses the outbound listeners.
-func planOutbound(lists *chainLists, in outboundListenersIn) []listenerSpec {
+// Layer chooses the outbound listeners.
+func (in outboundListenersIn) Layer() *envoy.Layer {
+	lists := &in.generator.chains
 	p := &outboundPlanner{
 		in:     in,
 		lists:  lists,
@@ -49,10 +51,10 @@ func planOutbound(lists *chainLists, in outboundListenersIn) []listenerSpec {
 	if in.base.interception != push.None {
 		out = append(out, p.virtual())
 	}
-	return out
+	return in.generator.build(out)
 }
 
-// outboundPlanner plans the listeners of one proxy. Used by one call of planOutbound.
+// outboundPlanner plans the listeners of one proxy. Used by one call of Layer.
 type outboundPlanner struct {
 	in    outboundListenersIn
 	lists *chainLists

@@ -95,7 +95,7 @@ func (b *routeBuilder) forward(out *routev3.Route, r *networking.HTTPRoute, auth
 			hashed = len(r.Route) == 1
 		}
 	}
-	action.RetryPolicy = b.spec.retry.policy(r.Retries, hashed)
+	action.RetryPolicy = retryPolicy(cmp.Or(r.Retries, b.spec.retry), hashed)
 	action.RequestMirrorPolicies = b.mirrors(r)
 	return action
 }

@@ -32,7 +32,7 @@ func TestAuthorityByHeader(t *testing.T) {
 			rule.Headers = nil
 		}
 		vs := &push.VirtualService{Object: &config.Object{}, Spec: &networking.VirtualService{Http: []*networking.HTTPRoute{rule}}}
-		got := newRouteBuilder(ruleSpec{vs: vs, retry: newRetryDefaults(nil)}).route(rule, nil)
+		got := newRouteBuilder(ruleSpec{vs: vs}).route(rule, nil)
 		if a := got.GetRoute().GetHostRewriteLiteral(); a != want {
 			t.Errorf("authority: got %q, want %q", a, want)
 		}

@@ -31,15 +31,6 @@ func authority(host string) string {
 	return host
 }
 
-// portIndex are the services that take requests, by port. Made from a list of services when it
-// changed.
-type portIndex struct {
-	byHost map[string]*registry.Service // keys are in lower case
-	byPort map[uint32][]servicePort
-	// numbers are the keys of byPort, sorted.
-	numbers []uint32
-}
-
 // servicePort is a port of a service.
 type servicePort struct {
 	service *registry.Service
@@ -49,74 +40,57 @@ type servicePort struct {
 // routable says that requests to the port are routed: it speaks HTTP, or may.
 func routable(p registry.Protocol) bool { return p.IsHTTP() || p == registry.Unknown }
 
-func newPortIndex(services *intern.List[*registry.Service]) *portIndex {
-	x := &portIndex{byHost: make(map[string]*registry.Service, services.Len()), byPort: map[uint32][]servicePort{}}
-	for _, s := range services.Items() {
-		x.byHost[strings.ToLower(s.Host)] = s
-		for _, p := range s.Ports {
-			if !routable(p.Protocol) {
-				continue
-			}
-			if len(x.byPort[p.Number]) == 0 {
-				x.numbers = append(x.numbers, p.Number)
-			}
-			x.byPort[p.Number] = append(x.byPort[p.Number], servicePort{s, p})
-		}
-	}
-	slices.Sort(x.numbers)
-	return x
-}
-
 // serviceHostsIn is everything that the hosts of one port depend on, routes aside.
 type serviceHostsIn struct {
-	tables *Generator
-	index  *portIndex
-	port   uint32
-	// host, when not empty, is the only service, and takes all requests.
-	host string
+	services *intern.List[*registry.Service]
+	// only, when not nil, is the only service, and takes all requests.
+	only *registry.Service
+	port uint32
 	// withPorts writes the port behind every domain.
 	withPorts bool
 	// domain is the mesh's suffix of short names.
 	domain string
-	retry  *retryDefaults
 }
 
-// serviceHosts are the virtual hosts of the services of one port. Immutable.
+// serviceHosts are the services of one port and their domains. Immutable.
 type serviceHosts struct {
 	items []serviceHost // in the order of hosts
+	// index are the indexes in items by host, in lower case.
+	index map[string]int
 	// owner is the index in items of the one that has a domain, in lower case.
 	owner map[string]int
 }
 
-// serviceHost is everything that the virtual host of a service depends on, routes of
-// VirtualServices and consistent hashes aside. Comparable: it stays the same when others come and
-// go.
+// serviceHost is a service of a port, and its domains.
 type serviceHost struct {
-	tables  *Generator
 	service *registry.Service
-	port    uint32
 	domains *intern.List[string]
-	retry   *retryDefaults
 }
 
-func (h serviceHost) name() string { return hostPort(h.service.Host, h.port) }
-
-// buildPlainHost is the virtual host of a service for which no VirtualService and no consistent
-// hash speaks.
-func buildPlainHost(h serviceHost) *virtualHost {
-	routes := h.tables.defaults.Get(defaultRouteSpec{host: h.service.Host, port: h.port, retry: h.retry})
-	return buildVirtualHost(virtualHostSpec{name: h.name(), domains: h.domains, first: routes})
-}
-
-// newServiceHosts gives every service of a port its domains, each domain to one service: its own
-// host first of all; of short names and addresses the older service has them. Source: Envoy refuses
-// a route configuration in which a domain stands twice.
-func newServiceHosts(in serviceHostsIn) *serviceHosts {
-	ports := in.index.byPort[in.port]
-	if in.host != "" {
-		ports = slices.DeleteFunc(slices.Clone(ports), func(p servicePort) bool { return p.service.Host != in.host })
+// ports lists the services that take requests at the port.
+func (in serviceHostsIn) ports() []servicePort {
+	services := in.services.Items()
+	if in.only != nil {
+		services = []*registry.Service{in.only}
 	}
-	out := &serviceHosts{items: make([]serviceHost, len(ports)), owner: make(map[string]int, 3*len(ports))}
+	var out []servicePort
+	for _, s := range services {
+		for _, p := range s.Ports {
+			if p.Number == in.port && routable(p.Protocol) {
+				out = append(out, servicePort{s, p})
+			}
+		}
+	}
+	return out
+}
+
+// findServices gives every service of a port its domains, each domain to one service: its own host
+// first of all; of short names and addresses the older service has them. Source: Envoy refuses a
+// route configuration in which a domain stands twice.
+func (g *Generator) findServices(in serviceHostsIn) *serviceHosts {
+	ports := in.ports()
+	out := &serviceHosts{items: make([]serviceHost, len(ports)), index: make(map[string]int, len(ports)),
+		owner: make(map[string]int, 3*len(ports))}
 	domains := make([][]string, len(ports))
 	claim := func(i int, names ...string) {
 		for _, d := range names {
@@ -128,22 +102,22 @@ func newServiceHosts(in serviceHostsIn) *serviceHosts {
 		}
 	}
 	for i, p := range ports {
-		if in.host != "" {
+		if in.only != nil {
 			claim(i, envoy.AnyDomain)
-			continue
+		} else {
+			claim(i, in.written(p, p.service.Host)...)
 		}
-		claim(i, in.written(p, p.service.Host)...)
 	}
 	for _, i := range byAge(ports) {
-		if in.host == "" {
+		if in.only == nil {
 			for _, name := range in.otherNames(ports[i].service) {
 				claim(i, in.written(ports[i], name)...)
 			}
 		}
 	}
 	for i, p := range ports {
-		out.items[i] = serviceHost{tables: in.tables, service: p.service, port: p.port.Number,
-			domains: in.tables.names.Of(domains[i]), retry: in.retry}
+		out.index[strings.ToLower(p.service.Host)] = i
+		out.items[i] = serviceHost{service: p.service, domains: g.names.Of(domains[i])}
 	}
 	return out
 }

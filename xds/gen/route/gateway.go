@@ -15,61 +15,40 @@ import (
 
 // gatewayRoutesIn is everything that the route configurations of a router depend on.
 type gatewayRoutesIn struct {
-	tables       *Generator
-	layout       *layout.Gateway
-	servers      *intern.List[push.GatewayServer]
-	destinations *push.Destinations
-	sources      *intern.List[any]
-	retry        *retryDefaults
+	rulePlanner
+	layout  *layout.Gateway
+	servers *intern.List[push.GatewayServer]
 }
 
-func gatewayRoutesInOf(t *Generator, sc *push.Scope) gatewayRoutesIn {
-	return gatewayRoutesIn{
-		tables:       t,
-		layout:       t.layouts.Gateway(sc),
-		servers:      sc.Gateways,
-		destinations: sc.Destinations,
-		sources:      sc.RouteSources,
-		retry:        t.retries.Get(sc.Mesh.Config.GetDefaultHttpRetryPolicy()),
-	}
-}
-
-// planGatewayRoutes makes the route configurations of a router.
-func planGatewayRoutes(in gatewayRoutesIn) *routeLayer {
-	out := &routeLayer{}
-	rules := newRulePlanner(in.tables, in.destinations, in.sources, in.retry)
-	out.hold(in.layout)
-	out.hold(rules.hashing)
-	out.hold(in.retry)
+// Layer makes the route configurations of a router.
+func (in gatewayRoutesIn) Layer() *envoy.Layer {
+	layer := &envoy.Layer{}
 	items := make([]*resource.Resource, 0, len(in.layout.Routes))
 	for _, r := range in.layout.Routes {
-		p := gatewayHostPlanner{in: in, rules: rules, hosts: map[string]*gatewayHost{}, layer: out}
+		p := gatewayHostPlanner{gatewayRoutesIn: in, hosts: map[string]*gatewayHost{}}
 		p.port = in.servers.Items()[r.Servers[0]].Server.GetPort().GetNumber()
 		for _, i := range r.Servers {
 			p.server(in.servers.Items()[i])
 		}
-		hosts := in.tables.lists.Of(p.virtualHosts())
-		out.hold(hosts)
-		items = append(items, in.tables.configs.Get(routeConfigSpec{name: r.Name, hosts: hosts}))
+		hosts := in.generator.lists.Of(p.virtualHosts())
+		items = append(items, in.generator.config(layer, routeConfigSpec{name: r.Name, hosts: hosts}))
 	}
-	out.Layer = *resource.NewLayer(items)
-	return out
+	layer.Layer = *resource.NewLayer(items)
+	return layer
 }
 
 // gatewayHostPlanner collects the virtual hosts of one route configuration.
 type gatewayHostPlanner struct {
-	in    gatewayRoutesIn
-	rules *rulePlanner
+	gatewayRoutesIn
 	// hosts is by name, in lower case.
 	hosts map[string]*gatewayHost
 	// port is the first server's, after which virtual hosts are called. Source: Istio.
-	port  uint32
-	layer *routeLayer
+	port uint32
 }
 
 // gatewayHost is one virtual host in the making.
 type gatewayHost struct {
-	routes     []*encodedRoutes
+	routes     []*builtRoutes
 	requireTLS bool
 }
 
@@ -81,13 +60,12 @@ func (p *gatewayHostPlanner) server(g push.GatewayServer) {
 	https := envoy.ParseProtocol(g.Server.GetPort().GetProtocol()) == registry.HTTPS
 	redirect := g.Server.GetTls().GetHttpsRedirect()
 	for _, vs := range g.Routes.Items() {
-		info := p.in.tables.infos.Get(vs)
-		p.layer.hold(info)
+		info := newRouteInfo(vs)
 		hosts := commonHosts(g, info)
-		if len(hosts) == 0 || !applies(vs.Spec, port, gateway, p.in.sources) {
+		if len(hosts) == 0 || !applies(vs.Spec, port, gateway, p.sources) {
 			continue
 		}
-		routes := p.rules.routes(info, port, gateway, https)
+		routes := p.rules(info, port, gateway, https)
 		for _, h := range hosts {
 			host := p.host(h)
 			if !slices.Contains(host.routes, routes) {
@@ -115,23 +93,23 @@ func (p *gatewayHostPlanner) host(name string) *gatewayHost {
 
 // sharedHostsKey tells virtual hosts of different routes apart.
 type sharedHostsKey struct {
-	routes     *intern.List[*encodedRoutes]
+	routes     *intern.List[*builtRoutes]
 	requireTLS bool
 }
 
 // virtualHosts makes the hosts; those of equal routes are one, which is called by the first.
 // Requests for a host that is not among them are answered with 404. Source: Istio.
 func (p *gatewayHostPlanner) virtualHosts() []*virtualHost {
-	t := p.in.tables
+	g := p.generator
 	if len(p.hosts) == 0 {
-		return []*virtualHost{t.virtual.Get(virtualHostSpec{name: hostPort("blackhole", p.port),
-			domains: t.names.Of([]string{envoy.AnyDomain})})}
+		return []*virtualHost{g.hosts.Get(virtualHostSpec{name: hostPort("blackhole", p.port),
+			domains: g.names.Of([]string{envoy.AnyDomain})})}
 	}
 	var order []sharedHostsKey
 	domains := map[sharedHostsKey][]string{}
 	for _, name := range slices.Sorted(maps.Keys(p.hosts)) {
 		h := p.hosts[name]
-		k := sharedHostsKey{t.parts.Of(h.routes), h.requireTLS}
+		k := sharedHostsKey{g.parts.Of(h.routes), h.requireTLS}
 		if domains[k] == nil {
 			order = append(order, k)
 		}
@@ -140,8 +118,8 @@ func (p *gatewayHostPlanner) virtualHosts() []*virtualHost {
 	out := make([]*virtualHost, 0, len(order))
 	for _, k := range order {
 		names := domains[k]
-		out = append(out, t.virtual.Get(virtualHostSpec{
-			name: names[0] + portSuffix(p.port), domains: t.names.Of(names), more: k.routes, requireTLS: k.requireTLS,
+		out = append(out, g.hosts.Get(virtualHostSpec{
+			name: names[0] + portSuffix(p.port), domains: g.names.Of(names), rules: k.routes, requireTLS: k.requireTLS,
 		}))
 	}
 	return out

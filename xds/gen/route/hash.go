@@ -4,62 +4,16 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
 )
 
-// hashing are the rules that choose endpoints by a property of the request. Made from a list of
-// destinations when it changed; most have none.
-type hashing struct {
-	byHost map[string]*push.DestinationRule
-}
-
-func newHashing(d *push.Destinations) *hashing {
-	h := &hashing{byHost: map[string]*push.DestinationRule{}}
-	for _, dest := range d.Items() {
-		if dest.Rule != nil && hashes(dest.Rule.Spec) {
-			h.byHost[dest.Service.Host] = dest.Rule
-		}
-	}
-	return h
-}
-
-// hashes says whether any policy of a rule does.
-func hashes(rule *networking.DestinationRule) bool {
-	policies := []*networking.TrafficPolicy{rule.TrafficPolicy}
-	for _, s := range rule.Subsets {
-		policies = append(policies, s.TrafficPolicy)
-	}
-	for _, p := range policies {
-		if p.GetLoadBalancer().GetConsistentHash() != nil {
-			return true
-		}
-		for _, l := range p.GetPortLevelSettings() {
-			if l.GetLoadBalancer().GetConsistentHash() != nil {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// service is how requests to a port of a host are hashed; nil: they are not.
-func (h *hashing) service(host string, port uint32) *networking.LoadBalancerSettings_ConsistentHashLB {
-	rule := h.byHost[host]
-	if rule == nil {
+// hash is how requests to a port of a destination are hashed; nil: they are not.
+func (p rulePlanner) hash(host, subset string, port uint32) *networking.LoadBalancerSettings_ConsistentHashLB {
+	d, _ := p.destinations.Get(host)
+	if d.Rule == nil {
 		return nil
 	}
-	return destination.PolicyFor(rule, nil, port).Balance.GetConsistentHash()
-}
-
-// destination is how requests to a destination are hashed, its subset considered.
-func (h *hashing) destination(d *networking.Destination,
-	port uint32) *networking.LoadBalancerSettings_ConsistentHashLB {
-	rule := h.byHost[d.Host]
-	if rule == nil {
-		return nil
-	}
-	return destination.PolicyFor(rule, destination.SubsetOf(rule, d.Subset), port).Balance.GetConsistentHash()
+	return destination.PolicyFor(d.Rule, destination.SubsetOf(d.Rule, subset), port).Balance.GetConsistentHash()
 }
 
 // hashPolicy says which property of a request is hashed; nil: none.

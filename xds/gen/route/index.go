@@ -74,16 +74,10 @@ type wildRoute struct {
 	info   *routeInfo
 }
 
-// routeIndexIn is what an index is made of.
-type routeIndexIn struct {
-	tables *Generator
-	routes *intern.List[*push.VirtualService]
-}
-
-func newRouteIndex(in routeIndexIn) *routeIndex {
+func newRouteIndex(routes *intern.List[*push.VirtualService]) *routeIndex {
 	x := &routeIndex{byHost: map[string][]*routeInfo{}}
-	for _, vs := range in.routes.Items() {
-		info := in.tables.infos.Get(vs)
+	for _, vs := range routes.Items() {
+		info := newRouteInfo(vs)
 		x.all = append(x.all, info)
 		for _, h := range info.hosts {
 			x.byHost[h] = append(x.byHost[h], info)

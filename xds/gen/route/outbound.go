@@ -6,59 +6,38 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // outboundRoutesIn is everything that the route configurations of a sidecar depend on.
 type outboundRoutesIn struct {
-	tables       *Generator
-	layout       *layout.Outbound
-	egress       *intern.List[*push.Egress]
-	destinations *push.Destinations
-	sources      *intern.List[any]
-	retry        *retryDefaults
-	unknown      unknownHosts
+	rulePlanner
+	layout *layout.Outbound
+	egress *intern.List[*push.Egress]
+	// unknown is the cluster of requests for hosts that nobody declared.
+	unknown string
 	// domain is the suffix of the mesh's short names.
 	domain string
 }
 
-func outboundRoutesInOf(t *Generator, sc *push.Scope) outboundRoutesIn {
-	return outboundRoutesIn{
-		tables:       t,
-		layout:       t.layouts.Outbound(sc),
-		egress:       sc.Egress,
-		destinations: sc.Destinations,
-		sources:      sc.RouteSources,
-		retry:        t.retries.Get(sc.Mesh.Config.GetDefaultHttpRetryPolicy()),
-		unknown:      unknownHostsOf(sc),
-		domain:       sc.Mesh.Domain,
-	}
-}
-
-// planOutboundRoutes makes the route configurations of a sidecar.
-func planOutboundRoutes(in outboundRoutesIn) *routeLayer {
-	p := outboundRoutePlanner{in: in, rules: newRulePlanner(in.tables, in.destinations, in.sources, in.retry),
-		out: &routeLayer{}}
-	p.unknown = in.tables.unknown.Get(in.unknown)
-	p.out.hold(in.layout)
-	p.out.hold(p.rules.hashing)
-	p.out.hold(in.retry)
-	p.out.hold(p.unknown)
+// Layer makes the route configurations of a sidecar.
+func (in outboundRoutesIn) Layer() *envoy.Layer {
+	p := outboundRoutePlanner{outboundRoutesIn: in, routes: map[int]*routeIndex{}, layer: &envoy.Layer{}}
 	items := make([]*resource.Resource, 0, len(in.layout.Routes))
 	for _, r := range in.layout.Routes {
 		items = append(items, p.config(r))
 	}
-	p.out.Layer = *resource.NewLayer(items)
-	return p.out
+	p.layer.Layer = *resource.NewLayer(items)
+	return p.layer
 }
 
 // outboundRoutePlanner plans one layer.
 type outboundRoutePlanner struct {
-	in      outboundRoutesIn
-	rules   *rulePlanner
-	unknown *virtualHost
-	out     *routeLayer
+	outboundRoutesIn
+	routes map[int]*routeIndex // by egress group
+	layer  *envoy.Layer
 }
 
 // config makes one route configuration.
@@ -69,51 +48,55 @@ func (p *outboundRoutePlanner) config(r layout.OutboundRoute) *resource.Resource
 		hosts = p.groupHosts(r)
 	}
 	slices.SortFunc(hosts, func(a, b *virtualHost) int { return strings.Compare(a.name, b.name) })
-	if !slices.ContainsFunc(hosts, (*virtualHost).takesAll) {
-		hosts = append(hosts, p.unknown)
+	if !slices.ContainsFunc(hosts, func(h *virtualHost) bool { return h.all }) {
+		spec.unknown = p.unknown
 	}
-	spec.hosts = p.in.tables.lists.Of(hosts)
-	p.out.hold(spec.hosts)
-	return p.in.tables.configs.Get(spec)
+	spec.hosts = p.generator.lists.Of(hosts)
+	return p.generator.config(p.layer, spec)
 }
 
 // groupHosts plans the virtual hosts of one egress group.
 func (p *outboundRoutePlanner) groupHosts(r layout.OutboundRoute) []*virtualHost {
-	t, e := p.in.tables, p.in.egress.Items()[r.Group]
-	index, routes := t.ports.Get(e.Services), t.indexes.Get(routeIndexIn{t, e.Routes})
-	p.out.hold(index)
-	p.out.hold(routes)
-	in := serviceHostsIn{
-		tables: t, index: index, port: r.Port, host: r.Host,
-		domain: p.in.domain, retry: p.in.retry,
+	e := p.egress.Items()[r.Group]
+	if p.routes[r.Group] == nil {
+		p.routes[r.Group] = newRouteIndex(e.Routes)
+	}
+	in := serviceHostsIn{services: e.Services, port: r.Port, domain: p.domain}
+	if r.Host != "" {
+		d, _ := p.destinations.Get(r.Host)
+		in.services, in.only = nil, d.Service
 	}
 	if r.Port != 0 {
-		port := portPlanner{outboundRoutePlanner: p, in: in, routes: routes, hosts: p.serviceHosts(in)}
-		return port.plan()
+		return p.portHosts(in, p.routes[r.Group], nil)
 	}
-	return p.allPorts(in, routes)
+	return p.allPorts(in, p.routes[r.Group])
 }
 
-func (p *outboundRoutePlanner) serviceHosts(in serviceHostsIn) *serviceHosts {
-	hosts := p.in.tables.hosts.Get(in)
-	p.out.hold(hosts)
-	return hosts
+// portHosts plans the virtual hosts of one port. taken are domains of other ports; nil: there are none.
+func (p *outboundRoutePlanner) portHosts(in serviceHostsIn, routes *routeIndex, taken map[string]bool) []*virtualHost {
+	hosts := p.generator.services.Get(in)
+	p.layer.Held = append(p.layer.Held, hosts)
+	port := portPlanner{outboundRoutePlanner: p, in: in, routes: routes, hosts: hosts, taken: taken}
+	return port.plan()
 }
 
 // allPorts plans the virtual hosts of every port, told apart by the port behind the name: what HTTP
 // proxies and unix sockets serve.
 func (p *outboundRoutePlanner) allPorts(in serviceHostsIn, routes *routeIndex) []*virtualHost {
 	in.withPorts = true
-	numbers := slices.Clone(in.index.numbers)
-	if !slices.Contains(numbers, foreignPort) {
-		numbers = append(numbers, foreignPort)
+	numbers := []uint32{foreignPort}
+	for _, s := range in.services.Items() {
+		for _, port := range s.Ports {
+			if routable(port.Protocol) {
+				numbers = append(numbers, port.Number)
+			}
+		}
 	}
+	slices.Sort(numbers)
 	var out []*virtualHost
 	taken := map[string]bool{}
-	for _, n := range numbers {
-		in.port = n
-		port := portPlanner{outboundRoutePlanner: p, in: in, routes: routes, hosts: p.serviceHosts(in), taken: taken}
-		out = append(out, port.plan()...)
+	for _, in.port = range slices.Compact(numbers) {
+		out = append(out, p.portHosts(in, routes, taken)...)
 	}
 	return out
 }

@@ -23,27 +23,6 @@ const (
 	priorityUpdateEvery = 2
 )
 
-// retryDefaults are the policies of routes that have none of their own, for requests that are
-// hashed and for others; nil: such requests are not tried again. Immutable, shared by all routes.
-type retryDefaults struct{ usual, hashed *routev3.RetryPolicy }
-
-// newRetryDefaults reads the mesh's policy; nil: Istio's default.
-func newRetryDefaults(mesh *networking.HTTPRetry) *retryDefaults {
-	return &retryDefaults{usual: retryPolicy(mesh, false), hashed: retryPolicy(mesh, true)}
-}
-
-// policy is that of a route, or else the default.
-func (d *retryDefaults) policy(own *networking.HTTPRetry, hashed bool) *routev3.RetryPolicy {
-	switch {
-	case own != nil:
-		return retryPolicy(own, hashed)
-	case hashed:
-		return d.hashed
-	default:
-		return d.usual
-	}
-}
-
 // retryPolicy says when a request is tried again; nil: never. A nil p is Istio's default. Hashed
 // requests are not kept away from the endpoint that failed: the hash decides where they belong.
 // Source: istio.io, HTTPRetry.

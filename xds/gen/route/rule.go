@@ -22,7 +22,7 @@ type ruleSpec struct {
 	sources *intern.List[any]
 	// destinations are those of httpDestinations, in that order.
 	destinations *intern.List[routeDestination]
-	retry        *retryDefaults
+	retry        *networking.HTTPRetry
 }
 
 // routeDestination is what a route needs to know of a destination. Comparable.
@@ -33,23 +33,17 @@ type routeDestination struct {
 	hash *networking.LoadBalancerSettings_ConsistentHashLB
 }
 
-// rulePlanner turns VirtualServices into encoded routes for one kind of proxies.
+// rulePlanner turns VirtualServices into routes for one kind of proxies. Comparable.
 type rulePlanner struct {
-	tables       *Generator
+	generator    *Generator
 	destinations *push.Destinations
-	hashing      *hashing
 	sources      *intern.List[any]
-	retry        *retryDefaults
+	retry        *networking.HTTPRetry // the mesh's; nil: Istio's default
 }
 
-func newRulePlanner(t *Generator, d *push.Destinations, sources *intern.List[any],
-	retry *retryDefaults) *rulePlanner {
-	return &rulePlanner{tables: t, destinations: d, hashing: t.hashing.Get(d), sources: sources, retry: retry}
-}
-
-// routes returns the routes of a VirtualService that requests to port of gateway may take.
-func (p *rulePlanner) routes(info *routeInfo, port uint32, gateway string, tls bool) *encodedRoutes {
-	return p.tables.rules.Get(ruleSpec{
+// rules returns the routes of a VirtualService that requests to port of gateway may take.
+func (p rulePlanner) rules(info *routeInfo, port uint32, gateway string, tls bool) *builtRoutes {
+	return p.generator.rules.Get(ruleSpec{
 		vs: info.vs, port: port, gateway: gateway, tls: tls,
 		sources:      p.sourcesOf(info),
 		destinations: p.resolve(info.destinations, port),
@@ -58,7 +52,7 @@ func (p *rulePlanner) routes(info *routeInfo, port uint32, gateway string, tls b
 }
 
 // sourcesOf picks those of the proxy's conditions that are the VirtualService's.
-func (p *rulePlanner) sourcesOf(info *routeInfo) *intern.List[any] {
+func (p rulePlanner) sourcesOf(info *routeInfo) *intern.List[any] {
 	if len(info.conditional) == 0 || p.sources.Len() == 0 {
 		return nil
 	}
@@ -68,13 +62,13 @@ func (p *rulePlanner) sourcesOf(info *routeInfo) *intern.List[any] {
 			out = append(out, m)
 		}
 	}
-	return p.tables.sources.Of(out)
+	return p.generator.sources.Of(out)
 }
 
 // resolve looks destinations up. One that names no port means the only port of its service, else
 // the port that the client had called. A host that nobody declared gets a cluster name that does
 // not exist, which Envoy answers with 503, as in Istio.
-func (p *rulePlanner) resolve(destinations []*networking.Destination, port uint32) *intern.List[routeDestination] {
+func (p rulePlanner) resolve(destinations []*networking.Destination, port uint32) *intern.List[routeDestination] {
 	if len(destinations) == 0 {
 		return nil
 	}
@@ -87,20 +81,24 @@ func (p *rulePlanner) resolve(destinations []*networking.Destination, port uint3
 		} else if known && len(to.Service.Ports) == 1 {
 			out[i].port = to.Service.Ports[0].Number
 		}
-		out[i].hash = p.hashing.destination(d, out[i].port)
+		out[i].hash = p.hash(d.Host, d.Subset, out[i].port)
 	}
-	return p.tables.destinations.Of(out)
+	return p.generator.destinations.Of(out)
 }
 
 // buildRule makes the routes of a VirtualService, in their order, up to the first without
 // conditions. Source: istio.io, VirtualService.http: "the first rule matching an incoming request
 // is used".
-func buildRule(s ruleSpec) *encodedRoutes {
+func buildRule(s ruleSpec) *builtRoutes {
 	routes := s.routes()
 	if err := checkRoutes(routes); err != nil {
-		return &encodedRoutes{refused: envoy.Refused(s.vs.Object, "its hosts answer with 503", err)}
+		return &builtRoutes{refused: envoy.Refused(s.vs.Object, "its hosts answer with 503", err)}
 	}
-	return encodeRoutes(routes)
+	out := &builtRoutes{specific: routes}
+	if last := len(routes) - 1; last >= 0 && matchesAll(routes[last].Match) {
+		out.specific, out.catchAll = routes[:last], routes[last]
+	}
+	return out
 }
 
 // routes are those of the VirtualService.

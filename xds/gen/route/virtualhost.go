@@ -4,29 +4,28 @@ import (
 	"slices"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
-	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
-	"github.com/ashore-mesh/ashore/xds/gen/layout"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// virtualHost is one encoded virtual host of a route configuration. Immutable.
+// virtualHost is one virtual host of a route configuration. Immutable.
 type virtualHost struct {
 	name string
-	// body is the encoded envoy.config.route.v3.VirtualHost.
+	// body is an encoded RouteConfiguration that has nothing but the host; empty: no request can be
+	// for it.
 	body []byte
 	// clusters are those that its routes name, in their order.
 	clusters []string
 	// all says that it takes requests for every host.
 	all bool
-	// reachable says that it has a domain.
-	reachable bool
+	// problems say why Envoy would refuse its routes: it answers with 503.
+	problems []feed.Problem
 	// spec is what it was made of, kept so that its parts are found again.
 	spec virtualHostSpec
 }
@@ -35,79 +34,70 @@ type virtualHost struct {
 type virtualHostSpec struct {
 	name    string
 	domains *intern.List[string]
-	// first and more are tried in order: of all of them the routes with conditions, then the first
-	// of those without. Both may be nil.
-	first *encodedRoutes
-	more  *intern.List[*encodedRoutes]
+	// rules are tried in order: of all of them the routes with conditions, then the first of those
+	// without.
+	rules *intern.List[*builtRoutes]
 	// requireTLS answers plaintext requests with a redirection to https.
 	requireTLS bool
+	// service, port, hash and retry are set where no VirtualService speaks for a service: all requests
+	// go to it.
+	service *registry.Service
+	port    uint32
+	hash    *networking.LoadBalancerSettings_ConsistentHashLB
+	retry   *networking.HTTPRetry
 }
 
-// encodedRoutes are routes as a field of a virtual host, ready to be put together. Immutable.
-type encodedRoutes struct {
-	// specific are the routes that have conditions, in order; catchAll is the one without, may be
-	// empty.
-	specific, catchAll []byte
-	// clusters are those that specific names, catchAllClusters those of catchAll.
-	clusters, catchAllClusters []string
-	// refused, when not nil, says why Envoy would refuse the routes: the hosts that have them
-	// answer with 503.
+// builtRoutes are the routes of one VirtualService. Immutable.
+type builtRoutes struct {
+	// specific are the routes that have conditions, in order.
+	specific []*routev3.Route
+	// catchAll is the one without; nil: there is none.
+	catchAll *routev3.Route
+	// refused, when not nil, says why Envoy would refuse the routes.
 	refused *feed.Problem
 }
 
-func (r *encodedRoutes) isRefused() bool { return r.refused != nil }
-
-// The fields of envoy.config.route.v3.VirtualHost.
-const (
-	fieldHostName     protowire.Number = 1
-	fieldHostDomains  protowire.Number = 2
-	fieldHostRoutes   protowire.Number = 3
-	fieldHostTLS      protowire.Number = 4
-	fieldHostAttempts protowire.Number = 14
-)
-
-// buildVirtualHost puts encoded routes together: the same bytes as the deterministic encoding of
-// the whole message.
 func buildVirtualHost(s virtualHostSpec) *virtualHost {
-	size := len(s.name) + 32
-	domains := usableDomains(s.domains.Items())
-	for _, d := range domains {
-		size += len(d) + 4
-	}
-	parts := s.more.Items()
-	if s.first != nil {
-		parts = append([]*encodedRoutes{s.first}, parts...)
-	}
-	for _, p := range parts {
-		size += len(p.specific) + len(p.catchAll)
-	}
-	if slices.ContainsFunc(parts, (*encodedRoutes).isRefused) {
-		parts = []*encodedRoutes{unavailable()}
-	}
-	b := make([]byte, 0, size)
-	b = envoy.AppendText(b, fieldHostName, s.name)
-	for _, d := range domains {
-		b = envoy.AppendText(b, fieldHostDomains, d)
-	}
-	var clusters []string
-	for _, p := range parts {
-		b = append(b, p.specific...)
-		clusters = append(clusters, p.clusters...)
-	}
-	for _, p := range parts {
-		if len(p.catchAll) > 0 {
-			b = append(b, p.catchAll...)
-			clusters = append(clusters, p.catchAllClusters...)
-			break // nothing reaches a second one
+	out := &virtualHost{name: s.name, spec: s}
+	h := &routev3.VirtualHost{Name: s.name, Domains: usableDomains(s.domains.Items()), IncludeRequestAttemptCount: true}
+	var catchAll *routev3.Route
+	for _, r := range s.rules.Items() {
+		h.Routes = append(h.Routes, r.specific...)
+		if catchAll == nil {
+			catchAll = r.catchAll // nothing reaches a second one
+		}
+		if r.refused != nil {
+			out.problems = append(out.problems, *r.refused)
 		}
 	}
-	if s.requireTLS {
-		b = envoy.AppendUint(b, fieldHostTLS, uint64(routev3.VirtualHost_ALL))
+	if s.service != nil {
+		catchAll = s.defaultRoute()
+		if err := checkRoutes([]*routev3.Route{catchAll}); err != nil {
+			what := "the route to " + s.name + " answers with 503"
+			out.problems = append(out.problems, *envoy.Refused(nil, what, err))
+		}
 	}
-	b = envoy.AppendUint(b, fieldHostAttempts, 1)
-	return &virtualHost{
-		name: s.name, body: b, clusters: clusters,
-		all: slices.Contains(domains, envoy.AnyDomain), reachable: len(domains) > 0, spec: s,
+	if catchAll != nil {
+		h.Routes = append(h.Routes, catchAll)
+	}
+	if len(out.problems) > 0 {
+		h.Routes = []*routev3.Route{unavailable()}
+	}
+	if s.requireTLS {
+		h.RequireTls = routev3.VirtualHost_ALL
+	}
+	out.finish(h)
+	return out
+}
+
+// finish encodes the message.
+func (h *virtualHost) finish(m *routev3.VirtualHost) {
+	h.all = slices.Contains(m.Domains, envoy.AnyDomain)
+	for _, r := range m.Routes {
+		h.clusters = append(h.clusters, clustersOf(r)...)
+	}
+	if len(m.Domains) > 0 {
+		h.body = resource.Encode(&routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{m}})
 	}
 }
 
@@ -124,13 +114,12 @@ func usableDomains(domains []string) []string {
 // unavailable answers every request with 503. It stands for routes that Envoy would refuse: without
 // them, requests would go to a host with a wildcard, or to the wrong one of the routes that are
 // left.
-func unavailable() *encodedRoutes {
-	const serviceUnavailable = 503
-	return encodeRoutes([]*routev3.Route{{
+func unavailable() *routev3.Route {
+	return &routev3.Route{
 		Name:   "refused",
 		Match:  envoy.EveryPath(),
-		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: serviceUnavailable}},
-	}})
+		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 503}},
+	}
 }
 
 // checkRoutes finds what breaks Envoy's rules.
@@ -144,24 +133,6 @@ func checkRoutes(routes []*routev3.Route) error {
 		}
 	}
 	return nil
-}
-
-// takesAll says whether it takes requests for every host.
-func (h *virtualHost) takesAll() bool { return h.all }
-
-// encodeRoutes encodes routes, the last of which may be a catch-all.
-func encodeRoutes(routes []*routev3.Route) *encodedRoutes {
-	out := &encodedRoutes{}
-	for _, r := range routes {
-		body := resource.Encode(r)
-		if matchesAll(r.Match) {
-			out.catchAll, out.catchAllClusters = envoy.AppendBytes(nil, fieldHostRoutes, body), clustersOf(r)
-			break
-		}
-		out.specific = envoy.AppendBytes(out.specific, fieldHostRoutes, body)
-		out.clusters = append(out.clusters, clustersOf(r)...)
-	}
-	return out
 }
 
 // clustersOf lists the clusters that a route names.
@@ -180,67 +151,41 @@ func clustersOf(r *routev3.Route) []string {
 	return out
 }
 
-// defaultRouteSpec is the route of a service for which no VirtualService speaks.
-type defaultRouteSpec struct {
-	host  string
-	port  uint32
-	hash  *networking.LoadBalancerSettings_ConsistentHashLB
-	retry *retryDefaults
-}
-
-func buildDefaultRoute(s defaultRouteSpec) *encodedRoutes {
+// defaultRoute is the route to the service.
+func (s virtualHostSpec) defaultRoute() *routev3.Route {
 	action := &routev3.RouteAction{
-		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: envoy.OutboundCluster(s.port, "", s.host)},
-		RetryPolicy:      s.retry.policy(nil, s.hash != nil),
+		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: envoy.OutboundCluster(s.port, "", s.service.Host)},
+		RetryPolicy:      retryPolicy(s.retry, s.hash != nil),
 	}
 	setTimeout(action, nil)
 	if p := hashPolicy(s.hash); p != nil {
 		action.HashPolicy = []*routev3.RouteAction_HashPolicy{p}
 	}
-	routes := []*routev3.Route{{
+	return &routev3.Route{
 		Name:      envoy.DefaultRouteName,
 		Match:     envoy.EveryPath(),
 		Action:    &routev3.Route_Route{Route: action},
-		Decorator: &routev3.Decorator{Operation: hostPort(s.host, s.port) + "/*"},
-	}}
-	if err := checkRoutes(routes); err != nil {
-		return &encodedRoutes{refused: envoy.Refused(nil, "the route to "+hostPort(s.host, s.port)+" answers with 503", err)}
+		Decorator: &routev3.Decorator{Operation: hostPort(s.service.Host, s.port) + "/*"},
 	}
-	return encodeRoutes(routes)
 }
 
-// unknownHosts says what happens to requests for hosts that nobody declared.
-// Source: Istio's outboundTrafficPolicy.
-type unknownHosts struct {
-	// cluster is where they are sent; empty: they are answered with 502.
-	cluster string
-}
-
-// unknownHostsOf reads the policy that holds for the proxy.
-func unknownHostsOf(sc *push.Scope) unknownHosts {
-	if c := layout.CatchAllCluster(sc); c != envoy.BlackHole {
-		return unknownHosts{cluster: c}
-	}
-	return unknownHosts{}
-}
-
-// badGateway is the answer to a request for a host that is not to be reached.
-const badGateway = 502
-
-func buildUnknownHosts(u unknownHosts) *virtualHost {
-	h := &routev3.VirtualHost{Name: envoy.BlockAllHost, Domains: []string{envoy.AnyDomain}, IncludeRequestAttemptCount: true}
-	route := &routev3.Route{Match: envoy.EveryPath()}
-	if u.cluster == "" {
-		route.Action = &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: badGateway}}
+// unknownHosts takes requests for hosts that nobody declared: to a cluster, or to envoy.BlackHole, by
+// which they are answered with 502. Source: Istio's outboundTrafficPolicy, and pilot/pkg/networking/util
+// for the names.
+func unknownHosts(cluster string) *virtualHost {
+	route := &routev3.Route{Name: "block_all", Match: envoy.EveryPath()}
+	if cluster == envoy.BlackHole {
+		route.Action = &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 502}}
 	} else {
-		h.Name = envoy.AllowAnyHost
-		action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: u.cluster}}
+		route.Name = "allow_any"
+		action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}
 		setTimeout(action, nil)
 		route.Action = &routev3.Route_Route{Route: action}
 	}
-	route.Name = h.Name
-	h.Routes = []*routev3.Route{route}
-	return &virtualHost{name: h.Name, body: resource.Encode(h), clusters: clustersOf(route), all: true, reachable: true}
+	out := &virtualHost{name: route.Name}
+	out.finish(&routev3.VirtualHost{Name: route.Name, Domains: []string{envoy.AnyDomain},
+		Routes: []*routev3.Route{route}, IncludeRequestAttemptCount: true})
+	return out
 }
 
 // setTimeout sets the whole time that a request may take, gRPC or not; nil: no limit. What a gRPC

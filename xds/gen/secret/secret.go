@@ -10,7 +10,6 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
-	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
@@ -86,11 +85,7 @@ func buildCertificate(c Certificate) *resource.Resource {
 }
 
 // Generator makes the secrets that clusters and listeners refer to.
-type Generator struct {
-	layers       *memo.Func[secretIn, resource.Layer]
-	roots        *memo.Func[roots, resource.Resource]
-	certificates *memo.Func[Certificate, resource.Resource]
-}
+type Generator struct{}
 
 // secretIn is everything that the choice of secrets depends on.
 type secretIn struct {
@@ -100,27 +95,19 @@ type secretIn struct {
 	sidecar *push.SidecarConfig
 }
 
-func New() *Generator {
-	s := &Generator{
-		roots:        memo.New(buildRoots),
-		certificates: memo.New(buildCertificate),
-	}
-	s.layers = memo.New(s.plan)
-	return s
-}
-
-func (s *Generator) Set(sc *push.Scope) resource.Set {
+// Plans implements envoy.Kind.
+func (Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	in := secretIn{destinations: sc.Destinations, gateways: sc.Gateways}
 	if sc.Sidecar != nil && slices.ContainsFunc(sc.Sidecar.Spec.Ingress,
 		func(l *networking.IstioIngressListener) bool { return l.Tls != nil }) {
 		in.sidecar = sc.Sidecar
 	}
-	return resource.Set{Shared: s.layers.Get(in)}
+	return in, nil
 }
 
-// plan finds the files, in the order of destinations and servers, each once, and makes a secret of
+// Layer finds the files, in the order of destinations and servers, each once, and makes a secret of
 // each.
-func (s *Generator) plan(in secretIn) *resource.Layer {
+func (in secretIn) Layer() *envoy.Layer {
 	var f secretFinder
 	for _, dest := range in.destinations.Items() {
 		destination.EachCluster(dest, func(port uint32, subset *networking.Subset) {
@@ -138,12 +125,12 @@ func (s *Generator) plan(in secretIn) *resource.Layer {
 	}
 	items := make([]*resource.Resource, 0, len(f.roots)+len(f.certificates))
 	for _, r := range f.roots {
-		items = append(items, s.roots.Get(r))
+		items = append(items, buildRoots(r))
 	}
 	for _, c := range f.certificates {
-		items = append(items, s.certificates.Get(c))
+		items = append(items, buildCertificate(c))
 	}
-	return resource.NewLayer(items)
+	return envoy.NewLayer(items...)
 }
 
 // secretFinder collects files, each once.

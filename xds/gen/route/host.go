@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
-	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
 )
@@ -39,59 +38,34 @@ func (p *portPlanner) plan() []*virtualHost {
 // service plans the virtual host of one service: the routes of the VirtualService that speaks for
 // it, or else all to the service.
 func (p *portPlanner) service(i int) *virtualHost {
-	h, t := p.hosts.items[i], p.in.tables
+	h := p.hosts.items[i]
 	domains := p.domainsOf(i)
 	if domains == nil {
 		return nil
 	}
-	info := p.governing(h)
-	hash := p.rules.hashing.service(h.service.Host, h.port)
-	switch {
-	case info != nil && domains == h.domains:
-		g := t.governed.Get(governedIn{h, info, p.rules.destinations, p.rules.sources})
-		p.out.hold(g)
-		return g.host
-	case info != nil:
-		return p.host(h.name(), domains, p.rules.routes(info, h.port, layout.SidecarGateway, false))
-	case hash == nil && domains == h.domains:
-		return t.plain.Get(h)
-	default:
-		return p.host(h.name(), domains, t.defaults.Get(defaultRouteSpec{host: h.service.Host, port: h.port, hash: hash,
-			retry: p.in.retry}))
+	name := hostPort(h.service.Host, p.in.port)
+	if info := p.governing(h); info != nil {
+		return p.host(name, domains, info)
 	}
+	return p.generator.hosts.Get(virtualHostSpec{name: name, domains: domains, service: h.service, port: p.in.port,
+		hash: p.hash(h.service.Host, "", p.in.port), retry: p.retry})
 }
 
 // governing is the VirtualService that speaks for a service; nil: none.
 func (p *portPlanner) governing(h serviceHost) *routeInfo {
 	for info := range p.routes.candidates(h.service.Host) {
-		if applies(info.vs.Spec, h.port, layout.SidecarGateway, p.rules.sources) {
+		if applies(info.vs.Spec, p.in.port, layout.SidecarGateway, p.sources) {
 			return info
 		}
 	}
 	return nil
 }
 
-// governedIn is what the virtual host of a service depends on that a VirtualService governs. It
-// saves looking up the parts of every host when one route changed.
-type governedIn struct {
-	host         serviceHost
-	info         *routeInfo
-	destinations *push.Destinations
-	sources      *intern.List[any]
-}
-
-// governedHost is the virtual host that was found.
-type governedHost struct{ host *virtualHost }
-
-func planGoverned(in governedIn) *governedHost {
-	t := in.host.tables
-	rules := newRulePlanner(t, in.destinations, in.sources, in.host.retry)
-	routes := rules.routes(in.info, in.host.port, layout.SidecarGateway, false)
-	return &governedHost{t.virtual.Get(virtualHostSpec{name: in.host.name(), domains: in.host.domains, first: routes})}
-}
-
-func (p *portPlanner) host(name string, domains *intern.List[string], routes *encodedRoutes) *virtualHost {
-	return p.in.tables.virtual.Get(virtualHostSpec{name: name, domains: domains, first: routes})
+// host plans a virtual host with the routes of a VirtualService.
+func (p *portPlanner) host(name string, domains *intern.List[string], info *routeInfo) *virtualHost {
+	rules := p.rules(info, p.in.port, layout.SidecarGateway, false)
+	return p.generator.hosts.Get(virtualHostSpec{name: name, domains: domains,
+		rules: p.generator.parts.Of([]*builtRoutes{rules})})
 }
 
 // domainsOf are the domains that are left to service i; nil: none.
@@ -108,7 +82,7 @@ func (p *portPlanner) domainsOf(i int) *intern.List[string] {
 		left = append(left, d)
 	}
 	p.take(left)
-	return p.in.tables.names.Of(left)
+	return p.generator.names.Of(left)
 }
 
 func (p *portPlanner) take(domains []string) {
@@ -125,7 +99,7 @@ func (p *portPlanner) take(domains []string) {
 // a wildcard service covers it, and else to port 80. Source: Istio; the part about wildcard
 // services goes beyond it.
 func (p *portPlanner) foreign() []*virtualHost {
-	if p.in.host != "" {
+	if p.in.only != nil {
 		return nil
 	}
 	var out []*virtualHost
@@ -133,13 +107,12 @@ func (p *portPlanner) foreign() []*virtualHost {
 	for _, info := range p.foreigners() {
 		for _, host := range info.hosts {
 			if seen[host] || !p.servesForeign(info, host) || !applies(info.vs.Spec, p.in.port, layout.SidecarGateway,
-				p.rules.sources) {
+				p.sources) {
 				continue
 			}
 			seen[host] = true
 			if domains := p.claim(host); domains != nil {
-				routes := p.rules.routes(info, p.in.port, layout.SidecarGateway, false)
-				out = append(out, p.host(hostPort(host, p.in.port), domains, routes))
+				out = append(out, p.host(hostPort(host, p.in.port), domains, info))
 			}
 		}
 	}
@@ -192,12 +165,8 @@ func (p *portPlanner) servesForeign(info *routeInfo, host string) bool {
 
 // has says whether a service of the port has exactly that host, which is in lower case.
 func (p *portPlanner) has(host string) bool {
-	s := p.in.index.byHost[host]
-	if s == nil {
-		return false
-	}
-	port, ok := s.Port(p.in.port)
-	return ok && routable(port.Protocol)
+	_, ok := p.hosts.index[host]
+	return ok
 }
 
 func (p *portPlanner) coversService(pattern string) bool {
@@ -233,5 +202,5 @@ func (p *portPlanner) claim(host string) *intern.List[string] {
 		domains = append(domains, d)
 	}
 	p.take(domains)
-	return p.in.tables.names.Of(domains)
+	return p.generator.names.Of(domains)
 }
