@@ -40,7 +40,7 @@ func requestFiltersInside(list []*hcmv3.HttpFilter,
 	filters map[string]*corev3.TypedExtensionConfig) []*hcmv3.HttpFilter {
 	for i, f := range list {
 		if f.GetConfigDiscovery() != nil {
-			list[i] = envoy.HttpFilter(f.Name, filters[f.Name].TypedConfig)
+			list[i] = envoy.HTTPFilter(f.Name, filters[f.Name].TypedConfig)
 		}
 	}
 	return list

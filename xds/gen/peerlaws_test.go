@@ -168,7 +168,7 @@ func checkPeers(t *testing.T, l *listenerv3.Listener, modes push.PeerModes, iden
 				t.Errorf("%s, port %d: the mode is %v and a chain takes %v", l.Name, port, mode, m)
 			}
 			if slices.ContainsFunc(m.GetApplicationProtocols(),
-				func(p string) bool { return slices.Contains(envoy.AlpnMeshAny(), p) }) && !mutual {
+				func(p string) bool { return slices.Contains(envoy.ALPNMeshAny(), p) }) && !mutual {
 				t.Errorf("%s, port %d: peers of the mesh are not asked for a certificate: %v", l.Name, port, m)
 			}
 		}

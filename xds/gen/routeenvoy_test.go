@@ -89,9 +89,9 @@ func routeListener(name string, port uint32, rc *routev3.RouteConfiguration) *li
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: "test",
 		HttpFilters: []*hcmv3.HttpFilter{
-			envoy.HttpFilter("envoy.filters.http.fault", envoy.Packed(&faultv3.HTTPFault{})),
-			envoy.HttpFilter("envoy.filters.http.cors", envoy.Packed(&corsv3.Cors{})),
-			envoy.HttpFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{})),
+			envoy.HTTPFilter("envoy.filters.http.fault", envoy.Packed(&faultv3.HTTPFault{})),
+			envoy.HTTPFilter("envoy.filters.http.cors", envoy.Packed(&corsv3.Cors{})),
+			envoy.HTTPFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{})),
 		},
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: rc},
 	}

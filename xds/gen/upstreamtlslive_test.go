@@ -159,7 +159,7 @@ func passOn(address string, port uint32, cluster string, requests bool) *listene
 	if requests {
 		f = envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Packed(&hcmv3.HttpConnectionManager{
 			StatPrefix:  "test",
-			HttpFilters: []*hcmv3.HttpFilter{envoy.HttpFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{}))},
+			HttpFilters: []*hcmv3.HttpFilter{envoy.HTTPFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{}))},
 			RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
 				ValidateClusters: wrapperspb.Bool(false),
 				VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{

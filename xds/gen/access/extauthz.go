@@ -188,7 +188,7 @@ func includedHeaders(p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthoriza
 // toldOf is the condition that filterCustom told of a rule: of any provider, for the two filters
 // may arrive apart, and a proxy asks one provider only.
 func toldOf(filter string) *matcherv3.MetadataMatcher {
-	prefix := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: askedName}}
+	prefix := envoy.Prefix(askedName)
 	return envoy.MetadataMatch(filter, []string{askedPrefix + "shadow_effective_policy_id"}, envoy.TextValue(prefix))
 }
 

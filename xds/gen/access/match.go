@@ -26,9 +26,9 @@ func textMatch(v string) *matcherv3.StringMatcher {
 	case strings.HasPrefix(v, "*"):
 		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: v[1:]}}
 	case strings.HasSuffix(v, "*"):
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: v[:len(v)-1]}}
+		return envoy.Prefix(v[:len(v)-1])
 	default:
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: v}}
+		return envoy.Exact(v)
 	}
 }
 

@@ -2,8 +2,9 @@ package access
 
 import (
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	exprv1alpha1 "google.golang.org/genproto/googleapis/api/expr/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
 // Names of the rules of revocation, in statistics and access logs.
@@ -22,7 +23,7 @@ func (in extensionsIn) revocations() *rbacv3.RBAC {
 		p := &rbacv3.Policy{Permissions: []*rbacv3.Permission{anyPermission()}}
 		for _, id := range in.identities.Items() {
 			p.Principals = append(p.Principals,
-				authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: id}}))
+				authenticated(envoy.Exact(id)))
 		}
 		r.Policies[revokedIdentity] = p
 	}

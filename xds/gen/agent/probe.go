@@ -72,8 +72,8 @@ func portsOf(sc *push.Scope) string {
 			switch to := in.Target(listeners[i]); {
 			case to.Path != "":
 				text += "=" + to.Path
-			case to.Ip.IsValid():
-				text += "=" + netip.AddrPortFrom(to.Ip, uint16(to.Port)).String()
+			case to.IP.IsValid():
+				text += "=" + netip.AddrPortFrom(to.IP, uint16(to.Port)).String()
 			}
 		}
 		if !slices.Contains(out, text) {

@@ -167,7 +167,7 @@ func (s workloadSpec) cluster(name string) *clusterv3.Cluster {
 	default:
 		c.LoadAssignment = s.assignment(name)
 	}
-	if s.to.Path == "" && !s.to.Ip.IsLoopback() {
+	if s.to.Path == "" && !s.to.IP.IsLoopback() {
 		c.UpstreamBindConfig = inboundSource(s.interception, s.families)
 	}
 	h := &upstreamHTTP{protocol: s.upstreamProtocol()}

@@ -59,7 +59,7 @@ func (s clusterSpec) speakMutual(c *clusterv3.Cluster, http2 bool) {
 	if s.mutual != destination.MutualAuto && s.mutual != destination.MutualAlways {
 		return
 	}
-	alpn := []string{envoy.AlpnMesh}
+	alpn := []string{envoy.ALPNMesh}
 	if http2 {
 		alpn = append(alpn, "h2")
 	}

@@ -35,7 +35,7 @@ func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSett
 	}
 	verify := !t.InsecureSkipVerify.GetValue()
 	anyName := verify && len(names) == 0
-	tls := &tlsv3.UpstreamTlsContext{Sni: cmp.Or(t.Sni, envoy.SniOf(peer)), CommonTlsContext: envoy.ClientTLS()}
+	tls := &tlsv3.UpstreamTlsContext{Sni: cmp.Or(t.Sni, envoy.SNIOf(peer)), CommonTlsContext: envoy.ClientTLS()}
 	switch {
 	case t.Sni != "":
 		tls.AutoSniSanValidation = anyName

@@ -29,6 +29,7 @@ type Client struct {
 	labels   *intern.List[push.Label]
 }
 
+// ClientOf is where the proxy of a scope is.
 func ClientOf(sc *push.Scope) Client {
 	return Client{Locality: sc.Locality, network: sc.Network, labels: sc.FailoverLabels}
 }

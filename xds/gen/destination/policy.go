@@ -92,6 +92,7 @@ func (p Policy) passthrough() bool {
 	return p.Balance.GetSimple() == networking.LoadBalancerSettings_PASSTHROUGH
 }
 
+// IsDNS says that the proxy resolves the names of endpoints.
 func IsDNS(r registry.Resolution) bool { return r == registry.DNS || r == registry.DNSRoundRobin }
 
 // EachCluster calls f for every cluster of a destination: its ports, and each with its subsets.

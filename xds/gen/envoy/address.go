@@ -15,7 +15,7 @@ import (
 
 // Address is where a listener is: an IP address and port, or a unix socket. Comparable.
 type Address struct {
-	Ip netip.Addr
+	IP netip.Addr
 	// Path is the socket as configuration writes it, "unix:///run/web.sock" or "unix://@name";
 	// empty: an IP address.
 	Path string
@@ -23,24 +23,24 @@ type Address struct {
 }
 
 // Unspecified says that neither an IP address nor a path is given.
-func (a Address) Unspecified() bool { return !a.Ip.IsValid() && a.Path == "" }
+func (a Address) Unspecified() bool { return !a.IP.IsValid() && a.Path == "" }
 
 // Name is the listener's name. Source: Istio, getListenerName: "0.0.0.0_80".
 func (a Address) Name() string {
 	host := a.Path
 	if host == "" {
-		host = a.Ip.String()
+		host = a.IP.String()
 	}
 	return host + "_" + strconv.FormatUint(uint64(a.Port), 10)
 }
 
 // Compare orders by address, path, port.
 func (a Address) Compare(b Address) int {
-	return cmp.Or(a.Ip.Compare(b.Ip), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Port, b.Port))
+	return cmp.Or(a.IP.Compare(b.IP), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Port, b.Port))
 }
 
 // Wildcard says that a is every address of a family.
-func (a Address) Wildcard() bool { return a.Path == "" && a.Ip.IsUnspecified() }
+func (a Address) Wildcard() bool { return a.Path == "" && a.IP.IsUnspecified() }
 
 // IsLoopback says that a is where the host redirects a machine's own connections to.
 func IsLoopback(a netip.Addr) bool { return a == OnlyV4.Loopback() || a == OnlyV6.Loopback() }
@@ -50,7 +50,7 @@ func (a Address) Message() *corev3.Address {
 	if a.Path != "" {
 		return PipeAddress(a.Path)
 	}
-	return SocketAddress(a.Ip.String(), a.Port)
+	return SocketAddress(a.IP.String(), a.Port)
 }
 
 // SocketAddress is an IP address (or a name, where Envoy takes one) and a port.
@@ -163,6 +163,7 @@ func (f Families) VirtualIPs(s *registry.Service, capturesDNS bool) []netip.Pref
 	return own
 }
 
+// Loopback is the loopback address; with both families, the one of IPv4.
 func (f Families) Loopback() netip.Addr {
 	if f == OnlyV6 {
 		return netip.IPv6Loopback()

@@ -9,6 +9,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
+// MetadataKey is one step of a path in metadata.
 func MetadataKey(key string) *matcherv3.MetadataMatcher_PathSegment {
 	return &matcherv3.MetadataMatcher_PathSegment{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: key}}
 }
@@ -42,6 +43,16 @@ func ListValue(item *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	}}
 }
 
+// Exact matches one text.
+func Exact(s string) *matcherv3.StringMatcher {
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: s}}
+}
+
+// Prefix matches texts that begin with s.
+func Prefix(s string) *matcherv3.StringMatcher {
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: s}}
+}
+
 // RegexMatch matches whole texts.
 func RegexMatch(regex string) *matcherv3.StringMatcher {
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: regex}}}
@@ -63,19 +74,16 @@ func Present(m *networking.StringMatch) bool { return m.GetMatchType() == nil }
 // StringMatcher is a condition as Envoy's. An empty prefix, which Envoy refuses, matches every
 // value.
 func StringMatcher(m *networking.StringMatch) *matcherv3.StringMatcher {
-	regex := func(r string) *matcherv3.StringMatcher {
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: r}}}
-	}
 	switch p := m.GetMatchType().(type) {
 	case *networking.StringMatch_Prefix:
 		if p.Prefix == "" {
-			return regex(Everything)
+			return RegexMatch(Everything)
 		}
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: p.Prefix}}
+		return Prefix(p.Prefix)
 	case *networking.StringMatch_Regex:
-		return regex(p.Regex)
+		return RegexMatch(p.Regex)
 	default:
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: m.GetExact()}}
+		return Exact(m.GetExact())
 	}
 }
 
@@ -94,5 +102,5 @@ func ExactName(name string) *tlsv3.SubjectAltNameMatcher {
 		kind = tlsv3.SubjectAltNameMatcher_EMAIL
 	}
 	return &tlsv3.SubjectAltNameMatcher{SanType: kind,
-		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
+		Matcher: Exact(name)}
 }

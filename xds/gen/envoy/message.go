@@ -26,19 +26,23 @@ func Extension(name string, config *anypb.Any) *corev3.TypedExtensionConfig {
 	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: config}
 }
 
+// NetworkFilter is a filter of connections.
 func NetworkFilter(name string, config *anypb.Any) *listenerv3.Filter {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
 }
 
+// ListenerFilter is a filter that looks at connections before a filter chain is chosen.
 func ListenerFilter(name string, config *anypb.Any) *listenerv3.ListenerFilter {
 	return &listenerv3.ListenerFilter{Name: name,
 		ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: config}}
 }
 
-func HttpFilter(name string, config *anypb.Any) *hcmv3.HttpFilter {
+// HTTPFilter is a filter of requests.
+func HTTPFilter(name string, config *anypb.Any) *hcmv3.HttpFilter {
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}}
 }
 
+// InlineString is data that is a text.
 func InlineString(s string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: s}}
 }
@@ -51,6 +55,7 @@ func FromADS() *corev3.ConfigSource {
 	}
 }
 
+// CidrRange is a prefix as Envoy's.
 func CidrRange(p netip.Prefix) *corev3.CidrRange {
 	return &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits()))}
 }

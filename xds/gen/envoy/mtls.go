@@ -7,7 +7,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	mesh "istio.io/api/mesh/v1alpha1"
@@ -98,7 +97,7 @@ func AnyWorkload(m *push.Mesh) []*tlsv3.SubjectAltNameMatcher {
 	for _, d := range MeshDomains(m) {
 		out = append(out, &tlsv3.SubjectAltNameMatcher{
 			SanType: tlsv3.SubjectAltNameMatcher_URI,
-			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + d + "/ns/"}},
+			Matcher: Prefix("spiffe://" + d + "/ns/"),
 		})
 	}
 	return out
@@ -107,17 +106,17 @@ func AnyWorkload(m *push.Mesh) []*tlsv3.SubjectAltNameMatcher {
 // The protocols by which a client of the mesh tells in TLS that it is one. Source: Istio,
 // ALPNInMeshH2WithMxc.
 const (
-	AlpnMesh = "istio"
-	// AlpnExchange says that workload metadata comes first, which takes a filter that stock Envoy
+	ALPNMesh = "istio"
+	// ALPNExchange says that workload metadata comes first, which takes a filter that stock Envoy
 	// does not have.
-	AlpnExchange = "istio-peer-exchange"
+	ALPNExchange = "istio-peer-exchange"
 )
 
-// AlpnMeshHTTP are those of clients that know they speak HTTP.
-func AlpnMeshHTTP() []string { return []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"} }
+// ALPNMeshHTTP are those of clients that know they speak HTTP.
+func ALPNMeshHTTP() []string { return []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"} }
 
-// AlpnMeshAny are all of them.
-func AlpnMeshAny() []string { return append([]string{AlpnMesh, AlpnExchange}, AlpnMeshHTTP()...) }
+// ALPNMeshAny are all of them.
+func ALPNMeshAny() []string { return append([]string{ALPNMesh, ALPNExchange}, ALPNMeshHTTP()...) }
 
 // MeshServer ends mutual TLS of clients that bear one of names.
 func MeshServer(m *push.Mesh, names []*tlsv3.SubjectAltNameMatcher) *tlsv3.DownstreamTlsContext {
@@ -156,9 +155,9 @@ func ClientTLS() *tlsv3.CommonTlsContext {
 // Source: RFC 2606, section 2.
 const Nobody = "nobody.invalid"
 
-// SniOf is what clients call a host in TLS: wildcards and addresses have no such name.
+// SNIOf is what clients call a host in TLS: wildcards and addresses have no such name.
 // Source: RFC 6066, section 3.
-func SniOf(host string) string {
+func SNIOf(host string) string {
 	if _, err := netip.ParseAddr(host); err == nil || strings.HasPrefix(host, "*") {
 		return ""
 	}

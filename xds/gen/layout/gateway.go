@@ -236,7 +236,7 @@ func gatewayAddress(s GatewayServer, f envoy.Families) envoy.Address {
 	if !ip.IsValid() || f == envoy.DualStack && ip.IsUnspecified() { // such a listener has both
 		ip = f.Wildcard()
 	}
-	return envoy.Address{Ip: ip, Port: s.port}
+	return envoy.Address{IP: ip, Port: s.port}
 }
 
 // plainRouteName is "http.8080". Source: Istio, model.gatewayRDSRouteName; a bind address follows,

@@ -17,6 +17,7 @@ type Layouts struct {
 	gateways  *memo.Func[gatewayIn, Gateway]
 }
 
+// New makes a Layouts.
 func New() *Layouts {
 	return &Layouts{outbounds: memo.New(layOutOutbound), gateways: memo.New(layOutGateways)}
 }

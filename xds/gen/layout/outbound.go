@@ -174,7 +174,7 @@ func (b *layoutBuilder) group(i int, g egressGroup) {
 	if bound && !ip.IsValid() && path == "" {
 		ip = b.loopback()
 	}
-	at := envoy.Address{Ip: ip, Path: path}
+	at := envoy.Address{IP: ip, Path: path}
 	if p := g.listener.GetPort(); p != nil {
 		at.Port = p.Number
 		b.explicit(i, g, at, bound)
@@ -197,7 +197,7 @@ func (b *layoutBuilder) explicit(i int, g egressGroup, at envoy.Address, bound b
 	name := g.listener.Port.Protocol
 	if envoy.IsHTTPProxy(name) {
 		if at.Unspecified() {
-			at.Ip = b.in.families.Wildcard()
+			at.IP = b.in.families.Wildcard()
 		}
 		if p := b.port(i, at, bound, false); p != nil {
 			p.Proxy = true
@@ -225,7 +225,7 @@ func (b *layoutBuilder) add(i int, at envoy.Address, bound bool, protocol regist
 	}
 	if !at.Unspecified() || protocol.IsHTTP() {
 		if at.Unspecified() {
-			at.Ip = b.in.families.Wildcard()
+			at.IP = b.in.families.Wildcard()
 		}
 		b.put(i, at, bound, false, protocol, t)
 		return
@@ -233,13 +233,13 @@ func (b *layoutBuilder) add(i int, at envoy.Address, bound bool, protocol regist
 	ips := b.in.families.VirtualIPs(t.Service, b.in.capturesDNS)
 	if len(ips) == 0 || protocol.IsTLS() && len(t.Service.Addresses) == 0 {
 		any := at
-		any.Ip = b.in.families.Wildcard()
+		any.IP = b.in.families.Wildcard()
 		b.put(i, any, bound, false, protocol, t)
 	}
 	for _, ip := range ips {
-		at.Ip, t.Subnet = ip.Addr().Unmap(), netip.Prefix{}
+		at.IP, t.Subnet = ip.Addr().Unmap(), netip.Prefix{}
 		if !ip.IsSingleIP() {
-			at.Ip, t.Subnet = b.in.families.Wildcard(), ip.Masked()
+			at.IP, t.Subnet = b.in.families.Wildcard(), ip.Masked()
 		}
 		b.put(i, at, bound, ip.IsSingleIP(), protocol, t)
 	}
@@ -264,7 +264,7 @@ func (b *layoutBuilder) put(i int, at envoy.Address, bound, own bool, protocol r
 // with a port of its own has it, or when it is one of the proxy's own two.
 func (b *layoutBuilder) port(i int, at envoy.Address, bound, own bool) *layoutPort {
 	if b.in.families == envoy.DualStack && at.Wildcard() {
-		at.Ip = b.in.families.Wildcard() // the listener has both
+		at.IP = b.in.families.Wildcard() // the listener has both
 	}
 	if n, ok := b.at[at]; ok {
 		if n < b.locked {
@@ -272,7 +272,7 @@ func (b *layoutBuilder) port(i int, at envoy.Address, bound, own bool) *layoutPo
 		}
 		return &b.ports[n]
 	}
-	if b.reserved(at, bound) || bound && !own && at.Ip == b.loopback() && b.served(at.Port) {
+	if b.reserved(at, bound) || bound && !own && at.IP == b.loopback() && b.served(at.Port) {
 		return nil
 	}
 	b.at[at] = len(b.ports)
@@ -292,7 +292,7 @@ func (b *layoutBuilder) reserved(at envoy.Address, bound bool) bool {
 	case at.Wildcard():
 		return redirected || envoy.IsBootstrapPort(at.Port)
 	default:
-		return redirected && bound && envoy.IsLoopback(at.Ip)
+		return redirected && bound && envoy.IsLoopback(at.IP)
 	}
 }
 
@@ -307,7 +307,7 @@ func (b *layoutBuilder) httpProxy() {
 	if b.in.proxyPort == 0 {
 		return
 	}
-	at := envoy.Address{Ip: b.loopback(), Port: b.in.proxyPort}
+	at := envoy.Address{IP: b.loopback(), Port: b.in.proxyPort}
 	if _, taken := b.at[at]; taken {
 		return
 	}

@@ -1,7 +1,7 @@
 package listener
 
 import (
-	"encoding/json"
+	"cmp"
 	"strings"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
@@ -14,41 +14,42 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
-// defaultLogFields are the fields of Istio's default access log, in the order of its text format.
+// defaultText and defaultJSON are Istio's default formats. Both have the same fields in one order.
 // Source: istio.io, "Envoy Access Logs: default access log format".
-func defaultLogFields() []logField {
-	return []logField{
-		{"start_time", "%START_TIME%", "[%START_TIME%]"},
-		{"method", "%REQ(:METHOD)%", `"%REQ(:METHOD)%`},
-		{"path", "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%", "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"},
-		{"protocol", "%PROTOCOL%", `%PROTOCOL%"`},
-		{"response_code", "%RESPONSE_CODE%", ""},
-		{"response_flags", "%RESPONSE_FLAGS%", ""},
-		{"response_code_details", "%RESPONSE_CODE_DETAILS%", ""},
-		{"connection_termination_details", "%CONNECTION_TERMINATION_DETAILS%", ""},
-		{"upstream_transport_failure_reason", "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
-			`"%UPSTREAM_TRANSPORT_FAILURE_REASON%"`},
-		{"bytes_received", "%BYTES_RECEIVED%", ""},
-		{"bytes_sent", "%BYTES_SENT%", ""},
-		{"duration", "%DURATION%", ""},
-		{"upstream_service_time", "%RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)%", ""},
-		{"x_forwarded_for", "%REQ(X-FORWARDED-FOR)%", `"%REQ(X-FORWARDED-FOR)%"`},
-		{"user_agent", "%REQ(USER-AGENT)%", `"%REQ(USER-AGENT)%"`},
-		{"request_id", "%REQ(X-REQUEST-ID)%", `"%REQ(X-REQUEST-ID)%"`},
-		{"authority", "%REQ(:AUTHORITY)%", `"%REQ(:AUTHORITY)%"`},
-		{"upstream_host", "%UPSTREAM_HOST%", `"%UPSTREAM_HOST%"`},
-		{"upstream_cluster", "%UPSTREAM_CLUSTER_RAW%", ""},
-		{"upstream_local_address", "%UPSTREAM_LOCAL_ADDRESS%", ""},
-		{"downstream_local_address", "%DOWNSTREAM_LOCAL_ADDRESS%", ""},
-		{"downstream_remote_address", "%DOWNSTREAM_REMOTE_ADDRESS%", ""},
-		{"requested_server_name", "%REQUESTED_SERVER_NAME%", ""},
-		{"route_name", "%ROUTE_NAME%", ""},
-	}
-}
-
-// logField is one field of the default log: its name in JSON, its value, and how it stands in text
-// (empty: as the value).
-type logField struct{ name, value, text string }
+const (
+	defaultText = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% ` +
+		`%RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% ` +
+		`"%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% %DURATION% ` +
+		`%RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" ` +
+		`"%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" %UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% ` +
+		`%DOWNSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%`
+	defaultJSON = `{
+		"start_time": "%START_TIME%",
+		"method": "%REQ(:METHOD)%",
+		"path": "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%",
+		"protocol": "%PROTOCOL%",
+		"response_code": "%RESPONSE_CODE%",
+		"response_flags": "%RESPONSE_FLAGS%",
+		"response_code_details": "%RESPONSE_CODE_DETAILS%",
+		"connection_termination_details": "%CONNECTION_TERMINATION_DETAILS%",
+		"upstream_transport_failure_reason": "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
+		"bytes_received": "%BYTES_RECEIVED%",
+		"bytes_sent": "%BYTES_SENT%",
+		"duration": "%DURATION%",
+		"upstream_service_time": "%RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)%",
+		"x_forwarded_for": "%REQ(X-FORWARDED-FOR)%",
+		"user_agent": "%REQ(USER-AGENT)%",
+		"request_id": "%REQ(X-REQUEST-ID)%",
+		"authority": "%REQ(:AUTHORITY)%",
+		"upstream_host": "%UPSTREAM_HOST%",
+		"upstream_cluster": "%UPSTREAM_CLUSTER_RAW%",
+		"upstream_local_address": "%UPSTREAM_LOCAL_ADDRESS%",
+		"downstream_local_address": "%DOWNSTREAM_LOCAL_ADDRESS%",
+		"downstream_remote_address": "%DOWNSTREAM_REMOTE_ADDRESS%",
+		"requested_server_name": "%REQUESTED_SERVER_NAME%",
+		"route_name": "%ROUTE_NAME%"
+	}`
+)
 
 // accessLog says what is logged where. Comparable.
 type accessLog struct {
@@ -99,33 +100,18 @@ func (l accessLog) substitution() *corev3.SubstitutionFormatString {
 
 // textFormat ends with a newline, without which a file would be one line.
 func (l accessLog) textFormat() string {
-	if l.format != "" {
-		return strings.TrimSuffix(l.format, "\n") + "\n"
-	}
-	var parts []string
-	for _, f := range defaultLogFields() {
-		if f.text == "" {
-			f.text = f.value
-		}
-		parts = append(parts, f.text)
-	}
-	return strings.Join(parts, " ") + "\n"
+	return strings.TrimSuffix(cmp.Or(l.format, defaultText), "\n") + "\n"
 }
 
 // jsonFormat is the operator's object, or the default when there is none or it is not an object
 // (which validation of MeshConfig reports). Source: Istio does the same.
 func (l accessLog) jsonFormat() *structpb.Struct {
-	if l.format != "" {
-		var fields map[string]any
-		if err := json.Unmarshal([]byte(l.format), &fields); err == nil {
-			if s, err := structpb.NewStruct(fields); err == nil {
-				return s
-			}
+	s := &structpb.Struct{}
+	if l.format == "" || s.UnmarshalJSON([]byte(l.format)) != nil {
+		s.Reset()
+		if err := s.UnmarshalJSON([]byte(defaultJSON)); err != nil {
+			panic(err) // a constant
 		}
-	}
-	s := &structpb.Struct{Fields: map[string]*structpb.Value{}}
-	for _, f := range defaultLogFields() {
-		s.Fields[f.name] = structpb.NewStringValue(f.value)
 	}
 	return s
 }

@@ -83,7 +83,7 @@ func (s listenerSpec) build(report func(what string, err error)) (*listenerv3.Li
 		ListenerFiltersTimeout:           durationpb.New(0),
 	}
 	if s.also.IsValid() {
-		l.AdditionalAddresses = []*listenerv3.AdditionalAddress{{Address: envoy.Address{Ip: s.also, Port: s.at.Port}.Message()}}
+		l.AdditionalAddresses = []*listenerv3.AdditionalAddress{{Address: envoy.Address{IP: s.also, Port: s.at.Port}.Message()}}
 	}
 	if s.detectsHTTP() || s.side == sideInbound && s.readsTLS() {
 		l.ListenerFiltersTimeout = durationpb.New(s.base.detection)

@@ -22,7 +22,7 @@ func TestRefusedListener(t *testing.T) {
 	base := newListenerBase(settingsOf(gentest.Scope()))
 	set := newChainSet(chains)
 	set.specs = []chainSpec{{name: "x", match: chainMatch{port: 70000}, tcp: tcpSpec{cluster: "c", statPrefix: "c"}}}
-	spec := listenerSpec{base: base, name: "l", at: envoy.Address{Ip: envoy.OnlyV4.Loopback(), Port: 80}, chains: set.list()}
+	spec := listenerSpec{base: base, name: "l", at: envoy.Address{IP: envoy.OnlyV4.Loopback(), Port: 80}, chains: set.list()}
 	made := buildListener(spec)
 	var l listenerv3.Listener
 	if err := proto.Unmarshal(made.resource.Body(), &l); err != nil {
@@ -71,7 +71,7 @@ func TestRefusedRefs(t *testing.T) {
 			t.Parallel()
 			set := newChainSet(&chainLists{})
 			set.specs = tt.chains
-			made := buildListener(listenerSpec{base: base, name: "l", at: envoy.Address{Ip: envoy.OnlyV4.Loopback(), Port: 80},
+			made := buildListener(listenerSpec{base: base, name: "l", at: envoy.Address{IP: envoy.OnlyV4.Loopback(), Port: 80},
 				chains: set.list()})
 			if d := cmp.Diff(tt.want, made.resource.Refs); d != "" {
 				t.Errorf("(-want +got):\n%s", d)

@@ -26,18 +26,18 @@ const serverName = "istio-envoy"
 func httpFilters(caps push.Capabilities, grpcWeb bool, judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	if grpcWeb {
-		out = append(out, envoy.HttpFilter("envoy.filters.http.grpc_web", envoy.Packed(&grpcwebv3.GrpcWeb{})))
+		out = append(out, envoy.HTTPFilter("envoy.filters.http.grpc_web", envoy.Packed(&grpcwebv3.GrpcWeb{})))
 	}
 	if caps.Has(envoy.GRPCStats) {
-		out = append(out, envoy.HttpFilter("envoy.filters.http.grpc_stats", envoy.Packed(&grpcstatsv3.FilterConfig{
+		out = append(out, envoy.HTTPFilter("envoy.filters.http.grpc_stats", envoy.Packed(&grpcstatsv3.FilterConfig{
 			EmitFilterState:        true,
 			PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
 		})))
 	}
 	return append(append(out, judges...),
-		envoy.HttpFilter("envoy.filters.http.fault", envoy.Packed(&faultv3.HTTPFault{})),
-		envoy.HttpFilter("envoy.filters.http.cors", envoy.Packed(&corsv3.Cors{})),
-		envoy.HttpFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{})),
+		envoy.HTTPFilter("envoy.filters.http.fault", envoy.Packed(&faultv3.HTTPFault{})),
+		envoy.HTTPFilter("envoy.filters.http.cors", envoy.Packed(&corsv3.Cors{})),
+		envoy.HTTPFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{})),
 	)
 }
 

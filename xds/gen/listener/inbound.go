@@ -62,7 +62,7 @@ func (in inboundListenersIn) Layer() *envoy.Layer {
 	return in.generator.build(append(out, listenerSpec{
 		base:    in.base,
 		name:    "virtualInbound",
-		at:      envoy.Address{Ip: in.base.families.Wildcard(), Port: in.base.inboundPort},
+		at:      envoy.Address{IP: in.base.families.Wildcard(), Port: in.base.inboundPort},
 		also:    in.base.families.Second(),
 		side:    sideInbound,
 		bound:   true,

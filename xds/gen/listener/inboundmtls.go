@@ -51,11 +51,11 @@ const (
 func (p peers) alpn() []string {
 	switch p {
 	case anyPeer:
-		return envoy.AlpnMeshAny()
+		return envoy.ALPNMeshAny()
 	case httpPeer:
-		return envoy.AlpnMeshHTTP()
+		return envoy.ALPNMeshHTTP()
 	case tcpPeer:
-		return []string{envoy.AlpnMesh, envoy.AlpnExchange}
+		return []string{envoy.ALPNMesh, envoy.ALPNExchange}
 	default:
 		return nil
 	}

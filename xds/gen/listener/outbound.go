@@ -84,7 +84,7 @@ func (p *outboundPlanner) virtual() listenerSpec {
 	return listenerSpec{
 		base:    b,
 		name:    "virtualOutbound",
-		at:      envoy.Address{Ip: at, Port: b.outboundPort},
+		at:      envoy.Address{IP: at, Port: b.outboundPort},
 		also:    also,
 		side:    sideOutbound,
 		bound:   true,

@@ -60,9 +60,9 @@ func (w Workload) Ports() []Port {
 	var out []Port
 	for _, s := range services {
 		p := Port{Port: s.TargetPort, Protocol: s.Port.Protocol,
-			At: envoy.Address{Ip: w.Families.Wildcard(), Port: s.TargetPort}}
+			At: envoy.Address{IP: w.Families.Wildcard(), Port: s.TargetPort}}
 		if w.Interception == push.None {
-			p.At.Ip, p.Bound = w.addresses()[0], true // there is one: the endpoint was found by it
+			p.At.IP, p.Bound = w.addresses()[0], true // there is one: the endpoint was found by it
 		}
 		if p.Protocol == registry.UDP || w.reserved(p) || len(out) > 0 && out[len(out)-1].Port == p.Port {
 			continue
@@ -83,7 +83,7 @@ func (w Workload) reserved(p Port) bool {
 		return redirected || envoy.IsBootstrapPort(p.Port)
 	}
 	// redirected connections arrive at the workload's addresses, where the port would take them all
-	return redirected && p.At.Path == "" && (envoy.IsLoopback(p.At.Ip) || slices.Contains(w.addresses(), p.At.Ip))
+	return redirected && p.At.Path == "" && (envoy.IsLoopback(p.At.IP) || slices.Contains(w.addresses(), p.At.IP))
 }
 
 // ingressPorts are those of the Sidecar.
@@ -122,13 +122,13 @@ func insideTLS(l *networking.IstioIngressListener) registry.Protocol {
 // ingressAddress is where an ingress listener is: its bind address, else the proxy's own first one.
 func (w Workload) ingressAddress(l *networking.IstioIngressListener, bound bool) envoy.Address {
 	a := envoy.Address{Port: l.GetPort().GetNumber()}
-	a.Ip, a.Path = envoy.ParseBind(l.Bind)
+	a.IP, a.Path = envoy.ParseBind(l.Bind)
 	if !a.Unspecified() {
 		return a
 	}
-	a.Ip = w.Families.Wildcard()
+	a.IP = w.Families.Wildcard()
 	if own := w.addresses(); bound && len(own) > 0 {
-		a.Ip = own[0]
+		a.IP = own[0]
 	}
 	return a
 }
@@ -163,14 +163,14 @@ func (w Workload) Target(p Port) envoy.Address {
 	to := w.Ingress(p.Port).GetDefaultEndpoint()
 	if ip, path := envoy.ParseBind(to); path != "" && !ip.IsValid() {
 		if at, err := netip.ParseAddrPort(to); err == nil {
-			return envoy.Address{Ip: w.local(at.Addr()), Port: uint32(at.Port())}
+			return envoy.Address{IP: w.local(at.Addr()), Port: uint32(at.Port())}
 		}
 		return envoy.Address{Path: path}
 	}
 	if !p.Bound {
 		return envoy.Address{}
 	}
-	return envoy.Address{Ip: w.Families.Loopback(), Port: p.Port}
+	return envoy.Address{IP: w.Families.Loopback(), Port: p.Port}
 }
 
 // local is the address that a default endpoint means.
