@@ -134,10 +134,10 @@ func resources(t *testing.T, c *push.Context, p goldentest.Proxy) string {
 	n.Capabilities = g.Capabilities(p.Extensions)
 	scope := c.Scope(c.Classify(n))
 	var out strings.Builder
-	for _, typ := range []string{gen.ClusterType, gen.EndpointType, gen.ListenerType, gen.RouteType, gen.SecretType,
-		gen.ExtensionConfigType} {
+	for _, typ := range []string{resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType, resource.SecretType,
+		resource.ExtensionConfigType} {
 		set := g.Set(typ, scope)
-		if (typ == gen.SecretType || typ == gen.ExtensionConfigType) && set.Len() == 0 {
+		if (typ == resource.SecretType || typ == resource.ExtensionConfigType) && set.Len() == 0 {
 			continue
 		}
 		out.WriteString("# " + typ[strings.LastIndexByte(typ, '.')+1:] + "\n")

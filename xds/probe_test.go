@@ -13,6 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/gen"
+	"github.com/ashore-mesh/ashore/xds/gen/agent"
 )
 
 // probed publishes a group shop/web with that probe; remove: without the group.
@@ -52,7 +53,7 @@ func TestGroupProbe(t *testing.T) {
 			return
 		}
 		var got networking.ReadinessProbe
-		if len(r.Resources) != 1 || r.Resources[0].Name != gen.ProbeName ||
+		if len(r.Resources) != 1 || r.Resources[0].Name != agent.ProbeName ||
 			r.Resources[0].Resource.UnmarshalTo(&got) != nil || !proto.Equal(&got, want) {
 			t.Errorf("%s: got %v, want %v", what, r.Resources, want)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/authz"
-	"github.com/ashore-mesh/ashore/xds/gen"
+	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
 // Explainer explains what policies say of a request. The fields are set before use. Safe for
@@ -87,7 +87,7 @@ func (e Explainer) explain(c *push.Context, who explainedCaller, r admin.Explain
 	node := p.Node
 	var found []authz.Explained
 	if !ok {
-		if found = authz.Explain(c, gen.AuthorizationFilters, call, r.To); len(found) == 0 {
+		if found = authz.Explain(c, access.Filters, call, r.To); len(found) == 0 {
 			node, ok = e.nodeNamed(c, r.To)
 		}
 	}
@@ -96,7 +96,7 @@ func (e Explainer) explain(c *push.Context, who explainedCaller, r admin.Explain
 		return explanation(from, r, []authz.Explained{{
 			Target: authz.Target{Namespace: node.Namespace, Workload: node.ID, Port: call.Port,
 				MutualTLS: node.Identity},
-			Decision: authz.Judge(c.Scope(c.Classify(node)), gen.AuthorizationFilters, call), Request: call,
+			Decision: authz.Judge(c.Scope(c.Classify(node)), access.Filters, call), Request: call,
 		}}), nil
 	}
 	if len(found) == 0 {

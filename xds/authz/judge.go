@@ -59,7 +59,7 @@ type Step struct {
 }
 
 // Filters are the authorization filters that proxies of a scope have for requests, or for
-// connections, by name and in their order: xds/gen.AuthorizationFilters.
+// connections, by name and in their order: xds/gen/access.Filters.
 type Filters func(sc *push.Scope, connections bool) iter.Seq2[string, proto.Message]
 
 // Judge says what the proxies of a scope decide about a request.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/xds/gen"
+	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
 // A condition on what the request does not state is unknown, and the verdict says which. Stated, it
@@ -40,7 +40,7 @@ func TestUnknown(t *testing.T) {
 			scope := c.Scope(c.Classify(Target{Namespace: "shop"}.node()))
 			ask := func(r Request) Decision {
 				r.Method, r.Port = "GET", 8080
-				return Judge(scope, gen.AuthorizationFilters, r)
+				return Judge(scope, access.Filters, r)
 			}
 			got := ask(Request{})
 			if tc.unknown == "" && got.Verdict != Allowed || tc.unknown != "" &&
@@ -62,7 +62,7 @@ func TestRevokedCertificate(t *testing.T) {
 	from := spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "a"}
 	for certificate, want := range map[string]Verdict{"bb": Denied, "cc": Allowed, "": Allowed} {
 		for _, tcp := range []bool{false, true} {
-			got := Judge(scope, gen.AuthorizationFilters, Request{TCP: tcp, From: from, Certificate: certificate,
+			got := Judge(scope, access.Filters, Request{TCP: tcp, From: from, Certificate: certificate,
 				Method: "GET", Path: "/"})
 			if got.Verdict != want || want == Denied && !strings.Contains(got.Reason,
 				"certificate of spiffe://cluster.local/ns/shop/sa/a is revoked") {

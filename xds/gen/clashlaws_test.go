@@ -11,17 +11,17 @@ import (
 	"time"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	networking "istio.io/api/networking/v1alpha3"
-
-	"google.golang.org/protobuf/proto"
-
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/layout"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // clashing is a mesh whose objects may conflict.
@@ -61,7 +61,7 @@ func sent(t *testing.T, in push.Inputs, nodes []push.Node, typeURL string) []str
 	for i, n := range nodes {
 		for r := range g.Set(typeURL, c.Scope(c.Classify(n))).All() {
 			text := r.Version()
-			if typeURL == RouteType {
+			if typeURL == resource.RouteType {
 				text = reached(t, r.Body())
 			}
 			out = append(out, fmt.Sprint(i, " ", r.Name, " ", text))
@@ -137,22 +137,22 @@ func TestGatewayClashesAreTheLayouts(t *testing.T) {
 			got = append(got, p.Object+" "+p.Field)
 		}
 		sc := c.Scope(c.Classify(router))
-		in := gatewayInOf(newListeners().servers, sc)
+		in := layout.New().Gateway(sc)
 		want := map[string]bool{}
 		var before *config.Object
 		index := 0
-		names := make([]string, in.servers.Len())
-		for i, s := range in.servers.Items() {
-			if s.gateway != before {
-				before, index = s.gateway, 0
+		names := make([]string, in.Servers.Len())
+		for i, s := range in.Servers.Items() {
+			if s.Gateway != before {
+				before, index = s.Gateway, 0
 			}
-			names[i] = fmt.Sprintf("%s spec.servers[%d]", s.gateway.Key, index)
+			names[i] = fmt.Sprintf("%s spec.servers[%d]", s.Gateway.Key, index)
 			want[names[i]] = true
 			index++
 		}
-		for _, p := range layOutGateways(in).ports {
-			for _, use := range p.servers {
-				delete(want, names[use.index])
+		for _, p := range in.Ports {
+			for _, use := range p.Servers {
+				delete(want, names[use.Index])
 			}
 		}
 		slices.Sort(got)
@@ -198,10 +198,10 @@ func TestRuleClashesAreTheClusters(t *testing.T) {
 			reported[p.Object+" "+p.Field] = true
 		}
 		total += len(reported)
-		before := sent(t, c.Inputs(), nodes, ClusterType)
+		before := sent(t, c.Inputs(), nodes, resource.ClusterType)
 		for _, o := range mesh.objects {
 			check := func(field string, change func(*networking.DestinationRule)) {
-				same := slices.Equal(before, sent(t, changed(c.Inputs(), o, change), nodes, ClusterType))
+				same := slices.Equal(before, sent(t, changed(c.Inputs(), o, change), nodes, resource.ClusterType))
 				if name := o.Key.String() + " " + field; !same && reported[name] {
 					t.Fatalf("%v\n%s: reported %v, without effect %v", describeObjects(mesh.objects), name,
 						reported[name], same)
@@ -266,13 +266,13 @@ func TestServiceClashesAreTheListeners(t *testing.T) {
 			}
 		}
 		total += len(reported)
-		before := sent(t, c.Inputs(), nodes, ListenerType)
+		before := sent(t, c.Inputs(), nodes, resource.ListenerType)
 		for _, s := range mesh.services {
 			renamed := *s
 			renamed.Host += ".other"
 			in := c.Inputs()
 			in.Services = in.Services.Without(s.Key).With(renamed.Key, &renamed)
-			if same := slices.Equal(before, sent(t, in, nodes, ListenerType)); !same && reported[s.Object] &&
+			if same := slices.Equal(before, sent(t, in, nodes, resource.ListenerType)); !same && reported[s.Object] &&
 				!partly[s.Object] {
 				t.Fatalf("%s: reported %v, without effect %v, among\n%s", s.Object, reported[s.Object], same,
 					describeServices(mesh.services))

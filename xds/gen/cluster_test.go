@@ -3,9 +3,7 @@ package gen
 import (
 	"fmt"
 	"net/netip"
-	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -17,9 +15,11 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/internal/intern"
-	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/agent"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -64,11 +64,11 @@ func TestEnvoyAcceptsPolicies(t *testing.T) {
 	} {
 		for _, resolution := range []registry.Resolution{registry.Static, registry.DNS, registry.DNSRoundRobin,
 			registry.Passthrough} {
-			web := testService("web.example.com", 1, "", "http/80")
+			web := gentest.Service("web.example.com", 1, "", "http/80")
 			web.Resolution = resolution
 			sc := ruleScope(t, web, policy, registry.Endpoint{Address: "a.example.com",
 				Locality: registry.ParseLocality("a")})
-			c := decoded[*clusterv3.Cluster](t, New().Set(ClusterType, sc))["outbound|80||web.example.com"]
+			c := decoded[*clusterv3.Cluster](t, New().Set(resource.ClusterType, sc))["outbound|80||web.example.com"]
 			c.Name = fmt.Sprintf("%s %d", name, resolution)
 			if c.LoadAssignment != nil {
 				c.LoadAssignment.ClusterName = c.Name
@@ -87,29 +87,24 @@ func TestEnvoyAcceptsPolicies(t *testing.T) {
 // How names are resolved depends on what the client has; without names there is nothing to resolve.
 func TestNamesToResolve(t *testing.T) {
 	t.Parallel()
-	dns, robin := testService("web.example.com", 1, "", "http/80"), testService("web.example.com", 1, "", "http/80")
+	dns, robin := gentest.Service("web.example.com", 1, "", "http/80"), gentest.Service("web.example.com", 1, "", "http/80")
 	dns.Resolution, robin.Resolution = registry.DNS, registry.DNSRoundRobin
 	a, b := registry.Endpoint{Address: "a.example.com"}, registry.Endpoint{Address: "b.example.com"}
 	for name, c := range map[string]struct {
 		service   *registry.Service
-		caps      push.Capabilities
 		endpoints []registry.Endpoint
 		want      string
 		hosts     int
 	}{
-		"dns":               {dns, capStock, []registry.Endpoint{b, a}, dnsClusterExtension, 2},
-		"robin takes one":   {robin, capStock, []registry.Endpoint{b, a}, dnsClusterExtension, 1},
-		"older dns":         {dns, 0, []registry.Endpoint{a}, "STRICT_DNS", 1},
-		"older robin":       {robin, 0, []registry.Endpoint{a, b}, "LOGICAL_DNS", 1},
-		"nothing":           {dns, capStock, nil, "STATIC", 0},
-		"nothing for robin": {robin, 0, []registry.Endpoint{{Address: "unix:///a"}}, "STATIC", 0},
+		"dns":               {dns, []registry.Endpoint{b, a}, "envoy.cluster.dns", 2},
+		"robin takes one":   {robin, []registry.Endpoint{b, a}, "envoy.cluster.dns", 1},
+		"nothing":           {dns, nil, "STATIC", 0},
+		"nothing for robin": {robin, []registry.Endpoint{{Address: "unix:///a"}}, "STATIC", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sc := ruleScope(t, c.service, "", c.endpoints...)
-			copied := *sc
-			copied.Capabilities = c.caps
-			got := decoded[*clusterv3.Cluster](t, New().Set(ClusterType, &copied))["outbound|80||web.example.com"]
+			got := decoded[*clusterv3.Cluster](t, New().Set(resource.ClusterType, sc))["outbound|80||web.example.com"]
 			kind := got.GetClusterType().GetName()
 			if kind == "" {
 				kind = got.GetType().String()
@@ -121,9 +116,7 @@ func TestNamesToResolve(t *testing.T) {
 			if kind != c.want || hosts != c.hosts {
 				t.Errorf("%s of %d names, want %s of %d", kind, hosts, c.want, c.hosts)
 			}
-			if c.caps == capStock {
-				envoyAccepts(t, nil, []*clusterv3.Cluster{got})
-			}
+			envoyAccepts(t, nil, []*clusterv3.Cluster{got})
 		})
 	}
 }
@@ -138,7 +131,7 @@ func TestWorkloadClusters(t *testing.T) {
 	port := func(n uint32) *networking.SidecarPort {
 		return &networking.SidecarPort{Number: n, Protocol: "TCP", Name: "tcp"}
 	}
-	web := testService("web.example.com", 1, "", "tcp/80")
+	web := gentest.Service("web.example.com", 1, "", "tcp/80")
 	var (
 		inbounds intern.Lists[push.Inbound]
 		addrs    intern.Lists[netip.Addr]
@@ -189,7 +182,7 @@ func TestWorkloadClusters(t *testing.T) {
 				got []string
 				all []*clusterv3.Cluster
 			)
-			for _, m := range decoded[*clusterv3.Cluster](t, resource.Set{Own: New().Set(ClusterType, &sc).Own}) {
+			for _, m := range decoded[*clusterv3.Cluster](t, resource.Set{Own: New().Set(resource.ClusterType, &sc).Own}) {
 				all = append(all, m)
 				got = append(got, describeWorkload(m))
 			}
@@ -218,56 +211,6 @@ func addressText(a *corev3.Address) string {
 	return fmt.Sprintf("%s:%d", a.GetSocketAddress().Address, a.GetSocketAddress().GetPortValue())
 }
 
-func TestPolicyFor(t *testing.T) {
-	t.Parallel()
-	pool := func(n int32) *networking.ConnectionPoolSettings {
-		return &networking.ConnectionPoolSettings{Tcp: &networking.ConnectionPoolSettings_TCPSettings{MaxConnections: n}}
-	}
-	var (
-		outlier  = &networking.OutlierDetection{}
-		other    = &networking.OutlierDetection{MaxEjectionPercent: 1}
-		budget   = &networking.TrafficPolicy_RetryBudget{}
-		rulePool = pool(1)
-		portPool = pool(2)
-		subPool  = pool(3)
-		deepPool = pool(4)
-	)
-	port := func(n uint32, p *networking.ConnectionPoolSettings) []*networking.TrafficPolicy_PortTrafficPolicy {
-		return []*networking.TrafficPolicy_PortTrafficPolicy{{Port: &networking.PortSelector{Number: n},
-			ConnectionPool: p}}
-	}
-	inherits := &networking.Subset{Name: "inherits"}
-	replaces := &networking.Subset{Name: "replaces", TrafficPolicy: &networking.TrafficPolicy{ConnectionPool: subPool,
-		PortLevelSettings: port(82, deepPool)}}
-	rule := &push.DestinationRule{Spec: &networking.DestinationRule{
-		TrafficPolicy: &networking.TrafficPolicy{ConnectionPool: rulePool, OutlierDetection: outlier,
-			RetryBudget: budget, PortLevelSettings: port(81, portPool)},
-		Subsets: []*networking.Subset{inherits, replaces,
-			{Name: "outlier", TrafficPolicy: &networking.TrafficPolicy{OutlierDetection: other}}},
-	}}
-	for name, c := range map[string]struct {
-		rule   *push.DestinationRule
-		subset *networking.Subset
-		port   uint32
-		want   policy
-	}{
-		"no rule":              {nil, nil, 80, policy{}},
-		"rule":                 {rule, nil, 80, policy{pool: rulePool, outlier: outlier, budget: budget}},
-		"port":                 {rule, nil, 81, policy{pool: portPool, budget: budget}},
-		"subset inherits":      {rule, inherits, 80, policy{pool: rulePool, outlier: outlier, budget: budget}},
-		"subset inherits port": {rule, inherits, 81, policy{pool: portPool, budget: budget}},
-		"subset replaces":      {rule, replaces, 80, policy{pool: subPool, outlier: outlier, budget: budget}},
-		"subset over port":     {rule, replaces, 81, policy{pool: subPool, budget: budget}},
-		"subset's port":        {rule, replaces, 82, policy{pool: deepPool, budget: budget}},
-		"other part":           {rule, rule.Spec.Subsets[2], 80, policy{pool: rulePool, outlier: other, budget: budget}},
-		"no policy":            {&push.DestinationRule{Spec: &networking.DestinationRule{}}, inherits, 80, policy{}},
-	} {
-		if got := policyFor(c.rule, c.subset, c.port); got != c.want {
-			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
-		}
-	}
-}
-
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	g := New()
@@ -275,11 +218,9 @@ func TestCapabilities(t *testing.T) {
 		extensions []string
 		want       push.Capabilities
 	}{
-		"does not tell":    {nil, capStock},
-		"nothing of use":   {[]string{"envoy.filters.http.router"}, 0},
-		"stock":            {[]string{"envoy.filters.http.grpc_stats", "envoy.cluster.dns", "envoy.filters.http.router"}, capStock},
-		"istio's filters":  {[]string{"istio.alpn", "istio.stats"}, capIstioALPN | capIstioStats},
-		"istio's metadata": {[]string{"envoy.filters.http.peer_metadata", "envoy.filters.network.metadata_exchange"}, capPeerMetadata | capMetadataExchange},
+		"does not tell":  {nil, envoy.GRPCStats},
+		"nothing of use": {[]string{"envoy.filters.http.router"}, 0},
+		"stock":          {[]string{"envoy.filters.http.grpc_stats", "envoy.cluster.dns", "envoy.filters.http.router"}, envoy.GRPCStats},
 	} {
 		if got := g.Capabilities(c.extensions); got != c.want {
 			t.Errorf("%s: %b, want %b", name, got, c.want)
@@ -300,7 +241,7 @@ func TestSecretsOfClusters(t *testing.T) {
 		`{"tls": {"mode": "MUTUAL", "clientCertificate": "/c", "privateKey": "/k", "caCertificates": "/r"}}`:                                                      {"file-cert:/c~/k", "file-root:/r"},
 		`{"tls": {"mode": "SIMPLE", "caCertificates": "/a"}, "portLevelSettings": [{"port": {"number": 81}, "tls": {"mode": "SIMPLE", "caCertificates": "/b"}}]}`: {"file-root:/a", "file-root:/b"},
 	} {
-		set := New().Set(SecretType, ruleScope(t, testService("web.example.com", 1, "", "http/80", "http/81"), policy))
+		set := New().Set(resource.SecretType, ruleScope(t, gentest.Service("web.example.com", 1, "", "http/80", "http/81"), policy))
 		var got []string
 		for r := range set.All() {
 			got = append(got, r.Name)
@@ -314,13 +255,13 @@ func TestSecretsOfClusters(t *testing.T) {
 // Services without an address resolve to their endpoints, as far as those take traffic.
 func TestNameTable(t *testing.T) {
 	t.Parallel()
-	headless := testService("web.example.com", 1, "", "tcp/80")
+	headless := gentest.Service("web.example.com", 1, "", "tcp/80")
 	headless.Resolution = registry.Passthrough
-	prefix, plain := testService("web.example.com", 1, "10.0.0.0/8", "tcp/80"), testService("web.example.com", 1, "",
+	prefix, plain := gentest.Service("web.example.com", 1, "10.0.0.0/8", "tcp/80"), gentest.Service("web.example.com", 1, "",
 		"tcp/80")
-	given := testService("web.example.com", 1, "", "tcp/80")
+	given := gentest.Service("web.example.com", 1, "", "tcp/80")
 	given.AutoAddresses = []netip.Addr{netip.MustParseAddr("240.240.0.1"), netip.MustParseAddr("2001:2::1")}
-	several := testService("web.example.com", 1, "10.0.0.1 fd00::1 10.1.0.0/16", "tcp/80")
+	several := gentest.Service("web.example.com", 1, "10.0.0.1 fd00::1 10.1.0.0/16", "tcp/80")
 	ep := func(a string, h registry.Health) registry.Endpoint { return registry.Endpoint{Address: a, Health: h} }
 	for name, c := range map[string]struct {
 		service  *registry.Service
@@ -341,41 +282,10 @@ func TestNameTable(t *testing.T) {
 				ep("a.example.com", registry.Healthy), ep("fd00::7", registry.Healthy), ep("10.0.0.7",
 					registry.Healthy))
 			sc.CapturesDNS = c.captures
-			set := New().Set(NameTableType, sc)
-			if diff := cmp.Diff(c.want, decodeNames(t, set.Get(NameTableName).Body())); diff != "" {
+			set := New().Set(resource.NameTableType, sc)
+			if diff := cmp.Diff(c.want, decodeNames(t, set.Get(agent.NameTableName).Body())); diff != "" {
 				t.Errorf("names (-want +got):\n%s", diff)
 			}
 		})
 	}
-}
-
-// What clusters have in common is encoded once for as long as somebody uses one of their layers,
-// also after the clusters themselves were encoded.
-func TestShapesStay(t *testing.T) {
-	t.Parallel()
-	g := New()
-	var encoded atomic.Int32
-	g.clusters.shapes = memo.New(func(s clusterShape) *encodedShape {
-		encoded.Add(1)
-		return encodeShape(s)
-	})
-	encodeClusters := func(f *fleet) resource.Set {
-		set := g.Set(ClusterType, f.scope())
-		for r := range set.All() {
-			r.Body()
-		}
-		return set
-	}
-	f := newFleet(3, false)
-	held := encodeClusters(f)
-	shapes := encoded.Load()
-	runtime.GC()
-	f.join(7)
-	if next := encodeClusters(f); next == held {
-		t.Fatal("a service more changed nothing")
-	}
-	if got := encoded.Load(); got != shapes || shapes == 0 {
-		t.Errorf("%d shapes were encoded, and %d with a service more, which is like the others", shapes, got)
-	}
-	runtime.KeepAlive(held.Shared)
 }

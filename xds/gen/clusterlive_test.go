@@ -17,6 +17,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -25,6 +26,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // controlPlane serves the sets of one scope, as little as an Envoy needs to take them.
@@ -96,12 +100,21 @@ func managedEnvoy(t *testing.T, address string, listeners ...*listenerv3.Listene
 	dir := t.TempDir()
 	admin := filepath.Join(dir, "admin.sock")
 	control := staticCluster("xds", address)
-	h := &upstreamHTTP{protocol: upstreamHTTP2}
-	h.apply(control)
+	control.TypedExtensionProtocolOptions = map[string]*anypb.Any{
+		"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Packed(&upstreamv3.HttpProtocolOptions{
+			UpstreamProtocolOptions: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{
+				ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
+					ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+						Http2ProtocolOptions: &corev3.Http2ProtocolOptions{},
+					},
+				},
+			},
+		}),
+	}
 	text, err := protojson.Marshal(&bootstrapv3.Bootstrap{
 		Node:  &corev3.Node{Id: "test", Cluster: "test"},
-		Admin: &bootstrapv3.Admin{Address: pipeAddress(admin)},
-		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{CdsConfig: fromADS(),
+		Admin: &bootstrapv3.Admin{Address: envoy.PipeAddress(admin)},
+		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{CdsConfig: envoy.FromADS(),
 			AdsConfig: &corev3.ApiConfigSource{
 				ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
 				GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "xds"}}}},
@@ -169,7 +182,7 @@ func TestEnvoyWarmsClusters(t *testing.T) {
 			registry.Passthrough} {
 			t.Run(fmt.Sprintf("%s %d", name, resolution), func(t *testing.T) {
 				t.Parallel()
-				web := testService("web.example.com", 1, "", "http/80")
+				web := gentest.Service("web.example.com", 1, "", "http/80")
 				web.Resolution = resolution
 				c := &controlPlane{g: New(), scope: ruleScope(t, web, policy, registry.Endpoint{Address: "127.0.0.1"}),
 					nacks: make(chan string, 100)}
@@ -188,7 +201,7 @@ func awaitClusters(t *testing.T, c *controlPlane, admin string) {
 	for {
 		got, err := activeClusters(ctx, admin)
 		missing := ""
-		for r := range c.g.Set(ClusterType, c.scope).All() {
+		for r := range c.g.Set(resource.ClusterType, c.scope).All() {
 			if !got[r.Name] {
 				missing = r.Name
 			}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // agesOf returns the maximum ages of connections by the names of chains. Those of raw connections
@@ -107,13 +108,13 @@ spec: {hosts: ["*.example.com"], gateways: [edge], http: [{route: [{destination:
 	} {
 		tc.sc.Trust = trust
 		g := New()
-		set := g.Set(ListenerType, tc.sc)
+		set := g.Set(resource.ListenerType, tc.sc)
 		if got := agesOf(t, decodeListeners(t, set), tc.pick); !maps.Equal(got, tc.want) {
 			t.Errorf("%s: ages %v, want %v", tc.what, got, tc.want)
 		}
 		again := *tc.sc
 		again.Trust = &push.Trust{ID: "other roots", Identities: []string{"x"}, Connections: trust.Connections}
-		if g.Set(ListenerType, &again) != set {
+		if g.Set(resource.ListenerType, &again) != set {
 			t.Errorf("%s: other roots make other listeners", tc.what)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 func TestGatewayListeners(t *testing.T) {
@@ -113,31 +113,10 @@ func TestGatewayListeners(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if d := cmp.Diff(tt.want, planLines(tt.scope)); d != "" {
+			if d := cmp.Diff(tt.want, planLines(t, tt.scope)); d != "" {
 				t.Errorf("listeners (-want +got):\n%s", d)
 			}
 		})
-	}
-}
-
-// Every route configuration that a router's listener names is laid out, and the other way round.
-func TestGatewayLayoutRoutes(t *testing.T) {
-	t.Parallel()
-	simple := &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_SIMPLE}
-	var lists intern.Lists[gatewayServer]
-	sc := testRouter(
-		testGateway("a", nil, testServer(80, "HTTP", nil, "a.example"), testServer(443, "HTTPS", simple, "a.example")),
-		testGateway("b", nil, testServer(80, "HTTP", nil, "b.example"), testServer(443, "HTTPS", simple, "b.example"),
-			testServer(80, "TCP", nil, "*")),
-	)
-	got := layOutGateways(gatewayInOf(&lists, sc))
-	want := []gatewayRoute{
-		{name: "http.80", servers: []int{0, 2}},
-		{name: "https.443.https-443.a.edge", servers: []int{1}},
-		{name: "https.443.https-443.b.edge", servers: []int{3}},
-	}
-	if d := cmp.Diff(want, got.routes, cmp.AllowUnexported(gatewayRoute{})); d != "" {
-		t.Errorf("routes (-want +got):\n%s", d)
 	}
 }
 
@@ -171,7 +150,7 @@ func TestGatewayMappedPortConflicts(t *testing.T) {
 			mapped(8080, testGateway("b", nil, testServer(80, "HTTPS", simple, "*")))), ""},
 	} {
 		g := New()
-		held := g.listeners.set(tc.scope)
+		held := g.Set(resource.ListenerType, tc.scope)
 		got := ""
 		for _, p := range g.Refused() {
 			got += p.String() + "\n"

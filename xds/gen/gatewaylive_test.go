@@ -31,6 +31,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -53,7 +54,7 @@ func withFilesInside(t *testing.T, listeners []*listenerv3.Listener,
 					secrets[s.Name].GetTlsCertificate())
 			}
 			m.CommonTlsContext.TlsCertificateSdsSecretConfigs = nil
-			c.TransportSocket.GetTypedConfig().Value = packed(m).Value
+			c.TransportSocket.GetTypedConfig().Value = envoy.Packed(m).Value
 		}
 	}
 	return listeners
@@ -122,7 +123,7 @@ func TestEnvoyIsAGateway(t *testing.T) {
 		bind(testServer(18443, "TLS", pass, "*.pass.example")), bind(testServer(19000, "TCP", nil, "raw.example")),
 	))
 	g := New()
-	listeners := withFilesInside(t, withRoutesInside(t, g, sc), decoded[*tlsv3.Secret](t, g.Set(SecretType, sc)))
+	listeners := withFilesInside(t, withRoutesInside(t, g, sc), decoded[*tlsv3.Secret](t, g.Set(resource.SecretType, sc)))
 	raw := tcpServer(t, "raw")
 	runEnvoy(t, listeners, []*clusterv3.Cluster{
 		staticCluster("outbound|1||web", web.Listener.Addr().String()),
@@ -194,7 +195,7 @@ func TestEnvoyReadsRelativeFiles(t *testing.T) { // not parallel: it changes the
 	sc := testRouter(testGateway("edge", []*push.VirtualService{vs}, server))
 	g := New()
 	listeners := withRoutesInside(t, g, sc)
-	secretsFromFile(t, listeners, g.Set(SecretType, sc))
+	secretsFromFile(t, listeners, g.Set(resource.SecretType, sc))
 	runEnvoy(t, listeners, []*clusterv3.Cluster{staticCluster("outbound|1||web", web.Listener.Addr().String())})
 
 	// asks returns who answers, by the certificate, or why nobody does.
@@ -267,9 +268,9 @@ func writeOwnCertificate(t *testing.T, name string) []byte {
 func secretsFromFile(t *testing.T, listeners []*listenerv3.Listener, set resource.Set) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secrets.json")
-	answer := &discoveryv3.DiscoveryResponse{TypeUrl: SecretType}
+	answer := &discoveryv3.DiscoveryResponse{TypeUrl: resource.SecretType}
 	for _, s := range decoded[*tlsv3.Secret](t, set) {
-		answer.Resources = append(answer.Resources, packed(s))
+		answer.Resources = append(answer.Resources, envoy.Packed(s))
 	}
 	text, err := protojson.Marshal(answer)
 	if err != nil {
@@ -291,7 +292,7 @@ func secretsFromFile(t *testing.T, listeners []*listenerv3.Listener, set resourc
 			for _, s := range m.CommonTlsContext.TlsCertificateSdsSecretConfigs {
 				s.SdsConfig = source
 			}
-			c.TransportSocket.GetTypedConfig().Value = packed(m).Value
+			c.TransportSocket.GetTypedConfig().Value = envoy.Packed(m).Value
 		}
 	}
 }

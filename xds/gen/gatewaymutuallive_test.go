@@ -15,6 +15,9 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"golang.org/x/tools/txtar"
+
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // withSecrets puts what the agent and the control plane would give into listeners.
@@ -28,7 +31,7 @@ func (ca *testCA) withSecrets(t *testing.T, listeners []*listenerv3.Listener, ow
 				t.Fatal(err)
 			}
 			common := m.CommonTlsContext
-			if common.TlsCertificateSdsSecretConfigs[0].Name == ownSecret {
+			if common.TlsCertificateSdsSecretConfigs[0].Name == envoy.OwnSecret {
 				ca.asAgent(t, common, own)
 			} else {
 				v := common.GetCombinedValidationContext()
@@ -39,7 +42,7 @@ func (ca *testCA) withSecrets(t *testing.T, listeners []*listenerv3.Listener, ow
 				}
 				common.TlsCertificateSdsSecretConfigs = nil
 			}
-			c.TransportSocket.GetTypedConfig().Value = packed(m).Value
+			c.TransportSocket.GetTypedConfig().Value = envoy.Packed(m).Value
 		}
 	}
 }
@@ -94,7 +97,7 @@ spec: {hosts: ["*.example.com"], gateways: [edge], http: [{route: [{destination:
 	g := New()
 	listeners := withRoutesInside(t, g, sc)
 	ca.withSecrets(t, listeners, ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/edge/sa/gateway"}),
-		decoded[*tlsv3.Secret](t, g.Set(SecretType, sc)))
+		decoded[*tlsv3.Secret](t, g.Set(resource.SecretType, sc)))
 	runEnvoy(t, listeners, []*clusterv3.Cluster{staticCluster("outbound|80||web.edge.svc.cluster.local",
 		web.Listener.Addr().String())})
 

@@ -20,6 +20,8 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/tools/txtar"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // issuerOf signs tokens, and publishes the key to verify them.
@@ -142,7 +144,7 @@ spec: {action: DENY, rules: [{to: [{operation: {paths: [/never], ports: ["18443"
 	g := New()
 	listeners := withRoutesInside(t, g, sc)
 	ca.withSecrets(t, listeners, ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/edge/sa/gateway"}),
-		decoded[*tlsv3.Secret](t, g.Set(SecretType, sc)))
+		decoded[*tlsv3.Secret](t, g.Set(resource.SecretType, sc)))
 	runEnvoy(t, listeners, []*clusterv3.Cluster{backend("web"), backend("admin"),
 		staticCluster("outbound|80||raw.edge.svc.cluster.local", tcpServer(t, "raw"))})
 

@@ -54,7 +54,7 @@ func TestGatewayHosts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			sc := meshOf(t, shopServices+onePort+tt.text).router("app=gw")
-			all := routesOf(t, newRouteTables(newListeners()), sc)
+			all := routesOf(t, New(), sc)
 			if d := cmp.Diff(tt.want, hostLines(all[tt.route])); d != "" {
 				t.Errorf("virtual hosts (-want +got):\n%s", d)
 			}

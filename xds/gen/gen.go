@@ -1,37 +1,48 @@
 package gen
 
 import (
+	"slices"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/access"
+	"github.com/ashore-mesh/ashore/xds/gen/agent"
+	"github.com/ashore-mesh/ashore/xds/gen/cluster"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
+	"github.com/ashore-mesh/ashore/xds/gen/endpoint"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/layout"
+	"github.com/ashore-mesh/ashore/xds/gen/listener"
+	"github.com/ashore-mesh/ashore/xds/gen/route"
+	"github.com/ashore-mesh/ashore/xds/gen/secret"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Generator makes the resources of every type. What it remembers never changes an answer; one
 // Generator serves all proxies, so that equal ones share their resources. Safe for concurrent use.
 type Generator struct {
-	clusters   *clusters
-	secrets    *secrets
-	endpoints  *endpoints
-	listeners  *listeners
-	routes     *routeTables
-	extensions *extensions
-	names      nameTables
-	bundles    bundles
-	probes     probes
+	kinds  map[string]envoy.Kind // by type URL
+	layers *memo.Func[envoy.Plan, envoy.Layer]
 }
 
 // New makes a Generator.
 func New() *Generator {
-	orders, layouts := newOrderings(), newListeners()
+	indexes, layouts := destination.NewIndexes(), layout.New()
 	return &Generator{
-		clusters:   newClusters(orders),
-		secrets:    newSecrets(),
-		endpoints:  newEndpoints(orders),
-		listeners:  layouts,
-		routes:     newRouteTables(layouts),
-		extensions: newExtensions(),
-		names:      newNameTables(),
-		bundles:    newBundles(),
-		probes:     newProbes(),
+		kinds: map[string]envoy.Kind{
+			resource.ClusterType:         cluster.New(indexes),
+			resource.EndpointType:        endpoint.New(),
+			resource.ListenerType:        listener.New(layouts),
+			resource.RouteType:           route.New(layouts),
+			resource.SecretType:          secret.Generator{},
+			resource.ExtensionConfigType: &access.Generator{},
+			resource.NameTableType:       agent.NameTables{Indexes: indexes},
+			agent.ProxyConfigType:        &agent.TrustBundles{},
+			agent.ProbeType:              agent.Probes{},
+		},
+		layers: memo.NewMarking(envoy.Plan.Layer, func(l *envoy.Layer) bool { return len(l.Problems) > 0 }),
 	}
 }
 
@@ -39,26 +50,37 @@ func New() *Generator {
 // the Generator does not make. Equal inputs of the type give the same layers, by pointer, for as
 // long as anybody holds them.
 func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
-	switch typeURL {
-	case ClusterType:
-		return g.clusters.set(sc)
-	case SecretType:
-		return g.secrets.set(sc)
-	case EndpointType:
-		return g.endpoints.set(sc)
-	case ListenerType:
-		return g.listeners.set(sc)
-	case RouteType:
-		return g.routes.set(sc)
-	case ExtensionConfigType:
-		return g.extensions.set(sc)
-	case NameTableType:
-		return g.names.set(sc)
-	case ProxyConfigType:
-		return g.bundles.set(sc)
-	case ProbeType:
-		return g.probes.set(sc)
-	default:
+	kind := g.kinds[typeURL]
+	if kind == nil {
 		return resource.Set{}
 	}
+	shared, own := kind.Plans(sc)
+	return resource.Set{Shared: g.layer(shared), Own: g.layer(own)}
+}
+
+func (g *Generator) layer(p envoy.Plan) *resource.Layer {
+	if p == nil {
+		return nil
+	}
+	return &g.layers.Get(p).Layer // a pointer into a struct keeps the struct
+}
+
+// Refused are the parts that Envoy would refuse, and that refuse traffic instead, among those that
+// somebody holds. Each is an error in Ashore's validation: with it, the object would not have been
+// taken. Warnings among them are of proxies that lack what mutual TLS needs. Servers that gateways
+// leave out because services map their ports are errors too. It costs as much as there are of them,
+// not as the mesh is large: it may be asked often.
+func (g *Generator) Refused() []feed.Problem {
+	var out []feed.Problem
+	for _, l := range g.layers.Marked() {
+		out = append(out, l.Problems...)
+	}
+	slices.SortFunc(out, func(a, b feed.Problem) int { return strings.Compare(a.Object+a.Text, b.Object+b.Text) })
+	return slices.CompactFunc(out, func(a, b feed.Problem) bool { return a.Object == b.Object && a.Text == b.Text })
+}
+
+// Capabilities reduces the names of a client's extensions (Node.extensions) to what generation asks
+// about. A client that names none at all does not tell, and is taken for a stock Envoy.
+func (g *Generator) Capabilities(extensions []string) push.Capabilities {
+	return envoy.CapabilitiesOf(extensions)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -52,10 +53,10 @@ func golden(t *testing.T, file string) {
 	sc := scopeOf(t, archive)
 	g := New()
 	var clusters []*clusterv3.Cluster
-	for _, r := range decoded[*clusterv3.Cluster](t, g.Set(ClusterType, sc)) {
+	for _, r := range decoded[*clusterv3.Cluster](t, g.Set(resource.ClusterType, sc)) {
 		clusters = append(clusters, r)
 	}
-	listeners := decodeListeners(t, g.Set(ListenerType, sc))
+	listeners := decodeListeners(t, g.Set(resource.ListenerType, sc))
 	for i, f := range archive.Files {
 		typeURL := goldenParts()[f.Name]
 		if typeURL == "" {
@@ -80,13 +81,13 @@ func golden(t *testing.T, file string) {
 // goldenParts are the parts of a golden file that are expectations.
 func goldenParts() map[string]string {
 	return map[string]string{
-		"clusters.yaml":  ClusterType,
-		"endpoints.yaml": EndpointType,
-		"listeners.yaml": ListenerType,
-		"routes.yaml":    RouteType,
-		"secrets.yaml":   SecretType,
-		"filters.yaml":   ExtensionConfigType,
-		"names.yaml":     NameTableType,
+		"clusters.yaml":  resource.ClusterType,
+		"endpoints.yaml": resource.EndpointType,
+		"listeners.yaml": resource.ListenerType,
+		"routes.yaml":    resource.RouteType,
+		"secrets.yaml":   resource.SecretType,
+		"filters.yaml":   resource.ExtensionConfigType,
+		"names.yaml":     resource.NameTableType,
 	}
 }
 
@@ -153,17 +154,17 @@ func nodeOf(t *testing.T, p goldentest.Proxy) push.Node {
 func messageOf(t testing.TB, typeURL string) proto.Message {
 	t.Helper()
 	switch typeURL {
-	case ClusterType:
+	case resource.ClusterType:
 		return &clusterv3.Cluster{}
-	case EndpointType:
+	case resource.EndpointType:
 		return &endpointv3.ClusterLoadAssignment{}
-	case ListenerType:
+	case resource.ListenerType:
 		return &listenerv3.Listener{}
-	case RouteType:
+	case resource.RouteType:
 		return &routev3.RouteConfiguration{}
-	case SecretType:
+	case resource.SecretType:
 		return &tlsv3.Secret{}
-	case ExtensionConfigType:
+	case resource.ExtensionConfigType:
 		return &corev3.TypedExtensionConfig{}
 	default:
 		t.Fatalf("no message for %s", typeURL)
@@ -180,7 +181,7 @@ func decoded[M proto.Message](t testing.TB, set resource.Set) map[string]M {
 		if err := proto.Unmarshal(r.Body(), m); err != nil {
 			t.Fatalf("%s: %v", r.Name, err)
 		}
-		if err := validateAll(m); err != nil {
+		if err := gentest.ValidateAll(m); err != nil {
 			t.Errorf("%s: %v", r.Name, err)
 		}
 		out[r.Name] = m.(M)
@@ -206,7 +207,7 @@ func asYAML(t *testing.T, set resource.Set) string {
 // yamlOf writes out one resource as an element of a list.
 func yamlOf(t *testing.T, r *resource.Resource) string {
 	t.Helper()
-	if r.TypeURL == NameTableType {
+	if r.TypeURL == resource.NameTableType {
 		var b strings.Builder
 		for _, e := range decodeNames(t, r.Body()) {
 			fmt.Fprintf(&b, "- %s\n", e)
@@ -217,7 +218,7 @@ func yamlOf(t *testing.T, r *resource.Resource) string {
 	if err := proto.Unmarshal(r.Body(), m); err != nil {
 		t.Fatalf("%s: %v", r.Name, err)
 	}
-	if err := validateAll(m); err != nil {
+	if err := gentest.ValidateAll(m); err != nil {
 		t.Errorf("%s: %v", r.Name, err)
 	}
 	return goldentest.Element(t, m)

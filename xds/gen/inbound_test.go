@@ -2,6 +2,7 @@ package gen
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,11 +13,14 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 func TestInboundListeners(t *testing.T) {
 	t.Parallel()
-	self := testService("self", 1, "", "http/80", "tcp/81", "x/82", "udp/83")
+	self := gentest.Service("self", 1, "", "http/80", "tcp/81", "x/82", "udp/83")
 	ingress := func(protocol string, number uint32, bind string,
 		mode networking.CaptureMode) *networking.IstioIngressListener {
 		return &networking.IstioIngressListener{Port: &networking.SidecarPort{Number: number, Protocol: protocol},
@@ -45,9 +49,9 @@ func TestInboundListeners(t *testing.T) {
 			"  port 8081 -> inbound|8081||",
 			"  port 8082 http -> route inbound|8082||",
 			"  port 8082 -> inbound|8082||")},
-		{name: "no service", address: "10.0.0.9", service: testService("none", 1, ""), want: append([]string{"virtualInbound bound captures"}, always...)},
-		{name: "both families", address: "2001:db8::1", service: testService("none", 1, ""), want: append([]string{"virtualInbound and :: bound captures"}, always...)},
-		{name: "the listener's own port is no service", address: "10.0.0.9", service: testService("self", 1, "", "http/7006"),
+		{name: "no service", address: "10.0.0.9", service: gentest.Service("none", 1, ""), want: append([]string{"virtualInbound bound captures"}, always...)},
+		{name: "both families", address: "2001:db8::1", service: gentest.Service("none", 1, ""), want: append([]string{"virtualInbound and :: bound captures"}, always...)},
+		{name: "the listener's own port is no service", address: "10.0.0.9", service: gentest.Service("self", 1, "", "http/7006"),
 			want: append([]string{"virtualInbound bound captures"}, always...)},
 		{name: "nothing is redirected: the workload listens itself", interception: push.None, address: "127.0.0.9", service: self},
 		{name: "ingress listeners stand instead of services", address: "10.0.0.9", service: self, sidecar: sidecar,
@@ -60,23 +64,18 @@ func TestInboundListeners(t *testing.T) {
 			ingress("TCP", 15001, "10.0.0.8", networking.CaptureMode_NONE),
 		}}}, want: append([]string{"10.0.0.8_15001 bound", "  all-> inbound|15001||", "virtualInbound bound captures"}, always...)},
 		{name: "ingress listeners without redirection", interception: push.None, address: "127.0.0.9", service: self, sidecar: sidecar,
-			want: []string{"127.0.0.9_9070 bound", "  all-> route inbound|9070||", "127.0.0.9_9080 bound",
-				"  all-> route inbound|9080||",
-				"127.0.0.8_9090 bound", "  all-> inbound|9090||"}},
+			want: []string{"127.0.0.8_9090 bound", "  all-> inbound|9090||", "127.0.0.9_9070 bound",
+				"  all-> route inbound|9070||", "127.0.0.9_9080 bound", "  all-> route inbound|9080||"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			sc := testScope()
+			sc := gentest.Scope()
 			sc.Interception = tt.interception
 			sc.Own = testOwn(tt.address, tt.service)
 			sc.DualStack = strings.HasPrefix(tt.address, "2001:")
-			l := newListeners()
-			in := inboundListenersIn{base: l.bases.Get(settingsOf(sc)), own: sc.Own, sidecar: tt.sidecar}
-			var got []string
-			for _, s := range planInbound(&chainLists{}, in) {
-				got = append(got, s.lines()...)
-			}
+			sc.Sidecar = tt.sidecar
+			got := inboundLines(t, sc)
 			if d := cmp.Diff(tt.want, got); d != "" {
 				t.Errorf("listeners (-want +got):\n%s", d)
 			}
@@ -87,18 +86,17 @@ func TestInboundListeners(t *testing.T) {
 // Of several services with one target port the oldest decides what it speaks.
 func TestInboundOldestService(t *testing.T) {
 	t.Parallel()
-	a, b := testService("a", 1, "", "http/80"), testService("b", 9, "", "tcp/80")
+	a, b := gentest.Service("a", 1, "", "http/80"), gentest.Service("b", 9, "", "tcp/80")
 	own := testOwn("10.0.0.9", a)
-	l := newListeners()
 	var both []push.Inbound
 	for _, s := range []*registry.Service{a, b} {
 		both = append(both, push.Inbound{Service: s, Port: s.Ports[0], TargetPort: 8080})
 	}
 	own = &push.Own{Addresses: own.Addresses, Inbound: testInbound(both)}
-	in := inboundListenersIn{base: l.bases.Get(settingsOf(testScope())), own: own}
-	ports := in.ports()
-	if len(ports) != 1 || ports[0].protocol != registry.TCP {
-		t.Errorf("got %+v, want one port of TCP", ports)
+	sc := gentest.Scope()
+	sc.Own = own
+	if got := inboundLines(t, sc); !slices.Contains(got, "  port 8080 -> inbound|8080||") || len(got) != 5 {
+		t.Errorf("got %q, want one port of TCP", got)
 	}
 }
 
@@ -106,9 +104,9 @@ func TestInboundOldestService(t *testing.T) {
 // first waiting.
 func TestInboundInspection(t *testing.T) {
 	t.Parallel()
-	sc := testScope()
-	sc.Own = testOwn("10.0.0.9", testService("self", 1, "", "http/80", "mysql/81", "x/82"))
-	for _, l := range decodeListeners(t, newListeners().set(sc)) {
+	sc := gentest.Scope()
+	sc.Own = testOwn("10.0.0.9", gentest.Service("self", 1, "", "http/80", "mysql/81", "x/82"))
+	for _, l := range decodeListeners(t, New().Set(resource.ListenerType, sc)) {
 		if l.Name != "virtualInbound" {
 			continue
 		}
@@ -133,10 +131,10 @@ func TestInboundInspection(t *testing.T) {
 func TestFamilies(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []push.NodeType{push.Sidecar, push.Router} {
-		for addresses, want := range map[string]families{
-			"10.0.0.1": onlyV4, "127.0.0.2": onlyV4, "10.0.0.1 fe80::1": onlyV4, "10.0.0.1 ::1": onlyV4,
-			"10.0.0.1 ::ffff:10.0.0.1": onlyV4, "10.0.0.1 2001:db8::1": dualStack, "2001:db8::1 10.0.0.1": dualStack,
-			"2001:db8::1": onlyV6, "::1": onlyV6,
+		for addresses, want := range map[string]envoy.Families{
+			"10.0.0.1": envoy.OnlyV4, "127.0.0.2": envoy.OnlyV4, "10.0.0.1 fe80::1": envoy.OnlyV4, "10.0.0.1 ::1": envoy.OnlyV4,
+			"10.0.0.1 ::ffff:10.0.0.1": envoy.OnlyV4, "10.0.0.1 2001:db8::1": envoy.DualStack, "2001:db8::1 10.0.0.1": envoy.DualStack,
+			"2001:db8::1": envoy.OnlyV6, "::1": envoy.OnlyV6,
 		} {
 			c := push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}})
 			n := testNode(kind, "shop")
@@ -147,13 +145,23 @@ func TestFamilies(t *testing.T) {
 			}
 			n.IPs = ips.Of(list)
 			sc := c.Scope(c.Classify(n))
-			got := familiesOf(sc)
+			got := envoy.FamiliesOf(sc)
 			if got != want {
 				t.Errorf("%v %s: got %d, want %d", kind, addresses, got, want)
 			}
-			if v6 := got.wildcard().Is6() && got.loopback().Is6(); v6 != (want == onlyV6) {
-				t.Errorf("%v %s: listens on %s and %s", kind, addresses, got.wildcard(), got.loopback())
+			if v6 := got.Wildcard().Is6() && got.Loopback().Is6(); v6 != (want == envoy.OnlyV6) {
+				t.Errorf("%v %s: listens on %s and %s", kind, addresses, got.Wildcard(), got.Loopback())
 			}
 		}
 	}
+}
+
+// inboundLines are planLines of the workload's side alone.
+func inboundLines(t *testing.T, sc *push.Scope) []string {
+	t.Helper()
+	var out []string
+	for _, l := range decodeListeners(t, resource.Set{Shared: New().Set(resource.ListenerType, sc).Own}) {
+		out = append(out, listenerLines(t, l)...)
+	}
+	return out
 }

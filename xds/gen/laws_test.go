@@ -7,22 +7,22 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
 	typev1beta1 "istio.io/api/type/v1beta1"
-
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // ownTypes are the types that this file's laws are about.
 func ownTypes() []string {
-	return []string{ClusterType, EndpointType, SecretType, ExtensionConfigType, NameTableType}
+	return []string{resource.ClusterType, resource.EndpointType, resource.SecretType, resource.ExtensionConfigType, resource.NameTableType}
 }
 
 // versions are the names and versions of a set, in order.
@@ -209,16 +209,16 @@ func FuzzGenerator(f *testing.F) {
 // checkMessages checks every message, and that what clusters refer to is there.
 func checkMessages(t *testing.T, g *Generator, sc *push.Scope) {
 	t.Helper()
-	assignments := g.Set(EndpointType, sc)
-	for _, typeURL := range []string{ClusterType, EndpointType, SecretType} {
+	assignments := g.Set(resource.EndpointType, sc)
+	for _, typeURL := range []string{resource.ClusterType, resource.EndpointType, resource.SecretType} {
 		for r := range g.Set(typeURL, sc).All() {
 			m := messageOf(t, typeURL)
-			sameAsLibrary(t, r, m)
-			if err := validateAll(m); err != nil {
+			gentest.SameAsLibrary(t, r, m)
+			if err := gentest.ValidateAll(m); err != nil {
 				t.Fatalf("%s: %v", r.Name, err)
 			}
 			for _, ref := range r.Refs {
-				if ref.TypeURL == EndpointType && assignments.Get(ref.Name) == nil {
+				if ref.TypeURL == resource.EndpointType && assignments.Get(ref.Name) == nil {
 					t.Fatalf("cluster %s has no load assignment", ref.Name)
 				}
 			}
@@ -231,11 +231,11 @@ func TestEndpointOrderIsFree(t *testing.T) {
 	t.Parallel()
 	in := bigMesh(1)
 	k := registry.Key{Host: "svc-00000.shop.svc.cluster.local", Namespace: "shop"}
-	want := versions(New().Set(EndpointType, (&scopes{}).next(in)))
+	want := versions(New().Set(resource.EndpointType, (&scopes{}).next(in)))
 	items := slices.Clone(in.Endpoints.At(k).Items)
 	slices.Reverse(items)
 	in.Endpoints = in.Endpoints.With(k, &registry.EndpointList{Items: items})
-	if got := versions(New().Set(EndpointType, (&scopes{}).next(in))); !slices.Equal(got, want) {
+	if got := versions(New().Set(resource.EndpointType, (&scopes{}).next(in))); !slices.Equal(got, want) {
 		t.Errorf("the reverse order gives %v, want %v", got, want)
 	}
 }
@@ -260,9 +260,9 @@ func TestLayersStay(t *testing.T) {
 		sc   *push.Scope
 		same []string
 	}{
-		"endpoint": {(&scopes{context: s.context, node: s.node}).next(withEndpoint(in, 3, 9)), []string{ClusterType, ListenerType, RouteType, SecretType, ExtensionConfigType, NameTableType}},
-		"route":    {(&scopes{context: s.context, node: s.node}).next(withRoute), []string{ClusterType, EndpointType, SecretType, NameTableType}},
-		"locality": {elsewhere.next(in), []string{ClusterType, EndpointType, ListenerType, RouteType, SecretType, ExtensionConfigType, NameTableType}},
+		"endpoint": {(&scopes{context: s.context, node: s.node}).next(withEndpoint(in, 3, 9)), []string{resource.ClusterType, resource.ListenerType, resource.RouteType, resource.SecretType, resource.ExtensionConfigType, resource.NameTableType}},
+		"route":    {(&scopes{context: s.context, node: s.node}).next(withRoute), []string{resource.ClusterType, resource.EndpointType, resource.SecretType, resource.NameTableType}},
+		"locality": {elsewhere.next(in), []string{resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType, resource.SecretType, resource.ExtensionConfigType, resource.NameTableType}},
 	} {
 		for _, typeURL := range c.same {
 			if g.Set(typeURL, before) != g.Set(typeURL, c.sc) {
@@ -270,7 +270,7 @@ func TestLayersStay(t *testing.T) {
 			}
 		}
 	}
-	if g.Set(EndpointType, before) == g.Set(EndpointType, s.next(withEndpoint(in, 3, 9))) {
+	if g.Set(resource.EndpointType, before) == g.Set(resource.EndpointType, s.next(withEndpoint(in, 3, 9))) {
 		t.Error("a new endpoint leaves the load assignments as they were")
 	}
 }
@@ -293,10 +293,10 @@ func TestLocalityIsForEndpoints(t *testing.T) {
 		t.Fatal("the scopes do not differ")
 	}
 	g := New()
-	if g.Set(ClusterType, one) != g.Set(ClusterType, two) {
+	if g.Set(resource.ClusterType, one) != g.Set(resource.ClusterType, two) {
 		t.Error("clients in two places have different clusters")
 	}
-	if g.Set(EndpointType, one) == g.Set(EndpointType, two) {
+	if g.Set(resource.EndpointType, one) == g.Set(resource.EndpointType, two) {
 		t.Error("clients in two places have the same order of endpoints")
 	}
 }
@@ -306,8 +306,8 @@ func TestOneEndpointOneService(t *testing.T) {
 	t.Parallel()
 	in := bigMesh(20)
 	s, g := &scopes{}, New()
-	before := g.Set(EndpointType, s.next(in))
-	after := g.Set(EndpointType, s.next(withEndpoint(in, 5, 9)))
+	before := g.Set(resource.EndpointType, s.next(in))
+	after := g.Set(resource.EndpointType, s.next(withEndpoint(in, 5, 9)))
 	changed := map[string]bool{}
 	for r := range after.All() {
 		if before.Get(r.Name) != r {
@@ -330,11 +330,11 @@ func TestOneEndpointOneService(t *testing.T) {
 // nobody declared.
 func checkClusters(t *testing.T, g *Generator, sc *push.Scope) {
 	t.Helper()
-	clusters := g.Set(ClusterType, sc)
-	for _, typeURL := range []string{ListenerType, RouteType} {
+	clusters := g.Set(resource.ClusterType, sc)
+	for _, typeURL := range []string{resource.ListenerType, resource.RouteType} {
 		for r := range g.Set(typeURL, sc).All() {
 			for _, ref := range r.Refs {
-				if ref.TypeURL == ClusterType && clusters.Get(ref.Name) == nil && !named(sc, ref.Name) {
+				if ref.TypeURL == resource.ClusterType && clusters.Get(ref.Name) == nil && !named(sc, ref.Name) {
 					t.Errorf("%s %s leads to the cluster %s, which does not exist", shortType(typeURL), r.Name,
 						ref.Name)
 				}
@@ -353,8 +353,14 @@ func named(sc *push.Scope, cluster string) bool {
 	}
 	found := sc.Sidecar != nil && is(sc.Sidecar.Spec.GetOutboundTrafficPolicy().GetEgressProxy())
 	see := func(spec *networking.VirtualService) {
-		for _, d := range httpDestinations(spec) {
-			found = found || is(d)
+		for _, r := range spec.Http {
+			for _, d := range r.Route {
+				found = found || is(d.Destination)
+			}
+			for _, m := range r.Mirrors {
+				found = found || is(m.Destination)
+			}
+			found = found || r.Mirror != nil && is(r.Mirror)
 		}
 		for _, r := range spec.Tcp {
 			for _, d := range r.Route {

@@ -3,12 +3,10 @@ package gen
 import (
 	"fmt"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-	"weak"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
@@ -20,6 +18,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -32,7 +32,7 @@ func decodeListeners(t testing.TB, set resource.Set) []*listenerv3.Listener {
 		if err := proto.Unmarshal(r.Body(), l); err != nil {
 			t.Fatalf("%s: %v", r.Name, err)
 		}
-		if err := validateAll(l); err != nil {
+		if err := gentest.ValidateAll(l); err != nil {
 			t.Errorf("%s: %v", r.Name, err)
 		}
 		if l.Name != r.Name {
@@ -84,9 +84,9 @@ func testGateway(name string, routes []*push.VirtualService, servers ...*network
 // testRouter makes the scope of a router.
 func testRouter(servers ...[]push.GatewayServer) *push.Scope {
 	var lists intern.Lists[push.GatewayServer]
-	sc := testScope()
+	sc := gentest.Scope()
 	sc.Type = push.Router
-	sc.Capabilities = capStock
+	sc.Capabilities = envoy.GRPCStats
 	sc.Gateways = lists.Of(slices.Concat(servers...))
 	return sc
 }
@@ -113,22 +113,22 @@ func richSidecar() *push.Scope {
 			{Match: []*networking.TLSMatchAttributes{{Port: 443, SniHosts: []string{"other", "third"}}}, Route: []*networking.RouteDestination{tcpRoute("db", 3306, 0)}},
 		}}),
 	}
-	sc := testScope(withRoutes(testEgress(nil,
-		testService("web", 1, "10.0.0.1", "http/80", "grpc/90"),
-		testService("raw", 4, "", "tcp/80"),
-		testService("db", 3, "10.0.0.3", "mysql/3306"),
-		testService("lan", 1, "10.1.0.0/16 10.0.0.5", "tcp/5000"),
-		testService("sniffed", 1, "10.0.0.4 10.9.0.0/16", "x/80"),
-		testService("secure", 1, "", "https/443"),
-		testService("*.wild.example", 1, "", "tls/443"),
-		testService("vip", 1, "10.0.0.9", "tls/443"),
-		testService("six", 1, "2001:2::1", "tcp/70"),
+	sc := gentest.Scope(withRoutes(gentest.Egress(nil,
+		gentest.Service("web", 1, "10.0.0.1", "http/80", "grpc/90"),
+		gentest.Service("raw", 4, "", "tcp/80"),
+		gentest.Service("db", 3, "10.0.0.3", "mysql/3306"),
+		gentest.Service("lan", 1, "10.1.0.0/16 10.0.0.5", "tcp/5000"),
+		gentest.Service("sniffed", 1, "10.0.0.4 10.9.0.0/16", "x/80"),
+		gentest.Service("secure", 1, "", "https/443"),
+		gentest.Service("*.wild.example", 1, "", "tls/443"),
+		gentest.Service("vip", 1, "10.0.0.9", "tls/443"),
+		gentest.Service("six", 1, "2001:2::1", "tcp/70"),
 	), routes...))
-	sc.Capabilities = capStock
+	sc.Capabilities = envoy.GRPCStats
 	sc.HTTPProxyPort = 15002
 	sc.Mesh.Config.AccessLogFile = "/dev/stdout"
 	sc.Mesh.Config.ProtocolDetectionTimeout = durationpb.New(100 * time.Millisecond)
-	sc.Own = testOwn("10.0.0.200", testService("self", 1, "", "http/80", "tcp/81", "x/82", "udp/83"))
+	sc.Own = testOwn("10.0.0.200", gentest.Service("self", 1, "", "http/80", "tcp/81", "x/82", "udp/83"))
 	return sc
 }
 
@@ -155,20 +155,20 @@ func TestEnvoyAcceptsSidecarListeners(t *testing.T) {
 			t.Parallel()
 			sc := richSidecar()
 			edit(sc.Mesh.Config)
-			acceptedByEnvoy(t, decodeListeners(t, newListeners().set(sc)))
+			acceptedByEnvoy(t, decodeListeners(t, New().Set(resource.ListenerType, sc)))
 		})
 	}
 	t.Run("tproxy", func(t *testing.T) {
 		t.Parallel()
 		sc := richSidecar()
 		sc.Interception = push.TProxy
-		acceptedByEnvoy(t, decodeListeners(t, newListeners().set(sc)))
+		acceptedByEnvoy(t, decodeListeners(t, New().Set(resource.ListenerType, sc)))
 	})
 	t.Run("both families", func(t *testing.T) {
 		t.Parallel()
 		sc := richSidecar()
-		sc.Own = testOwn("2001:db8::1", testService("self", 1, "", "http/80"))
-		acceptedByEnvoy(t, decodeListeners(t, newListeners().set(sc)))
+		sc.Own = testOwn("2001:db8::1", gentest.Service("self", 1, "", "http/80"))
+		acceptedByEnvoy(t, decodeListeners(t, New().Set(resource.ListenerType, sc)))
 	})
 	t.Run("interception none", func(t *testing.T) {
 		t.Parallel()
@@ -178,15 +178,15 @@ func TestEnvoyAcceptsSidecarListeners(t *testing.T) {
 			{Port: &networking.SidecarPort{Number: 9080, Protocol: "HTTP", Name: "http"}, DefaultEndpoint: "127.0.0.1:8080"},
 			{Port: &networking.SidecarPort{Number: 9090, Protocol: "TCP", Name: "tcp"}, Bind: "127.0.0.8"},
 		}}}
-		acceptedByEnvoy(t, decodeListeners(t, newListeners().set(sc)))
+		acceptedByEnvoy(t, decodeListeners(t, New().Set(resource.ListenerType, sc)))
 	})
 	t.Run("unix sockets", func(t *testing.T) {
 		t.Parallel()
-		sc := testScope(testEgress(&networking.IstioEgressListener{
+		sc := gentest.Scope(gentest.Egress(&networking.IstioEgressListener{
 			Port: &networking.SidecarPort{Number: 0,
 				Protocol: "HTTP"}, Bind: "unix://" + t.TempDir() + "/a.sock", CaptureMode: networking.CaptureMode_NONE,
-		}, testService("web", 1, "10.0.0.1", "http/80")))
-		acceptedByEnvoy(t, decodeListeners(t, newListeners().set(sc)))
+		}, gentest.Service("web", 1, "10.0.0.1", "http/80")))
+		acceptedByEnvoy(t, decodeListeners(t, New().Set(resource.ListenerType, sc)))
 	})
 }
 
@@ -215,7 +215,7 @@ func TestEnvoyAcceptsGatewayListeners(t *testing.T) {
 		testServer(8444, "HTTPS", simple, "*"),
 		testServer(9000, "TCP", nil, "*"),
 	))
-	acceptedByEnvoy(t, decodeListeners(t, newListeners().set(sc)))
+	acceptedByEnvoy(t, decodeListeners(t, New().Set(resource.ListenerType, sc)))
 }
 
 // testInbound makes a list of inbound ports.
@@ -238,12 +238,12 @@ func sharing(t *testing.T, name string, a, b resource.Set, shared, own bool) {
 // What a listener does not depend on leaves its layer alone, by pointer.
 func TestListenerLayersAreShared(t *testing.T) {
 	t.Parallel()
-	l := newListeners()
+	l := New()
 	sc := richSidecar()
-	base := l.set(sc)
+	base := l.Set(resource.ListenerType, sc)
 
 	same := *sc
-	sharing(t, "nothing changed", base, l.set(&same), true, true)
+	sharing(t, "nothing changed", base, l.Set(resource.ListenerType, &same), true, true)
 
 	route := testVS("http", &networking.VirtualService{Hosts: []string{"web"}, Http: []*networking.HTTPRoute{{}}})
 	first := sc.Egress.Items()[0]
@@ -252,31 +252,31 @@ func TestListenerLayersAreShared(t *testing.T) {
 	var egress intern.Lists[*push.Egress]
 	changed := *sc
 	changed.Egress = egress.Of([]*push.Egress{&http})
-	sharing(t, "an HTTP route", base, l.set(&changed), true, true)
+	sharing(t, "an HTTP route", base, l.Set(resource.ListenerType, &changed), true, true)
 
 	changed = *sc
 	changed.RouteSources = (&intern.Lists[any]{}).Of([]any{&networking.HTTPMatchRequest{}})
-	sharing(t, "a source of HTTP routes", base, l.set(&changed), true, true)
+	sharing(t, "a source of HTTP routes", base, l.Set(resource.ListenerType, &changed), true, true)
 
 	changed = *sc
-	changed.Own = testOwn("10.0.0.201", testService("self", 1, "", "http/80"))
-	sharing(t, "another workload", base, l.set(&changed), true, false)
+	changed.Own = testOwn("10.0.0.201", gentest.Service("self", 1, "", "http/80"))
+	sharing(t, "another workload", base, l.Set(resource.ListenerType, &changed), true, false)
 
 	changed = *sc
 	changed.Mesh = &push.Mesh{Config: proto.Clone(sc.Mesh.Config).(*mesh.MeshConfig)}
-	sharing(t, "equal settings", base, l.set(&changed), true, true)
+	sharing(t, "equal settings", base, l.Set(resource.ListenerType, &changed), true, true)
 
 	changed.Mesh.Config.AccessLogFile = ""
-	sharing(t, "another log", base, l.set(&changed), false, false)
+	sharing(t, "another log", base, l.Set(resource.ListenerType, &changed), false, false)
 }
 
 // One changed service leaves the other listeners alone, by pointer.
 func TestOtherListenersStay(t *testing.T) {
 	t.Parallel()
-	l := newListeners()
-	a, b := testService("a", 1, "10.0.0.1", "tcp/80"), testService("b", 1, "10.0.0.2", "tcp/80")
-	before := l.set(testScope(testEgress(nil, a, b)))
-	after := l.set(testScope(testEgress(nil, a, testService("b", 1, "10.0.0.3", "tcp/80"))))
+	l := New()
+	a, b := gentest.Service("a", 1, "10.0.0.1", "tcp/80"), gentest.Service("b", 1, "10.0.0.2", "tcp/80")
+	before := l.Set(resource.ListenerType, gentest.Scope(gentest.Egress(nil, a, b)))
+	after := l.Set(resource.ListenerType, gentest.Scope(gentest.Egress(nil, a, gentest.Service("b", 1, "10.0.0.3", "tcp/80"))))
 	if before.Get("10.0.0.1_80") != after.Get("10.0.0.1_80") {
 		t.Error("the listener of the unchanged service is not the same")
 	}
@@ -288,7 +288,7 @@ func TestOtherListenersStay(t *testing.T) {
 // A listener names what it needs, so that it is sent after that.
 func TestListenerRefs(t *testing.T) {
 	t.Parallel()
-	set := newListeners().set(richSidecar())
+	set := New().Set(resource.ListenerType, richSidecar())
 	want := map[string][]string{
 		"0.0.0.0_80":      {"80", "outbound|80||raw"},
 		"10.0.0.4_80":     {"sniffed:80", "outbound|80||sniffed"},
@@ -329,7 +329,7 @@ func TestListenerSockets(t *testing.T) {
 			sc.Bind = netip.MustParseAddr("127.0.0.9")
 		}
 		found := 0
-		for _, l := range decodeListeners(t, newListeners().set(sc)) {
+		for _, l := range decodeListeners(t, New().Set(resource.ListenerType, sc)) {
 			w, ok := want[l.Name]
 			if !ok {
 				continue
@@ -349,22 +349,4 @@ func TestListenerSockets(t *testing.T) {
 			t.Errorf("interception %d: found %d listeners of %d", interception, found, len(want))
 		}
 	}
-}
-
-// As long as a layer is used nothing that led to it is computed again, whatever the garbage
-// collector does.
-func TestListenersAreRemembered(t *testing.T) {
-	t.Parallel()
-	l := newListeners()
-	sc := richSidecar()
-	held := l.set(sc)
-	layout := weak.Make(l.outbounds.Get(outboundInOf(l.groups, sc)))
-	base := weak.Make(l.bases.Get(settingsOf(sc)))
-	for range 3 {
-		runtime.GC()
-	}
-	if layout.Value() == nil || base.Value() == nil {
-		t.Errorf("forgotten while in use: the layout %t, the base %t", layout.Value() == nil, base.Value() == nil)
-	}
-	runtime.KeepAlive(held)
 }

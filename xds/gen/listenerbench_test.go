@@ -9,6 +9,8 @@ import (
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // bigScope is a mesh of n services, each with an address of its own, one HTTP and one TCP port.
@@ -16,9 +18,9 @@ func bigScope(n int) *push.Scope {
 	services := make([]*registry.Service, n)
 	for i := range services {
 		ip := netip.AddrFrom4([4]byte{240, 240, byte(i >> 8), byte(i)})
-		services[i] = testService(fmt.Sprintf("svc-%05d.mesh.example", i), 1, ip.String(), "http/80", "tcp/3306")
+		services[i] = gentest.Service(fmt.Sprintf("svc-%05d.mesh.example", i), 1, ip.String(), "http/80", "tcp/3306")
 	}
-	sc := testScope(testEgress(nil, services...))
+	sc := gentest.Scope(gentest.Egress(nil, services...))
 	sc.Mesh.Config.AccessLogFile = "/dev/stdout"
 	return sc
 }
@@ -30,7 +32,7 @@ func BenchmarkListenersFirst(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				for r := range newListeners().set(sc).All() {
+				for r := range New().Set(resource.ListenerType, sc).All() {
 					r.Any()
 				}
 			}
@@ -44,17 +46,17 @@ func BenchmarkListenersOneService(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			sc := bigScope(n)
-			l := newListeners()
-			held := l.set(sc)
+			l := New()
+			held := l.Set(resource.ListenerType, sc)
 			for i := uint32(0); b.Loop(); i++ {
 				b.StopTimer()
 				items := slices.Clone(sc.Egress.Items()[0].Services.Items())
 				ip := netip.AddrFrom4([4]byte{241, byte(i >> 16), byte(i >> 8), byte(i)})
-				items[n/2] = testService(items[n/2].Host, 1, ip.String(), "http/80", "tcp/3306")
-				changed := testScope(testEgress(nil, items...))
+				items[n/2] = gentest.Service(items[n/2].Host, 1, ip.String(), "http/80", "tcp/3306")
+				changed := gentest.Scope(gentest.Egress(nil, items...))
 				changed.Mesh = sc.Mesh
 				b.StartTimer()
-				held = l.set(changed)
+				held = l.Set(resource.ListenerType, changed)
 			}
 			runtime.KeepAlive(held)
 		})
@@ -64,11 +66,11 @@ func BenchmarkListenersOneService(b *testing.B) {
 // BenchmarkListenersNothing asks again for a scope that did not change.
 func BenchmarkListenersNothing(b *testing.B) {
 	sc := bigScope(1000)
-	l := newListeners()
-	held := l.set(sc)
+	l := New()
+	held := l.Set(resource.ListenerType, sc)
 	b.ReportAllocs()
 	for b.Loop() {
-		if l.set(sc) != held {
+		if l.Set(resource.ListenerType, sc) != held {
 			b.Fatal("another set")
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
 // acceptedByEnvoy fails the test when Envoy refuses the listeners.
@@ -47,12 +48,12 @@ func envoyAccepts(t *testing.T, listeners []*listenerv3.Listener, clusters []*cl
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: "xds",
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{
 				LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
-					Endpoint: &endpointv3.Endpoint{Address: socketAddress("127.0.0.1", 1)},
+					Endpoint: &endpointv3.Endpoint{Address: envoy.SocketAddress("127.0.0.1", 1)},
 				}}},
 			}}},
 	}
 	agent := proto.Clone(control).(*clusterv3.Cluster)
-	agent.Name, agent.LoadAssignment.ClusterName = agentCluster, agentCluster
+	agent.Name, agent.LoadAssignment.ClusterName = envoy.AgentCluster, envoy.AgentCluster
 	bootstrap := &bootstrapv3.Bootstrap{
 		Node: &corev3.Node{Id: "test", Cluster: "test"},
 		LayeredRuntime: &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{

@@ -19,19 +19,20 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // fuzzServices are what the configuration that is tried out may name.
 func fuzzServices() []*registry.Service {
 	return []*registry.Service{
-		testService("web", 1, "10.0.0.1", "http/80", "grpc/90", "tcp/91"),
-		testService("raw", 4, "", "tcp/80"),
-		testService("db", 3, "10.0.0.3 2001:2::3", "mysql/3306"),
-		testService("lan", 1, "10.1.0.0/16 10.0.0.5", "tcp/5000"),
-		testService("sniffed", 1, "10.9.0.0/16", "x/80"),
-		testService("secure", 1, "", "https/443"),
-		testService("*.wild.example", 1, "", "tls/443"),
+		gentest.Service("web", 1, "10.0.0.1", "http/80", "grpc/90", "tcp/91"),
+		gentest.Service("raw", 4, "", "tcp/80"),
+		gentest.Service("db", 3, "10.0.0.3 2001:2::3", "mysql/3306"),
+		gentest.Service("lan", 1, "10.1.0.0/16 10.0.0.5", "tcp/5000"),
+		gentest.Service("sniffed", 1, "10.9.0.0/16", "x/80"),
+		gentest.Service("secure", 1, "", "https/443"),
+		gentest.Service("*.wild.example", 1, "", "tls/443"),
 	}
 }
 
@@ -101,7 +102,7 @@ func FuzzListeners(f *testing.F) {
 		for name, sc := range fuzzScopes(objects) {
 			t.Log(name)
 			g := New()
-			checkListeners(t, g.Set(ListenerType, sc), g.Set(RouteType, sc))
+			checkListeners(t, g.Set(resource.ListenerType, sc), g.Set(resource.RouteType, sc))
 			checkClusters(t, g, sc)
 		}
 	})
@@ -130,7 +131,7 @@ func checkListeners(t *testing.T, listeners, routes resource.Set) {
 	}
 	for r := range listeners.All() {
 		for _, ref := range r.Refs {
-			if ref.TypeURL == RouteType && routes.Get(ref.Name) == nil {
+			if ref.TypeURL == resource.RouteType && routes.Get(ref.Name) == nil {
 				t.Errorf("%s names the route configuration %s, which does not exist", r.Name, ref.Name)
 			}
 		}
@@ -251,19 +252,19 @@ func FuzzListenerConflicts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		sc := randomScope(rand.New(rand.NewPCG(seed, 1)))
 		g := New()
-		set := g.Set(ListenerType, sc)
-		checkListeners(t, set, g.Set(RouteType, sc))
+		set := g.Set(resource.ListenerType, sc)
+		checkListeners(t, set, g.Set(resource.RouteType, sc))
 
 		turned := *sc
 		groups := slices.Clone(sc.Egress.Items())
 		for i, e := range groups {
 			services := slices.Clone(e.Services.Items())
 			slices.Reverse(services)
-			groups[i] = withRoutes(testEgress(e.Listener, services...), e.Routes.Items()...)
+			groups[i] = withRoutes(gentest.Egress(e.Listener, services...), e.Routes.Items()...)
 		}
 		var egress intern.Lists[*push.Egress]
 		turned.Egress = egress.Of(groups)
-		for r := range New().Set(ListenerType, &turned).All() {
+		for r := range New().Set(resource.ListenerType, &turned).All() {
 			if was := set.Get(r.Name); was == nil || was.Version() != r.Version() {
 				t.Errorf("%s depends on the order of services", r.Name)
 			}
@@ -283,7 +284,7 @@ func randomScope(r *rand.Rand) *push.Scope {
 		}
 		vips := pick("", "", "10.0.0.1", "10.0.0.2", "10.1.0.0/16", "10.0.0.1 2001:2::1", "::/0", "0.0.0.0/0",
 			"::ffff:10.0.0.1")
-		services[i] = testService(fmt.Sprintf("s%d.%s", i, pick("a.example", "b.example")), r.IntN(3), vips, ports...)
+		services[i] = gentest.Service(fmt.Sprintf("s%d.%s", i, pick("a.example", "b.example")), r.IntN(3), vips, ports...)
 		if vips == "" {
 			services[i].AutoAddresses = []netip.Addr{netip.AddrFrom4([4]byte{240, 240, 0, byte(i + 1)})}
 		}
@@ -296,7 +297,7 @@ func randomScope(r *rand.Rand) *push.Scope {
 			Port: &networking.SidecarPort{Number: []uint32{80, 443, 15001, 9000}[r.IntN(4)],
 				Protocol: pick("HTTP", "TCP", "TLS", "HTTP_PROXY", "MYSQL")},
 		}
-		groups = append(groups, testEgress(l, services[:r.IntN(len(services)+1)]...))
+		groups = append(groups, gentest.Egress(l, services[:r.IntN(len(services)+1)]...))
 	}
 	routes := []*push.VirtualService{
 		testVS("tcp", &networking.VirtualService{Hosts: []string{"*.a.example"}, Tcp: []*networking.TCPRoute{{
@@ -312,16 +313,16 @@ func randomScope(r *rand.Rand) *push.Scope {
 		}}}),
 	}
 	if r.IntN(4) > 0 {
-		groups = append(groups, testEgress(nil, services...))
+		groups = append(groups, gentest.Egress(nil, services...))
 	}
 	for _, e := range groups {
 		withRoutes(e, routes[:r.IntN(3)]...)
 	}
-	sc := testScope(groups...)
+	sc := gentest.Scope(groups...)
 	sc.Interception = push.Interception(r.IntN(3))
 	sc.CapturesDNS = r.IntN(2) == 0
 	sc.HTTPProxyPort = []uint32{0, 80, 15002}[r.IntN(3)]
-	sc.Own = testOwn(pick("10.0.0.9", "2001:db8::1"), testService("self", 1, "", "http/80", "x/7006"))
+	sc.Own = testOwn(pick("10.0.0.9", "2001:db8::1"), gentest.Service("self", 1, "", "http/80", "x/7006"))
 	if sc.Interception == push.None {
 		sc.Bind = netip.MustParseAddr("127.0.0.9")
 	}

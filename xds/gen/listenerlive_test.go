@@ -29,6 +29,9 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // requestFiltersInside puts the filters that are fetched on their own into the list that names
@@ -37,7 +40,7 @@ func requestFiltersInside(list []*hcmv3.HttpFilter,
 	filters map[string]*corev3.TypedExtensionConfig) []*hcmv3.HttpFilter {
 	for i, f := range list {
 		if f.GetConfigDiscovery() != nil {
-			list[i] = httpFilter(f.Name, filters[f.Name].TypedConfig)
+			list[i] = envoy.HTTPFilter(f.Name, filters[f.Name].TypedConfig)
 		}
 	}
 	return list
@@ -47,9 +50,9 @@ func requestFiltersInside(list []*hcmv3.HttpFilter,
 // the listeners that name them, so that an Envoy without a control plane can run them.
 func withRoutesInside(t *testing.T, g *Generator, sc *push.Scope) []*listenerv3.Listener {
 	t.Helper()
-	routes := decoded[*routev3.RouteConfiguration](t, g.Set(RouteType, sc))
-	filters := decoded[*corev3.TypedExtensionConfig](t, g.Set(ExtensionConfigType, sc))
-	listeners := decodeListeners(t, g.Set(ListenerType, sc))
+	routes := decoded[*routev3.RouteConfiguration](t, g.Set(resource.RouteType, sc))
+	filters := decoded[*corev3.TypedExtensionConfig](t, g.Set(resource.ExtensionConfigType, sc))
+	listeners := decodeListeners(t, g.Set(resource.ListenerType, sc))
 	for _, l := range listeners {
 		chains := l.FilterChains
 		if l.DefaultFilterChain != nil {
@@ -58,7 +61,7 @@ func withRoutesInside(t *testing.T, g *Generator, sc *push.Scope) []*listenerv3.
 		for _, c := range chains {
 			for i, f := range c.Filters {
 				if f.GetConfigDiscovery() != nil {
-					c.Filters[i] = networkFilter(f.Name, filters[f.Name].TypedConfig)
+					c.Filters[i] = envoy.NetworkFilter(f.Name, filters[f.Name].TypedConfig)
 				}
 				m := &hcmv3.HttpConnectionManager{}
 				if !f.GetTypedConfig().MessageIs(m) {
@@ -71,7 +74,7 @@ func withRoutesInside(t *testing.T, g *Generator, sc *push.Scope) []*listenerv3.
 					m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes[name]}
 				}
 				m.HttpFilters = requestFiltersInside(m.HttpFilters, filters)
-				c.Filters[i] = networkFilter(f.Name, packed(m))
+				c.Filters[i] = envoy.NetworkFilter(f.Name, envoy.Packed(m))
 			}
 		}
 	}
@@ -88,7 +91,7 @@ func staticCluster(name, to string) *clusterv3.Cluster {
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name,
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{
 				LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
-					Endpoint: &endpointv3.Endpoint{Address: socketAddress(a.Addr().String(), uint32(a.Port()))},
+					Endpoint: &endpointv3.Endpoint{Address: envoy.SocketAddress(a.Addr().String(), uint32(a.Port()))},
 				}}},
 			}}},
 	}
@@ -173,9 +176,9 @@ func TestEnvoyListensAsPlanned(t *testing.T) {
 	}))
 	t.Cleanup(hidden.Close)
 
-	sc := testScope(testEgress(nil,
-		testService("web.example", 1, "", "http/18080"), testService("raw.example", 1, "", "tcp/18080"),
-		testService("secure.example", 1, "", "tls/18443"), testService("hidden.example", 1, "", "https/18443"),
+	sc := gentest.Scope(gentest.Egress(nil,
+		gentest.Service("web.example", 1, "", "http/18080"), gentest.Service("raw.example", 1, "", "tcp/18080"),
+		gentest.Service("secure.example", 1, "", "tls/18443"), gentest.Service("hidden.example", 1, "", "https/18443"),
 	))
 	sc.Interception, sc.Bind, sc.HTTPProxyPort = push.None, netip.MustParseAddr(address), 18002
 	log := filepath.Join(t.TempDir(), "access.log")

@@ -92,7 +92,7 @@ var benchSizes = []int{1000, 10000}
 
 // BenchmarkFirst makes and encodes everything for the first proxy of a mesh.
 func BenchmarkFirst(b *testing.B) {
-	for _, typeURL := range []string{ClusterType, EndpointType, ListenerType, RouteType, NameTableType} {
+	for _, typeURL := range []string{resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType, resource.NameTableType} {
 		for _, n := range benchSizes {
 			b.Run(fmt.Sprintf("%s/%d", shortType(typeURL), n), func(b *testing.B) {
 				sc := (&scopes{}).next(bigMesh(n))
@@ -110,8 +110,8 @@ func BenchmarkEndpoint(b *testing.B) {
 	for _, n := range benchSizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			in, s, g := bigMesh(n), &scopes{}, New()
-			before := g.Set(EndpointType, s.next(in))
-			clusters := g.Set(ClusterType, s.next(in))
+			before := g.Set(resource.EndpointType, s.next(in))
+			clusters := g.Set(resource.ClusterType, s.next(in))
 			encode(before)
 			b.ReportAllocs()
 			i := 0
@@ -121,14 +121,14 @@ func BenchmarkEndpoint(b *testing.B) {
 				in = withEndpoint(in, i%n, 5+i%200)
 				sc := s.next(in)
 				b.StartTimer()
-				now := g.Set(EndpointType, sc)
+				now := g.Set(resource.EndpointType, sc)
 				old := before.Shared.Items()
 				for i, r := range now.Shared.Items() {
 					if r != old[i] {
 						r.Version()
 					}
 				}
-				if g.Set(ClusterType, sc) != clusters {
+				if g.Set(resource.ClusterType, sc) != clusters {
 					b.Fatal("an endpoint changed the clusters")
 				}
 				before = now
@@ -142,7 +142,7 @@ func BenchmarkService(b *testing.B) {
 	for _, n := range benchSizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			in, s, g := bigMesh(n), &scopes{}, New()
-			held := []resource.Set{g.Set(ClusterType, s.next(in)), g.Set(EndpointType, s.next(in))}
+			held := []resource.Set{g.Set(resource.ClusterType, s.next(in)), g.Set(resource.EndpointType, s.next(in))}
 			encode(held[0])
 			b.ReportAllocs()
 			for b.Loop() {
@@ -152,7 +152,7 @@ func BenchmarkService(b *testing.B) {
 					Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}}})
 				sc := s.next(in)
 				b.StartTimer()
-				held = []resource.Set{g.Set(ClusterType, sc), g.Set(EndpointType, sc)}
+				held = []resource.Set{g.Set(resource.ClusterType, sc), g.Set(resource.EndpointType, sc)}
 			}
 			_ = held
 		})

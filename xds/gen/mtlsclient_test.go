@@ -7,16 +7,14 @@ import (
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Of mutual TLS, clusters depend on who endpoints may be, not on endpoints; and only policies that
@@ -49,20 +47,20 @@ func TestMutualLayersStay(t *testing.T) {
 		in      push.Inputs
 		changed []string
 	}{
-		"health":      {named(in, "web", registry.Unhealthy), []string{EndpointType}},
-		"identity":    {named(in, "db", registry.Healthy), []string{ClusterType}},
-		"strict":      {policy(in, security.PeerAuthentication_MutualTLS_STRICT), []string{ListenerType}},
+		"health":      {named(in, "web", registry.Unhealthy), []string{resource.EndpointType}},
+		"identity":    {named(in, "db", registry.Healthy), []string{resource.ClusterType}},
+		"strict":      {policy(in, security.PeerAuthentication_MutualTLS_STRICT), []string{resource.ListenerType}},
 		"permissive":  {policy(in, security.PeerAuthentication_MutualTLS_PERMISSIVE), nil},
-		"not allowed": {policy(in, security.PeerAuthentication_MutualTLS_DISABLE), []string{ListenerType, EndpointType}},
+		"not allowed": {policy(in, security.PeerAuthentication_MutualTLS_DISABLE), []string{resource.ListenerType, resource.EndpointType}},
 	} {
 		now := (&scopes{context: s.context, node: node}).next(c.in)
-		for _, typeURL := range []string{ClusterType, EndpointType, ListenerType, RouteType, SecretType,
-			NameTableType} {
+		for _, typeURL := range []string{resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType, resource.SecretType,
+			resource.NameTableType} {
 			same := slices.Equal(versions(g.Set(typeURL, before)), versions(g.Set(typeURL, now)))
 			if same == slices.Contains(c.changed, typeURL) {
 				t.Errorf("%s: %s: the same: %v", name, shortType(typeURL), same)
 			}
-			if name == "health" && typeURL == ClusterType && g.Set(typeURL, before) != g.Set(typeURL, now) {
+			if name == "health" && typeURL == resource.ClusterType && g.Set(typeURL, before) != g.Set(typeURL, now) {
 				t.Error("the health of an endpoint makes other clusters")
 			}
 		}
@@ -81,7 +79,7 @@ func TestMutualNeedsIdentity(t *testing.T) {
 	in.Objects = in.Objects.With(o.Key, o)
 	sc := (&scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop"})}).next(in)
 	g := New()
-	set := g.Set(ClusterType, sc)
+	set := g.Set(resource.ClusterType, sc)
 	for name, c := range decoded[*clusterv3.Cluster](t, set) {
 		if outbound := strings.HasPrefix(name, "outbound"); c.TransportSocket != nil || outbound &&
 			len(c.TransportSocketMatches) > 0 {
@@ -103,50 +101,4 @@ func TestMutualNeedsIdentity(t *testing.T) {
 		t.Errorf("got %v, want a warning for each port", got)
 	}
 	encode(set)
-}
-
-// Names that Envoy would refuse are left out, and where nobody is named, no certificate will do.
-func TestMutualNames(t *testing.T) {
-	t.Parallel()
-	m := &push.Mesh{Config: config.DefaultMesh()}
-	s := clusterSpec{service: &registry.Service{Key: registry.Key{Host: strings.Repeat("a.", 125) + "b"}}, port: 80,
-		mesh: m}
-	if got := s.sni(); got != "" {
-		t.Errorf("got a name of %d bytes", len(got))
-	}
-	s.service = &registry.Service{Key: registry.Key{Host: "web.example"}}
-	s.subset = &networking.Subset{Name: "v1"}
-	if got := s.sni(); got != "outbound_.80_.v1_.web.example" {
-		t.Errorf("got %q", got)
-	}
-	u := &tlsv3.UpstreamTlsContext{}
-	if err := proto.Unmarshal(encodePeer(s.peer(true)).bytes, u); err != nil {
-		t.Fatal(err)
-	}
-	names := u.CommonTlsContext.GetCombinedValidationContext().DefaultValidationContext.MatchTypedSubjectAltNames
-	if len(names) != 1 || names[0].Matcher.GetExact() != nobody {
-		t.Errorf("got %v, want nobody", names)
-	}
-	if want := []string{"istio", "h2"}; !slices.Equal(u.CommonTlsContext.AlpnProtocols, want) {
-		t.Errorf("got %v, want %v", u.CommonTlsContext.AlpnProtocols, want)
-	}
-	if s.anyNameProblem("c") != nil {
-		t.Error("a cluster that has no endpoints yet takes any certificate")
-	}
-	s.anyName = true
-	if p := s.anyNameProblem("c"); p == nil || p.Severity != feed.Warning {
-		t.Errorf("got %v, want a warning that no name is checked", p)
-	}
-	s.service = &registry.Service{Key: s.service.Key, SubjectAltNames: []string{"x"}}
-	if s.anyNameProblem("c") != nil {
-		t.Error("subjectAltNames of the service do not count")
-	}
-	always := policy{tls: &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_ISTIO_MUTUAL}}
-	for resolution, want := range map[registry.Resolution]bool{registry.Passthrough: true, registry.Static: false} {
-		s := clusterSpec{service: &registry.Service{Resolution: resolution}, policy: always, mesh: m}.withMutual(true,
-			push.Identities{})
-		if s.anyName != want {
-			t.Errorf("without endpoints, resolution %v: any name will do: %v, want %v", resolution, s.anyName, want)
-		}
-	}
 }

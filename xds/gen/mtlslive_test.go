@@ -27,6 +27,8 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // leafOf is what a certificate says; the zero value of a time stands for the CA's own.
@@ -74,14 +76,14 @@ func (ca *testCA) asAgent(t *testing.T, c *tlsv3.CommonTlsContext, own tls.Certi
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})}}
 	}
 	v := c.GetCombinedValidationContext()
-	if got := v.GetValidationContextSdsSecretConfig().GetName(); got != rootsSecret ||
-		len(c.TlsCertificateSdsSecretConfigs) != 1 || c.TlsCertificateSdsSecretConfigs[0].Name != ownSecret {
+	if got := v.GetValidationContextSdsSecretConfig().GetName(); got != envoy.RootsSecret ||
+		len(c.TlsCertificateSdsSecretConfigs) != 1 || c.TlsCertificateSdsSecretConfigs[0].Name != envoy.OwnSecret {
 		t.Fatalf("the agent is asked for %q and %v", got, c.TlsCertificateSdsSecretConfigs)
 	}
 	c.TlsCertificateSdsSecretConfigs = nil
 	c.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: inline("CERTIFICATE", own.Certificate[0]),
 		PrivateKey: inline("PRIVATE KEY", key)}}
-	v.DefaultValidationContext.TrustedCa = fileSource(ca.file("ca.pem"))
+	v.DefaultValidationContext.TrustedCa = &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: ca.file("ca.pem")}}
 	c.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: v.DefaultValidationContext}
 }
 
@@ -98,7 +100,7 @@ func (ca *testCA) withIdentity(t *testing.T, listeners []*listenerv3.Listener, o
 				t.Fatal(err)
 			}
 			ca.asAgent(t, m.CommonTlsContext, own)
-			c.TransportSocket.GetTypedConfig().Value = packed(m).Value
+			c.TransportSocket.GetTypedConfig().Value = envoy.Packed(m).Value
 		}
 	}
 }
@@ -134,12 +136,12 @@ spec: {mtls: {mode: ` + mode + `}}
 		if l.Name != "virtualInbound" {
 			continue
 		}
-		l.Name, l.Address, l.AdditionalAddresses = mode, socketAddress(address, 15006), nil
+		l.Name, l.Address, l.AdditionalAddresses = mode, envoy.SocketAddress(address, 15006), nil
 		if l.ListenerFilters[0].Name != "envoy.filters.listener.original_dst" {
 			t.Fatalf("the first filter is %s", l.ListenerFilters[0].Name)
 		}
-		l.ListenerFilters[0] = listenerFilter("envoy.filters.listener.proxy_protocol",
-			packed(&proxyprotocolv3.ProxyProtocol{}))
+		l.ListenerFilters[0] = envoy.ListenerFilter("envoy.filters.listener.proxy_protocol",
+			envoy.Packed(&proxyprotocolv3.ProxyProtocol{}))
 		out = append(out, l)
 	}
 	ca.withIdentity(t, out, own)
@@ -216,7 +218,7 @@ func TestEnvoyTakesPeers(t *testing.T) {
 			tcpServer(t, "tcp")),
 		staticCluster("inbound|9191||", web.Listener.Addr().String()), staticCluster("inbound|9443||",
 			secure.Listener.Addr().String()),
-		staticCluster(inboundPassthrough, web.Listener.Addr().String()), {Name: blackHole,
+		staticCluster(envoy.InboundPassthrough, web.Listener.Addr().String()), {Name: envoy.BlackHole,
 			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}},
 	})
 
@@ -304,9 +306,9 @@ func clientClusters(t *testing.T, ca *testCA, text string, own tls.Certificate) 
 		{Name: "node.yaml", Data: []byte("addresses: [10.0.0.9]\nnamespace: shop\nidentity: true\n")}, {Name: "config.yaml", Data: []byte(text)},
 	}})
 	g := New()
-	assignments := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(EndpointType, sc))
+	assignments := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(resource.EndpointType, sc))
 	var out []*clusterv3.Cluster
-	for _, c := range decoded[*clusterv3.Cluster](t, g.Set(ClusterType, sc)) {
+	for _, c := range decoded[*clusterv3.Cluster](t, g.Set(resource.ClusterType, sc)) {
 		if c.GetType() != clusterv3.Cluster_EDS {
 			continue
 		}
@@ -324,7 +326,7 @@ func clientClusters(t *testing.T, ca *testCA, text string, own tls.Certificate) 
 				t.Fatal(err)
 			}
 			ca.asAgent(t, m.CommonTlsContext, own)
-			s.GetTypedConfig().Value = packed(m).Value
+			s.GetTypedConfig().Value = envoy.Packed(m).Value
 		}
 		out = append(out, c)
 	}
@@ -455,13 +457,13 @@ func peersMeet(t *testing.T, ca *testCA, server, client string, trust *push.Trus
 	listeners := inboundAt(t, ca, server, "STRICT", ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/shop/sa/web"}),
 		trust)
 	for _, l := range listeners { // the client does not speak the PROXY protocol: the port is the listener's own
-		l.Address, l.ListenerFilters = socketAddress(server, 8080), l.ListenerFilters[1:]
+		l.Address, l.ListenerFilters = envoy.SocketAddress(server, 8080), l.ListenerFilters[1:]
 	}
 	at := web.Listener.Addr().String()
 	runEnvoy(t, listeners, []*clusterv3.Cluster{
 		staticCluster("inbound|8080||", at), staticCluster("inbound|9090||", at), staticCluster("inbound|9191||",
 			at), staticCluster("inbound|9443||", at),
-		staticCluster(inboundPassthrough, at), {Name: blackHole,
+		staticCluster(envoy.InboundPassthrough, at), {Name: envoy.BlackHole,
 			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}},
 	})
 	text := strings.ReplaceAll(`

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -108,7 +109,7 @@ func (o *oddResources) add(t *testing.T, number int, node, text string) {
 	sc := scopeOf(t, &txtar.Archive{Files: []txtar.File{{Name: "node.yaml", Data: []byte(node)},
 		{Name: "config.yaml", Data: []byte(oddBase + text)}}})
 	g := New()
-	sets := []resource.Set{g.Set(ListenerType, sc), g.Set(RouteType, sc), g.Set(ClusterType, sc)}
+	sets := []resource.Set{g.Set(resource.ListenerType, sc), g.Set(resource.RouteType, sc), g.Set(resource.ClusterType, sc)}
 	for _, p := range g.Refused() {
 		if p.Severity == feed.Error { // a warning says what a proxy without certificate cannot do
 			t.Errorf("line %d: accepted, and %s", number, p)
@@ -120,12 +121,12 @@ func (o *oddResources) add(t *testing.T, number int, node, text string) {
 			continue
 		}
 		l.Name = fmt.Sprintf("%d %s", number, l.Name)
-		l.Address = pipeAddress(fmt.Sprintf("unix://@odd-%d-%d", number, len(o.listeners)))
+		l.Address = envoy.PipeAddress(fmt.Sprintf("unix://@odd-%d-%d", number, len(o.listeners)))
 		l.AdditionalAddresses = nil
 		o.listeners = append(o.listeners, l)
 	}
-	assignments := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(EndpointType, sc))
-	for _, c := range decoded[*clusterv3.Cluster](t, g.Set(ClusterType, sc)) {
+	assignments := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(resource.EndpointType, sc))
+	for _, c := range decoded[*clusterv3.Cluster](t, g.Set(resource.ClusterType, sc)) {
 		if c.GetType() == clusterv3.Cluster_EDS {
 			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 			c.EdsClusterConfig, c.LoadAssignment = nil, assignments[c.Name]

@@ -79,11 +79,11 @@ func pathTokens(path string) []pathToken {
 // endOfCode is how long the code is with which s begins, which may itself be encoded, "%252f";
 // zero: there is none.
 func endOfCode(s string) int {
-	if len(s) < 3 || s[0] != '%' || !isHex(s[1]) || !isHex(s[2]) {
+	if len(s) < 3 || s[0] != '%' || !isHexDigit(s[1]) || !isHexDigit(s[2]) {
 		return 0
 	}
 	end := 3
-	for strings.HasSuffix(s[:end], "25") && len(s) >= end+2 && isHex(s[end]) && isHex(s[end+1]) {
+	for strings.HasSuffix(s[:end], "25") && len(s) >= end+2 && isHexDigit(s[end]) && isHexDigit(s[end+1]) {
 		end += 2
 	}
 	return end
@@ -285,3 +285,5 @@ func matchTemplate(want, have []string) bool {
 	return len(have) > 0 && (want[0] == have[0] || want[0] == "{*}" && have[0] != "") &&
 		matchTemplate(want[1:], have[1:])
 }
+
+func isHexDigit(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF", c) >= 0 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
@@ -18,6 +19,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // peerPorts are those that policies of the laws speak of; nobody declares the last.
@@ -119,7 +122,7 @@ func FuzzPeersNeverWeaker(f *testing.F) {
 							without.At(port))
 					}
 				}
-				for _, l := range decodeListeners(t, New().Set(ListenerType, sc)) {
+				for _, l := range decodeListeners(t, New().Set(resource.ListenerType, sc)) {
 					checkPeers(t, l, with, identity)
 				}
 			}
@@ -165,7 +168,7 @@ func checkPeers(t *testing.T, l *listenerv3.Listener, modes push.PeerModes, iden
 				t.Errorf("%s, port %d: the mode is %v and a chain takes %v", l.Name, port, mode, m)
 			}
 			if slices.ContainsFunc(m.GetApplicationProtocols(),
-				func(p string) bool { return slices.Contains(alpnMeshAny(), p) }) && !mutual {
+				func(p string) bool { return slices.Contains(envoy.ALPNMeshAny(), p) }) && !mutual {
 				t.Errorf("%s, port %d: peers of the mesh are not asked for a certificate: %v", l.Name, port, m)
 			}
 		}
@@ -175,8 +178,8 @@ func checkPeers(t *testing.T, l *listenerv3.Listener, modes push.PeerModes, iden
 // goesNowhere says that a chain closes connections.
 func goesNowhere(c *listenerv3.FilterChain) bool {
 	last := c.Filters[len(c.Filters)-1]
-	return string(last.GetTypedConfig().GetValue()) == string(tcpProxy(tcpSpec{statPrefix: blackHole,
-		cluster: blackHole}, nil).GetTypedConfig().GetValue())
+	proxy := &tcpv3.TcpProxy{}
+	return last.GetTypedConfig().UnmarshalTo(proxy) == nil && proxy.GetCluster() == envoy.BlackHole
 }
 
 // endsMutual says that a chain wants a certificate that names a workload of the mesh.
@@ -192,5 +195,5 @@ func endsMutual(t *testing.T, c *listenerv3.FilterChain) bool {
 	v := m.CommonTlsContext.GetCombinedValidationContext()
 	return m.RequireClientCertificate.GetValue() &&
 		len(v.GetDefaultValidationContext().GetMatchTypedSubjectAltNames()) > 0 &&
-		v.GetValidationContextSdsSecretConfig().GetName() == rootsSecret
+		v.GetValidationContextSdsSecretConfig().GetName() == envoy.RootsSecret
 }

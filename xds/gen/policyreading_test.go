@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"cmp"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
 // readPolicies says whether the policies of a scope let a call pass, by a plain reading of them.
@@ -20,17 +22,17 @@ import (
 // denied.
 func readPolicies(sc *push.Scope, call policyCall) bool {
 	call.Host = strings.TrimSuffix(call.Host, ".")
-	if ok, err := regexp.MatchString("^("+validHost+")$", call.Host); !call.TCP && (err != nil || !ok) {
+	if ok, err := regexp.MatchString(validHosts, call.Host); !call.TCP && (err != nil || !ok) {
 		return false
 	}
 	allows, allowed := false, false
 	for _, o := range sc.AuthorizationPolicy.Items() {
 		spec := o.Spec.(*security.AuthorizationPolicy)
-		if IsDryRun(o) || spec.Action == security.AuthorizationPolicy_AUDIT {
+		if access.IsDryRun(o) || spec.Action == security.AuthorizationPolicy_AUDIT {
 			continue
 		}
 		allow := spec.Action == security.AuthorizationPolicy_ALLOW
-		j := &ruleJudge{call: call, domains: policyDomains(sc.Mesh), namespace: o.Namespace, widen: !allow}
+		j := &ruleJudge{call: call, domains: trustDomains(sc.Mesh), namespace: o.Namespace, widen: !allow}
 		matches := slices.ContainsFunc(spec.Rules, func(r *security.Rule) bool { return j.rule(r) == yes })
 		if matches && !allow {
 			return false
@@ -507,4 +509,12 @@ func matchPort(v string, port uint32) (t truth, ok bool) {
 		return unsure, true
 	}
 	return truthOf(uint32(n) == port), true
+}
+
+// validHosts are the Host headers that proxies accept.
+const validHosts = `^([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\])(:[0-9]*)?$`
+
+// trustDomains are the mesh's trust domain and its aliases.
+func trustDomains(m *push.Mesh) []string {
+	return append([]string{cmp.Or(m.Config.GetTrustDomain(), "cluster.local")}, m.Config.GetTrustDomainAliases()...)
 }

@@ -4,13 +4,13 @@ import (
 	"testing"
 	"unique"
 
-	networking "istio.io/api/networking/v1alpha3"
-
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen"
+	"github.com/ashore-mesh/ashore/xds/gen/agent"
 )
 
 // The workloads of a group are told its probe, also that there is none, and others are told
@@ -18,7 +18,7 @@ import (
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	g := gen.New()
-	if n := g.Set(gen.ProbeType, &push.Scope{}).Len(); n != 0 {
+	if n := g.Set(agent.ProbeType, &push.Scope{}).Len(); n != 0 {
 		t.Errorf("%d resources for a proxy of no group", n)
 	}
 	for name, want := range map[string]*networking.ReadinessProbe{
@@ -32,20 +32,20 @@ func TestProbe(t *testing.T) {
 		scope := func() *push.Scope {
 			return &push.Scope{Facets: push.Facets{Probe: unique.Make(string(body))}}
 		}
-		set := g.Set(gen.ProbeType, scope())
-		r := set.Get(gen.ProbeName)
+		set := g.Set(agent.ProbeType, scope())
+		r := set.Get(agent.ProbeName)
 		if set.Len() != 1 || r == nil {
 			t.Fatalf("%s: %d resources", name, set.Len())
 		}
 		var wrapped anypb.Any
 		var got networking.ReadinessProbe
-		if err := proto.Unmarshal(r.Any(), &wrapped); err != nil || wrapped.TypeUrl != gen.ProbeType {
+		if err := proto.Unmarshal(r.Any(), &wrapped); err != nil || wrapped.TypeUrl != agent.ProbeType {
 			t.Fatalf("%s: type %s, %v", name, wrapped.TypeUrl, err)
 		}
 		if err := wrapped.UnmarshalTo(&got); err != nil || !proto.Equal(&got, want) {
 			t.Errorf("%s: got %v, want %v, %v", name, &got, want, err)
 		}
-		if g.Set(gen.ProbeType, scope()) != set {
+		if g.Set(agent.ProbeType, scope()) != set {
 			t.Errorf("%s: the same probe is another resource", name)
 		}
 	}

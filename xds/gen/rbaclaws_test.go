@@ -19,6 +19,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/authz"
+	"github.com/ashore-mesh/ashore/xds/gen/access"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // policyMaker makes policies at random out of few values, so that calls meet them. odd also makes
@@ -143,7 +146,7 @@ func (r policyMaker) policies() []*config.Object {
 		o := &config.Object{Key: config.Key{Kind: config.AuthorizationPolicy, Namespace: "a",
 			Name: "p" + strconv.Itoa(i)}, Spec: p}
 		if r.IntN(6) == 0 {
-			o.Annotations = map[string]string{dryRunAnnotation: []string{"true", "false", "x"}[r.IntN(3)]}
+			o.Annotations = map[string]string{"istio.io/dry-run": []string{"true", "false", "x"}[r.IntN(3)]}
 		}
 		out = append(out, o)
 	}
@@ -206,7 +209,7 @@ func policyScope(policies []*config.Object) *push.Scope {
 	m.TrustDomain, m.TrustDomainAliases = "td", []string{"alias"}
 	// so that calls are judged as they are
 	m.PathNormalization.Normalization = mesh.MeshConfig_ProxyPathNormalization_NONE
-	sc := testScope(testEgress(nil))
+	sc := gentest.Scope(gentest.Egress(nil))
 	sc.Mesh = &push.Mesh{Config: m, Domain: "cluster.local"}
 	sc.AuthorizationPolicy = new(intern.Lists[*config.Object]).Of(policies)
 	return sc
@@ -218,7 +221,7 @@ func (c policyCall) passes(t testing.TB, sc *push.Scope) bool {
 	router := *sc
 	router.Type = push.Router                // no connection is closed in the handshake
 	c.ServerName = cmp.Or(c.ServerName, "-") // no policy of these tests names it
-	d := authz.Judge(&router, AuthorizationFilters, authz.Request{
+	d := authz.Judge(&router, access.Filters, authz.Request{
 		TCP: c.TCP, From: c.From, Certificate: c.Certificate, Source: c.Source, Remote: c.Remote, Destination: c.Destination,
 		Port: c.Port, ServerName: c.ServerName, Method: c.Method, Host: c.Host, Path: c.Path, Headers: c.Headers, Claims: c.Claims,
 	})
@@ -380,7 +383,7 @@ func TestPoliciesTouchNoListener(t *testing.T) {
 	t.Parallel()
 	g := New()
 	plain := policyScope(nil)
-	before := g.Set(ListenerType, plain)
+	before := g.Set(resource.ListenerType, plain)
 	if before.Shared == nil {
 		t.Fatal("there are no listeners")
 	}
@@ -389,7 +392,7 @@ func TestPoliciesTouchNoListener(t *testing.T) {
 		sc.AuthorizationPolicy = new(intern.Lists[*config.Object]).Of(policyMaker{rand.New(rand.NewPCG(seed, 4)),
 			false}.policies())
 		sc.Trust = &push.Trust{Identities: []string{"spiffe://td/ns/a/sa/x"}, Certificates: []string{"00"}}
-		if got := g.Set(ListenerType, &sc); got != before {
+		if got := g.Set(resource.ListenerType, &sc); got != before {
 			t.Fatalf("seed %d: the listeners are others", seed)
 		}
 	}
@@ -404,19 +407,19 @@ func TestFiltersAreShared(t *testing.T) {
 			Action: security.AuthorizationPolicy_DENY, Rules: []*security.Rule{{}},
 		}}
 	a, b, c := policyScope(nil), policyScope(nil), policyScope([]*config.Object{deny})
-	first := g.Set(ExtensionConfigType, a)
-	if g.Set(ExtensionConfigType, b) != first {
+	first := g.Set(resource.ExtensionConfigType, a)
+	if g.Set(resource.ExtensionConfigType, b) != first {
 		t.Error("equal filters are two layers")
 	}
-	changed := g.Set(ExtensionConfigType, c)
+	changed := g.Set(resource.ExtensionConfigType, c)
 	for r := range changed.All() {
 		was := first.Get(r.Name)
-		if isDeny := slices.Contains([]string{filterDeny, filterDeny + ofConnections},
-			r.Name); (was == r) == isDeny {
+		if isDeny := slices.Contains([]string{"ashore.authz.deny", "ashore.authz.deny.tcp"},
+			r.Name); (was.Version() == r.Version()) == isDeny {
 			t.Errorf("%s: the same as before: %v", r.Name, was == r)
 		}
 	}
-	if n := changed.Len(); n != len(requestFilters())+len(connectionFilters())+2 {
+	if n := changed.Len(); n != 15 {
 		t.Errorf("there are %d filters", n)
 	}
 }

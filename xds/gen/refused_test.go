@@ -11,8 +11,6 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -20,6 +18,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -31,7 +31,7 @@ func refusedMesh(objects ...*config.Object) push.Inputs {
 		in.Objects = in.Objects.With(o.Key, o)
 	}
 	for i, host := range []string{"a.example.com", "b.example.com"} {
-		s := testService(host, 1, fmt.Sprintf("10.5.0.%d", i+1), "http/80", "tcp/3306")
+		s := gentest.Service(host, 1, fmt.Sprintf("10.5.0.%d", i+1), "http/80", "tcp/3306")
 		in.Services = in.Services.With(s.Key, s)
 		in.Endpoints = in.Endpoints.With(s.Key,
 			&registry.EndpointList{Items: []registry.Endpoint{{Address: "10.0.0.1"}}})
@@ -73,9 +73,9 @@ func TestRefusedRoutes(t *testing.T) {
 			vs.Key = config.Key{Kind: config.VirtualService, Namespace: "shop", Name: "bad"}
 			g := New()
 			sc := refusedScope(t, refusedMesh(vs))
-			set := g.Set(RouteType, sc)
+			set := g.Set(resource.RouteType, sc)
 			c := decoded[*routev3.RouteConfiguration](t, set)["80"]
-			if err := validateAll(c); err != nil {
+			if err := gentest.ValidateAll(c); err != nil {
 				t.Fatal(err)
 			}
 			got := map[string]string{}
@@ -89,25 +89,6 @@ func TestRefusedRoutes(t *testing.T) {
 			}
 			wantRefused(t, g, set, "VirtualService shop/bad", "its hosts answer with 503: Envoy would refuse it: ")
 		})
-	}
-}
-
-// A name that no request can be for leaves the others of its service.
-func TestRefusedDomains(t *testing.T) {
-	t.Parallel()
-	h := buildVirtualHost(virtualHostSpec{name: "h", domains: newRouteTables(newListeners()).names.Of([]string{"a\nb",
-		"c"}), first: unavailable()})
-	var got routev3.VirtualHost
-	if err := proto.Unmarshal(h.body, &got); err != nil {
-		t.Fatal(err)
-	}
-	if err := got.Validate(); err != nil || !h.reachable || len(got.Domains) != 1 || got.Domains[0] != "c" {
-		t.Errorf("got %v, %v, want the domain c", got.Domains, err)
-	}
-	h = buildVirtualHost(virtualHostSpec{name: "h", domains: newRouteTables(newListeners()).names.Of([]string{"a\nb"}),
-		first: unavailable()})
-	if h.reachable {
-		t.Error("a host without a usable domain is reachable")
 	}
 }
 
@@ -125,7 +106,7 @@ func TestRefusedCluster(t *testing.T) {
 		}})
 	g := New()
 	sc := refusedScope(t, in)
-	set := g.Set(ClusterType, sc)
+	set := g.Set(resource.ClusterType, sc)
 	clusters := decoded[*clusterv3.Cluster](t, set)
 	if clusters["outbound|80||a.example.com"] != nil || clusters["outbound|80||b.example.com"] == nil {
 		t.Errorf("got %d clusters, want those of b and not those of a", len(clusters))
@@ -135,8 +116,8 @@ func TestRefusedCluster(t *testing.T) {
 		t.Errorf("problems: got %v, want one for each port of a", got)
 	}
 	runtime.KeepAlive(set.Shared)
-	assignment := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(EndpointType, sc))["outbound|80||b.example.com"]
-	if err := validateAll(assignment); err != nil || len(assignment.Endpoints) != 1 ||
+	assignment := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(resource.EndpointType, sc))["outbound|80||b.example.com"]
+	if err := gentest.ValidateAll(assignment); err != nil || len(assignment.Endpoints) != 1 ||
 		len(assignment.Endpoints[0].LbEndpoints) != 1 {
 		t.Errorf("got %v, %v, want the one endpoint that can be reached", assignment, err)
 	}
@@ -169,9 +150,9 @@ func TestRefusedOwnClusters(t *testing.T) {
 		closed, others []string
 		object         string
 	}{
-		"rule":    {refusedMesh(rule), []string{"inbound|80||"}, []string{"inbound|3306||", blackHole, passthrough, inboundPassthrough}, "DestinationRule shop/bad"},
-		"sidecar": {refusedMesh(sidecar), []string{"inbound|80||"}, []string{"inbound|3306||", blackHole, passthrough, inboundPassthrough}, "Sidecar shop/bad"},
-		"mesh":    {badMesh, []string{"inbound|80||", "inbound|3306||", blackHole, passthrough, inboundPassthrough}, nil, ""},
+		"rule":    {refusedMesh(rule), []string{"inbound|80||"}, []string{"inbound|3306||", envoy.BlackHole, envoy.Passthrough, envoy.InboundPassthrough}, "DestinationRule shop/bad"},
+		"sidecar": {refusedMesh(sidecar), []string{"inbound|80||"}, []string{"inbound|3306||", envoy.BlackHole, envoy.Passthrough, envoy.InboundPassthrough}, "Sidecar shop/bad"},
+		"mesh":    {badMesh, []string{"inbound|80||", "inbound|3306||", envoy.BlackHole, envoy.Passthrough, envoy.InboundPassthrough}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +162,7 @@ func TestRefusedOwnClusters(t *testing.T) {
 			}
 			g := New()
 			sc := refusedScope(t, tt.in)
-			set := g.Set(ClusterType, sc)
+			set := g.Set(resource.ClusterType, sc)
 			clusters := decoded[*clusterv3.Cluster](t, set)
 			runtime.GC() // who holds the set holds what is known of it
 			told := map[string]bool{}
@@ -204,7 +185,7 @@ func TestRefusedOwnClusters(t *testing.T) {
 				}
 			}
 			for name, c := range clusters {
-				if err := validateAll(c); err != nil {
+				if err := gentest.ValidateAll(c); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -224,15 +205,15 @@ func TestRefusedFilterChain(t *testing.T) {
 		}}
 	g := New()
 	sc := refusedScope(t, refusedMesh(rule))
-	set := g.Set(ListenerType, sc)
+	set := g.Set(resource.ListenerType, sc)
 	listeners := map[string]*listenerv3.Listener{}
 	for _, l := range decodeListeners(t, set) {
-		if err := validateAll(l); err != nil {
+		if err := gentest.ValidateAll(l); err != nil {
 			t.Errorf("%s: %v", l.Name, err)
 		}
 		listeners[l.Name] = l
 	}
-	for name, cluster := range map[string]string{"10.5.0.1_3306": blackHole,
+	for name, cluster := range map[string]string{"10.5.0.1_3306": envoy.BlackHole,
 		"10.5.0.2_3306": "outbound|3306||b.example.com"} {
 		l := listeners[name]
 		if l == nil || len(l.FilterChains) != 1 ||
@@ -244,78 +225,12 @@ func TestRefusedFilterChain(t *testing.T) {
 		"a filter chain of the listener 10.5.0.1_3306 closes its connections: Envoy would refuse it: ")
 }
 
-// A listener of which nothing is left closes its connections, and one whose place does not exist is
-// left out.
-func TestRefusedListener(t *testing.T) {
-	t.Parallel()
-	chains := &chainLists{}
-	base := newListenerBase(settingsOf(testScope()))
-	set := newChainSet(chains)
-	set.specs = []chainSpec{{name: "x", match: chainMatch{port: 70000}, tcp: tcpSpec{cluster: "c", statPrefix: "c"}}}
-	spec := listenerSpec{base: base, name: "l", at: address{ip: onlyV4.loopback(), port: 80}, chains: set.list()}
-	made := buildListener(spec)
-	var l listenerv3.Listener
-	if err := proto.Unmarshal(made.resource.Body(), &l); err != nil {
-		t.Fatal(err)
-	}
-	if err := validateAll(&l); err != nil || len(l.FilterChains) != 1 || l.FilterChains[0].Name != blackHole {
-		t.Errorf("got %v, %v, want one chain that closes", l.FilterChains, err)
-	}
-	if len(made.refused) != 2 {
-		t.Errorf("problems: got %v, want the chain and the listener", made.refused)
-	}
-	spec.at.port = 70000
-	if made := buildListener(spec); made.resource != nil || len(made.refused) != 2 {
-		t.Errorf("got %v, %v, want no listener", made.resource, made.refused)
-	}
-}
-
-// A listener refers to what is in it: what a closed chain would have named is not waited for.
-func TestRefusedRefs(t *testing.T) {
-	t.Parallel()
-	chain := func(name string, port uint32) chainSpec {
-		return chainSpec{name: name, match: chainMatch{port: port}, tcp: tcpSpec{cluster: name, statPrefix: name}}
-	}
-	unbuildable := chain("unbuildable", 82)
-	unbuildable.tcp.lifetime = optional(durationpb.New(time.Nanosecond))
-	requests := chain("requests", 83)
-	requests.http = httpSpec{statPrefix: "x", route: "routes"}
-	unmatched := chain("unmatched", 70000)
-	named := func(names ...string) (out []resource.Ref) {
-		for _, n := range names {
-			out = append(out, resource.Ref{TypeURL: ClusterType, Name: n})
-		}
-		return out
-	}
-	base := newListenerBase(settingsOf(testScope()))
-	for name, tt := range map[string]struct {
-		chains []chainSpec
-		want   []resource.Ref
-	}{
-		"all is well":      {[]chainSpec{chain("a", 80), chain("b", 81), requests}, append(named("a", "b"), resource.Ref{TypeURL: RouteType, Name: "routes"})},
-		"a closed chain":   {[]chainSpec{chain("a", 80), unbuildable}, named("a", blackHole)},
-		"a chain left out": {[]chainSpec{chain("a", 80), unmatched}, named("a")},
-		"closed":           {[]chainSpec{unmatched}, named(blackHole)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			set := newChainSet(&chainLists{})
-			set.specs = tt.chains
-			made := buildListener(listenerSpec{base: base, name: "l", at: address{ip: onlyV4.loopback(), port: 80},
-				chains: set.list()})
-			if d := cmp.Diff(tt.want, made.resource.Refs); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
-		})
-	}
-}
-
 // What is not held any more, or in order, is no problem.
 func TestNothingRefused(t *testing.T) {
 	t.Parallel()
 	g := New()
 	sc := refusedScope(t, refusedMesh())
-	for _, typeURL := range []string{ClusterType, ListenerType, RouteType} {
+	for _, typeURL := range []string{resource.ClusterType, resource.ListenerType, resource.RouteType} {
 		set := g.Set(typeURL, sc)
 		if got := g.Refused(); len(got) != 0 || set.Len() == 0 {
 			t.Errorf("got %v, want nothing", got)
@@ -330,7 +245,7 @@ func TestRefusedIsCheap(t *testing.T) {
 	g := New()
 	sc := refusedScope(t, refusedMesh())
 	var sets []resource.Set
-	for _, typeURL := range []string{ClusterType, ListenerType, RouteType} {
+	for _, typeURL := range []string{resource.ClusterType, resource.ListenerType, resource.RouteType} {
 		sets = append(sets, g.Set(typeURL, sc))
 	}
 	if n := testing.AllocsPerRun(10, func() { g.Refused() }); n != 0 {
@@ -343,15 +258,8 @@ func TestRefusedIsCheap(t *testing.T) {
 func BenchmarkRefused(b *testing.B) {
 	for _, n := range []int{100, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			g := New()
-			spec := listenerSpec{base: newListenerBase(settingsOf(testScope())),
-				chains: newChainSet(&chainLists{}).list()}
-			held := make([]*madeListener, n)
-			for i := range held {
-				spec.name, spec.at, spec.fallback = fmt.Sprint(i), address{ip: onlyV4.loopback(),
-					port: uint32(i + 1)}, true
-				held[i] = g.listeners.resources.Get(spec)
-			}
+			g, sc := New(), (&scopes{}).next(bigMesh(n))
+			held := []resource.Set{g.Set(resource.ClusterType, sc), g.Set(resource.ListenerType, sc), g.Set(resource.RouteType, sc)}
 			b.ReportAllocs()
 			for b.Loop() {
 				if got := g.Refused(); len(got) != 0 {
@@ -360,22 +268,5 @@ func BenchmarkRefused(b *testing.B) {
 			}
 			runtime.KeepAlive(held)
 		})
-	}
-}
-
-// Envoy has no priority beyond 128.
-func TestPriorities(t *testing.T) {
-	t.Parallel()
-	hosts := make([]host, 200)
-	for i := range hosts {
-		hosts[i] = host{Endpoint: &registry.Endpoint{Address: fmt.Sprintf("10.0.0.%d", i)}, port: 80, priority: i}
-	}
-	hosts = inOrder(hosts)
-	a := &endpointv3.ClusterLoadAssignment{}
-	if err := proto.Unmarshal(assignmentSpec{}.append(nil, "c", hosts), a); err != nil {
-		t.Fatal(err)
-	}
-	if err := validateAll(a); err != nil || hosts[128].priority != 128 || hosts[199].priority != 128 {
-		t.Errorf("got %v, the last has priority %d, want 128", err, hosts[199].priority)
 	}
 }

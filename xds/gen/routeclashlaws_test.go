@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	networking "istio.io/api/networking/v1alpha3"
-
 	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // changed is a mesh in which an object says something else.
@@ -123,7 +123,7 @@ func TestRouteClashesAreTheRoutes(t *testing.T) {
 			}
 			in := changed(c.Inputs(), c.Inputs().Objects.At(key),
 				func(s *networking.VirtualService) { reroute(s, p.Field) })
-			for _, typeURL := range []string{ListenerType, RouteType} {
+			for _, typeURL := range []string{resource.ListenerType, resource.RouteType} {
 				if !slices.Equal(sent(t, c.Inputs(), nodes, typeURL), sent(t, in, nodes, typeURL)) {
 					t.Fatalf("%v\n%v:\n%s makes a difference", describeObjects(mesh.objects), p, p.Field)
 				}

@@ -5,9 +5,13 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
 // everyForm is a VirtualService that uses every field of HTTP routes.
@@ -75,7 +79,7 @@ spec:
 func inListeners(t *testing.T, sc *push.Scope) []*listenerv3.Listener {
 	t.Helper()
 	var out []*listenerv3.Listener
-	for name, rc := range routesOf(t, newRouteTables(newListeners()), sc) {
+	for name, rc := range routesOf(t, New(), sc) {
 		out = append(out, routeListener(name, uint32(20000+len(out)), rc))
 	}
 	return out
@@ -83,15 +87,19 @@ func inListeners(t *testing.T, sc *push.Scope) []*listenerv3.Listener {
 
 func routeListener(name string, port uint32, rc *routev3.RouteConfiguration) *listenerv3.Listener {
 	manager := &hcmv3.HttpConnectionManager{
-		StatPrefix:     "test",
-		HttpFilters:    httpFilters(capStock, false, nil),
+		StatPrefix: "test",
+		HttpFilters: []*hcmv3.HttpFilter{
+			envoy.HTTPFilter("envoy.filters.http.fault", envoy.Packed(&faultv3.HTTPFault{})),
+			envoy.HTTPFilter("envoy.filters.http.cors", envoy.Packed(&corsv3.Cors{})),
+			envoy.HTTPFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{})),
+		},
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: rc},
 	}
 	return &listenerv3.Listener{
 		Name:    name,
-		Address: socketAddress("127.0.0.1", port),
+		Address: envoy.SocketAddress("127.0.0.1", port),
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{
-			networkFilter("envoy.filters.network.http_connection_manager", packed(manager)),
+			envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Packed(manager)),
 		}}},
 	}
 }

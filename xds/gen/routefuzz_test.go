@@ -8,7 +8,6 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -28,7 +27,7 @@ func FuzzRouteText(f *testing.F) {
 			return
 		}
 		for _, sc := range fuzzScopes(objects) {
-			routesOf(t, newRouteTables(newListeners()), sc)
+			routesOf(t, New(), sc)
 		}
 	})
 }
@@ -41,12 +40,12 @@ func FuzzRoutes(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := &randomRoutes{rand.New(rand.NewPCG(seed, 2))}
-		used := newRouteTables(newListeners())
+		used := New()
 		var held []resource.Set
 		for range 3 {
 			for name, sc := range fuzzScopes(r.objects()) {
-				fresh := newRouteTables(newListeners()).set(sc)
-				set := used.set(sc)
+				fresh := New().Set(resource.RouteType, sc)
+				set := used.Set(resource.RouteType, sc)
 				held = append(held, set)
 				routesOf(t, used, sc)
 				for want := range fresh.All() {
@@ -68,7 +67,7 @@ func TestEnvoyTakesRandomRoutes(t *testing.T) {
 	var listeners []*listenerv3.Listener
 	for i := range 4 {
 		for name, sc := range fuzzScopes(r.objects()) {
-			for route, rc := range routesOf(t, newRouteTables(newListeners()), sc) {
+			for route, rc := range routesOf(t, New(), sc) {
 				listeners = append(listeners, routeListener(fmt.Sprint(i, name, route), uint32(20000+len(listeners)),
 					rc))
 			}

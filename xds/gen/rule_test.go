@@ -7,10 +7,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
-
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/push"
 )
@@ -25,7 +22,7 @@ func indented(text string) string {
 func ruleOf(t *testing.T, rule string) []*routev3.Route {
 	t.Helper()
 	text := vsYAML("v", "[api.example.com]", "  http:\n"+strings.Replace(indented(rule), "    ", "  - ", 1))
-	rc := routesOf(t, newRouteTables(newListeners()), meshOf(t, shopServices+onePort+text).sidecar("shop"))["80"]
+	rc := routesOf(t, New(), meshOf(t, shopServices+onePort+text).sidecar("shop"))["80"]
 	for _, vh := range rc.GetVirtualHosts() {
 		if vh.Name != "api.example.com:80" {
 			continue
@@ -33,7 +30,7 @@ func ruleOf(t *testing.T, rule string) []*routev3.Route {
 		for _, r := range vh.Routes {
 			r.Metadata, r.Decorator = nil, nil
 			if a := r.GetRoute(); a != nil {
-				if proto.Equal(a.RetryPolicy, retryPolicy(nil, false)) {
+				if isDefaultRetry(a.RetryPolicy) {
 					a.RetryPolicy = nil
 				}
 				if a.Timeout.AsDuration() == 0 {
@@ -184,12 +181,6 @@ route: [{destination: {host: one.x}, headers: {request: {set: {f: "6"}}, respons
 // Zero attempts turn retries off; nothing said is the mesh's policy.
 func TestRetries(t *testing.T) {
 	t.Parallel()
-	if p := retryPolicy(nil, false); p.NumRetries.Value != 2 || len(p.RetryHostPredicate) != 1 {
-		t.Errorf("default: got %v", p)
-	}
-	if p := retryPolicy(nil, true); len(p.RetryHostPredicate) != 0 {
-		t.Errorf("hashed requests avoid an endpoint: %v", p)
-	}
 	off := ruleOf(t, "retries: {attempts: 0}\nroute: [{destination: {host: one.x}}]")
 	checkRoute(t, off[0], `{"match": {"prefix": "/"}, "route": {"cluster": "outbound|7000||one.x"}}`)
 }
@@ -201,44 +192,6 @@ func TestNothingFollowsTheCatchAll(t *testing.T) {
 route: [{destination: {host: one.x}}]`)
 	if len(got) != 2 {
 		t.Errorf("got %d routes, want 2: %v", len(got), got)
-	}
-}
-
-// The host of a request is not a header to Envoy: setting it is a rewrite, and what is written with
-// the route goes before what is written with its destination.
-func TestAuthorityByHeader(t *testing.T) {
-	t.Parallel()
-	set := func(name, value string) *networking.Headers {
-		return &networking.Headers{Request: &networking.Headers_HeaderOperations{Set: map[string]string{name: value},
-			Remove: []string{"HOST", ":path", "x"}}}
-	}
-	route := &networking.HTTPRoute{
-		Headers: set(":authority", "second.x"),
-		Route: []*networking.HTTPRouteDestination{{Destination: &networking.Destination{Host: "one.x"},
-			Headers: set("Host", "third.x")}},
-	}
-	for _, want := range []string{"first.x", "second.x", "third.x"} {
-		switch want {
-		case "first.x":
-			route.Rewrite = &networking.HTTPRewrite{Authority: want}
-		case "second.x":
-			route.Rewrite = nil
-		default:
-			route.Headers = nil
-		}
-		vs := testVS("v", &networking.VirtualService{Http: []*networking.HTTPRoute{route}})
-		got := newRouteBuilder(ruleSpec{vs: vs, retry: newRetryDefaults(nil)}).route(route, nil)
-		if a := got.GetRoute().GetHostRewriteLiteral(); a != want {
-			t.Errorf("authority: got %q, want %q", a, want)
-		}
-		if len(got.RequestHeadersToAdd) != 0 {
-			t.Errorf("headers that Envoy refuses to edit: %v", got.RequestHeadersToAdd)
-		}
-		for _, h := range got.RequestHeadersToRemove {
-			if h != "x" {
-				t.Errorf("removes %q", h)
-			}
-		}
 	}
 }
 
@@ -282,7 +235,7 @@ spec:
 			if tt.destinations != "" {
 				text += vsYAML("v", "[api.example.com]", "  http:\n  - route: "+tt.destinations+"\n")
 			}
-			rc := routesOf(t, newRouteTables(newListeners()), meshOf(t, text).sidecar("shop"))["80"]
+			rc := routesOf(t, New(), meshOf(t, text).sidecar("shop"))["80"]
 			want, got := &routev3.RouteAction{}, rc.VirtualHosts[0].Routes[0].GetRoute()
 			if err := protojson.Unmarshal([]byte(`{"hashPolicy": [`+tt.want+`]}`), want); err != nil {
 				t.Fatal(err)
@@ -321,11 +274,11 @@ func TestRouteSources(t *testing.T) {
 		{m.sidecar("shop", "app=c"), "outbound|80||c.x"},
 		{m.sidecar("shop"), "outbound|80||api.example.com"},
 	}
-	g := newRouteTables(newListeners())
+	g := New()
 	for _, tt := range tests {
 		var got []string
 		for _, r := range routesOf(t, g, tt.scope)["80"].VirtualHosts[0].Routes {
-			got = append(got, clustersOf(r)...)
+			got = append(got, namedClusters(r)...)
 		}
 		if strings.Join(got, " ") != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
@@ -338,7 +291,7 @@ func TestEveryRoute(t *testing.T) {
 	t.Parallel()
 	text := vsYAML("v", "[api.example.com]",
 		"  http:\n  - match: [{uri: {exact: /a}}]\n    route: [{destination: {host: one.x}}]\n")
-	rc := routesOf(t, newRouteTables(newListeners()), meshOf(t, shopServices+onePort+text).sidecar("shop"))["80"]
+	rc := routesOf(t, New(), meshOf(t, shopServices+onePort+text).sidecar("shop"))["80"]
 	const retry = `"retryPolicy": {
 		"retryOn": "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes", "numRetries": 2, "hostSelectionRetryMaxAttempts": "5",
 		"retryHostPredicate": [{"name": "envoy.retry_host_predicates.previous_hosts", "typedConfig": {
@@ -356,4 +309,12 @@ func TestEveryRoute(t *testing.T) {
 		rc.MaxDirectResponseBodySizeBytes.Value != 1<<20 {
 		t.Errorf("got %v", rc)
 	}
+}
+
+// isDefaultRetry says whether a policy is that of routes that set none, for requests that are not
+// hashed.
+func isDefaultRetry(p *routev3.RetryPolicy) bool {
+	return p.GetNumRetries().GetValue() == 2 && len(p.GetRetryHostPredicate()) == 1 && p.RetryPriority == nil &&
+		p.PerTryTimeout == nil && p.RetryBackOff == nil &&
+		p.RetryOn == "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
 }

@@ -12,6 +12,8 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/agent"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // A workload that its proxy does not stand before is told of when policies are to protect it, and
@@ -72,7 +74,7 @@ spec: {ingress: [{port: {number: 80, name: http, protocol: HTTP}, defaultEndpoin
 			{Name: "config.yaml", Data: []byte(tc.config)},
 		}})
 		g := New()
-		held := g.Set(ListenerType, sc)
+		held := g.Set(resource.ListenerType, sc)
 		told := false
 		for _, p := range g.Refused() {
 			told = told || strings.HasPrefix(p.Text, "the workload 10.0.0.9 takes its connections itself")
@@ -142,7 +144,7 @@ spec: {mtls: {mode: MODE}}
 		}})
 		sc.Trust = &push.Trust{Roots: []string{"root"}}
 		g := New()
-		held := g.Set(ListenerType, &sc)
+		held := g.Set(resource.ListenerType, &sc)
 		defer runtime.KeepAlive(held)
 		var got []string
 		for _, p := range g.Refused() {
@@ -163,12 +165,12 @@ spec: {mtls: {mode: MODE}}
 		}
 		var c meshconfig.ProxyConfig
 		var wrapped anypb.Any
-		bundle := g.Set(ProxyConfigType, &sc)
-		if err := proto.Unmarshal(bundle.Get(ProxyConfigName).Any(), &wrapped); err != nil {
+		bundle := g.Set(agent.ProxyConfigType, &sc)
+		if err := proto.Unmarshal(bundle.Get(agent.ProxyConfigName).Any(), &wrapped); err != nil {
 			t.Fatal(err)
 		}
-		if err := wrapped.UnmarshalTo(&c); err != nil || c.ProxyMetadata[BypassedPorts] != tc.ports {
-			t.Errorf("%s: the agent is told of %q, want %q; error %v", name, c.ProxyMetadata[BypassedPorts], tc.ports,
+		if err := wrapped.UnmarshalTo(&c); err != nil || c.ProxyMetadata[agent.BypassedPorts] != tc.ports {
+			t.Errorf("%s: the agent is told of %q, want %q; error %v", name, c.ProxyMetadata[agent.BypassedPorts], tc.ports,
 				err)
 		}
 	}

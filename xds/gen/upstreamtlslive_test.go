@@ -25,9 +25,13 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
 // testCA issues and revokes certificates.
@@ -150,11 +154,12 @@ spec: {host: "%[2]s", trafficPolicy: {tls: %[6]s}}
 // passOn listens on a port of a loopback address and passes everything on to a cluster, as
 // connections or as requests.
 func passOn(address string, port uint32, cluster string, requests bool) *listenerv3.Listener {
-	f := tcpProxy(tcpSpec{statPrefix: "test", cluster: cluster}, nil)
+	f := envoy.NetworkFilter("envoy.filters.network.tcp_proxy", envoy.Packed(&tcpv3.TcpProxy{StatPrefix: "test",
+		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}))
 	if requests {
-		f = networkFilter("envoy.filters.network.http_connection_manager", packed(&hcmv3.HttpConnectionManager{
+		f = envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Packed(&hcmv3.HttpConnectionManager{
 			StatPrefix:  "test",
-			HttpFilters: httpFilters(0, false, nil),
+			HttpFilters: []*hcmv3.HttpFilter{envoy.HTTPFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{}))},
 			RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
 				ValidateClusters: wrapperspb.Bool(false),
 				VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
@@ -165,7 +170,7 @@ func passOn(address string, port uint32, cluster string, requests bool) *listene
 		}))
 	}
 	return &listenerv3.Listener{
-		Name: fmt.Sprint(port), Address: socketAddress(address, port),
+		Name: fmt.Sprint(port), Address: envoy.SocketAddress(address, port),
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{f}}},
 	}
 }
@@ -253,7 +258,7 @@ func TestEnvoyVerifiesNames(t *testing.T) {
 	}
 	var listeners []*listenerv3.Listener
 	for i, tt := range tests {
-		listeners = append(listeners, passOn(address, uint32(18000+i), outboundCluster(80, "", tt.host), tt.requests))
+		listeners = append(listeners, passOn(address, uint32(18000+i), envoy.OutboundCluster(80, "", tt.host), tt.requests))
 	}
 	c := scopeOfText(t, text.String())
 	admin := managedEnvoy(t, startControlPlane(t, c), listeners...)

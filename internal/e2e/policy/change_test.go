@@ -49,13 +49,13 @@ type staged struct {
 
 func (s *staged) Set(typeURL string, sc *push.Scope) resource.Set {
 	switch typeURL {
-	case gen.ClusterType:
-		set := layer(s.clusters, gen.ClusterType, (*clusterv3.Cluster).GetName)
+	case resource.ClusterType:
+		set := layer(s.clusters, resource.ClusterType, (*clusterv3.Cluster).GetName)
 		return resource.Set{Shared: resource.NewLayer(append(providers(s.Generator.Set(typeURL, sc)),
 			set.Shared.Items()...))}
-	case gen.ListenerType:
-		return layer(s.listeners(sc), gen.ListenerType, (*listenerv3.Listener).GetName)
-	case gen.ExtensionConfigType:
+	case resource.ListenerType:
+		return layer(s.listeners(sc), resource.ListenerType, (*listenerv3.Listener).GetName)
+	case resource.ExtensionConfigType:
 		set := s.Generator.Set(typeURL, sc)
 		var items []*resource.Resource
 		for r := range set.All() {
@@ -78,7 +78,7 @@ func layer[M proto.Message](all []M, typeURL string, name func(M) string) resour
 
 // listeners are one for requests and one for connections.
 func (s *staged) listeners(sc *push.Scope) []*listenerv3.Listener {
-	l := decode(s.t, s.Generator.Set(gen.ListenerType, sc),
+	l := decode(s.t, s.Generator.Set(resource.ListenerType, sc),
 		func() *listenerv3.Listener { return &listenerv3.Listener{} })["virtualInbound"]
 	var out []*listenerv3.Listener
 	for own, port := range map[uint32]uint32{8080: s.http, 9000: s.tcp} {

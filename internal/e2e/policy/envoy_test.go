@@ -54,9 +54,9 @@ func pack(t *testing.T, m proto.Message) *anypb.Any {
 // what is fetched on its own put into its place.
 func inboundFilters(t *testing.T, g *gen.Generator, sc *push.Scope, port uint32) []*listenerv3.Filter {
 	t.Helper()
-	fetched := decode(t, g.Set(gen.ExtensionConfigType, sc),
+	fetched := decode(t, g.Set(resource.ExtensionConfigType, sc),
 		func() *corev3.TypedExtensionConfig { return &corev3.TypedExtensionConfig{} })
-	l := decode(t, g.Set(gen.ListenerType, sc),
+	l := decode(t, g.Set(resource.ListenerType, sc),
 		func() *listenerv3.Listener { return &listenerv3.Listener{} })["virtualInbound"]
 	for _, c := range l.GetFilterChains() {
 		if c.GetFilterChainMatch().GetDestinationPort().GetValue() != port {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/xds/authz"
-	"github.com/ashore-mesh/ashore/xds/gen"
+	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
 // judge compares the answer that a call gets with what is explained of it, as far as it can be
@@ -22,7 +22,7 @@ func (w *world) judge(t *testing.T, tb *table, line string) {
 	if call.From != (spiffe.ID{}) && !slices.Contains(tb.scope.Mesh.TrustDomains(), call.From.TrustDomain) {
 		return // a mesh refuses it in the handshake, and the Envoys of these tests do not
 	}
-	got := authz.Judge(tb.scope, gen.AuthorizationFilters, call)
+	got := authz.Judge(tb.scope, access.Filters, call)
 	if got.Verdict == authz.Depends || tb.scope.RequestAuthentication.Len() > 0 {
 		return
 	}

@@ -1,0 +1,214 @@
+package access
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+)
+
+// source are the conditions on who calls, of which each must hold.
+func (b *rbacBuilder) source(s *security.Source) []*rbacv3.Principal {
+	var out []*rbacv3.Principal
+	take := func(list []*rbacv3.Principal) { out = append(out, list...) }
+	take(b.principals(s.GetPrincipals(), nil, b.identity(b.widen)))
+	take(b.principals(nil, s.GetNotPrincipals(), b.identity(!b.widen)))
+	take(b.principals(s.GetRequestPrincipals(), nil, httpOnly(b, requestIdentity(b.widen))))
+	take(b.principals(nil, s.GetNotRequestPrincipals(), httpOnly(b, requestIdentity(!b.widen))))
+	take(b.principals(s.GetNamespaces(), nil, b.callerNamespace(b.widen)))
+	take(b.principals(nil, s.GetNotNamespaces(), b.callerNamespace(!b.widen)))
+	take(b.principals(s.GetServiceAccounts(), nil, b.serviceAccount(b.widen)))
+	take(b.principals(nil, s.GetNotServiceAccounts(), b.serviceAccount(!b.widen)))
+	take(b.principals(s.GetTrustDomains(), s.GetNotTrustDomains(), callerDomain))
+	take(b.principals(s.GetIpBlocks(), s.GetNotIpBlocks(), peerAddress))
+	take(b.principals(s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), clientAddress))
+	if len(out) == 0 {
+		b.failed = true // nothing was asked for, or nothing that can be told
+	}
+	return out
+}
+
+// authenticated is a caller whose certificate names an identity. Without mutual TLS it is nobody.
+func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
+	if m == nil {
+		return nil
+	}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Authenticated_{
+		Authenticated: &rbacv3.Principal_Authenticated{PrincipalName: m},
+	}}
+}
+
+// identityScheme begins every identity; policies leave it out.
+const identityScheme = "spiffe://"
+
+// identity is a caller by its whole identity, in the mesh's own trust domain or one of its aliases.
+// Where the domain is left to a star, it is one of these, or with wide any.
+func (b *rbacBuilder) identity(wide bool) func(string) *rbacv3.Principal {
+	return func(v string) *rbacv3.Principal {
+		var out []*rbacv3.Principal
+		for _, name := range b.aliases(strings.TrimPrefix(v, identityScheme)) {
+			p := authenticated(identityMatch(name))
+			if p == nil {
+				return nil
+			}
+			if strings.HasPrefix(name, "*") && !wide {
+				p = authenticated(envoy.RegexMatch(b.meshPrefix() + ".*"))
+				if name != "*" {
+					p = allPrincipals([]*rbacv3.Principal{p, authenticated(identityMatch(name))})
+				}
+			}
+			out = append(out, p)
+		}
+		return onePrincipal(out)
+	}
+}
+
+// meshPrefix is how the identities of the mesh begin, as a regular expression. A gateway may take
+// certificates of other authorities too, which say what they like.
+func (b *rbacBuilder) meshPrefix() string {
+	names := make([]string, len(b.domains))
+	for i, d := range b.domains {
+		names[i] = regexp.QuoteMeta(d)
+	}
+	return identityScheme + "(?:" + strings.Join(names, "|") + ")/"
+}
+
+// identityMatch is nameMatch for an identity without its scheme.
+func identityMatch(v string) *matcherv3.StringMatcher {
+	m := nameMatch(v)
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.StringMatcher_Exact:
+		p.Exact = identityScheme + p.Exact
+	case *matcherv3.StringMatcher_Prefix:
+		p.Prefix = identityScheme + p.Prefix
+	}
+	return m
+}
+
+// aliases are a name in each trust domain of the mesh, when it is in one of them. cluster.local
+// stands for the mesh's own in policies that do not know it. Source: Istio, trust domain migration.
+func (b *rbacBuilder) aliases(v string) []string {
+	domain, rest, ok := strings.Cut(v, "/")
+	if !ok || domain != defaultTrustDomain && !slices.Contains(b.domains, domain) {
+		return []string{v}
+	}
+	out := []string{}
+	for _, d := range b.domains {
+		out = append(out, d+"/"+rest)
+	}
+	return out
+}
+
+// callerNamespace is a caller of the mesh by its namespace; with wide any that names one.
+func (b *rbacBuilder) callerNamespace(wide bool) func(string) *rbacv3.Principal {
+	return func(v string) *rbacv3.Principal {
+		if v == "" {
+			return nil
+		}
+		before := b.meshPrefix()
+		if wide {
+			before = ".*/"
+		}
+		return authenticated(envoy.RegexMatch(before + "ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`,
+			"[^/]*") + "/.*"))
+	}
+}
+
+// serviceAccount is a caller of the mesh by its service account, in the policy's namespace where
+// none is named; with wide one of any trust domain.
+func (b *rbacBuilder) serviceAccount(wide bool) func(string) *rbacv3.Principal {
+	return func(v string) *rbacv3.Principal {
+		namespace, name, ok := strings.Cut(v, "/")
+		if !ok {
+			namespace, name = b.namespace, v
+		}
+		if namespace == "" || name == "" || strings.Contains(v, "*") || strings.Contains(name, "/") {
+			return nil
+		}
+		namespace, name = regexp.QuoteMeta(namespace), regexp.QuoteMeta(name)
+		if wide {
+			return authenticated(envoy.RegexMatch(identityScheme + ".+/ns/" + namespace + "/(.+/|)sa/" + name + "(/.+)?"))
+		}
+		return authenticated(envoy.RegexMatch(b.meshPrefix() + "ns/" + namespace + "/sa/" + name))
+	}
+}
+
+// callerDomain is a caller by its trust domain.
+func callerDomain(v string) *rbacv3.Principal {
+	if nameMatch(v) == nil || strings.Contains(v, "/") {
+		return nil
+	}
+	name := strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, "[^/]*")
+	if v == "*" {
+		name = "[^/]+"
+	}
+	return authenticated(envoy.RegexMatch(identityScheme + name + "/.*"))
+}
+
+// peerAddress is who opened the connection.
+func peerAddress(v string) *rbacv3.Principal {
+	r := subnetMatch(v)
+	if r == nil {
+		return nil
+	}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_DirectRemoteIp{DirectRemoteIp: r}}
+}
+
+// clientAddress is the client that trusted proxies tell of.
+func clientAddress(v string) *rbacv3.Principal {
+	r := subnetMatch(v)
+	if r == nil {
+		return nil
+	}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_RemoteIp{RemoteIp: r}}
+}
+
+// requestIdentity is the holder of a token: its issuer, a slash and its subject. Both may have
+// slashes of their own: the last one of the value is the one between them, as in Istio, or with
+// wide each may be, which is for rules that refuse.
+func requestIdentity(wide bool) func(string) *rbacv3.Principal {
+	return func(v string) *rbacv3.Principal {
+		if nameMatch(v) == nil {
+			return nil
+		}
+		var out []*rbacv3.Principal
+		add := func(issuer, subject string) {
+			i, s := textMatch(issuer), textMatch(subject)
+			if i != nil && s != nil {
+				out = append(out, allPrincipals([]*rbacv3.Principal{claim(envoy.TextValue(i), "iss"),
+					claim(envoy.TextValue(s), "sub")}))
+			}
+		}
+		last := strings.LastIndexByte(v, '/')
+		if wide || last < 0 {
+			switch {
+			case strings.HasPrefix(v, "*"):
+				add("*", v)
+			case strings.HasSuffix(v, "*"):
+				add(v, "*")
+			}
+		}
+		for i := range len(v) {
+			if v[i] == '/' && (wide || i == last) {
+				add(v[:i], v[i+1:])
+			}
+		}
+		if len(out) == 0 {
+			return nil
+		}
+		return onePrincipal(out)
+	}
+}
+
+// claim is a caller by a claim of its token.
+func claim(value *matcherv3.ValueMatcher, path ...string) *rbacv3.Principal {
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_SourcedMetadata{
+		SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: envoy.MetadataMatch(envoy.JwtFilter,
+			append([]string{envoy.JwtPayload}, path...), value)},
+	}}
+}

@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/memo"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/workload"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// Generator makes the clusters: for every destination one for each port, and for each port and
+// subset; and one for each port of the workload.
+type Generator struct {
+	indexes *destination.Indexes
+	pools   intern.Lists[inboundPool]
+
+	clusters *memo.Func[clusterSpec, madeCluster]
+	shapes   *memo.Func[clusterShape, encodedShape]
+}
+
+// New makes a Generator.
+func New(indexes *destination.Indexes) *Generator {
+	g := &Generator{indexes: indexes, shapes: memo.New(encodeShape)}
+	g.clusters = memo.New(g.buildCluster)
+	return g
+}
+
+// clusterIn is everything that the clusters depend on that equal proxies share. Endpoints matter
+// only where clusters carry them: the names that a proxy resolves.
+type clusterIn struct {
+	generator    *Generator
+	destinations *push.Destinations
+	mesh         *push.Mesh
+	router       bool
+	interception push.Interception
+	families     envoy.Families
+	// identity says that the proxy has a certificate of the mesh.
+	identity bool
+	// endpoints are those of destinations.Index.DNS, in that order; nil: there are none, and the rest
+	// is not set either.
+	endpoints *intern.List[*registry.EndpointList]
+	// client is set only when the order of endpoints depends on it.
+	client destination.Client
+	// peers are the policies by which endpoints may not take mutual TLS.
+	peers *push.PeerPolicies
+	// inbound are the inbound listeners of endpoints to which nothing is redirected.
+	inbound *push.InboundListeners
+}
+
+// Plans implements envoy.Kind.
+func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
+	index := g.indexes.Of(sc)
+	in := clusterIn{
+		generator: g, destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router,
+		interception: sc.Interception, families: envoy.FamiliesOf(sc), identity: sc.Identity,
+		endpoints: g.indexes.Endpoints(index.DNS, sc),
+	}
+	if len(index.DNS) > 0 && in.identity {
+		in.peers, in.inbound = sc.PeerAuthentications.Disabling(), sc.InboundListeners
+	}
+	if index.Ordered {
+		in.client = destination.ClientOf(sc)
+	}
+	if sc.Own != nil {
+		own = workloadIn{Workload: workload.Of(sc), mesh: sc.Mesh, pools: g.poolsOf(sc)}
+	}
+	return in, own
+}
+
+// clusterSpec is everything that one outbound cluster is made of. Comparable.
+type clusterSpec struct {
+	service *registry.Service
+	port    uint32
+	// the small ones stand together: what is not larger than 128 bytes is kept without an
+	// allocation of its own
+	router bool
+	mutual destination.Mutual // whether mutual TLS is spoken
+	// anyName says that no endpoint names a service account, where mutual TLS is spoken.
+	anyName bool
+	// families is set only where the cluster carries its endpoints, as are the last four.
+	families envoy.Families
+	subset   *networking.Subset
+	policy   destination.Policy
+	// rule is the object that decides the policy, for people; nil: none.
+	rule *config.Object
+	mesh *push.Mesh
+	// identities are those with whom mutual TLS is spoken; nil where none is.
+	identities *intern.List[push.Identity]
+	endpoints  *registry.EndpointList
+	order      destination.Order
+	peers      *push.PeerPolicies
+	inbound    *push.InboundListeners
+}
+
+// madeCluster is an outbound cluster.
+type madeCluster struct {
+	// resource is nil when the cluster is left out.
+	resource *resource.Resource
+	// shape lives as long as the cluster, so that the next one of the shape is made of it.
+	shape *encodedShape
+	// problem, when not nil, says why Envoy would refuse the cluster, or warns about it.
+	problem *feed.Problem
+}
+
+// clusterLayer collects the clusters of a layer.
+type clusterLayer struct {
+	items []*resource.Resource
+	envoy.Layer
+}
+
+// add adds a cluster, which is nil when it is left out, and what is wrong with it.
+func (l *clusterLayer) add(r *resource.Resource, problem *feed.Problem) {
+	if r != nil {
+		l.items = append(l.items, r)
+	}
+	if problem != nil {
+		l.Problems = append(l.Problems, *problem)
+	}
+}
+
+// done is the layer.
+func (l *clusterLayer) done() *envoy.Layer {
+	l.Layer.Layer = *resource.NewLayer(l.items)
+	return &l.Layer
+}
+
+// Layer makes the layer that equal proxies share.
+func (in clusterIn) Layer() *envoy.Layer {
+	layer := &clusterLayer{}
+	next := 0
+	for _, d := range in.destinations.Items() {
+		spec := clusterSpec{service: d.Service, mesh: in.mesh, router: in.router, rule: destination.Deciding(d.Rule)}
+		dns := destination.IsDNS(d.Service.Resolution)
+		if dns {
+			spec.endpoints, spec.families = in.endpoints.Items()[next], in.families
+			next++
+		}
+		destination.EachCluster(d, func(port uint32, s *networking.Subset) {
+			spec.port, spec.subset, spec.policy = port, s, destination.PolicyFor(d.Rule, s, port)
+			spec = spec.withMutual(in.identity, d.Identities)
+			if dns {
+				spec.order = destination.OrderOf(spec.policy.Order(in.mesh), in.client)
+				spec.peers, spec.inbound = nil, nil
+				if spec.mutual == destination.MutualAuto {
+					spec.peers = in.peers
+				}
+				if spec.mutual == destination.MutualAuto && d.Identities.Unintercepted {
+					spec.inbound = in.inbound
+				}
+			}
+			made := in.generator.clusters.Get(spec)
+			layer.Held = append(layer.Held, made)
+			layer.add(made.resource, made.problem)
+		})
+	}
+	in.addFixed(layer)
+	return layer.done()
+}

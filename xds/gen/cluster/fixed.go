@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// fixedSpec is a cluster that is for no service.
+type fixedSpec struct {
+	name     string
+	mesh     *push.Mesh
+	families envoy.Families
+	// interception is that of the inbound side.
+	interception push.Interception
+}
+
+// addFixed adds the clusters that every proxy has. Routers have no connections whose destination is
+// known, so only what refuses; without redirection nothing arrives that is for no listener.
+func (in clusterIn) addFixed(layer *clusterLayer) {
+	layer.add(fixedSpec{name: envoy.BlackHole, mesh: in.mesh}.build())
+	if in.router {
+		return
+	}
+	layer.add(fixedSpec{name: envoy.Passthrough, mesh: in.mesh}.build())
+	if in.interception != push.None {
+		layer.add(fixedSpec{name: envoy.InboundPassthrough, mesh: in.mesh, families: in.families,
+			interception: in.interception}.build())
+	}
+}
+
+func (s fixedSpec) build() (*resource.Resource, *feed.Problem) {
+	c, problem := orClosed(s.cluster(), nil)
+	return resource.New(resource.ClusterType, s.name, nil, func() []byte { return resource.Encode(c) }), problem
+}
+
+// cluster is the message.
+func (s fixedSpec) cluster() *clusterv3.Cluster {
+	if s.name == envoy.BlackHole {
+		return s.empty()
+	}
+	c := s.passthrough()
+	if s.name == envoy.InboundPassthrough {
+		c.UpstreamBindConfig = inboundSource(s.interception, s.families)
+	}
+	return c
+}
+
+// empty has no endpoint, so that everything sent to it is refused.
+func (s fixedSpec) empty() *clusterv3.Cluster {
+	return &clusterv3.Cluster{
+		Name:                 s.name,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		ConnectTimeout:       s.mesh.Config.GetConnectTimeout(),
+	}
+}
+
+// passthroughIdle is when an HTTP connection that carries nothing is closed. Source: Istio.
+const passthroughIdle = 5 * time.Minute
+
+// passthrough goes where the client had connected to, in the protocol that it spoke.
+func (s fixedSpec) passthrough() *clusterv3.Cluster {
+	c := &clusterv3.Cluster{
+		Name:                 s.name,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
+		ConnectTimeout:       s.mesh.Config.GetConnectTimeout(),
+		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
+	}
+	h := &upstreamHTTP{protocol: upstreamAsClient}
+	h.common().IdleTimeout = durationpb.New(passthroughIdle)
+	applyPool(c, h, nil, s.mesh)
+	h.apply(c)
+	return c
+}
+
+// inboundSource is the source address of connections to the workload. The host does not redirect
+// it, so they do not come back to the proxy; nil where nothing is redirected. Source: Istio,
+// 127.0.0.6 and ::6. With TPROXY it is ::1 for IPv6, which every machine has.
+func inboundSource(i push.Interception, f envoy.Families) *corev3.BindConfig {
+	source := func(ip string) *corev3.SocketAddress { return envoy.SocketAddress(ip, 0).GetSocketAddress() }
+	v4, v6 := source("127.0.0.6"), source("::6")
+	switch i {
+	case push.None:
+		return nil
+	case push.TProxy:
+		f, v6 = envoy.DualStack, source("::1")
+	case push.TProxyIPv4:
+		f = envoy.OnlyV4
+	}
+	switch f {
+	case envoy.OnlyV6:
+		return &corev3.BindConfig{SourceAddress: v6}
+	case envoy.DualStack:
+		return &corev3.BindConfig{SourceAddress: v4, ExtraSourceAddresses: []*corev3.ExtraSourceAddress{{Address: v6}}}
+	default:
+		return &corev3.BindConfig{SourceAddress: v4}
+	}
+}

@@ -1,0 +1,198 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/workload"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// workloadIn is everything that the clusters depend on by which a sidecar reaches its workload.
+type workloadIn struct {
+	workload.Workload
+	mesh *push.Mesh
+	// pools are those that rules set for own.Inbound, in that order; nil when none does.
+	pools *intern.List[inboundPool]
+}
+
+// inboundPool is a connection pool, and the object that sets it. The zero value: none.
+type inboundPool struct {
+	settings *networking.ConnectionPoolSettings
+	from     *config.Object
+}
+
+// workloadSpec is everything that one of these clusters is made of.
+type workloadSpec struct {
+	port     uint32
+	protocol registry.Protocol
+	// to is where the workload listens; the zero value: where the client had connected to.
+	to envoy.Address
+	// loop says that to is the proxy's own listener: nothing is sent there, or it would go round
+	// for ever.
+	loop bool
+	// interception decides the source address, which the host must not redirect.
+	interception push.Interception
+	families     envoy.Families
+	pool         *networking.ConnectionPoolSettings
+	// decides is the object that sets pool, else the one that says where to is, for people; nil:
+	// none.
+	decides *config.Object
+	mesh    *push.Mesh
+	// services are those that the port is for, the older first; servicePort is that of the first.
+	services    []*registry.Service
+	servicePort uint32
+}
+
+// poolsOf finds the pools that rules set for the services of the workload: what a client is allowed
+// to send, the workload's own proxy has to let through. Source: Istio.
+func (g *Generator) poolsOf(sc *push.Scope) *intern.List[inboundPool] {
+	out := make([]inboundPool, sc.Own.Inbound.Len())
+	some := false
+	for i, in := range sc.Own.Inbound.Items() {
+		if d, ok := sc.Destinations.Get(in.Service.Host); ok && d.Service == in.Service {
+			out[i].settings = destination.PolicyFor(d.Rule, nil, in.Port.Number).Pool
+			if out[i].settings != nil {
+				out[i].from, some = destination.Deciding(d.Rule), true
+			}
+		}
+	}
+	if !some {
+		return nil
+	}
+	return g.pools.Of(out)
+}
+
+// Layer makes one cluster for each port that the inbound listeners have.
+func (in workloadIn) Layer() *envoy.Layer {
+	layer := &clusterLayer{}
+	for _, p := range in.Ports() {
+		spec := workloadSpec{
+			port: p.Port, protocol: p.Protocol, to: in.Target(p), mesh: in.mesh, families: in.Families,
+			interception: in.Interception,
+		}
+		spec.loop = p.Bound && spec.to == p.At
+		var first int
+		spec.services, first = in.served(p.Port)
+		if first >= 0 {
+			spec.servicePort = in.Own.Inbound.Items()[first].Port.Number
+		}
+		pool := in.pool(p.Port, first)
+		spec.pool, spec.decides = pool.settings, pool.from
+		if spec.decides == nil && in.Ingress(p.Port) != nil {
+			spec.decides = in.Sidecar.Object
+		}
+		layer.add(spec.build())
+	}
+	return layer.done()
+}
+
+// served lists the services behind a port of the workload, the older first, and the index of the
+// first one among own.Inbound, -1 when there is none.
+func (in workloadIn) served(port uint32) (services []*registry.Service, first int) {
+	first = -1
+	items := in.Own.Inbound.Items()
+	var at []int
+	for i := range items {
+		if items[i].TargetPort == port {
+			at = append(at, i)
+		}
+	}
+	slices.SortStableFunc(at, func(a, b int) int { return items[a].Service.CompareAge(items[b].Service) })
+	for _, i := range at {
+		if first < 0 {
+			first = i
+		}
+		if !slices.Contains(services, items[i].Service) {
+			services = append(services, items[i].Service)
+		}
+	}
+	return services, first
+}
+
+// pool is that of the Sidecar's listener, else the Sidecar's, else that of the service's rule.
+// Source: istio.io, Sidecar.inboundConnectionPool.
+func (in workloadIn) pool(port uint32, first int) inboundPool {
+	if l := in.Ingress(port); l.GetConnectionPool() != nil {
+		return inboundPool{l.ConnectionPool, in.Sidecar.Object}
+	}
+	if in.Sidecar != nil && in.Sidecar.Spec.InboundConnectionPool != nil {
+		return inboundPool{in.Sidecar.Spec.InboundConnectionPool, in.Sidecar.Object}
+	}
+	if first >= 0 && in.pools != nil {
+		return in.pools.Items()[first]
+	}
+	return inboundPool{}
+}
+
+// forever is longer than any proxy runs, and not longer than Envoy can count.
+const forever = 100 * 365 * 24 * time.Hour
+
+// build makes the cluster.
+func (s workloadSpec) build() (*resource.Resource, *feed.Problem) {
+	name := envoy.InboundCluster(s.port)
+	c, problem := orClosed(s.cluster(name), s.decides)
+	if len(s.services) > 0 {
+		c.Metadata = clusterMetadata{port: s.servicePort, services: s.services}.message()
+	}
+	return resource.New(resource.ClusterType, name, nil, func() []byte { return resource.Encode(c) }), problem
+}
+
+// cluster is the message without metadata.
+func (s workloadSpec) cluster(name string) *clusterv3.Cluster {
+	c := &clusterv3.Cluster{
+		Name:                 name,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		ConnectTimeout:       s.mesh.Config.GetConnectTimeout(),
+	}
+	switch {
+	case s.loop:
+	case s.to == envoy.Address{}:
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
+		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+		// The workload's address does not go away, and forgetting it would cut its connections.
+		c.CleanupInterval = durationpb.New(forever)
+	default:
+		c.LoadAssignment = s.assignment(name)
+	}
+	if s.to.Path == "" && !s.to.IP.IsLoopback() {
+		c.UpstreamBindConfig = inboundSource(s.interception, s.families)
+	}
+	h := &upstreamHTTP{protocol: s.upstreamProtocol()}
+	applyPool(c, h, s.pool, s.mesh)
+	h.apply(c)
+	return c
+}
+
+// assignment is the one endpoint.
+func (s workloadSpec) assignment(name string) *endpointv3.ClusterLoadAssignment {
+	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
+		LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+			Endpoint: &endpointv3.Endpoint{Address: s.to.Message()},
+		}}},
+	}}}
+}
+
+// upstreamProtocol is that of the port; where the proxy detects it, what the client speaks.
+func (s workloadSpec) upstreamProtocol() upstreamProtocol {
+	switch {
+	case s.pool.GetHttp().GetUseClientProtocol(), s.protocol == registry.Unknown:
+		return upstreamAsClient
+	case s.protocol.IsHTTP2():
+		return upstreamHTTP2
+	default:
+		return upstreamHTTP1
+	}
+}

@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"strconv"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
+	"github.com/ashore-mesh/ashore/xds/gen/endpoint"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+)
+
+// withMutual sets what the cluster needs for mutual TLS, nothing where it speaks none.
+func (s clusterSpec) withMutual(identity bool, ids push.Identities) clusterSpec {
+	s.mutual, s.identities, s.anyName = s.reach().MutualTLS(s.mesh, identity, ids), nil, false
+	if s.mutual == destination.MutualAuto || s.mutual == destination.MutualAlways {
+		s.identities = ids.Names
+		s.anyName = ids.AnyName || ids.Names == nil && s.reach().Discovery() == destination.ByOriginal
+	}
+	return s
+}
+
+// names are those of which an endpoint's certificate has to bear one: those of the rule, else of the
+// service, else who the endpoints are. Without any no certificate will do, unless anyName says that
+// each does: a cluster that has no endpoints yet accepts none, because its first endpoints may arrive
+// before the names that they have to prove.
+// Source: istio.io, ClientTLSSettings.subjectAltNames and ServiceEntry.subjectAltNames.
+func (s clusterSpec) names() []string {
+	if names := s.policy.Tls.GetSubjectAltNames(); len(names) > 0 {
+		return names
+	}
+	if len(s.service.SubjectAltNames) > 0 {
+		return s.service.SubjectAltNames
+	}
+	var names []string
+	for _, id := range s.identities.Items() {
+		for _, d := range envoy.MeshDomains(s.mesh) {
+			if name, err := spiffe.New(d, id.Namespace, id.ServiceAccount); err == nil { // else no certificate bears it
+				names = append(names, name.String())
+			}
+		}
+	}
+	if len(names) == 0 && !s.anyName {
+		return []string{envoy.Nobody}
+	}
+	return names
+}
+
+// speakMutual makes c speak mutual TLS where the cluster does: to all endpoints, or to those that say
+// they take it. Sessions are not resumed, so that each connection looks at the endpoint's certificate
+// anew.
+func (s clusterSpec) speakMutual(c *clusterv3.Cluster, http2 bool) {
+	if s.mutual != destination.MutualAuto && s.mutual != destination.MutualAlways {
+		return
+	}
+	alpn := []string{envoy.ALPNMesh}
+	if http2 {
+		alpn = append(alpn, "h2")
+	}
+	socket := envoy.TLSSocket(&tlsv3.UpstreamTlsContext{
+		Sni:              s.sni(),
+		CommonTlsContext: envoy.MeshTLS(s.mesh, alpn, envoy.ExactNames(s.names())),
+		MaxSessionKeys:   wrapperspb.UInt32(0),
+	})
+	if s.mutual == destination.MutualAlways {
+		c.TransportSocket = socket
+		return
+	}
+	c.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{{
+		Name: "tlsMode-istio", TransportSocket: socket,
+		Match: &structpb.Struct{Fields: map[string]*structpb.Value{
+			endpoint.TLSMode: structpb.NewStringValue(endpoint.TLSModeIstio)}},
+	}}
+}
+
+// sni is what the cluster asks endpoints for: what the rule says, else the cluster's name in a form
+// that gateways take apart; empty where that is longer than Envoy allows. Source: Istio,
+// model.BuildDNSSrvSubsetKey.
+func (s clusterSpec) sni() string {
+	if sni := s.policy.Tls.GetSni(); sni != "" {
+		return sni
+	}
+	const longest = 255
+	name := "outbound_." + strconv.FormatUint(uint64(s.port), 10) + "_." + s.subset.GetName() + "_." + s.service.Host
+	if len(name) > longest {
+		return ""
+	}
+	return name
+}
+
+// anyNameProblem is the problem of a cluster whose mutual TLS checks no name; nil: it does.
+func (s clusterSpec) anyNameProblem(name string) *feed.Problem {
+	if len(s.names()) > 0 {
+		return nil
+	}
+	return s.problem("the cluster " + name + " checks no name in the certificates of its endpoints, so that any workload of the mesh can pass for one: " +
+		"write serviceAccount of the endpoints, subjectAltNames of the ServiceEntry, or tls.subjectAltNames of the DestinationRule")
+}
+
+// withoutIdentity is the problem of a cluster that is to speak mutual TLS on a proxy that has no
+// certificate.
+func (s clusterSpec) withoutIdentity(name string) *feed.Problem {
+	return s.problem("the cluster " + name + " closes its connections on proxies that have no certificate of the mesh, " +
+		"because ISTIO_MUTUAL needs one: let their machines join, or set another tls.mode")
+}
+
+// problem is a warning about the rule that decides.
+func (s clusterSpec) problem(text string) *feed.Problem {
+	p := &feed.Problem{Severity: feed.Warning, Text: text}
+	if s.rule != nil {
+		p.Object, p.File, p.Line = s.rule.Key.String(), s.rule.Origin.File, s.rule.Origin.Line
+	}
+	return p
+}

@@ -1,0 +1,126 @@
+package destination
+
+import (
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Policy are the parts of a DestinationRule's traffic policy that hold for one cluster. Comparable.
+type Policy struct {
+	Pool    *networking.ConnectionPoolSettings
+	Balance *networking.LoadBalancerSettings
+	Outlier *networking.OutlierDetection
+	Tls     *networking.ClientTLSSettings
+	Budget  *networking.TrafficPolicy_RetryBudget
+}
+
+// PolicyFor chooses the policy of one port and subset; a nil rule and a nil subset have none.
+//
+// Source: istio.io, DestinationRule. Settings for a port replace all those above them, also by what
+// they leave out. What a subset sets replaces the part of the same name of the rule, and what it
+// does not set is inherited.
+func PolicyFor(rule *push.DestinationRule, subset *networking.Subset, port uint32) Policy {
+	if rule == nil {
+		return Policy{}
+	}
+	p, _ := portPolicy(rule.Spec.TrafficPolicy, port)
+	if subset.GetTrafficPolicy() == nil {
+		return p
+	}
+	own, whole := portPolicy(subset.TrafficPolicy, port)
+	if whole {
+		own.Budget = p.Budget // not a port's to set
+		return own
+	}
+	return p.with(own)
+}
+
+// SubsetOf is the subset of a rule by its name; nil: there is none.
+func SubsetOf(rule *push.DestinationRule, name string) *networking.Subset {
+	if rule == nil || name == "" {
+		return nil
+	}
+	for _, s := range rule.Spec.GetSubsets() {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// portPolicy is what a traffic policy says for a port; whole says that the port has settings of its
+// own.
+func portPolicy(t *networking.TrafficPolicy, port uint32) (p Policy, whole bool) {
+	if t == nil {
+		return Policy{}, false
+	}
+	for _, s := range t.PortLevelSettings {
+		if s.GetPort().GetNumber() == port {
+			return Policy{Pool: s.ConnectionPool, Balance: s.LoadBalancer, Outlier: s.OutlierDetection, Tls: s.Tls,
+				Budget: t.RetryBudget}, true
+		}
+	}
+	return Policy{Pool: t.ConnectionPool, Balance: t.LoadBalancer, Outlier: t.OutlierDetection, Tls: t.Tls,
+		Budget: t.RetryBudget}, false
+}
+
+// with returns p with the parts that over sets.
+func (p Policy) with(over Policy) Policy {
+	if over.Pool != nil {
+		p.Pool = over.Pool
+	}
+	if over.Balance != nil {
+		p.Balance = over.Balance
+	}
+	if over.Outlier != nil {
+		p.Outlier = over.Outlier
+	}
+	if over.Tls != nil {
+		p.Tls = over.Tls
+	}
+	if over.Budget != nil {
+		p.Budget = over.Budget
+	}
+	return p
+}
+
+// passthrough says that connections go where the client had connected to.
+func (p Policy) passthrough() bool {
+	return p.Balance.GetSimple() == networking.LoadBalancerSettings_PASSTHROUGH
+}
+
+// IsDNS says that the proxy resolves the names of endpoints.
+func IsDNS(r registry.Resolution) bool { return r == registry.DNS || r == registry.DNSRoundRobin }
+
+// EachCluster calls f for every cluster of a destination: its ports, and each with its subsets.
+// UDP is not proxied.
+func EachCluster(d push.Destination, f func(port uint32, subset *networking.Subset)) {
+	for _, p := range d.Service.Ports {
+		if p.Protocol == registry.UDP {
+			continue
+		}
+		f(p.Number, nil)
+		if d.Rule == nil {
+			continue
+		}
+		for _, s := range d.Rule.Spec.Subsets {
+			f(p.Number, s)
+		}
+	}
+}
+
+// Deciding is the object that decides about a rule, nil when there is none.
+func Deciding(rule *push.DestinationRule) *config.Object {
+	if rule == nil || len(rule.From) == 0 {
+		return nil
+	}
+	return rule.From[0]
+}
+
+// UsesTLS says that connections to endpoints are TLS by what a rule says.
+func UsesTLS(t *networking.ClientTLSSettings) bool {
+	return t.GetMode() == networking.ClientTLSSettings_SIMPLE || t.GetMode() == networking.ClientTLSSettings_MUTUAL
+}

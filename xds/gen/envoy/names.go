@@ -1,0 +1,44 @@
+package envoy
+
+import (
+	"strconv"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+// OutboundCluster is "outbound|80|v1|web.shop.svc.cluster.local". Source: Istio,
+// model.BuildSubsetKey.
+func OutboundCluster(port uint32, subset, host string) string {
+	b := make([]byte, 0, len("outbound||||")+5+len(subset)+len(host))
+	b = append(b, "outbound|"...)
+	b = strconv.AppendUint(b, uint64(port), 10)
+	b = append(b, '|')
+	b = append(b, subset...)
+	b = append(b, '|')
+	b = append(b, host...)
+	return string(b)
+}
+
+// InboundCluster is "inbound|8080||". Source: Istio, model.BuildInboundSubsetKey.
+func InboundCluster(port uint32) string {
+	return "inbound|" + strconv.FormatUint(uint64(port), 10) + "||"
+}
+
+// Names of the clusters that every sidecar has. Source: Istio, pilot/pkg/networking/util.
+const (
+	BlackHole          = "BlackHoleCluster"
+	Passthrough        = "PassthroughCluster"
+	InboundPassthrough = "InboundPassthroughCluster"
+)
+
+// IstioMetadata is the key under which Istio's metadata stands.
+const IstioMetadata = "istio"
+
+// ConfigMember is the member of Istio's metadata that names the object something was made of.
+const ConfigMember = "config"
+
+// ConfigPath names an object of a kind ("destination-rule") to people. Source: Istio's filter
+// metadata.
+func ConfigPath(o *config.Object, kind string) string {
+	return "/apis/networking.istio.io/v1/namespaces/" + o.Namespace + "/" + kind + "/" + o.Name
+}

@@ -1,0 +1,276 @@
+package layout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+)
+
+// GatewayServer is one server of a Gateway without its routes: a changed route leaves the layout
+// alone.
+type GatewayServer struct {
+	Gateway *config.Object
+	Server  *networking.Server
+	// port is where the router listens for the server.
+	port uint32
+}
+
+// gatewayIn is all that the layout of a router's listeners depends on.
+type gatewayIn struct {
+	// servers are those of Facets.Gateways, in their order.
+	servers  *intern.List[GatewayServer]
+	families envoy.Families
+}
+
+// Gateway says which address and port of a router carries what. Listeners and routes are both
+// made from it. Immutable.
+type Gateway struct {
+	// Servers are those that it was made of.
+	Servers *intern.List[GatewayServer]
+	// Ports is sorted by address.
+	Ports []GatewayPort
+	// Routes is sorted by name, names unique.
+	Routes []gatewayRoute
+}
+
+// GatewayPort is one listener of a router.
+type GatewayPort struct {
+	At envoy.Address
+	// Servers are those that share it, in order of precedence: either all plain HTTP, or all TLS,
+	// or one TCP.
+	Servers []GatewayUse
+	// Problems name the servers that are left out because a service maps ports of the router.
+	Problems []feed.Problem
+}
+
+// GatewayUse is one server of a port.
+type GatewayUse struct {
+	// Index is the server's in Facets.Gateways.
+	Index int
+	Mode  gatewayMode
+	// Route is its route configuration; empty: it routes connections.
+	Route string
+	// Sni are its hosts, without namespaces; "*" matches every client.
+	Sni []string
+}
+
+// gatewayMode is what a server does with connections.
+type gatewayMode uint8
+
+const (
+	// GatewayHTTP is plaintext HTTP.
+	GatewayHTTP gatewayMode = iota
+	// GatewayHTTPS ends TLS and speaks HTTP inside.
+	GatewayHTTPS
+	// GatewayTLS ends TLS and forwards connections.
+	GatewayTLS
+	// GatewayPassthrough routes TLS connections by SNI, unopened.
+	GatewayPassthrough
+	// GatewayTCP forwards connections.
+	GatewayTCP
+)
+
+// endsTLS says that the server holds a certificate.
+func (m gatewayMode) endsTLS() bool { return m == GatewayHTTPS || m == GatewayTLS }
+
+// isTLS says that clients speak TLS, so that SNI tells servers of one port apart.
+func (m gatewayMode) isTLS() bool { return m.endsTLS() || m == GatewayPassthrough }
+
+// gatewayRoute is one route configuration of a router.
+type gatewayRoute struct {
+	Name string
+	// Servers are the indexes in Facets.Gateways of those that share it, in order of precedence;
+	// the router listens for them on one port.
+	Servers []int
+}
+
+// gatewayServers strips the routes from a router's servers, for gatewayIn.
+func gatewayServers(lists *intern.Lists[GatewayServer], sc *push.Scope) *intern.List[GatewayServer] {
+	out := make([]GatewayServer, 0, sc.Gateways.Len())
+	for _, g := range sc.Gateways.Items() {
+		out = append(out, GatewayServer{g.Gateway, g.Server, g.Port})
+	}
+	return lists.Of(out)
+}
+
+// gatewayInOf picks what the layout depends on out of a scope.
+func gatewayInOf(lists *intern.Lists[GatewayServer], sc *push.Scope) gatewayIn {
+	return gatewayIn{servers: gatewayServers(lists, sc), families: envoy.FamiliesOf(sc)}
+}
+
+// layOutGateways merges the servers of all Gateways of a router by address and port.
+//
+// Source: Istio. The first server of a port says whether it is plain HTTP, TLS or TCP, and others
+// that differ are left out, as is a second TCP server. Plain HTTP servers share one route
+// configuration. TLS servers are told apart by SNI; one that repeats a host of an earlier one is
+// left out.
+func layOutGateways(in gatewayIn) *Gateway {
+	out := &Gateway{Servers: in.servers}
+	at := map[envoy.Address]int{}
+	routes := map[string]int{}
+	for i, s := range in.servers.Items() {
+		use, ok := useOf(i, s)
+		if !ok {
+			continue
+		}
+		a := gatewayAddress(s, in.families)
+		n, known := at[a]
+		if known {
+			if other := out.Ports[n].conflict(use); other != nil {
+				o := in.servers.Items()[other.Index]
+				if s.declaredPort() != o.declaredPort() { // else package push reports it
+					out.Ports[n].Problems = append(out.Ports[n].Problems, s.leftOut(o))
+				}
+				continue
+			}
+		}
+		if use.Mode == GatewayHTTPS {
+			if _, taken := routes[use.Route]; taken {
+				continue // two servers of one Gateway with one port name: refused by validation
+			}
+		}
+		if !known {
+			n = len(out.Ports)
+			at[a] = n
+			out.Ports = append(out.Ports, GatewayPort{At: a})
+		}
+		if use.Mode == GatewayHTTP && known {
+			use.Route = out.Ports[n].Servers[0].Route // also where another Gateway spells bind another way
+		}
+		out.Ports[n].Servers = append(out.Ports[n].Servers, use)
+		if use.Route == "" {
+			continue
+		}
+		r, known := routes[use.Route]
+		if !known {
+			r = len(out.Routes)
+			routes[use.Route] = r
+			out.Routes = append(out.Routes, gatewayRoute{Name: use.Route})
+		}
+		out.Routes[r].Servers = append(out.Routes[r].Servers, i)
+	}
+	slices.SortFunc(out.Ports, func(a, b GatewayPort) int { return a.At.Compare(b.At) })
+	slices.SortFunc(out.Routes, func(a, b gatewayRoute) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// conflict returns a server with which use cannot share the port; nil: there is none.
+func (p *GatewayPort) conflict(use GatewayUse) *GatewayUse {
+	first := &p.Servers[0]
+	switch {
+	case use.Mode == GatewayHTTP && first.Mode == GatewayHTTP:
+		return nil
+	case !use.Mode.isTLS() || !first.Mode.isTLS():
+		return first
+	}
+	for i := range p.Servers {
+		if slices.ContainsFunc(use.Sni, func(h string) bool { return slices.Contains(p.Servers[i].Sni, h) }) {
+			return &p.Servers[i]
+		}
+	}
+	return nil
+}
+
+// declaredPort is where the server listens on a router whose services do not map its port.
+func (s GatewayServer) declaredPort() uint32 {
+	//nolint:staticcheck // deprecated in Istio
+	return cmp.Or(s.Server.GetPort().GetTargetPort(), s.Server.GetPort().GetNumber())
+}
+
+// leftOut is the problem of a server that cannot share its port with other, which comes first.
+func (s GatewayServer) leftOut(other GatewayServer) feed.Problem {
+	i := slices.Index(s.Gateway.Spec.(*networking.Gateway).Servers, s.Server)
+	return feed.Problem{
+		Severity: feed.Error, Source: s.Gateway.Origin.Source, Object: s.Gateway.Key.String(),
+		Field: fmt.Sprintf("spec.servers[%d]", i), File: s.Gateway.Origin.File, Line: s.Gateway.Origin.Line,
+		Text: fmt.Sprintf("the server is left out on a gateway whose own service maps ports: "+
+			"port %d of this server and port %d of %s both become port %d, and these servers cannot share a port: "+
+			"choose another targetPort in the service, or another port or other hosts for a server",
+			s.declaredPort(), other.declaredPort(), other.Gateway.Key, s.port),
+	}
+}
+
+// useOf says what a server does; false when it can do nothing (UDP).
+func useOf(index int, s GatewayServer) (GatewayUse, bool) {
+	tls := s.Server.GetTls()
+	protocol := envoy.ParseProtocol(s.Server.GetPort().GetProtocol())
+	u := GatewayUse{Index: index}
+	if tls != nil {
+		u.Sni = SniHosts(s.Server.Hosts)
+	}
+	passthrough := tls.GetMode() == networking.ServerTLSSettings_PASSTHROUGH ||
+		tls.GetMode() == networking.ServerTLSSettings_AUTO_PASSTHROUGH
+	switch {
+	case protocol == registry.UDP:
+		return u, false
+	case protocol.IsHTTP(): // its tls can only ask for a redirection
+		u.Mode, u.Sni, u.Route = GatewayHTTP, nil, plainRouteName(s)
+	case tls == nil:
+		u.Mode = GatewayTCP
+	case passthrough:
+		u.Mode = GatewayPassthrough
+	case protocol == registry.HTTPS:
+		u.Mode, u.Route = GatewayHTTPS, tlsRouteName(s)
+	default:
+		u.Mode = GatewayTLS
+	}
+	return u, true
+}
+
+func gatewayAddress(s GatewayServer, f envoy.Families) envoy.Address {
+	ip, path := envoy.ParseBind(s.Server.Bind)
+	if path != "" {
+		return envoy.Address{Path: path}
+	}
+	if !ip.IsValid() || f == envoy.DualStack && ip.IsUnspecified() { // such a listener has both
+		ip = f.Wildcard()
+	}
+	return envoy.Address{IP: ip, Port: s.port}
+}
+
+// plainRouteName is "http.8080". Source: Istio, model.gatewayRDSRouteName; a bind address follows,
+// as there.
+func plainRouteName(s GatewayServer) string {
+	return "http." + strconv.FormatUint(uint64(s.port), 10) + bindSuffix(s.Server)
+}
+
+// tlsRouteName is "https.443.portname.gateway.namespace", with the server's own port. Source:
+// Istio, model.gatewayRDSRouteName; a bind address follows, as there.
+func tlsRouteName(s GatewayServer) string {
+	return strings.Join([]string{
+		"https", strconv.FormatUint(uint64(s.Server.GetPort().GetNumber()),
+			10), s.Server.Port.Name, s.Gateway.Name, s.Gateway.Namespace,
+	}, ".") + bindSuffix(s.Server)
+}
+
+func bindSuffix(s *networking.Server) string {
+	if s.Bind == "" {
+		return ""
+	}
+	return "." + s.Bind
+}
+
+// SniHosts are the hosts of a server without the namespaces before them, each once, in order.
+func SniHosts(hosts []string) []string {
+	out := make([]string, 0, len(hosts))
+	for _, h := range hosts {
+		if _, host, ok := strings.Cut(h, "/"); ok {
+			h = host
+		}
+		if !slices.Contains(out, h) {
+			out = append(out, h)
+		}
+	}
+	return out
+}

@@ -1,0 +1,33 @@
+package listener
+
+import (
+	"testing"
+
+	mesh "istio.io/api/mesh/v1alpha1"
+)
+
+func TestAccessLogFormat(t *testing.T) {
+	t.Parallel()
+	// Istio's documentation, "Envoy Access Logs".
+	const byDefault = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% ` +
+		`%RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% "%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% ` +
+		`%DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" ` +
+		`"%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" %UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% ` +
+		`%DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%` + "\n"
+	for format, want := range map[string]string{"": byDefault, "%DURATION%": "%DURATION%\n",
+		"%DURATION%\n": "%DURATION%\n"} {
+		if got := (accessLog{file: "x", format: format}).textFormat(); got != want {
+			t.Errorf("format %q: got %q, want %q", format, got, want)
+		}
+	}
+	for format, want := range map[string]string{"": "method", `{"a": "%DURATION%"}`: "a",
+		`["not an object"]`: "method"} {
+		if got := (accessLog{file: "x", format: format, json: true}).jsonFormat().Fields; got[want] == nil {
+			t.Errorf("JSON format %q: no field %s in %v", format, want, got)
+		}
+	}
+	if got := accessLogOf(&mesh.MeshConfig{AccessLogFormat: "x",
+		AccessLogEncoding: mesh.MeshConfig_JSON}); got != (accessLog{}) {
+		t.Errorf("without a file: got %+v, want nothing to be logged or depended on", got)
+	}
+}

@@ -1,0 +1,256 @@
+package listener
+
+import (
+	"errors"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
+	originaldstv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
+	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/workload"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// buildListener makes one listener. It is encoded at once: what Envoy would refuse of it shows only
+// then.
+func buildListener(s listenerSpec) *madeListener {
+	out := &madeListener{}
+	if s.bypassed != (workload.Bypass{}) {
+		out.refused = s.bypassed.Problems(s.name)
+		return out
+	}
+	if s.problems != nil {
+		out.refused = slices.Clone(s.problems.Problems)
+	}
+	report := func(what string, err error) {
+		if errors.Is(err, errNoIdentity) {
+			out.refused = append(out.refused, strictWithoutIdentity(what))
+			return
+		}
+		out.refused = append(out.refused, *envoy.Refused(nil, what, err))
+	}
+	l, refs := s.build(report)
+	err := l.Validate()
+	if err == nil && len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
+		err = errNoChain
+	}
+	if err != nil {
+		l, refs = s.closed(), closedRefs()
+		if l.Validate() != nil {
+			report("the listener "+s.name+" is left out", err)
+			return out
+		}
+		report("the listener "+s.name+" closes its connections", err)
+	}
+	body := resource.Encode(l)
+	out.resource = resource.New(resource.ListenerType, s.name, refs.list, func() []byte { return body })
+	return out
+}
+
+// errNoChain says that nothing is left of a listener.
+var errNoChain = errors.New("it has no filter chain")
+
+// closed is a listener that stands at the same place and closes all connections, so that none goes
+// where no listener is.
+func (s listenerSpec) closed() *listenerv3.Listener {
+	l := &listenerv3.Listener{
+		Name:             s.name,
+		Address:          s.at.Message(),
+		TrafficDirection: s.direction(),
+		FilterChains:     []*listenerv3.FilterChain{{Name: envoy.BlackHole, Filters: s.base.blackHoleFilters}},
+	}
+	s.setSocket(l)
+	return l
+}
+
+// build makes the listener, and lists what it names. It reports filter chains that Envoy would
+// refuse.
+func (s listenerSpec) build(report func(what string, err error)) (*listenerv3.Listener, *listenerRefs) {
+	l := &listenerv3.Listener{
+		Name:                             s.name,
+		Address:                          s.at.Message(),
+		TrafficDirection:                 s.direction(),
+		ContinueOnListenerFiltersTimeout: s.side != sideGateway,
+		ListenerFilters:                  s.listenerFilters(),
+		ListenerFiltersTimeout:           durationpb.New(0),
+	}
+	if s.also.IsValid() {
+		l.AdditionalAddresses = []*listenerv3.AdditionalAddress{{Address: envoy.Address{IP: s.also, Port: s.at.Port}.Message()}}
+	}
+	if s.detectsHTTP() || s.side == sideInbound && s.readsTLS() {
+		l.ListenerFiltersTimeout = durationpb.New(s.base.detection)
+	}
+	if !s.fallback {
+		l.AccessLog = s.base.unmatchedLog
+	}
+	s.setSocket(l)
+	return l, s.setChains(l, report)
+}
+
+// direction is what Envoy's statistics and Istio's tools tell listeners apart by.
+func (s listenerSpec) direction() corev3.TrafficDirection {
+	if s.side == sideInbound {
+		return corev3.TrafficDirection_INBOUND
+	}
+	return corev3.TrafficDirection_OUTBOUND
+}
+
+// setSocket says how the listener gets its connections.
+//
+// Without redirection several proxies may share a machine, each with an address of its own;
+// reuse_port would let two of them share one address without an error, and each would take the
+// other's connections.
+func (s listenerSpec) setSocket(l *listenerv3.Listener) {
+	if !s.bound {
+		l.BindToPort = wrapperspb.Bool(false)
+	} else if s.base.interception == push.None {
+		l.EnableReusePort = wrapperspb.Bool(false)
+	}
+	if s.capture == captureHandOff {
+		l.UseOriginalDst = wrapperspb.Bool(true)
+	}
+	if !s.base.interception.IsTProxy() {
+		return
+	}
+	switch s.capture {
+	case captureHandOff:
+		l.Freebind = wrapperspb.Bool(true) // Envoy may start before the rules add tproxyOutbound6
+	case captureHere:
+		l.Transparent = wrapperspb.Bool(true)
+	}
+}
+
+// setChains adds the filter chains, and lists what they name. One that takes all becomes the
+// default where there are others, so that a connection which matches another one in part is not
+// closed. Source: Istio, https://github.com/istio/istio/issues/26079.
+func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string, err error)) *listenerRefs {
+	refs := &listenerRefs{seen: map[resource.Ref]bool{}}
+	for _, c := range s.chains.Items() {
+		chain, err := c.build(s.base, s.side, s.readsTLS())
+		if err != nil {
+			report("a filter chain of the listener "+s.name+" closes its connections", err)
+			if chain = c.closed(s.base, s.readsTLS()); chain.Validate() != nil {
+				continue // what it matches does not exist
+			}
+			refs.add(resource.ClusterType, envoy.BlackHole)
+		} else {
+			refs.addChain(c, s.side)
+		}
+		if c.match.all() && s.capture == captureNone && s.chains.Len() > 1 {
+			l.DefaultFilterChain = chain
+			continue
+		}
+		l.FilterChains = append(l.FilterChains, chain)
+	}
+	takesAll := l.DefaultFilterChain != nil || s.chains.Len() == 1 && s.chains.Items()[0].match.all()
+	if s.fallback && !takesAll {
+		l.DefaultFilterChain = &listenerv3.FilterChain{Name: "PassthroughFilterChain", Filters: s.base.catchAllFilters}
+	}
+	return refs
+}
+
+// listenerFilters find out where a connection was for and what it speaks.
+func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
+	var out []*listenerv3.ListenerFilter
+	if s.capture == captureHere {
+		out = append(out, envoy.ListenerFilter("envoy.filters.listener.original_dst", envoy.Packed(&originaldstv3.OriginalDst{})))
+	}
+	if s.readsTLS() {
+		f := envoy.ListenerFilter("envoy.filters.listener.tls_inspector", envoy.Packed(&tlsinspectorv3.TlsInspector{}))
+		f.FilterDisabled = anyPort(s.plaintextPorts())
+		out = append(out, f)
+	}
+	if s.detectsHTTP() {
+		f := envoy.ListenerFilter("envoy.filters.listener.http_inspector", envoy.Packed(&httpinspectorv3.HttpInspector{}))
+		f.FilterDisabled = anyPort(s.declaredPorts())
+		out = append(out, f)
+	}
+	return out
+}
+
+// readsTLS says that chains are chosen by what shows in TLS, or end it.
+func (s listenerSpec) readsTLS() bool {
+	return slices.ContainsFunc(s.chains.Items(), chainSpec.readsTLS)
+}
+
+func (c chainSpec) readsTLS() bool {
+	return c.match.sni != nil || c.match.transport != anyTransport || c.tls != nil || c.mutual
+}
+
+// plaintextPorts are those of a workload where nothing depends on TLS, so that a server that speaks
+// first is not kept waiting.
+func (s listenerSpec) plaintextPorts() []uint32 {
+	if s.side != sideInbound {
+		return nil
+	}
+	reads := map[uint32]bool{}
+	for _, c := range s.chains.Items() {
+		if c.mutual || c.tls != nil {
+			reads[c.match.port] = true
+		}
+	}
+	var out []uint32
+	for _, c := range s.chains.Items() {
+		if p := c.match.port; p != 0 && !reads[p] && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// detectsHTTP says that chains are chosen by protocol.
+func (s listenerSpec) detectsHTTP() bool {
+	for _, c := range s.chains.Items() {
+		if c.match.plainHTTP {
+			return true
+		}
+	}
+	return false
+}
+
+// declaredPorts are those whose protocol is known, so that a server that speaks first is not kept
+// waiting.
+func (s listenerSpec) declaredPorts() []uint32 {
+	detected := map[uint32]bool{}
+	for _, c := range s.chains.Items() {
+		if c.match.plainHTTP {
+			detected[c.match.port] = true
+		}
+	}
+	var out []uint32
+	for _, c := range s.chains.Items() {
+		if p := c.match.port; p != 0 && !detected[p] && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// anyPort is the condition that a connection was for one of the ports; nil when there are none.
+func anyPort(ports []uint32) *listenerv3.ListenerFilterChainMatchPredicate {
+	var rules []*listenerv3.ListenerFilterChainMatchPredicate
+	for _, p := range ports {
+		rules = append(rules, &listenerv3.ListenerFilterChainMatchPredicate{
+			Rule: &listenerv3.ListenerFilterChainMatchPredicate_DestinationPortRange{
+				DestinationPortRange: &typev3.Int32Range{Start: int32(p), End: int32(p) + 1},
+			},
+		})
+	}
+	switch len(rules) {
+	case 0:
+		return nil
+	case 1:
+		return rules[0]
+	}
+	return &listenerv3.ListenerFilterChainMatchPredicate{Rule: &listenerv3.ListenerFilterChainMatchPredicate_OrMatch{
+		OrMatch: &listenerv3.ListenerFilterChainMatchPredicate_MatchSet{Rules: rules},
+	}}
+}

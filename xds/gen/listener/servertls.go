@@ -1,0 +1,105 @@
+package listener
+
+import (
+	"errors"
+	"strings"
+
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/secret"
+)
+
+// errNoAuthorities is why a server closes connections that would have to be checked by nothing.
+var errNoAuthorities = errors.New("the authorities of clients are missing: caCertificates")
+
+// serverTLS ends TLS as a server says, of a Gateway or of a Sidecar. m are the mesh's settings;
+// nil: the proxy has no certificate of the mesh.
+//
+// Source: Istio: HTTP servers offer HTTP/2 and HTTP/1.1. Servers that forward connections offer
+// nothing (Istio offers the same there, and a client may then speak HTTP/2 to a server that
+// cannot).
+func serverTLS(t *networking.ServerTLSSettings, http bool, m *push.Mesh) (*tlsv3.DownstreamTlsContext, error) {
+	var alpn []string
+	if http {
+		alpn = []string{"h2", "http/1.1"}
+	}
+	if t.Mode == networking.ServerTLSSettings_ISTIO_MUTUAL {
+		return meshServerTLS(t, alpn, m)
+	}
+	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t), AlpnProtocols: alpn}
+	for _, c := range secret.CertificatesOf(t) {
+		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs,
+			&tlsv3.SdsSecretConfig{Name: c.Name(), SdsConfig: envoy.FromADS()})
+	}
+	out := &tlsv3.DownstreamTlsContext{CommonTlsContext: common,
+		RequireClientCertificate: wrapperspb.Bool(t.Mode == networking.ServerTLSSettings_MUTUAL)}
+	r, asks := secret.ClientRoots(t)
+	if !asks {
+		return out, nil
+	}
+	if r.File == "" {
+		return nil, errNoAuthorities
+	}
+	secret.Trust(common, r, t.SubjectAltNames)
+	v := common.GetCombinedValidationContext().DefaultValidationContext
+	v.VerifyCertificateSpki, v.VerifyCertificateHash = t.VerifyCertificateSpki, t.VerifyCertificateHash
+	envoy.NeverResume(out)
+	return out, nil
+}
+
+// meshServerTLS ends the mesh's mutual TLS at a server: of workloads of the mesh that bear one of
+// the server's names, any where it has none.
+func meshServerTLS(t *networking.ServerTLSSettings, alpn []string, m *push.Mesh) (*tlsv3.DownstreamTlsContext, error) {
+	if m == nil {
+		return nil, errNoIdentity
+	}
+	names := envoy.ExactNames(t.SubjectAltNames)
+	if len(names) == 0 {
+		names = envoy.AnyWorkload(m)
+	}
+	out := envoy.MeshServer(m, names)
+	out.CommonTlsContext.AlpnProtocols = alpn
+	if p := tlsParameters(t); p != nil {
+		out.CommonTlsContext.TlsParams = p
+	}
+	return out, nil
+}
+
+// tlsParameters are the versions and ciphers; nil when a server names none, so that Envoy's
+// defaults hold.
+func tlsParameters(t *networking.ServerTLSSettings) *tlsv3.TlsParameters {
+	p := &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: tlsVersion(t.MinProtocolVersion),
+		TlsMaximumProtocolVersion: tlsVersion(t.MaxProtocolVersion),
+	}
+	for _, c := range t.CipherSuites {
+		// the names of TLS 1.3 cannot be chosen, and Envoy refuses them
+		if !strings.HasPrefix(c, "TLS_") {
+			p.CipherSuites = append(p.CipherSuites, c)
+		}
+	}
+	if p.TlsMinimumProtocolVersion == 0 && p.TlsMaximumProtocolVersion == 0 && len(p.CipherSuites) == 0 {
+		return nil
+	}
+	return p
+}
+
+// tlsVersion translates a version; zero means Envoy's default.
+func tlsVersion(v networking.ServerTLSSettings_TLSProtocol) tlsv3.TlsParameters_TlsProtocol {
+	switch v {
+	case networking.ServerTLSSettings_TLSV1_0:
+		return tlsv3.TlsParameters_TLSv1_0
+	case networking.ServerTLSSettings_TLSV1_1:
+		return tlsv3.TlsParameters_TLSv1_1
+	case networking.ServerTLSSettings_TLSV1_2:
+		return tlsv3.TlsParameters_TLSv1_2
+	case networking.ServerTLSSettings_TLSV1_3:
+		return tlsv3.TlsParameters_TLSv1_3
+	default:
+		return tlsv3.TlsParameters_TLS_AUTO
+	}
+}

@@ -1,0 +1,119 @@
+package listener
+
+import (
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/layout"
+)
+
+// tcpFilters are the network filters of a chain that forwards connections.
+func (b *listenerBase) tcpFilters(s tcpSpec) []*listenerv3.Filter {
+	return []*listenerv3.Filter{tcpProxy(s, b.connectionLog)}
+}
+
+// tcpProxyFilter is the filter that forwards connections.
+const tcpProxyFilter = "envoy.filters.network.tcp_proxy"
+
+// tcpProxy forwards connections.
+func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *listenerv3.Filter {
+	return envoy.NetworkFilter(tcpProxyFilter, envoy.Packed(tcpProxyOf(s, log)))
+}
+
+// tcpProxyOf is the configuration of tcpProxyFilter.
+func tcpProxyOf(s tcpSpec, log []*accesslogv3.AccessLog) *tcpv3.TcpProxy {
+	p := &tcpv3.TcpProxy{
+		StatPrefix:                      s.statPrefix,
+		IdleTimeout:                     s.idle.proto(),
+		MaxDownstreamConnectionDuration: s.lifetime.proto(),
+		AccessLog:                       log,
+	}
+	if s.weighted == nil {
+		p.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: s.cluster}
+	} else {
+		w := &tcpv3.TcpProxy_WeightedCluster{}
+		for _, c := range s.weighted.Items() {
+			w.Clusters = append(w.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: c.name,
+				Weight: c.weight})
+		}
+		p.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: w}
+	}
+	if s.hashSource {
+		p.HashPolicy = []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
+	}
+	return p
+}
+
+// clusters are those that the chain forwards to.
+func (s tcpSpec) clusters(yield func(string)) {
+	if s.weighted == nil {
+		yield(s.cluster)
+		return
+	}
+	for _, c := range s.weighted.Items() {
+		yield(c.name)
+	}
+}
+
+// tcpPlanner turns destinations of connections into specs.
+type tcpPlanner struct {
+	destinations *push.Destinations
+	weighted     *intern.Lists[weightedCluster]
+}
+
+// direct is a chain to one port of a service.
+func (p tcpPlanner) direct(host string, port uint32) tcpSpec {
+	name := envoy.OutboundCluster(port, "", host)
+	s := tcpSpec{statPrefix: name, cluster: name}
+	d, _ := p.destinations.Get(host)
+	s.apply(d.Rule, port, "")
+	return s
+}
+
+// routed is a chain of the routes of a VirtualService, nil when none of them takes connections.
+// Source: Istio: of several destinations, the first one's rule holds for all, and those of weight
+// zero are left out.
+func (p tcpPlanner) routed(vs *push.VirtualService, routes []*networking.RouteDestination, listenPort uint32) (tcpSpec,
+	bool) {
+	if len(routes) == 0 {
+		return tcpSpec{}, false
+	}
+	first := routes[0].GetDestination()
+	d, _ := p.destinations.Get(first.GetHost())
+	var s tcpSpec
+	if len(routes) == 1 {
+		s.cluster = layout.DestinationCluster(first, p.destinations, listenPort)
+		s.statPrefix = s.cluster
+		s.apply(d.Rule, listenPort, first.GetSubset())
+		return s, true
+	}
+	var clusters []weightedCluster
+	for _, r := range routes {
+		if r.Weight > 0 {
+			clusters = append(clusters, weightedCluster{layout.DestinationCluster(r.GetDestination(), p.destinations,
+				listenPort), uint32(r.Weight)})
+		}
+	}
+	if len(clusters) == 0 {
+		return tcpSpec{}, false
+	}
+	s.weighted = p.weighted.Of(clusters)
+	s.statPrefix = vs.Object.Name + "." + vs.Object.Namespace
+	s.apply(d.Rule, listenPort, "")
+	return s, true
+}
+
+// apply takes over what a rule says about connections: the same policy that the cluster has.
+func (s *tcpSpec) apply(rule *push.DestinationRule, port uint32, subset string) {
+	p := destination.PolicyFor(rule, destination.SubsetOf(rule, subset), port)
+	s.idle = optional(p.Pool.GetTcp().GetIdleTimeout())
+	s.lifetime = optional(p.Pool.GetTcp().GetMaxConnectionDuration())
+	s.hashSource = p.Balance.GetConsistentHash().GetUseSourceIp()
+}

@@ -1,0 +1,102 @@
+package route
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/gen/layout"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// outboundRoutesIn is everything that the route configurations of a sidecar depend on.
+type outboundRoutesIn struct {
+	rulePlanner
+	layout *layout.Outbound
+	egress *intern.List[*push.Egress]
+	// unknown is the cluster of requests for hosts that nobody declared.
+	unknown string
+	// domain is the suffix of the mesh's short names.
+	domain string
+}
+
+// Layer makes the route configurations of a sidecar.
+func (in outboundRoutesIn) Layer() *envoy.Layer {
+	p := outboundRoutePlanner{outboundRoutesIn: in, routes: map[int]*routeIndex{}, layer: &envoy.Layer{}}
+	items := make([]*resource.Resource, 0, len(in.layout.Routes))
+	for _, r := range in.layout.Routes {
+		items = append(items, p.config(r))
+	}
+	p.layer.Layer = *resource.NewLayer(items)
+	return p.layer
+}
+
+// outboundRoutePlanner plans one layer.
+type outboundRoutePlanner struct {
+	outboundRoutesIn
+	routes map[int]*routeIndex // by egress group
+	layer  *envoy.Layer
+}
+
+// config makes one route configuration.
+func (p *outboundRoutePlanner) config(r layout.OutboundRoute) *resource.Resource {
+	spec := routeConfigSpec{name: r.Name, withPorts: r.Port == 0}
+	var hosts []*virtualHost
+	if r.Group >= 0 {
+		hosts = p.groupHosts(r)
+	}
+	slices.SortFunc(hosts, func(a, b *virtualHost) int { return strings.Compare(a.name, b.name) })
+	if !slices.ContainsFunc(hosts, func(h *virtualHost) bool { return h.all }) {
+		spec.unknown = p.unknown
+	}
+	spec.hosts = p.generator.lists.Of(hosts)
+	return p.generator.config(p.layer, spec)
+}
+
+// groupHosts plans the virtual hosts of one egress group.
+func (p *outboundRoutePlanner) groupHosts(r layout.OutboundRoute) []*virtualHost {
+	e := p.egress.Items()[r.Group]
+	if p.routes[r.Group] == nil {
+		p.routes[r.Group] = newRouteIndex(e.Routes)
+	}
+	in := serviceHostsIn{services: e.Services, port: r.Port, domain: p.domain}
+	if r.Host != "" {
+		d, _ := p.destinations.Get(r.Host)
+		in.services, in.only = nil, d.Service
+	}
+	if r.Port != 0 {
+		return p.portHosts(in, p.routes[r.Group], nil)
+	}
+	return p.allPorts(in, p.routes[r.Group])
+}
+
+// portHosts plans the virtual hosts of one port. taken are domains of other ports; nil: there are none.
+func (p *outboundRoutePlanner) portHosts(in serviceHostsIn, routes *routeIndex, taken map[string]bool) []*virtualHost {
+	hosts := p.generator.services.Get(in)
+	p.layer.Held = append(p.layer.Held, hosts)
+	port := portPlanner{outboundRoutePlanner: p, in: in, routes: routes, hosts: hosts, taken: taken}
+	return port.plan()
+}
+
+// allPorts plans the virtual hosts of every port, told apart by the port behind the name: what HTTP
+// proxies and unix sockets serve.
+func (p *outboundRoutePlanner) allPorts(in serviceHostsIn, routes *routeIndex) []*virtualHost {
+	in.withPorts = true
+	numbers := []uint32{foreignPort}
+	for _, s := range in.services.Items() {
+		for _, port := range s.Ports {
+			if routable(port.Protocol) {
+				numbers = append(numbers, port.Number)
+			}
+		}
+	}
+	slices.Sort(numbers)
+	var out []*virtualHost
+	taken := map[string]bool{}
+	for _, in.port = range slices.Compact(numbers) {
+		out = append(out, p.portHosts(in, routes, taken)...)
+	}
+	return out
+}

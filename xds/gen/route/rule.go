@@ -1,0 +1,124 @@
+package route
+
+import (
+	"slices"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+)
+
+// ruleSpec is everything that the routes of one VirtualService depend on, for one port and gateway.
+type ruleSpec struct {
+	vs      *push.VirtualService
+	port    uint32
+	gateway string
+	// tls says that clients speak https.
+	tls bool
+	// sources are its matches by source that hold for the proxy.
+	sources *intern.List[any]
+	// destinations are those of httpDestinations, in that order.
+	destinations *intern.List[routeDestination]
+	retry        *networking.HTTPRetry
+}
+
+// routeDestination is what a route needs to know of a destination. Comparable.
+type routeDestination struct {
+	// port is the number in its cluster's name.
+	port uint32
+	// hash is how its cluster chooses endpoints by a property of the request; nil: it does not.
+	hash *networking.LoadBalancerSettings_ConsistentHashLB
+}
+
+// rulePlanner turns VirtualServices into routes for one kind of proxies. Comparable.
+type rulePlanner struct {
+	generator    *Generator
+	destinations *push.Destinations
+	sources      *intern.List[any]
+	retry        *networking.HTTPRetry // the mesh's; nil: Istio's default
+}
+
+// rules returns the routes of a VirtualService that requests to port of gateway may take.
+func (p rulePlanner) rules(info *routeInfo, port uint32, gateway string, tls bool) *builtRoutes {
+	return p.generator.rules.Get(ruleSpec{
+		vs: info.vs, port: port, gateway: gateway, tls: tls,
+		sources:      p.sourcesOf(info),
+		destinations: p.resolve(info.destinations, port),
+		retry:        p.retry,
+	})
+}
+
+// sourcesOf picks those of the proxy's conditions that are the VirtualService's.
+func (p rulePlanner) sourcesOf(info *routeInfo) *intern.List[any] {
+	if len(info.conditional) == 0 || p.sources.Len() == 0 {
+		return nil
+	}
+	var out []any
+	for _, m := range info.conditional {
+		if slices.Contains(p.sources.Items(), m) {
+			out = append(out, m)
+		}
+	}
+	return p.generator.sources.Of(out)
+}
+
+// resolve looks destinations up. One that names no port means the only port of its service, else
+// the port that the client had called. A host that nobody declared gets a cluster name that does
+// not exist, which Envoy answers with 503, as in Istio.
+func (p rulePlanner) resolve(destinations []*networking.Destination, port uint32) *intern.List[routeDestination] {
+	if len(destinations) == 0 {
+		return nil
+	}
+	out := make([]routeDestination, len(destinations))
+	for i, d := range destinations {
+		to, known := p.destinations.Get(d.Host)
+		out[i].port = port
+		if n := d.GetPort().GetNumber(); n != 0 {
+			out[i].port = n
+		} else if known && len(to.Service.Ports) == 1 {
+			out[i].port = to.Service.Ports[0].Number
+		}
+		out[i].hash = p.hash(d.Host, d.Subset, out[i].port)
+	}
+	return p.generator.destinations.Of(out)
+}
+
+// buildRule makes the routes of a VirtualService, in their order, up to the first without
+// conditions. Source: istio.io, VirtualService.http: "the first rule matching an incoming request
+// is used".
+func buildRule(s ruleSpec) *builtRoutes {
+	routes := s.routes()
+	if err := checkRoutes(routes); err != nil {
+		return &builtRoutes{refused: envoy.Refused(s.vs.Object, "its hosts answer with 503", err)}
+	}
+	out := &builtRoutes{specific: routes}
+	if last := len(routes) - 1; last >= 0 && matchesAll(routes[last].Match) {
+		out.specific, out.catchAll = routes[:last], routes[last]
+	}
+	return out
+}
+
+// routes are those of the VirtualService.
+func (s ruleSpec) routes() []*routev3.Route {
+	b := newRouteBuilder(s)
+	var out []*routev3.Route
+	for _, r := range s.vs.Spec.Http {
+		if len(r.Match) == 0 {
+			return append(out, b.route(r, nil))
+		}
+		for _, m := range r.Match {
+			if !matchApplies(m, s.port, s.gateway, s.sources) {
+				continue
+			}
+			route := b.route(r, m)
+			out = append(out, route)
+			if matchesAll(route.Match) {
+				return out
+			}
+		}
+	}
+	return out
+}
