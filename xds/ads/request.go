@@ -63,6 +63,7 @@ func ReadRequest(raw []byte, sotw bool, limits Limits) (*Request, error) {
 		}
 		if tail == "" {
 			tail = string(raw[at:])
+			*list = make([]string, 0, min(limits.Names, len(tail)/(len(value)+1)+1))
 		}
 		at -= len(raw) - len(tail)
 		*list = append(*list, tail[at:at+len(value)])
