@@ -241,7 +241,7 @@ func (s *session) request(raw []byte) error {
 
 // renaming is a request without the answer to a response.
 func renaming(r *ads.Request) *ads.Ask {
-	return &ads.Ask{TypeURL: r.TypeURL, Subscribe: r.Subscribe, Unsubscribe: r.Unsubscribe}
+	return &ads.Ask{TypeURL: r.TypeURL, Subscribe: r.Subscribe(), Unsubscribe: r.Unsubscribe}
 }
 
 // answered takes in that Envoy answered a response.
