@@ -14,28 +14,28 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/agent/dns"
+	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/agent/probe"
 	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
-// Config is what an Agent is made of.
+// Config is the configuration of an Agent.
 type Config struct {
-	// Settings have been through Complete.
+	// Settings are complete: Complete accepted them.
 	Settings Settings
-	// Log takes the agent's lines and, below the name "envoy", Envoy's.
+	// Log receives the agent's log and, named "envoy", the log of an Envoy that is a child.
 	Log hclog.Logger
-	// Stdout takes what Envoy writes to its standard output: access logs. Nil: dropped.
+	// Stdout receives Envoy's standard output, which is access logs. Nil: they are dropped.
 	Stdout io.Writer
-	// Sockets are those that the service manager opened for DNS.
+	// Sockets are the DNS sockets that the service manager opened.
 	Sockets []*os.File
-	// Notify reports the state to the service manager, in the form of sd_notify(3). Nil: there is
-	// none.
+	// Notify sends a state to the service manager, in the form of sd_notify(3). Nil: there is none.
 	Notify func(state string)
 	// Watchdog is how often WATCHDOG=1 is sent. Zero: never.
 	Watchdog time.Duration
 
-	manager unitManager // nil: systemd; tests have others
+	manager envoy.Manager // nil: systemd; tests have others
 }
 
 // Agent runs one Envoy. Its Run may be called once.
@@ -45,29 +45,29 @@ type Agent struct {
 	path      string // of Envoy
 	bootstrap []byte
 	log       hclog.Logger
-	admin     *admin
-	envoy     envoyRunner
+	admin     *envoy.Admin
+	envoy     envoy.Runner
 	ready     *readiness
-	quit      func()        // ends Envoy and this agent; set by Run
+	quit      func()        // drains and ends Envoy and this agent; set by Run
 	scrapes   chan struct{} // capacity maxScrapes
 	notifier  notifier
 
 	// Set for workloads with an identity; nil with Dev.
-	keeper  *Keeper
+	certs   *CertManager
 	secrets *secrets
 
 	relay  *relay.Relay
-	names  *dns.Table // of the mesh, once the control plane or the cache has one
+	names  *dns.Table // of the mesh; nil until there is one
 	health *healthReporter
 	prober *probe.Prober
 	dns    *dns.Server // nil: closed; set by open
 
-	leaving atomic.Bool // the identity is removed at the end
-	ending  atomic.Bool // Envoy ends with this agent, whatever it runs as
+	leaving atomic.Bool // delete the identity at the end
+	ending  atomic.Bool // end Envoy too if it is a unit
 }
 
-// New finds Envoy, reads the identity and makes Envoy's bootstrap. Nothing is written or started
-// yet. Without Dev the workload must have joined.
+// New finds Envoy, reads the identity and makes Envoy's bootstrap. It writes and starts nothing.
+// Without Dev the workload must have joined.
 func New(c Config) (*Agent, error) {
 	path, err := c.Settings.Envoy.Program(context.Background())
 	if err != nil {
@@ -77,7 +77,7 @@ func New(c Config) (*Agent, error) {
 		c.Stdout = io.Discard
 	}
 	a := &Agent{settings: c.Settings, sockets: c.Sockets, path: path, log: c.Log.Named("agent"),
-		admin:   newAdmin(&c.Settings),
+		admin:   envoy.NewAdmin(c.Settings.adminSocket()),
 		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog}}
 	a.health = &healthReporter{report: a.reportHealth}
 	a.prober = a.newProber()
@@ -97,35 +97,36 @@ func New(c Config) (*Agent, error) {
 	return a, nil
 }
 
-// newRunner makes what runs Envoy.
-func (a *Agent) newRunner(c Config) (envoyRunner, error) {
-	if !c.Settings.Envoy.units {
-		return newChild(&a.settings, a.path, a.bootstrapPath(), c.Stdout, c.Log.Named("envoy"), a.log), nil
+// newRunner returns what runs Envoy.
+func (a *Agent) newRunner(c Config) (envoy.Runner, error) {
+	s := &a.settings
+	o := envoy.Options{Concurrency: s.Envoy.Concurrency, DrainTime: s.Envoy.DrainTime}
+	if !s.Envoy.units {
+		bootstrap := filepath.Join(s.State, bootstrapFile)
+		return envoy.NewChild(a.path, bootstrap, o, c.Stdout, c.Log.Named("envoy"), a.log), nil
 	}
 	if c.manager == nil {
-		c.manager = &systemd{}
+		c.manager = &envoy.Systemd{}
 	}
-	l, err := newLaunch(&a.settings, a.path, a.bootstrap)
-	if err != nil {
-		return nil, err
-	}
-	return newUnits(c.manager, l, a.admin.serverInfo, a.log), nil
+	return envoy.NewUnits(c.manager, envoy.UnitsConfig{Options: o, Program: a.path, Bootstrap: a.bootstrap,
+		Workload: s.Envoy.workload, Folder: s.unitFolder(), Sockets: s.envoyFolder(),
+		ParentShutdown: s.Envoy.ParentShutdown}, a.admin, a.log)
 }
 
-// identify reads the identity, unless there is to be none.
+// identify reads the identity, unless the agent runs with Dev.
 func (a *Agent) identify(log hclog.Logger) error {
 	s := &a.settings
 	if s.Dev {
 		return nil
 	}
-	k, err := NewKeeper(KeeperConfig{Dir: s.State, Addresses: s.XDS.Addresses, Name: s.Workload.Name, Log: log})
+	k, err := NewCertManager(CertManagerConfig{Dir: s.State, Addresses: s.XDS.Addresses, Name: s.Workload.Name, Log: log})
 	if err != nil {
 		return err
 	}
 	if err := s.applyIdentity(k.Identity(), k.Joined()); err != nil {
 		return err
 	}
-	a.keeper = k
+	a.certs = k
 	a.secrets = newSecrets(k, log)
 	return nil
 }
@@ -143,15 +144,9 @@ func (s *Settings) applyIdentity(id *Identity, j Joined) error {
 	return errors.Join(check.errs...)
 }
 
-// bootstrapFile is Envoy's first configuration, in the state folder.
-const bootstrapFile = "bootstrap.json"
-
-func (a *Agent) bootstrapPath() string { return filepath.Join(a.settings.State, bootstrapFile) }
-
-// Run starts Envoy, or goes on with one that runs as a unit, and keeps it running. When ctx ends,
-// Run returns nil. Before that Envoy is drained and ended, unless it is a unit and the machine
-// stays up; that takes up to the settings' Drain.Maximum and a few seconds. Errors name the setting
-// that they are about.
+// Run starts Envoy, or continues with one that runs as a unit, and keeps it running. When ctx ends,
+// Run drains and ends Envoy and returns nil; that takes up to Drain.Maximum and a few seconds. An
+// Envoy that is a unit ends only if the machine shuts down. Errors name the setting.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	lock, err := lockState(a.settings.State)
 	if err != nil {
@@ -173,8 +168,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	a.log.Info("starting", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace,
 		"address", a.settings.Workload.Addresses[0],
 		"control_plane", a.settings.XDS.Addresses, "envoy", a.path)
-	if a.keeper != nil {
-		id := a.keeper.Identity()
+	if a.certs != nil {
+		id := a.certs.Identity()
 		a.log.Info("identity", "id", id.ID, "serial", id.Serial(), "ends", id.Leaf().NotAfter)
 	}
 	if a.settings.Workload.Interception == "redirect" {
@@ -187,16 +182,16 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// makeFolders makes the folders that Envoy reads and writes, and for a child its bootstrap.
+// makeFolders makes the folders of a unit, or writes the bootstrap of a child.
 func (a *Agent) makeFolders() error {
 	if !a.settings.Envoy.units {
-		return keepFile(a.bootstrapPath(), a.bootstrap)
+		return keepFile(filepath.Join(a.settings.State, bootstrapFile), a.bootstrap)
 	}
 	for dir, mode := range map[string]fs.FileMode{a.settings.runtime(): 0o750, a.settings.envoyFolder(): 0o770} {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return err
 		}
-		if err := os.Chmod(dir, mode); err != nil { // the umask took some of it
+		if err := os.Chmod(dir, mode); err != nil { // despite the umask
 			return err
 		}
 	}
@@ -223,7 +218,8 @@ func (l *listeners) close() error {
 	return errors.Join(errs...)
 }
 
-// open opens them. The caller holds the lock of the state folder. With resumed Envoy runs already.
+// open opens the listeners. resumed says that Envoy runs already. The caller holds the lock of the
+// state folder.
 func (a *Agent) open(ctx context.Context, resumed bool) (ls *listeners, err error) {
 	ls = &listeners{}
 	defer func() {
@@ -234,7 +230,7 @@ func (a *Agent) open(ctx context.Context, resumed bool) (ls *listeners, err erro
 	if ls.status, err = a.claimPorts(ctx, resumed); err != nil {
 		return ls, err
 	}
-	if ls.control, err = listenUnix(a.settings.agentSocket(), 0o600); err != nil {
+	if ls.control, err = listenUnix(filepath.Join(a.settings.State, agentSocket), 0o600); err != nil {
 		return ls, diskError("start", err)
 	}
 	if ls.xds, err = listenUnix(a.settings.xdsSocket(), a.settings.socketMode()); err != nil {
@@ -247,48 +243,47 @@ func (a *Agent) open(ctx context.Context, resumed bool) (ls *listeners, err erro
 	return ls, err
 }
 
-// runParts runs everything until ctx has ended, or an operator has the workload leave, and Envoy
-// has drained.
+// runParts runs all parts. Serving ends when ctx ends or an operator requests it. Then Envoy drains,
+// and the other parts run until it has.
 func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
-	ctx, leave := context.WithCancel(ctx)
-	defer leave()
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	a.quit = func() {
+		a.ending.Store(true)
+		stop()
+	}
+	control := &control{report: a.Report, log: a.log, leave: func() {
+		a.leaving.Store(a.certs != nil)
+		a.quit()
+	}}
+	server := newLocalServer()
+	a.relay.Register(server)
 	parts := []task.Part{
 		{Name: "envoy", Run: func(c context.Context) error {
-			defer end() // it returns early when Envoy ends within its drain
-			return a.envoy.Run(c, ctx)
+			defer end() // it returns early if Envoy ends during its drain
+			return a.envoy.Run(c, serving)
 		}},
-		{Name: "status port", Run: func(c context.Context) error { return a.serveStatus(c, ls.status) }},
-		{Name: "readiness", Run: a.watchReadiness},
 		{Name: "drain", Run: func(c context.Context) error {
 			select {
-			case <-ctx.Done():
+			case <-serving.Done():
 				a.finish(c)
 				end()
 			case <-c.Done():
 			}
 			return nil
 		}},
+		{Name: "readiness", Run: a.watchReadiness},
+		{Name: "probe", Run: a.prober.Run},
+		{Name: "control plane", Run: a.relay.Run},
+		{Name: "status port", Run: func(c context.Context) error { return a.serveStatus(c, ls.status) }},
+		{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }},
+		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
 	}
-	a.quit = func() {
-		a.ending.Store(true)
-		leave()
-	}
-	control := &control{report: a.Report, log: a.log, leave: func() {
-		a.leaving.Store(a.keeper != nil)
-		a.quit()
-	}}
-	server := newLocalServer()
-	a.relay.Register(server)
-	parts = append(parts,
-		task.Part{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }},
-		task.Part{Name: "control plane", Run: a.relay.Run},
-		task.Part{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
-		task.Part{Name: "probe", Run: a.prober.Run})
-	if a.keeper != nil {
+	if a.certs != nil {
 		a.secrets.Register(server)
-		parts = append(parts, task.Part{Name: "identity", Run: a.keeper.Run})
+		parts = append(parts, task.Part{Name: "identity", Run: a.certs.Run})
 	}
 	if ls.dns != nil {
 		parts = append(parts, task.Part{Name: "DNS", Run: ls.dns.Run})
@@ -296,7 +291,7 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 	return task.Run(alive, parts...)
 }
 
-// finish ends Envoy, or leaves it to the next agent.
+// finish drains and ends Envoy, or leaves it running for the next agent.
 func (a *Agent) finish(ctx context.Context) {
 	a.notifier.stopping(a.settings.Drain.leave() + a.settings.Drain.Maximum + stopMargin)
 	if !a.ending.Load() && a.envoy.Stays(ctx) {
@@ -312,52 +307,31 @@ func (a *Agent) finish(ctx context.Context) {
 	}
 }
 
-// stopMargin is what the end takes beyond the drain: Envoy's own end, which killAfter bounds, and
-// requests under way.
-const stopMargin = killAfter + 5*time.Second
+// stopMargin is the time for the end beyond the drain: Envoy's own end, and open requests.
+const stopMargin = envoy.KillAfter + 5*time.Second
 
-// leaveEndpoints withdraws the workload and waits until its callers and load balancers have learned
-// of it.
+// leaveEndpoints removes the workload from the endpoints, and gives callers and load balancers time
+// to notice.
 func (a *Agent) leaveEndpoints(ctx context.Context) {
 	a.ready.drain()
 	a.health.end()
 	a.log.Info("leaving the endpoints", "wait", a.settings.Drain.leave())
-	sleep(ctx, a.settings.Drain.leave())
+	task.Sleep(ctx, a.settings.Drain.leave())
 }
 
-// drain leaves the endpoints, asks all clients to close their connections, and waits until they
-// have.
+// drain leaves the endpoints, and waits until clients have closed their connections.
 func (a *Agent) drain(ctx context.Context) {
 	a.leaveEndpoints(ctx)
-	if err := a.admin.drain(ctx); err != nil {
-		a.log.Warn("envoy cannot be drained and is ended at once", "error", err)
-		return
-	}
 	a.log.Info("draining envoy", "at_most", a.settings.Drain.Maximum)
 	start := time.Now()
-	if left := waitClosed(ctx, a.settings.Drain.Maximum, a.admin.connections); left > 0 {
-		a.log.Warn("connections were still open at the end of the drain", "connections", left,
-			"waited", time.Since(start).Round(time.Millisecond))
-		return
-	}
-	a.log.Info("envoy has drained", "waited", time.Since(start).Round(time.Millisecond))
-}
-
-// drainPoll is the time between two counts of open connections.
-const drainPoll = 200 * time.Millisecond
-
-// waitClosed waits until no connection is open, at most for the given time. It returns how many are
-// still open. An Envoy that does not answer has ended.
-func waitClosed(ctx context.Context, most time.Duration, open func(context.Context) (uint64, error)) uint64 {
-	end := time.Now().Add(most)
-	for {
-		left, err := open(ctx)
-		wait := min(drainPoll, time.Until(end))
-		switch {
-		case err != nil:
-			return 0
-		case left == 0 || wait <= 0 || !sleep(ctx, wait):
-			return left
-		}
+	left, err := a.admin.Drain(ctx, a.settings.Drain.Maximum)
+	waited := time.Since(start).Round(time.Millisecond)
+	switch {
+	case err != nil:
+		a.log.Warn("envoy cannot be drained and is ended at once", "error", err)
+	case left > 0:
+		a.log.Warn("connections were still open at the end of the drain", "connections", left, "waited", waited)
+	default:
+		a.log.Info("envoy has drained", "waited", waited)
 	}
 }

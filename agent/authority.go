@@ -24,14 +24,14 @@ import (
 // askTimeout bounds one request for a certificate.
 const askTimeout = 15 * time.Second
 
-// RefusedError is that a control plane does not give a certificate, whoever of them is asked.
+// RefusedError means that a control plane refuses a certificate. The others would refuse it too.
 type RefusedError struct {
-	// Address is who refused.
+	// Address is that of the control plane.
 	Address string
 	Code    codes.Code
-	// Text is why, in its words.
+	// Text is its reason.
 	Text string
-	// Todo is what helps.
+	// Todo says what to do; it may be empty.
 	Todo string
 }
 
@@ -49,22 +49,22 @@ type certificateRequest struct {
 	token string // of a join; empty: the connection's certificate authenticates the request
 	name  string // of the workload
 	group string // that a join is for, "namespace/name"; empty: not a join
-	// replace says that a join may take the place of a machine of this name that is alive.
+	// replace allows a join to replace a live machine of this name.
 	replace bool
 }
 
-// authority asks control planes for certificates.
+// authority requests certificates from control planes.
 type authority struct {
 	addresses []string
-	// own is the workload's address; zero: not known.
+	// own is the workload's address; zero: unknown.
 	own netip.Addr
-	// config makes the TLS client's settings for each connection.
+	// config returns the TLS settings for one connection.
 	config func() *tls.Config
 }
 
-// ask returns the identity that a control plane gave; it was parsed, and nothing else was checked.
-// It tries the addresses one after another, until one gives a certificate or refuses. local is this
-// machine's address on the connection. Errors: RefusedError, or each address with what went wrong.
+// ask requests a certificate. It tries the addresses one after another, until one gives a
+// certificate or refuses. The identity is parsed and not verified. local is this machine's address
+// on the connection. Errors: RefusedError, or what failed at each address.
 func (a *authority) ask(ctx context.Context, q certificateRequest) (id *Identity, local net.Addr, err error) {
 	var errs []error
 	for _, address := range a.addresses {
@@ -97,7 +97,7 @@ func (a *authority) askOne(ctx context.Context, address string, q certificateReq
 	return id, conn.LocalAddr(), nil
 }
 
-// createCertificate sends one request over a connection, which it closes.
+// createCertificate sends one request over a connection, and closes it.
 func createCertificate(ctx context.Context, conn *tls.Conn,
 	q certificateRequest) (answer *securityv1.IstioCertificateResponse, err error) {
 	csr, err := newRequest(q.key)
@@ -120,8 +120,7 @@ func createCertificate(ctx context.Context, conn *tls.Conn,
 	return securityv1.NewIstioCertificateServiceClient(client).CreateCertificate(ctx, r)
 }
 
-// metadata names what is requested: which workload the certificate is for and, at a join,
-// which group, and whether it may take another machine's place.
+// metadata is the part of the request that is Ashore's own.
 func (q certificateRequest) metadata() *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	for name, value := range map[string]string{"Workload": q.name, "Group": q.group} {
@@ -135,7 +134,7 @@ func (q certificateRequest) metadata() *structpb.Struct {
 	return &structpb.Struct{Fields: fields}
 }
 
-// refusal sorts a control plane's answer: a RefusedError when asking another one is of no use.
+// refusal returns a RefusedError if another control plane would refuse as well.
 func refusal(address string, err error) error {
 	s := statusOf(err)
 	if s == nil {
@@ -164,20 +163,12 @@ func refusal(address string, err error) error {
 	return r
 }
 
-// statusOf is the gRPC status that an error holds; nil: none. Unlike status.FromError it leaves
-// what is around it out.
+// statusOf returns the first gRPC status in an error; nil if there is none. Unlike status.FromError
+// it leaves out the text around it.
 func statusOf(err error) *status.Status {
 	var s interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &s) {
 		return nil
 	}
 	return s.GRPCStatus()
-}
-
-// unjoin are the errors that errors.Join put together.
-func unjoin(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
 }

@@ -5,22 +5,21 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"text/template"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/ashore-mesh/ashore/agent/envoy"
 )
 
 //go:embed bootstrap.yaml
 var bootstrapTemplate string
 
-// Names of static clusters and listeners, also in their statistics.
+// Names of static clusters, also in their statistics.
 const (
-	clusterXDS      = "xds-grpc"
-	clusterSDS      = "sds-grpc"
-	listenerHealth  = "agent"
-	listenerMetrics = "metrics"
+	clusterXDS = "xds-grpc"
+	clusterSDS = "sds-grpc"
 )
 
 // maxConnections bounds the connections that are open to Envoy at one time.
@@ -55,8 +54,8 @@ func Bootstrap(s *Settings) ([]byte, error) {
 		"SourceClusters": []string{clusterXDS, clusterSDS},
 		"StatusPort":     statusPort,
 		"Listeners": []staticListener{
-			{listenerHealth, "/healthz/ready", "agent", healthPort},
-			{listenerMetrics, "/stats/prometheus", "prometheus_stats", metricsPort},
+			{envoy.HealthListener, "/healthz/ready", "agent", healthPort},
+			{envoy.MetricsListener, "/stats/prometheus", "prometheus_stats", metricsPort},
 		},
 		"MaxConnections": maxConnections,
 	})
@@ -78,6 +77,3 @@ func jsonString(text string) (string, error) {
 	b, err := json.Marshal(text)
 	return string(b), err
 }
-
-// adminSocket is the path of the admin interface's unix socket.
-func (s *Settings) adminSocket() string { return filepath.Join(s.envoyFolder(), "admin.sock") }

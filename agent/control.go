@@ -17,13 +17,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/net/netutil"
 
+	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/internal/httpserver"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// control serves the operator's commands on the agent's unix socket.
+// control serves "status" and "leave" on the agent's unix socket.
 type control struct {
 	report func(context.Context) *Report
-	leave  func() // makes the agent leave the mesh; returns at once
+	leave  func() // starts to leave the mesh, and returns at once
 	log    hclog.Logger
 }
 
@@ -31,7 +33,7 @@ type control struct {
 func (c *control) Run(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 3*adminTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), 3*envoy.AdminTimeout)
 		defer cancel()
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(c.report(ctx)); err != nil {
@@ -41,7 +43,7 @@ func (c *control) Run(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("POST /leave", func(w http.ResponseWriter, _ *http.Request) {
 		c.log.Info("leaving the mesh: an operator asks for it")
 		w.WriteHeader(http.StatusAccepted)
-		c.leave() // the server finishes this response
+		c.leave() // the response is still sent
 	})
 	return serveHTTP(ctx, l, mux, c.log)
 }
@@ -49,14 +51,14 @@ func (c *control) Run(ctx context.Context, l net.Listener) error {
 // maxConns bounds the connections to one of the agent's ports.
 const maxConns = 1000
 
-// serveHTTP serves on l until ctx ends. Others can reach the status port: slow clients and many
-// connections are cut off.
+// serveHTTP serves on l until ctx ends. It bounds time and connections, because any host can reach
+// the status port.
 func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log hclog.Logger) error {
 	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       5 * adminTimeout,
-		WriteTimeout:      5 * adminTimeout,
+		ReadTimeout:       5 * envoy.AdminTimeout,
+		WriteTimeout:      5 * envoy.AdminTimeout,
 		IdleTimeout:       2 * time.Minute, // more than what is between two scrapes
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
@@ -64,20 +66,20 @@ func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log hclog.Lo
 	return httpserver.Run(ctx, server, netutil.LimitListener(l, maxConns), answering)
 }
 
-// answering is how long requests that are under way at the end have to be answered.
+// answering is how long open requests may take at the end.
 const answering = time.Second
 
-// errNotRunning is that no agent answers.
+// errNotRunning means that no agent answers.
 var errNotRunning = errors.New("no agent runs with this state folder")
 
-// askAgent asks the agent of a state folder. Errors: errNotRunning.
+// askAgent sends a request to the agent of a state folder. Errors: errNotRunning.
 func askAgent(ctx context.Context, state, method, path string) ([]byte, error) {
-	socket := filepath.Join(state, "agent.sock")
+	socket := filepath.Join(state, agentSocket)
 	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := unixClient(socket, 10*time.Second).Do(req)
+	resp, err := envoy.UnixClient(socket, 10*time.Second).Do(req)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, errNotRunning
@@ -96,7 +98,7 @@ func askAgent(ctx context.Context, state, method, path string) ([]byte, error) {
 	return body, nil
 }
 
-// Status asks the agent of a state folder how it is; without an agent it looks at the disk.
+// Status returns the report of the agent of a state folder, or OfflineReport if none runs.
 func Status(ctx context.Context, state string) (*Report, error) {
 	body, err := askAgent(ctx, state, http.MethodGet, "/status")
 	switch {
@@ -112,9 +114,9 @@ func Status(ctx context.Context, state string) (*Report, error) {
 	return &r, nil
 }
 
-// Leave makes the workload of a state folder leave the mesh: its agent leaves the endpoints, drains
-// and ends, and the identity is removed from this machine. wait bounds how long the agent may take.
-// The certificate stays valid until it ends or is revoked at the control plane.
+// Leave removes the workload of a state folder from the mesh: its agent leaves the endpoints,
+// drains and ends, and the identity is deleted. wait is the maximum time for the agent. The
+// certificate stays valid until it expires or the control plane revokes it.
 func Leave(ctx context.Context, state string, wait time.Duration) error {
 	_, err := askAgent(ctx, state, http.MethodPost, "/leave")
 	if err != nil && !errors.Is(err, errNotRunning) {
@@ -141,15 +143,17 @@ func Leave(ctx context.Context, state string, wait time.Duration) error {
 	}
 }
 
-// forget removes what joining left. The caller holds the lock.
+// forget deletes what Join and the agent wrote. The caller holds the lock.
 func forget(state string) error {
-	// The copy of the configuration and the bootstrap are of this identity too.
-	if err := errors.Join(store{state}.remove(), removeMissing(OwnSettings(state)), removeMissing(cacheFile(state)),
-		removeMissing(filepath.Join(state, bootstrapFile))); err != nil {
+	err := store{state}.remove()
+	for _, name := range []string{settingsFile, cacheFile, bootstrapFile} {
+		err = errors.Join(err, wholefile.Remove(filepath.Join(state, name)))
+	}
+	if err != nil {
 		return diskError("remove the identity", err)
 	}
 	return nil
 }
 
-// JoinedAs is the identity in a state folder. Errors: there is none.
+// JoinedAs returns the identity in a state folder. Errors: ErrNoIdentity, or it cannot be read.
 func JoinedAs(state string) (*Identity, Joined, error) { return store{state}.load() }

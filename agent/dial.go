@@ -14,10 +14,9 @@ import (
 // dialTimeout bounds the connection and the handshake with a control plane.
 const dialTimeout = 10 * time.Second
 
-// dial opens a connection to a control plane and verifies it. It comes from the workload's own
-// address where that is possible: another one the control plane would not register. Zero: any
-// address, IPv4 first. Errors name the address, what is wrong and what to do; a server that is not
-// trusted gives a ServerError.
+// dial opens a connection to a control plane and verifies the server. If possible it connects from
+// own, the workload's address, because the control plane registers only the source address. Zero:
+// any address, IPv4 first. Errors say what to do; a server that is not trusted is a ServerError.
 func dial(ctx context.Context, address string, own netip.Addr, cfg *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -38,8 +37,8 @@ func dial(ctx context.Context, address string, own netip.Addr, cfg *tls.Config) 
 	return conn, nil
 }
 
-// dialTCP connects from own, or by IPv4 when that is zero or a loopback address. Where that is not
-// possible, because own is the address of a NAT for example, it connects from any address.
+// dialTCP connects from own, or by IPv4 if own is zero or a loopback address. If that fails,
+// because own is the address of a NAT for example, it connects from any address.
 func dialTCP(ctx context.Context, address string, own netip.Addr) (net.Conn, error) {
 	d, network := net.Dialer{}, "tcp4"
 	if own.IsValid() && !own.IsLoopback() {
@@ -53,8 +52,8 @@ func dialTCP(ctx context.Context, address string, own netip.Addr) (net.Conn, err
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// SourceAddress is this machine's address on the way to the first control plane that there is a way
-// to. Nothing is sent but queries for names.
+// SourceAddress returns this machine's source address towards the first control plane that has a
+// route. It sends nothing but DNS queries.
 func SourceAddress(ctx context.Context, planes []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -74,7 +73,7 @@ func SourceAddress(ctx context.Context, planes []string) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// dialError says why a control plane is not reached.
+// dialError explains why a control plane cannot be reached, and what to do.
 func dialError(address string, err error) error {
 	var text string
 	var untrusted *ServerError
@@ -106,7 +105,7 @@ func dialError(address string, err error) error {
 	return fmt.Errorf("control plane %s: %s (%w)", address, text, err)
 }
 
-// hostOf is an address without its port.
+// hostOf returns an address without its port.
 func hostOf(a net.Addr) string {
 	host, _, err := net.SplitHostPort(a.String())
 	if err != nil {

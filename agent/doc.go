@@ -2,19 +2,19 @@
 // beside it.
 //
 // Join verifies a control plane by the hash of its root, makes a key on the machine, and proves
-// with a one-time token who the workload is. A Keeper renews the certificate from then on. Key,
-// certificates and roots are replaced on disk together, so an agent starts without a control plane.
+// with a one-time token who the workload is. A CertManager renews the certificate from then on.
+// Key, certificates and roots are on disk, so an agent starts without a control plane.
 //
 // Settings say who the workload is and where the control plane answers. Bootstrap turns them into
-// Envoy's first configuration. An Agent runs Envoy, as its child or as systemd units that outlive
-// it. It serves Envoy's configuration over a unix socket, from package relay, and its certificates
-// (secrets). It answers whether the workload is ready, and at the end leaves the endpoints and
-// drains. Report returns the status. With Dev there is no identity, and the control plane is asked
-// in plaintext.
+// Envoy's first configuration. An Agent runs Envoy, serves it configuration and certificates over a
+// unix socket, reports whether the workload is healthy, and drains Envoy at the end. Report returns
+// the status. With Dev there is no identity, and the connection to the control plane is plaintext.
 //
-// Several agents run on one machine without privileges when each workload has an address of its own
-// (127.0.0.2, 127.0.0.3, …): every port of the agent and of Envoy is opened on that address alone.
+// Several agents run on one machine without privileges if each workload has an address of its own
+// (127.0.0.2, 127.0.0.3, …): the agent and Envoy open their ports on that address only.
 //
-// Package probe checks the application. Package dns answers queries for names of the mesh. Package
-// intercept installs the rules that bring traffic to Envoy.
+// The packages below do one thing each: relay passes configuration from the control plane to Envoy,
+// envoy runs Envoy, probe checks the application, dns answers queries for names of the mesh,
+// intercept installs the rules that bring traffic to Envoy, host joins a machine whose systemd
+// units run the agent.
 package agent

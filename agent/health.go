@@ -6,16 +6,16 @@ import (
 	"github.com/ashore-mesh/ashore/agent/probe"
 )
 
-// notChecked is why a workload is not an endpoint at first.
+// notChecked is the reason of a workload that is unhealthy at first.
 const notChecked = "the application was not checked yet"
 
-// healthReporter combines the states of the application, of Envoy and of the agent into the
-// workload's health, and reports changes.
+// healthReporter combines the health of the application, of Envoy and of the agent, and reports
+// changes.
 type healthReporter struct {
 	report func(probe.Health) // immutable; called in the order of the changes
 
 	mu      sync.Mutex
-	resumed bool          // guarded by mu: a previous agent has reported, and that holds until both states are known
+	resumed bool          // guarded by mu: the report of the previous agent holds until app and proxy are known
 	app     *probe.Health // guarded by mu; nil: not checked yet
 	proxy   *string       // guarded by mu: why Envoy is not ready, empty when it is; nil: not known yet
 	ending  bool          // guarded by mu
@@ -48,7 +48,7 @@ func (r *healthReporter) change(f func()) {
 	}
 }
 
-// combine is the health of all parts together. r.mu is held.
+// combine returns the health of all parts together. r.mu is held.
 func (r *healthReporter) combine() probe.Health {
 	switch {
 	case r.ending:
@@ -65,7 +65,7 @@ func (r *healthReporter) combine() probe.Health {
 	return probe.Health{Healthy: true}
 }
 
-// Health is what was reported last.
+// Health returns the last report.
 func (r *healthReporter) Health() (h probe.Health, reported bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

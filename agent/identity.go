@@ -21,8 +21,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// Identity is who a workload is and how it proves that: a key, the certificates that lead from it
-// to a root, and the roots that it trusts. Immutable: the pointer is the version.
+// Identity is a workload's key, the certificates that lead from it to a root, and the roots that it
+// trusts. It is immutable: the pointer is the version.
 type Identity struct {
 	// ID is what the certificate names.
 	ID spiffe.ID
@@ -34,18 +34,18 @@ type Identity struct {
 	Roots []*x509.Certificate
 }
 
-// Leaf is the workload's own certificate.
+// Leaf returns the workload's own certificate.
 func (i *Identity) Leaf() *x509.Certificate { return i.Chain[0] }
 
-// Serial is the serial number of the certificate, as people and Envoy write it: hexadecimal.
+// Serial returns the certificate's serial number in hexadecimal, as Envoy writes it.
 func (i *Identity) Serial() string { return serialText(i.Leaf()) }
 
 func serialText(c *x509.Certificate) string { return hex.EncodeToString(c.SerialNumber.Bytes()) }
 
-// Life is how long the certificate is valid in all.
+// Life returns how long the certificate is valid from begin to end.
 func (i *Identity) Life() time.Duration { return i.Leaf().NotAfter.Sub(i.Leaf().NotBefore) }
 
-// Certificate is what it presents to others.
+// Certificate returns the key and the chain for TLS.
 func (i *Identity) Certificate() *tls.Certificate {
 	c := &tls.Certificate{PrivateKey: i.Key, Leaf: i.Leaf()}
 	for _, x := range i.Chain {
@@ -54,15 +54,15 @@ func (i *Identity) Certificate() *tls.Certificate {
 	return c
 }
 
-// withRoots is the identity with another trust bundle.
+// withRoots returns the identity with another trust bundle.
 func (i *Identity) withRoots(roots []*x509.Certificate) *Identity {
 	out := *i
 	out.Roots = roots
 	return &out
 }
 
-// newIdentity puts an identity together and checks that its parts fit: the key is the
-// certificate's, which names a workload. Errors say what does not fit.
+// newIdentity makes an identity. It checks that the certificate is for the key and names a
+// workload.
 func newIdentity(key crypto.Signer, chain, roots []*x509.Certificate) (*Identity, error) {
 	if len(chain) == 0 || len(roots) == 0 {
 		return nil, errors.New("there is no certificate, or no root certificate")
@@ -78,9 +78,7 @@ func newIdentity(key crypto.Signer, chain, roots []*x509.Certificate) (*Identity
 	return &Identity{ID: id, Key: key, Chain: chain, Roots: roots}, nil
 }
 
-// rooted says why the certificate leads to none of the roots; nil when it leads to one. That it has
-// ended is another matter: it is judged by when it began. A root that is taken out of the mesh
-// takes its certificates with it.
+// rooted returns an error if the certificate leads to none of the roots. Expiry does not count.
 func (i *Identity) rooted() error {
 	leaf := i.Leaf()
 	opts := x509.VerifyOptions{Roots: pool(i.Roots), Intermediates: pool(i.Chain[1:]),
@@ -100,7 +98,7 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 	return p
 }
 
-// sameCertificates says whether two lists hold the same certificates, in any order.
+// sameCertificates reports whether two lists hold the same certificates, in any order.
 func sameCertificates(a, b []*x509.Certificate) bool {
 	in := func(list []*x509.Certificate) func(*x509.Certificate) bool {
 		return func(c *x509.Certificate) bool { return !slices.ContainsFunc(list, c.Equal) }
@@ -108,7 +106,7 @@ func sameCertificates(a, b []*x509.Certificate) bool {
 	return !slices.ContainsFunc(a, in(b)) && !slices.ContainsFunc(b, in(a))
 }
 
-// hashOf is the hash that a join line names a root certificate by.
+// hashOf returns the hash by which a join command names a root certificate.
 func hashOf(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.Raw)
 	return hashPrefix + hex.EncodeToString(sum[:])
@@ -126,8 +124,8 @@ func newKey() (crypto.Signer, error) {
 	return key, nil
 }
 
-// newRequest is a certificate signing request for key, in PEM. It asks for no name: the authority
-// gives the one that was proven.
+// newRequest returns a certificate signing request for key, in PEM. It has no subject: the
+// authority decides the name.
 func newRequest(key crypto.Signer) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{}}, key)
 	if err != nil {
@@ -136,8 +134,8 @@ func newRequest(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
 }
 
-// parseAnswer reads what an authority answered: the leaf, the intermediates one by one, and all
-// roots as the last.
+// parseAnswer reads the answer of an authority: the leaf, the intermediates one by one, and all
+// roots in the last element.
 func parseAnswer(key crypto.Signer, elements []string) (*Identity, error) {
 	if len(elements) < 2 {
 		return nil, fmt.Errorf("%d certificates came, want the workload's own and the roots", len(elements))
@@ -162,8 +160,8 @@ func parseAnswer(key crypto.Signer, elements []string) (*Identity, error) {
 	return id, id.rooted()
 }
 
-// parseRoots reads a trust bundle. It is refused whole when a part of it cannot be a root, or when
-// there is none: with an empty bundle no peer could be verified.
+// parseRoots reads a trust bundle. It refuses the whole bundle if it is empty, or if any part of it
+// cannot be a root.
 func parseRoots(pems []string) ([]*x509.Certificate, error) {
 	var roots []*x509.Certificate
 	for _, text := range pems {

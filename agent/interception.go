@@ -1,49 +1,15 @@
 package agent
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/ashore-mesh/ashore/agent/intercept"
 )
 
-// envoyListener is a listener that Envoy has opened.
-type envoyListener struct {
-	Address struct {
-		Socket struct {
-			Address string `json:"address"`
-			Port    int    `json:"port_value"`
-		} `json:"socket_address"`
-	} `json:"local_address"`
-}
-
-// listens returns where Envoy listens, host:port.
-func (a *Agent) listens(ctx context.Context) (map[string]bool, error) {
-	body, err := a.admin.do(ctx, http.MethodGet, "/listeners?format=json")
-	if err != nil {
-		return nil, err
-	}
-	var doc struct {
-		Listeners []envoyListener `json:"listener_statuses"`
-	}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		return nil, fmt.Errorf("read Envoy's listeners: %w", err)
-	}
-	out := map[string]bool{}
-	for _, l := range doc.Listeners {
-		out[net.JoinHostPort(l.Address.Socket.Address, strconv.Itoa(l.Address.Socket.Port))] = true
-	}
-	return out, nil
-}
-
-// InterceptConfig is what the rules of a workload depend on whose interception is "tproxy", and how
-// to check that its machine works with them. The settings are complete.
+// InterceptConfig returns the input of the rules of a workload with interception "tproxy", and the
+// checks of its machine. The settings are complete.
 func InterceptConfig(s *Settings) (intercept.Config, intercept.Checks, error) {
 	if s.Workload.Interception != "tproxy" {
 		return intercept.Config{}, intercept.Checks{}, &UsageError{"workload.interception",
@@ -60,11 +26,11 @@ func InterceptConfig(s *Settings) (intercept.Config, intercept.Checks, error) {
 	}, nil
 }
 
-// notIntercepted is why a workload with interception "tproxy" is not an endpoint yet.
+// notIntercepted is the reason of a workload that is unhealthy until its rules are installed.
 const notIntercepted = "the interception rules are not installed"
 
-// intercepted says whether the workload's traffic reaches Envoy, as far as the agent is responsible
-// for that: the confirmed rules of "tproxy" are installed. Others manage the rules of "redirect".
+// intercepted reports whether the rules of "tproxy" are installed and confirmed. It is true for
+// other kinds of interception, whose rules are not the agent's.
 func (s *Settings) intercepted() bool {
 	if s.Workload.Interception != "tproxy" || s.Workload.Group == "" {
 		return true

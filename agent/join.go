@@ -17,16 +17,16 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// JoinConfig is what a workload joins the mesh with.
+// JoinConfig describes how a workload joins the mesh.
 type JoinConfig struct {
-	// Settings are those that it runs with, not completed. XDS.Addresses are the control planes;
-	// the namespace is the group's, and the addresses are by default the one that this machine has
-	// on its way to the control plane.
+	// Settings are those of the workload, before Complete. XDS.Addresses are the control planes.
+	// The namespace is the group's. Without Workload.Addresses the workload has this machine's
+	// source address towards the control plane.
 	Settings Settings
-	// Base are the settings that apply without these, so that only differences are kept. Nil:
-	// Default.
+	// Base are the settings that apply anyway: only differences from them are stored. Nil: Default.
 	Base *Settings
 	// Group is the WorkloadGroup that it becomes a member of, "namespace/name".
 	Group string
@@ -34,32 +34,28 @@ type JoinConfig struct {
 	Hash string
 	// Token is the one-time token.
 	Token string
-	// Replace lets it take the place of a machine of its name that is alive.
+	// Replace allows it to replace a live machine of its name.
 	Replace bool
-	// Check says what would keep the workload from running with these settings. It is asked before
-	// the control plane is, so that the token is not used for nothing. Nil: nothing would.
-	Check func(ctx context.Context, s *Settings) error
-	Log   hclog.Logger
+	Log     hclog.Logger
 }
 
-// JoinResult is how a workload stands after a Join.
+// JoinResult is the result of Join.
 type JoinResult struct {
-	// Settings are those to run with, not completed, the namespace and addresses filled in.
+	// Settings are those to run with, before Complete, with namespace and addresses.
 	Settings Settings
 	Identity *Identity
-	// Already says that it had joined before: nobody was asked, and the token was not used.
+	// Already says that the workload had joined before, and that the token was not used.
 	Already bool
-	// Running is the process of the agent that runs with this identity; zero when none does.
+	// Running is the process of the agent that runs with this identity; zero if there is none.
 	Running int
 }
 
-// joinTries is how often a control plane that has too much to do is asked.
+// joinTries is how often an overloaded control plane is asked.
 const joinTries = 6
 
-// Join makes a key, proves with the token who the workload is, and keeps the certificate that it
-// gets in the state folder. The control plane is verified by the hash before the token is sent.
-// When the answer is lost, the same line works again on this machine. Errors say what, where and
-// what to do; a wrong argument is a UsageError.
+// Join makes a key, requests a certificate with the token, and stores both in the state folder. It
+// verifies the control plane by the hash before it sends the token. If the answer is lost, the same
+// command works again on this machine. A wrong argument is a UsageError.
 func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err := c.Prepare(); err != nil {
 		return nil, err
@@ -80,11 +76,6 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, fmt.Errorf("the disk of %s is full: %d KiB are left; make room and run this again", s.State,
 			free>>10)
 	}
-	if c.Check != nil {
-		if err := c.Check(ctx, &s); err != nil {
-			return nil, err
-		}
-	}
 	disk := store{s.State}
 	if r, err := c.joinedBefore(s, 0); r != nil || err != nil {
 		return r, err
@@ -101,10 +92,11 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if len(s.Workload.Addresses) == 0 {
 		s.Workload.Addresses = []string{local}
 	}
-	if err := removeMissing(cacheFile(s.State)); err != nil { // of another mesh, perhaps, with the same names
+	// It may be of another mesh with the same names.
+	if err := wholefile.Remove(filepath.Join(s.State, cacheFile)); err != nil {
 		return nil, diskError("remove the copy of an earlier configuration", err)
 	}
-	if err := saveOwn(&s, c.Base); err != nil {
+	if err := saveSettings(&s, c.Base); err != nil {
 		return nil, err
 	}
 	now := time.Now()
@@ -118,7 +110,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	return &JoinResult{Settings: s, Identity: id}, disk.forgetKey()
 }
 
-// Prepare checks what was given, and fills in the name, the namespace and the state folder.
+// Prepare checks the arguments, and fills in the name, the namespace and the state folder.
 func (c *JoinConfig) Prepare() error {
 	s := &c.Settings
 	check := &checker{}
@@ -139,8 +131,7 @@ func (c *JoinConfig) Prepare() error {
 		check.fail("--token-file", "%v", err)
 	}
 	s.Workload.Namespace, s.Workload.Group = namespace, group
-	// The address is known when the control plane was reached: any other one stands for it in the
-	// check.
+	// The address is known once the control plane was reached. Check with a placeholder.
 	full := *s
 	if len(full.Workload.Addresses) == 0 {
 		full.Workload.Addresses = []string{"127.0.0.2"}
@@ -161,10 +152,9 @@ func (c *JoinConfig) Prepare() error {
 	return errors.Join(append(check.errs, err)...)
 }
 
-// ask gets the certificate, and this machine's address on the way to the control plane. A control
-// plane that has too much to do is asked again: with the same key a token gives the same answer.
-// The former identity, which may be nil, proves that the machine is the one that joined by this
-// name before.
+// ask requests the certificate. It returns this machine's address on the connection too. It asks an
+// overloaded control plane again: with the same key a token gives the same answer. former is the
+// certificate of an earlier join, or nil. It proves that the name is this machine's.
 func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, former *tls.Certificate) (*Identity, string,
 	error) {
 	var trustDomain string
@@ -205,7 +195,7 @@ func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, former *tls.
 	}
 }
 
-// verifyIdentity checks that the received identity is the requested one.
+// verifyIdentity checks that an identity is the requested one.
 func (c *JoinConfig) verifyIdentity(id *Identity, trustDomain string) error {
 	namespace, _, _ := strings.Cut(c.Group, "/")
 	switch {
@@ -222,18 +212,14 @@ func (c *JoinConfig) verifyIdentity(id *Identity, trustDomain string) error {
 	return checkValidNow(id, time.Now())
 }
 
-// busyAnswer says whether a control plane was reached and has no time.
+// busyAnswer reports whether a control plane was reached and is overloaded.
 func busyAnswer(err error) bool {
-	for _, e := range unjoin(err) {
-		if s := statusOf(e); s != nil && slices.Contains([]codes.Code{codes.ResourceExhausted, codes.Unavailable,
-			codes.Aborted}, s.Code()) {
-			return true
-		}
-	}
-	return false
+	s := statusOf(err)
+	return s != nil && slices.Contains([]codes.Code{codes.ResourceExhausted, codes.Unavailable, codes.Aborted},
+		s.Code())
 }
 
-// checkToken says what is wrong with the form of a token, without saying any of it.
+// checkToken checks the form of a token. Its errors do not quote the token.
 func checkToken(token string) error {
 	parts := strings.Split(token, ".")
 	switch {
@@ -251,7 +237,7 @@ func checkToken(token string) error {
 // maxToken bounds a token, in bytes.
 const maxToken = 1 << 10
 
-// ReadToken reads a token: all of r, without the line feed at its end.
+// ReadToken reads a token: all of r, without white space around it.
 func ReadToken(r io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxToken+2))
 	if err != nil {

@@ -67,7 +67,7 @@ func TestJoin(t *testing.T) {
 		t.Errorf("the key of the request is still there: %v", err)
 	}
 	s := Default()
-	text, err := os.ReadFile(OwnSettings(c.Settings.State))
+	text, err := os.ReadFile(JoinedSettings(c.Settings.State))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestJoin(t *testing.T) {
 		!strings.HasPrefix(w.Addresses[0], "127.") || w.Labels["version"] != "v2" || s.XDS.Addresses[0] != p.addr {
 		t.Errorf("settings to run with:\n%s", text)
 	}
-	if strings.Contains(string(text), "token") || strings.Contains(string(text), "logLevel") {
+	if strings.Contains(string(text), "token") || strings.Contains(string(text), "drainTime") {
 		t.Errorf("the settings hold a token, or defaults:\n%s", text)
 	}
 }
@@ -155,7 +155,7 @@ func TestJoinAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := joining(t, p)
 			p.set(func() { p.bound = nil })
-			if err := errors.Join(disk(c.Settings.State), os.WriteFile(cacheFile(c.Settings.State), nil,
+			if err := errors.Join(disk(c.Settings.State), os.WriteFile(filepath.Join(c.Settings.State, cacheFile), nil,
 				0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +163,7 @@ func TestJoinAnew(t *testing.T) {
 			if err != nil || r.Already {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			if _, err := os.Stat(cacheFile(c.Settings.State)); !errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Stat(filepath.Join(c.Settings.State, cacheFile)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the configuration of the former mesh is left: %v", err)
 			}
 		})

@@ -85,7 +85,7 @@ func member(t *testing.T, p *fakePlane, address string, edit func(*Settings)) (*
 func ownSettings(t *testing.T, state string, edit func(*Settings)) Settings {
 	t.Helper()
 	s := Default()
-	text, err := os.ReadFile(OwnSettings(state))
+	text, err := os.ReadFile(JoinedSettings(state))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestMutualTLS(t *testing.T) {
 		if !slices.Contains(seen, serial) {
 			seen = append(seen, serial)
 			if len(seen) == 1 {
-				r.agent.keeper.now <- struct{}{} // as if it were time
+				r.agent.certs.now <- struct{}{} // as if it were time
 			}
 		}
 		if len(seen) < 2 {
@@ -233,7 +233,7 @@ func wellStatus(t *testing.T, r *running, serial string) {
 			t.Errorf("want %q in:\n%s", want, text.String())
 		}
 	}
-	if info, err := os.Stat(r.s.agentSocket()); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(r.s.State, agentSocket)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("agent socket: %v, %v; want mode 0600", info, err)
 	}
 	if info, err := os.Stat(r.s.xdsSocket()); err != nil || info.Mode().Perm() != 0o600 {
@@ -265,7 +265,7 @@ func leaves(t *testing.T, r *running) {
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{identityFile, rootsFile, ownFile, nextKeyFile, "configuration.cache", bootstrapFile} {
+	for _, name := range []string{identityFile, rootsFile, settingsFile, nextKeyFile, "configuration.cache", bootstrapFile} {
 		if _, err := os.Lstat(filepath.Join(r.s.State, name)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", name, err)
 		}

@@ -18,16 +18,15 @@ const apiVersion = "1.31.1"
 // domain is part of the node's ID, where Istio has the suffix of its host names.
 const domain = "cluster.local"
 
-// The node metadata ASHORE_STREAM says what a stream of the agent is for. Without it one stream is
-// for everything, as Istio's agent has it.
+// Values of the node metadata ASHORE_STREAM, the purpose of a stream. Without it one stream is for
+// everything, as with Istio's agent.
 const (
 	streamConfig  = "config"  // Envoy's: it registers no workload
 	streamControl = "control" // the agent's own: it reads nothing for Envoy
 )
 
-// node is how Envoy, or the agent, introduces itself on a stream. The form of the ID and the names
-// and types of the metadata are Istio's: lists are text with commas, booleans are text, so that
-// both control planes read them.
+// node returns the node of a stream of Envoy or of the agent. ID and metadata have Istio's form, so
+// that both control planes read them: lists are text with commas, booleans are text.
 func node(s *Settings, stream string) (*corev3.Node, error) {
 	w := &s.Workload
 	meta, err := structpb.NewStruct(nodeMetadata(s, stream))
@@ -48,8 +47,7 @@ func node(s *Settings, stream string) (*corev3.Node, error) {
 	return n, nil
 }
 
-// serviceName is what the workload is called in other workloads' logs: its app label, else its
-// name.
+// serviceName is the workload's name in logs of other workloads: its app label, else its name.
 func serviceName(w *Workload) string {
 	for _, label := range []string{"service.istio.io/canonical-name", "app.kubernetes.io/name", "app"} {
 		if v := w.Labels[label]; v != "" {
@@ -100,7 +98,7 @@ func nodeMetadata(s *Settings, stream string) map[string]any {
 	return m
 }
 
-// nodeProxyConfig is Istio's ProxyConfig with what this proxy runs by.
+// nodeProxyConfig is Istio's ProxyConfig of this proxy.
 func nodeProxyConfig(s *Settings) map[string]any {
 	c := map[string]any{
 		"discoveryAddress": strings.Join(s.XDS.Addresses, ","),

@@ -8,17 +8,17 @@ import (
 )
 
 // startupWait is how long the service manager waits for Envoy. After that the agent counts as
-// started all the same: an Envoy that waits for a control plane is no reason to restart the agent.
+// started: an Envoy that waits for a control plane is no reason to restart the agent.
 const startupWait = 20 * time.Second
 
-// notifier reports the agent's state to the service manager. All but send belongs to one goroutine.
+// notifier reports the agent's state to the service manager. Only send may be called concurrently.
 type notifier struct {
 	notify   func(string)  // nil: there is no service manager
 	watchdog time.Duration // zero: no WATCHDOG=1
 
 	started bool
 	last    string    // the latest status text
-	pinged  time.Time // the latest sign of life
+	pinged  time.Time // when WATCHDOG=1 was sent last
 }
 
 func (n *notifier) send(state string) {
@@ -27,15 +27,14 @@ func (n *notifier) send(state string) {
 	}
 }
 
-// stopping reports that the agent ends, and how long that may take. The service manager's own bound
-// holds where it is longer. Source: sd_notify(3).
+// stopping reports that the agent ends, and how long that may take. A longer timeout of the service
+// manager stays in force. Source: sd_notify(3).
 func (n *notifier) stopping(most time.Duration) {
 	n.send(sdnotify.Stopping)
 	n.send("EXTEND_TIMEOUT_USEC=" + strconv.FormatInt(most.Microseconds(), 10))
 }
 
-// notify reports the result of a check of Envoy, and that the agent is alive: its loop runs, and
-// the relay answers.
+// notify reports the result of a check of Envoy, and that the agent is alive.
 func (a *Agent) notify(trouble error, since time.Duration) {
 	n := &a.notifier
 	text := "STATUS=Envoy is ready"
@@ -50,7 +49,7 @@ func (a *Agent) notify(trouble error, since time.Duration) {
 		n.started = true
 		n.send(sdnotify.Ready)
 	}
-	a.relay.Status() // a deadlock ends the signs of life
+	a.relay.Status() // a deadlock of the relay stops the watchdog's messages
 	if n.watchdog > 0 && time.Since(n.pinged) >= n.watchdog {
 		n.pinged = time.Now()
 		n.send(sdnotify.Alive)

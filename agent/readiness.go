@@ -10,18 +10,20 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/agent/envoy"
 )
 
-// readiness answers whether the workload's proxy is ready. watchReadiness asks Envoy; a probe gets
-// the latest result at once, so that nothing can make it wait.
+// readiness holds whether Envoy is ready. watchReadiness asks Envoy. Probes get the latest result
+// without waiting.
 type readiness struct {
-	admin   *admin
-	envoy   envoyRunner
+	admin   *envoy.Admin
+	envoy   envoy.Runner
 	log     hclog.Logger
 	trouble func() string // why no control plane is connected; empty: one is
 
 	// The following fields belong to the goroutine that calls check.
-	configured int // the run of Envoy that is known to have its configuration
+	configured int // the run of Envoy that has its configuration
 	failures   int // checks in a row that failed
 
 	mu       sync.Mutex
@@ -29,13 +31,13 @@ type readiness struct {
 	result   error // guarded by mu: why Envoy is not ready; nil: it is
 }
 
-func newReadiness(a *admin, e envoyRunner, trouble func() string, log hclog.Logger) *readiness {
+func newReadiness(a *envoy.Admin, e envoy.Runner, trouble func() string, log hclog.Logger) *readiness {
 	return &readiness{admin: a, envoy: e, trouble: trouble, log: log,
 		result: errors.New("Envoy is starting")}
 }
 
-// state is nil when Envoy serves with a configuration from the control plane; otherwise it says
-// what is missing.
+// state returns nil if Envoy serves with a configuration of the control plane, else what is
+// missing.
 func (s *readiness) state() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,19 +47,19 @@ func (s *readiness) state() error {
 	return s.result
 }
 
-// drain makes every answer from now on "not ready".
+// drain makes Envoy not ready from now on.
 func (s *readiness) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
 }
 
-// unreadyAfter is how many failed checks in a row make a ready Envoy unready: it may answer one
-// late when it is busy, and one that ended may be back at once.
+// unreadyAfter is the number of failed checks in a row that make a ready Envoy unready. A busy
+// Envoy may answer late, and one that ended may be back at once.
 const unreadyAfter = 3
 
-// check asks Envoy and keeps the result. It returns what it found, also when that does not count
-// yet.
+// check asks Envoy and stores the result. It returns what it found, even if unreadyAfter does not
+// count it yet.
 func (s *readiness) check(ctx context.Context) error {
 	if s.envoy.State().Replacing { // the previous Envoy serves until the next one does
 		s.mu.Lock()
@@ -84,15 +86,15 @@ func (s *readiness) check(ctx context.Context) error {
 }
 
 func (s *readiness) examine(ctx context.Context) error {
-	envoy := s.envoy.State()
-	run := envoy.Runs
-	if _, err := s.admin.do(ctx, http.MethodGet, "/ready"); err != nil {
-		// Its statistics would say more, but Envoy looks through all of them on the thread that
-		// takes in its configuration.
+	state := s.envoy.State()
+	run := state.Runs
+	if _, err := s.admin.Do(ctx, http.MethodGet, "/ready"); err != nil {
+		// Its statistics would say more, but reading them delays the thread that loads the
+		// configuration.
 		trouble := s.trouble()
 		switch {
-		case envoy.Trouble != "":
-			return fmt.Errorf("Envoy does not run: %s", envoy.Trouble)
+		case state.Trouble != "":
+			return fmt.Errorf("Envoy does not run: %s", state.Trouble)
 		case trouble != "":
 			return fmt.Errorf("Envoy waits for its configuration: %s", trouble)
 		}
@@ -101,7 +103,7 @@ func (s *readiness) examine(ctx context.Context) error {
 	if s.configured == run {
 		return nil
 	}
-	// Live is not enough: Envoy is live too when its first configuration was refused.
+	// Envoy is live even if it rejected its first configuration.
 	if err := s.waiting(ctx); err != nil {
 		return err
 	}
@@ -116,9 +118,9 @@ const (
 	statWorkers   = "listener_manager.workers_started"
 )
 
-// waiting says what Envoy has not got yet; nil when it has everything.
+// waiting returns what Envoy has not received yet; nil if it has everything.
 func (s *readiness) waiting(ctx context.Context) error {
-	stats, err := s.admin.stats(ctx,
+	stats, err := s.admin.Stats(ctx,
 		`^(cluster_manager\.cds\.update_success|listener_manager\.(lds\.update_success|workers_started))$`)
 	if err != nil {
 		return fmt.Errorf("Envoy is starting: %w", err)
@@ -144,7 +146,7 @@ const (
 	readinessLater = time.Second
 )
 
-// watchReadiness logs when Envoy becomes ready or stops being so, and what it waits for.
+// watchReadiness checks Envoy until ctx ends, and reports the result.
 func (a *Agent) watchReadiness(ctx context.Context) error {
 	logged, begun := "", time.Now()
 	for n := 1; ; n++ {
@@ -171,7 +173,7 @@ func (a *Agent) watchReadiness(ctx context.Context) error {
 	}
 }
 
-// proxyUnready begins the reason why a workload is not among the endpoints when that is its Envoy.
+// proxyUnready is the prefix of the reason of a workload that is unhealthy because of its Envoy.
 const proxyUnready = "the proxy is not ready: "
 
 // reportReadiness updates the workload's health with the result of the latest check.

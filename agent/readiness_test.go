@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
@@ -44,8 +45,7 @@ func TestStartingEnvoyIsLeftAlone(t *testing.T) {
 		<-served
 	})
 
-	super := &child{restarter: restarter{state: envoyState{Runs: 1}}}
-	r := newReadiness(newAdmin(&s), super, func() string { return "" }, testlog.New(t))
+	r := newReadiness(envoy.NewAdmin(s.adminSocket()), startedOnce{}, func() string { return "" }, testlog.New(t))
 	for range 5 {
 		if err := r.check(t.Context()); err == nil || !strings.Contains(err.Error(),
 			"has not accepted its configuration") {
@@ -65,3 +65,8 @@ func TestStartingEnvoyIsLeftAlone(t *testing.T) {
 		t.Errorf("it serves: asked %d times, want 1", n)
 	}
 }
+
+// startedOnce is an Envoy in its first run.
+type startedOnce struct{ envoy.Runner }
+
+func (startedOnce) State() envoy.State { return envoy.State{Runs: 1} }

@@ -49,7 +49,7 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 		}}); err != nil {
 		t.Fatal(err)
 	}
-	peers := ca.NewPeerVerifier(ca.PeerConfig{Bundle: a.manager.Bundle, TrustDomain: "cluster.local", Ledger: a.ledger})
+	peers := ca.NewPeerVerifier(a.manager.Bundle, a.ledger)
 	s := ca.NewServer(ca.ServerConfig{Signer: a.manager.Signer, Bundle: a.manager.Bundle, Ledger: a.ledger,
 		Now:   now,
 		Peers: peers})
@@ -110,7 +110,7 @@ func TestRealAuthority(t *testing.T) {
 		!strings.Contains(err.Error(), "the join token is not accepted: it may be used") {
 		t.Errorf("another machine with the same token: %v", err)
 	}
-	k, err := NewKeeper(KeeperConfig{Dir: c.Settings.State, Addresses: []string{a.addr}, Name: "web-1",
+	k, err := NewCertManager(CertManagerConfig{Dir: c.Settings.State, Addresses: []string{a.addr}, Name: "web-1",
 		Log: testlog.New(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestNameOfALiveMachine(t *testing.T) {
 	if _, err := Join(t.Context(), second); err != nil {
 		t.Errorf("to take its place: %v", err)
 	}
-	k, err := NewKeeper(KeeperConfig{Dir: first.Settings.State, Addresses: []string{a.addr}, Name: "vm",
+	k, err := NewCertManager(CertManagerConfig{Dir: first.Settings.State, Addresses: []string{a.addr}, Name: "vm",
 		Log: testlog.New(t)})
 	if err != nil {
 		t.Fatal(err)

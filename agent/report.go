@@ -15,35 +15,34 @@ import (
 	"github.com/ashore-mesh/ashore/internal/build"
 )
 
-// Report is how an agent and its workload are: some ten lines for people, and the same for
-// programs.
+// Report is the status of an agent and its workload.
 type Report struct {
-	// Well says that nothing is to be done.
+	// Well says that every line is ok.
 	Well bool `json:"well"`
-	// Lines are always the same ones in the same order, but for those of what not every workload
-	// has, or what is seldom wrong.
+	// Lines are one for each subject, in a fixed order. Subjects that do not concern the workload
+	// have none.
 	Lines []Line `json:"lines"`
-	// Todo is what to do; empty: nothing.
+	// Todo are the remedies of all lines.
 	Todo []string `json:"todo,omitempty"`
-	// PID is the agent's process; zero: none runs.
+	// PID is the agent's process; zero: no agent runs.
 	PID int `json:"pid,omitempty"`
-	// Version is that of the agent's program; empty: none runs.
+	// Version is that of the agent's program; empty: no agent runs.
 	Version string `json:"version,omitempty"`
-	// Identity, Serial and Ends are those of the certificate.
+	// Identity, Serial and Ends are the certificate's.
 	Identity string    `json:"identity,omitempty"`
 	Serial   string    `json:"serial,omitempty"`
 	Ends     time.Time `json:"ends,omitzero"`
-	// Link is the connection with the control planes.
+	// Link is the connection to the control planes.
 	Link *relay.Status `json:"link,omitempty"`
 }
 
-// Line is one subject.
+// Line is the status of one subject.
 type Line struct {
 	Name string `json:"name"`
-	// State is "ok", "warn" (it works, and will not for ever) or "bad".
+	// State is "ok", "warn" (it works for now) or "bad".
 	State string `json:"state"`
 	Text  string `json:"text"`
-	// Todo is what to do; empty: nothing, or another line says it.
+	// Todo is the remedy; empty: there is none, or another line has it.
 	Todo string `json:"todo,omitempty"`
 }
 
@@ -64,7 +63,7 @@ func (r *Report) bad(name, todo, format string, args ...any) {
 	r.line(name, stateBad, todo, format, args...)
 }
 
-// line adds a line, with what to do.
+// line adds a line.
 func (r *Report) line(name, state, todo, format string, args ...any) {
 	r.Lines = append(r.Lines, Line{name, state, oneLine(fmt.Sprintf(format, args...)), todo})
 	if todo != "" {
@@ -73,7 +72,7 @@ func (r *Report) line(name, state, todo, format string, args ...any) {
 	r.Well = !slices.ContainsFunc(r.Lines, func(l Line) bool { return l.State != stateOK })
 }
 
-// oneLine makes one line of a text of several.
+// oneLine joins the lines of a text.
 func oneLine(text string) string {
 	lines := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' })
 	for i := range lines {
@@ -82,7 +81,7 @@ func oneLine(text string) string {
 	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return l == "" }), "; ")
 }
 
-// Add adds a line about the machine: what is wrong has todo.
+// Add adds a line: it is "bad" if there is a todo, else "ok".
 func (r *Report) Add(name, todo, text string) {
 	if todo == "" {
 		r.ok(name, "%s", text)
@@ -91,8 +90,7 @@ func (r *Report) Add(name, todo, text string) {
 	}
 }
 
-// Write writes the report for people: a line for each subject, and below those that are not well
-// what to do.
+// Write writes the report for people: a line for each subject, followed by its remedy.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	for _, l := range r.Lines {
@@ -105,10 +103,10 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-// Report returns the status of everything.
+// Report returns the current status.
 func (a *Agent) Report(ctx context.Context) *Report { return a.report(ctx, a.relay.Status()) }
 
-// report is Report with this connection to the control planes.
+// report is Report with a given state of the connection to the control planes.
 func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 	now := time.Now()
 	r := &Report{PID: os.Getpid(), Link: &link, Version: build.Read().String()}
@@ -124,8 +122,8 @@ func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 	a.reportDNS(r)
 	reportConfiguration(r, now)
 	a.reportRegistration(r)
-	if a.keeper != nil {
-		reportClock(r, a.keeper.Identity(), a.keeper.Joined())
+	if a.certs != nil {
+		reportClock(r, a.certs.Identity(), a.certs.Joined())
 	}
 	reportDisk(r, a.settings.State)
 	return r
@@ -134,10 +132,10 @@ func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 // linkLine is the line about the connection to the control planes.
 const linkLine = "control plane"
 
-// clockTolerance is how far a clock may be off without a warning.
+// clockTolerance is how much the clock may differ without a warning.
 const clockTolerance = backdate
 
-// todoClock is what to do about a clock that is wrong.
+// todoClock is the remedy for a wrong clock.
 const todoClock = "set the clock (timedatectl, chrony)"
 
 func reportClock(r *Report, id *Identity, j Joined) {
@@ -164,7 +162,7 @@ func reportDisk(r *Report, dir string) {
 	}
 }
 
-// OfflineReport is that of a workload whose agent does not run.
+// OfflineReport is the report of a workload whose agent does not run.
 func OfflineReport(state string) *Report {
 	r := &Report{}
 	id, j, err := store{state}.load()

@@ -25,7 +25,7 @@ import (
 )
 
 // issued has this machine's clock be ahead when the certificate came.
-func issued(k *Keeper, ahead time.Duration) {
+func issued(k *CertManager, ahead time.Duration) {
 	k.joined.Renewed = k.id.Leaf().NotBefore.Add(backdate + ahead)
 }
 
@@ -133,11 +133,11 @@ func TestReport(t *testing.T) {
 		{"connected", func(_ *Agent, l *relay.Status) { *l = relay.Status{Connected: "a:1", Since: long} },
 			"control plane", "ok a:1 since 3h0m0s ago", ""},
 		{"live", func(_ *Agent, l *relay.Status) { *l = relay.Status{Connected: "a:1"} }, "configuration", "ok live", ""},
-		{"renewal fails", func(a *Agent, _ *relay.Status) { a.keeper.note(errors.New("no answer")) }, "certificate",
+		{"renewal fails", func(a *Agent, _ *relay.Status) { a.certs.note(errors.New("no answer")) }, "certificate",
 			"warn SERIAL ends in ", ""},
-		{"a clock that is early", func(a *Agent, _ *relay.Status) { issued(a.keeper, 5*time.Minute) },
+		{"a clock that is early", func(a *Agent, _ *relay.Status) { issued(a.certs, 5*time.Minute) },
 			"clock", "warn 5m0s ahead of the control plane's", "set the clock"},
-		{"a clock that is late", func(a *Agent, _ *relay.Status) { issued(a.keeper, -5*time.Minute) },
+		{"a clock that is late", func(a *Agent, _ *relay.Status) { issued(a.certs, -5*time.Minute) },
 			"clock", "warn 5m0s behind the control plane's", "set the clock"},
 		{"a port past Envoy", func(_ *Agent, l *relay.Status) { *l = relay.Status{Bypassed: "8080"} }, "interception",
 			"warn connections to port 8080 reach the application past Envoy: no mutual TLS and no policies there",
@@ -194,7 +194,7 @@ func TestReport(t *testing.T) {
 			if err := r.Write(&text); err != nil {
 				t.Fatal(err)
 			}
-			want := strings.ReplaceAll(tc.want, "SERIAL", a.keeper.Identity().Serial())
+			want := strings.ReplaceAll(tc.want, "SERIAL", a.certs.Identity().Serial())
 			found := false
 			for _, line := range r.Lines {
 				found = found || line.Name == tc.line && strings.HasPrefix(line.State+" "+line.Text, want)
@@ -355,7 +355,7 @@ func TestOwnSettings(t *testing.T) {
 	s.State, s.Workload.Name, s.Ports.DNS, s.Drain.Maximum = stateFolder(t), "web-1", 15153, 90*time.Second
 	s.Workload.Labels, s.XDS.Addresses = map[string]string{"app": "web"}, []string{"a:1"}
 	s.Probe.AllowGroupExec = true
-	if err := saveOwn(&s, nil); err != nil {
+	if err := saveSettings(&s, nil); err != nil {
 		t.Fatal(err)
 	}
 	got := ownSettings(t, s.State, func(s *Settings) { s.Workload.Addresses = []string{"127.0.0.2"} })
@@ -367,11 +367,11 @@ func TestOwnSettings(t *testing.T) {
 	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Envoy{}, Workload{})); d != "" {
 		t.Errorf("read back (-want +got):\n%s", d)
 	}
-	text, err := os.ReadFile(OwnSettings(s.State))
+	text, err := os.ReadFile(JoinedSettings(s.State))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, no := range []string{"logLevel", "namespace", "state:", "15053"} {
+	for _, no := range []string{"drainTime", "namespace", "state:", "15053"} {
 		if strings.Contains(string(text), no) {
 			t.Errorf("it holds %s:\n%s", no, text)
 		}

@@ -1,21 +1,18 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/ashore-mesh/ashore/agent/intercept"
 	"github.com/ashore-mesh/ashore/agent/probe"
 )
 
-// Settings are everything that an operator can choose. Default holds the defaults; the tags are the
-// names in the settings file.
+// Settings are the agent's settings file. Default returns the defaults.
 type Settings struct {
 	// Dev is plaintext to the control plane, without an identity, for trials on one machine.
 	Dev bool `yaml:"dev"`
@@ -37,7 +34,7 @@ type Settings struct {
 	Log          Log                `yaml:"log"`
 }
 
-// Workload is what Envoy runs for.
+// Workload describes the workload that Envoy serves.
 type Workload struct {
 	// Type is "sidecar" or "router" (a gateway).
 	Type string `yaml:"type"`
@@ -45,16 +42,15 @@ type Workload struct {
 	Name string `yaml:"name"`
 	// Namespace is where its configuration lives.
 	Namespace string `yaml:"namespace"`
-	// Group is the WorkloadGroup of its namespace that it is registered from. Empty: it is not
-	// registered.
+	// Group is its WorkloadGroup, in the same namespace. Empty: it is not registered.
 	Group string `yaml:"group"`
-	// Addresses are its IP addresses; the first one is where Envoy and the agent open their ports.
+	// Addresses are its IP addresses. Envoy and the agent open their ports on the first one.
 	Addresses []string `yaml:"addresses"`
-	// Labels are what selectors and subsets compare with.
+	// Labels are matched by selectors and subsets.
 	Labels map[string]string `yaml:"labels"`
 	// Locality is "region", "region/zone" or "region/zone/subzone".
 	Locality string `yaml:"locality"`
-	// Network names the part of the network whose addresses it reaches directly.
+	// Network names the network whose addresses it reaches directly.
 	Network string `yaml:"network"`
 	// Interception says how the workload's traffic reaches Envoy: "none", "redirect" (by the
 	// operator's own rules) or "tproxy" (by the rules of "ashore-agent intercept").
@@ -69,8 +65,8 @@ type Workload struct {
 type XDS struct {
 	// Addresses are host:port of its replicas.
 	Addresses []string `yaml:"addresses"`
-	// MaxAge is how long a configuration counts that no control plane confirms: a copy on disk that
-	// is older is not used. Revocations and policies of that time are not known here. Zero: 24h.
+	// MaxAge is the maximum age of a configuration that no control plane confirmed. An older copy
+	// on disk is not used, because it lacks revocations and policies. Zero: 24h.
 	MaxAge time.Duration `yaml:"maxAge"`
 }
 
@@ -81,47 +77,22 @@ type Envoy struct {
 	Path string `yaml:"path"`
 	// Concurrency is the number of worker threads. Zero: one for each processor, at most two.
 	Concurrency int `yaml:"concurrency"`
-	// LogLevel is Envoy's: trace, debug, info, warning, error, critical or off.
-	LogLevel string `yaml:"logLevel"`
-	// DrainTime is how long connections of a listener that was changed or removed may go on.
+	// DrainTime is how long connections of a changed or removed listener may continue.
+	// Source: istio.io ProxyConfig.drainDuration.
 	DrainTime time.Duration `yaml:"drainTime"`
-	// ParentShutdown is how long an Envoy of a unit that was replaced may finish its requests.
+	// ParentShutdown is how long a replaced Envoy of a unit may finish its requests.
 	// Source: istio.io ProxyConfig.parentShutdownDuration.
 	ParentShutdown time.Duration `yaml:"parentShutdown"`
 
-	units    bool   // systemd units run Envoy, and it outlives the agent; set by UseUnits
-	workload string // of the units' names; empty: the machine's main workload
-	folder   string // of the files of units; empty: unitFolder. Tests have another one
-	program  string // of units; empty: PackagedEnvoy. Tests have another one
+	units    bool   // systemd units run Envoy; set by UseUnits
+	workload string // in the units' names; empty: the machine's main workload
+	folder   string // of the units' files; empty: unitFolder; tests use another one
+	program  string // of the units; empty: PackagedEnvoy; tests use another one
 }
 
-// unitFolder is where systemd's units of Envoy find their files.
-const unitFolder = "/run/ashore-agent"
-
-// UseUnits has units of systemd run Envoy, instead of the agent: ashore-envoy@N.service for the main
-// workload of the machine, ashore-envoy@WORKLOAD-N.service for another one.
+// UseUnits makes systemd units run Envoy: ashore-envoy@N.service for the main workload of the
+// machine, ashore-envoy@WORKLOAD-N.service for another one.
 func (s *Settings) UseUnits(workload string) { s.Envoy.units, s.Envoy.workload = true, workload }
-
-// unitFolder is where the unit finds its environment file.
-func (s *Settings) unitFolder() string { return cmp.Or(s.Envoy.folder, unitFolder) }
-
-// runtime is the folder of what the agent gives Envoy: with a unit one that Envoy's group may
-// enter.
-func (s *Settings) runtime() string {
-	if !s.Envoy.units {
-		return s.State
-	}
-	return filepath.Join(s.unitFolder(), s.Envoy.workload)
-}
-
-// envoyFolder is the folder of sockets that Envoy makes: with a unit one that Envoy's group may
-// write to.
-func (s *Settings) envoyFolder() string {
-	if !s.Envoy.units {
-		return s.State
-	}
-	return filepath.Join(s.runtime(), "envoy")
-}
 
 // The ports on the workload's own address. The numbers are Istio's.
 const (
@@ -132,19 +103,18 @@ const (
 
 // Ports are the ports that an operator can choose.
 type Ports struct {
-	// DNS is the agent's: queries for names of the mesh, over UDP and TCP, on a loopback address.
-	// Zero: closed.
+	// DNS is the agent's DNS port, over UDP and TCP, on a loopback address. Zero: closed.
 	DNS int `yaml:"dns"`
 }
 
-// DNS is how the agent answers DNS queries.
+// DNS configures the agent's DNS server.
 type DNS struct {
-	// Servers are asked for all names that are not of the mesh, "10.0.0.2" or "10.0.0.2:5353".
+	// Servers answer for names outside the mesh: "10.0.0.2" or "10.0.0.2:5353".
 	// Empty: those of /etc/resolv.conf.
 	Servers []string `yaml:"servers"`
 }
 
-// Metrics are those of the application.
+// Metrics configures the metrics of the application.
 type Metrics struct {
 	// Application is the URL of its metrics in Prometheus' text format, such as
 	// "http://127.0.0.1:9100/metrics". Empty: none. Source: istio.io, the annotations
@@ -152,38 +122,37 @@ type Metrics struct {
 	Application string `yaml:"application"`
 }
 
-// Drain is how Envoy ends.
+// Drain configures how Envoy ends.
 type Drain struct {
-	// Maximum is how long open connections are waited for.
+	// Maximum is how long the agent waits for open connections to end.
 	Maximum time.Duration `yaml:"maximum"`
 }
 
-// leave is how long Envoy serves as before after the workload left the endpoints: callers and load
-// balancers need a moment to learn of it.
+// leave is how long Envoy continues to serve after the workload left the endpoints, so that callers
+// and load balancers notice.
 func (d Drain) leave() time.Duration { return min(time.Second, d.Maximum/5) }
 
-// Log is the agent's own log, which holds Envoy's too.
+// Log configures the agent's log.
 type Log struct {
 	// Level is trace, debug, info, warn or error.
 	Level string `yaml:"level"`
 }
 
-// Default returns the settings that hold where an operator says nothing.
+// Default returns the default settings.
 func Default() Settings {
 	return Settings{
 		Workload: Workload{Type: "sidecar", Namespace: "default", Interception: "none"},
-		Envoy: Envoy{LogLevel: "warning", DrainTime: 45 * time.Second,
-			ParentShutdown: 10 * time.Minute},
-		Ports: Ports{DNS: 15053},
-		Probe: probe.Settings{CheckPorts: true},
-		Drain: Drain{Maximum: 5 * time.Second},
-		Log:   Log{Level: "info"},
+		Envoy:    Envoy{DrainTime: 45 * time.Second, ParentShutdown: 10 * time.Minute},
+		Ports:    Ports{DNS: 15053},
+		Probe:    probe.Settings{CheckPorts: true},
+		Drain:    Drain{Maximum: 5 * time.Second},
+		Log:      Log{Level: "info"},
 
 		Interception: intercept.Default(),
 	}
 }
 
-// complete fills in what depends on the machine or on other settings.
+// complete fills in defaults that depend on the machine or on other settings.
 func (s *Settings) complete() error {
 	if s.Workload.Name == "" {
 		name, err := os.Hostname()
@@ -206,41 +175,12 @@ func (s *Settings) complete() error {
 	return nil
 }
 
-// stateBase is the folder that state folders are in where no setting says otherwise.
-func stateBase(dev bool) (string, error) {
-	base, err := "/var/lib", error(nil)
-	switch {
-	case dev:
-		base, err = os.UserCacheDir()
-	case os.Geteuid() != 0 && !ownsPackagedState():
-		base, err = os.UserHomeDir()
-		base = filepath.Join(base, ".local", "state")
-	}
-	if err != nil {
-		return "", fmt.Errorf("find a folder for the state (or set state): %w", err)
-	}
-	return filepath.Join(base, "ashore-agent"), nil
-}
-
-// PackagedState is the folder of the state folders of workloads that units of this machine run.
-const PackagedState = "/var/lib/ashore-agent"
-
-// ownsPackagedState says whether this process runs as the user of those units.
-func ownsPackagedState() bool {
-	info, err := os.Stat(PackagedState)
-	if err != nil {
-		return false
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Geteuid()
-}
-
-// own is the address that ports are opened on. Settings have been checked.
+// own is the address that ports are opened on. The settings are complete.
 func (s *Settings) own() netip.Addr {
 	return netip.MustParseAddr(s.Workload.Addresses[0])
 }
 
-// at is an address and port of the workload's own.
+// at is a port on the workload's own address.
 func (s *Settings) at(port int) string {
 	return netip.AddrPortFrom(s.own(), uint16(port)).String()
 }

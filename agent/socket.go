@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,16 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/agent/relay"
 )
 
-// socketMode is that of sockets between the agent and Envoy, which has another user of the same
-// group as a unit.
-func (s *Settings) socketMode() fs.FileMode {
-	if !s.Envoy.units {
-		return 0o600
-	}
-	return 0o660
-}
-
-// listenUnix opens a unix socket with a mode. A socket that an earlier agent left is replaced: the
+// listenUnix opens a unix socket with a mode. It replaces the socket of an earlier agent: the
 // caller holds the lock of the state folder.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	info, err := os.Lstat(path)
@@ -44,21 +34,14 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	// Until then the modes of its folder and the umask protect it.
+	// Until now the folder's mode and the umask protected it.
 	if err := os.Chmod(path, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("socket: %w", err), l.Close())
 	}
 	return l, nil
 }
 
-// xdsSocket is the path of the unix socket where the agent serves xDS and SDS to Envoy.
-func (s *Settings) xdsSocket() string { return filepath.Join(s.runtime(), "xds.sock") }
-
-// agentSocket is the path of the unix socket where the agent serves status and leave to the
-// operator's commands.
-func (s *Settings) agentSocket() string { return filepath.Join(s.State, "agent.sock") }
-
-// newLocalServer makes the gRPC server for Envoy, without services.
+// newLocalServer makes the gRPC server for Envoy.
 func newLocalServer() *grpc.Server {
 	return grpc.NewServer(
 		grpc.ForceServerCodecV2(relay.Codec()),
@@ -69,11 +52,11 @@ func newLocalServer() *grpc.Server {
 	)
 }
 
-// localHandshake bounds the HTTP/2 handshake: a silent connection delays the agent's end for that
-// long.
+// localHandshake is the maximum time for the HTTP/2 handshake. A silent connection delays the
+// agent's end for that long.
 const localHandshake = 5 * time.Second
 
-// maxLocalRequest bounds one request of Envoy: 100,000 names and a node fit in.
+// maxLocalRequest is the maximum size of one request of Envoy, in bytes: a node and 100,000 names.
 const maxLocalRequest = 16 << 20
 
 // serveLocal serves g on l until ctx ends. Streams end with it.

@@ -17,8 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// lockState creates the state folder and locks it for this process. The lock ends when it is closed, or
-// with the process. Errors name the folder; a BusyError has the process that holds it.
+// lockState creates the state folder and locks it for this process. The lock ends when it is
+// closed, or with the process. Errors name the folder; a BusyError has the process that holds it.
 func lockState(dir string) (*stateLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder (setting state): %w", err)
@@ -59,7 +59,7 @@ func (l *stateLock) Close() error {
 	return errors.Join(unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
 }
 
-// keepFile writes what is there already most of the time: a full disk is no obstacle then.
+// keepFile writes a file unless it has the content already: an agent starts on a full disk.
 func keepFile(path string, data []byte) error {
 	if old, err := readSmall(path); err == nil && bytes.Equal(old, data) {
 		return nil
@@ -67,10 +67,10 @@ func keepFile(path string, data []byte) error {
 	return wholefile.Write(path, data)
 }
 
-// BusyError is that another process has the state folder.
+// BusyError means that another process holds the state folder.
 type BusyError struct {
 	Dir string
-	// PID is that process; zero when it is not known.
+	// PID is that process; zero: unknown.
 	PID int
 }
 
@@ -79,8 +79,8 @@ func (e *BusyError) Error() string {
 		"(setting state)", e.Dir, e.PID)
 }
 
-// diskError says what was being done, and what to do about a disk that is full, read-only or not
-// ours.
+// diskError adds what was being done, and what to do about a full or read-only disk or a missing
+// permission.
 func diskError(what string, err error) error {
 	var hint string
 	switch {
@@ -94,7 +94,7 @@ func diskError(what string, err error) error {
 	return fmt.Errorf("%s: %w%s", what, err, hint)
 }
 
-// room is how much of the disk under dir is free, in bytes.
+// room returns the free space of the disk of dir, in bytes.
 func room(dir string) (uint64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
@@ -103,5 +103,5 @@ func room(dir string) (uint64, error) {
 	return st.Bavail * uint64(st.Bsize), nil
 }
 
-// littleRoom is when a disk counts as full: a renewal and Envoy's configuration need less.
+// littleRoom is the free space below which a disk counts as full, in bytes.
 const littleRoom = 16 << 20

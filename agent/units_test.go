@@ -16,13 +16,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/internal/sdnotify"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/testchild"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -70,13 +71,13 @@ func (l *launcher) List(_ context.Context, pattern string) ([]string, error) {
 	return found, err
 }
 
-func (l *launcher) Look(_ context.Context, name string) (unitState, error) {
+func (l *launcher) Look(_ context.Context, name string) (envoy.UnitState, error) {
 	text, err := os.ReadFile(l.pidFile(name))
 	if errors.Is(err, os.ErrNotExist) {
-		return unitState{Active: "inactive", Result: "success"}, nil
+		return envoy.UnitState{Active: "inactive", Result: "success"}, nil
 	}
 	pid, _ := strconv.Atoi(string(text)) // empty while it is started again
-	return unitState{PID: pid, Active: "active"}, err
+	return envoy.UnitState{PID: pid, Active: "active"}, err
 }
 
 func (l *launcher) Start(_ context.Context, name string) error {
@@ -137,7 +138,7 @@ func (l *launcher) Stop(ctx context.Context, name string) error {
 		if s, err := l.Look(ctx, name); err != nil || s.Active == "inactive" {
 			return err
 		}
-		if !sleep(ctx, 10*time.Millisecond) {
+		if !task.Sleep(ctx, 10*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
@@ -302,7 +303,7 @@ func TestHotRestart(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
-	m.settings.Envoy.LogLevel = "error"
+	m.settings.Envoy.DrainTime = 44 * time.Second
 	r = m.start()
 	eventually(t, "the next epoch", func() error {
 		if s := r.agent.envoy.State(); s.Unit != "ashore-envoy@web-1.service" || s.PID == first || s.PID == 0 {
@@ -314,7 +315,7 @@ func TestHotRestart(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
-	m.settings.Envoy.LogLevel = "warning"
+	m.settings.Envoy.DrainTime = 43 * time.Second
 	r = m.start()
 	eventually(t, "the third epoch, once the first has ended", func() error {
 		if s := r.agent.envoy.State(); s.Unit != "ashore-envoy@web-2.service" || s.Waiting != "" ||
@@ -364,32 +365,6 @@ func TestUnitCrash(t *testing.T) {
 	}
 }
 
-// silentSystemd answers every other call.
-type silentSystemd struct {
-	unitManager
-	calls int
-}
-
-func (m *silentSystemd) Look(context.Context, string) (unitState, error) {
-	if m.calls++; m.calls%2 == 0 {
-		return unitState{}, errors.New("no answer")
-	}
-	return unitState{PID: 7, Active: "active"}, nil
-}
-
-// An Envoy counts as running while systemd does not answer.
-func TestSystemdSilent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		u := newUnits(&silentSystemd{}, &launch{}, nil, hclog.NewNullLogger())
-		ctx, cancel := context.WithTimeout(t.Context(), 10*unitPoll)
-		defer cancel()
-		if err := u.watch(ctx); !errors.Is(err, context.DeadlineExceeded) || u.State().PID != 7 {
-			t.Errorf("watch: %v, state %+v", err, u.State())
-		}
-	})
-}
-
 // When the next Envoy does not start, the previous one goes on, and the status says so.
 func TestTakeoverFails(t *testing.T) {
 	t.Parallel()
@@ -400,7 +375,7 @@ func TestTakeoverFails(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
-	m.settings.Envoy.LogLevel = "error"
+	m.settings.Envoy.DrainTime = 44 * time.Second
 	m.systemd.broken = "ashore-envoy@web-1.service"
 	r = m.start()
 	eventually(t, "the status", func() error {

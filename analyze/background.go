@@ -2,7 +2,6 @@ package analyze
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,19 +17,15 @@ const (
 
 // Background analyzes the latest context after changes, in one goroutine. Safe for concurrent use.
 type Background struct {
-	report func(appeared, gone []Finding) // immutable; may be nil
-	wake   chan struct{}                  // capacity 1; written by Publish, read by Run
+	wake chan struct{} // capacity 1; written by Publish, read by Run
 
 	mu       sync.Mutex
 	context  *push.Context // guarded by mu
 	findings []Finding     // guarded by mu; not changed in place
 }
 
-// NewBackground returns a Background. After each run that found a difference it calls report,
-// unless that is nil, with the findings that appeared and those that are gone.
-func NewBackground(report func(appeared, gone []Finding)) *Background {
-	return &Background{report: report, wake: make(chan struct{}, 1)}
-}
+// NewBackground returns a Background without findings.
+func NewBackground() *Background { return &Background{wake: make(chan struct{}, 1)} }
 
 // Publish sets the context that is analyzed next. It does not wait.
 func (b *Background) Publish(c *push.Context) {
@@ -71,14 +66,14 @@ func (b *Background) Run(ctx context.Context) error {
 	}
 }
 
-// run analyzes the latest context and reports the differences.
+// run analyzes the latest context.
 func (b *Background) run(ctx context.Context) {
 	select {
 	case <-b.wake: // for the context that is analyzed now
 	default:
 	}
 	b.mu.Lock()
-	c, before := b.context, b.findings
+	c := b.context
 	b.mu.Unlock()
 	latest := Run(ctx, c)
 	if ctx.Err() != nil {
@@ -87,21 +82,4 @@ func (b *Background) run(ctx context.Context) {
 	b.mu.Lock()
 	b.findings = latest
 	b.mu.Unlock()
-	appeared, gone := missing(latest, before), missing(before, latest)
-	if b.report != nil && len(appeared)+len(gone) > 0 {
-		b.report(appeared, gone)
-	}
-}
-
-// missing returns the findings of list that other does not have. It ignores their lines.
-func missing(list, other []Finding) []Finding {
-	have := map[Finding]bool{}
-	for _, f := range other {
-		f.Line = 0
-		have[f] = true
-	}
-	return slices.DeleteFunc(slices.Clone(list), func(f Finding) bool {
-		f.Line = 0
-		return have[f]
-	})
 }

@@ -1,6 +1,7 @@
 package analyze_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ashore-mesh/ashore/analyze"
@@ -48,6 +49,12 @@ func TestPolicies(t *testing.T) {
 	}
 	check(t, []testCase{
 		{"selects a workload", []string{workload, selects("shop/p", "app: web")}, nil},
+		{
+			"selects a label of the metadata", []string{
+				strings.Replace(object(config.WorkloadEntry, "shop/web-1", "address: 10.0.0.1"), "namespace: shop", "namespace: shop, labels: {app: web}", 1),
+				selects("shop/p", "app: web"),
+			}, nil,
+		},
 		{"selects a Gateway's proxies", []string{gateway("edge/gw", `"*"`), selects("shop/p", "app: gw")}, nil},
 		{"selects a workload of another namespace, in the root namespace", []string{workload, selects("istio-system/p", "app: web")}, nil},
 		{
@@ -96,7 +103,7 @@ func TestUnknownPrincipals(t *testing.T) {
 		{"a pattern that matches nobody", []string{workload, deny(`principals: ["*/sa/wbe"]`)}, []string{at + "principals[0]: no workload of this mesh has the identity */sa/wbe, so"}},
 		{
 			"mistyped", []string{workload, deny("principals: [cluster.local/ns/shop/sa/wbe]")},
-			[]string{at + "principals[0]: no workload of this mesh has the identity cluster.local/ns/shop/sa/wbe (did you mean cluster.local/ns/shop/sa/web?), so this matches no caller until such a workload joins"},
+			[]string{at + "principals[0]: no workload of this mesh has the identity cluster.local/ns/shop/sa/wbe (did you mean cluster.local/ns/shop/sa/web?), so this matches no caller"},
 		},
 		{"unknown namespace", []string{workload, deny("namespaces: [shpo]")}, []string{at + "namespaces[0]: no workload is in namespace shpo (did you mean shop?)"}},
 		{"unknown service account", []string{workload, deny("serviceAccounts: [wep]")}, []string{at + "serviceAccounts[0]: no workload has the service account wep (did you mean shop/web?)"}},

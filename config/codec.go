@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-
-	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // encodedObject is an object as Marshal writes it.
@@ -64,19 +62,18 @@ func Unmarshal(b []byte) (*Object, error) {
 	return o, nil
 }
 
-// Codec writes objects for a feed.Writer. What it reads has passed Accept.
-func Codec() feed.Codec[*Object] {
-	encode := func(o *Object) (json.RawMessage, error) { return Marshal(o) }
-	return feed.Codec[*Object]{Encode: encode, Decode: unmarshalAccepted}
-}
+// MarshalJSON implements json.Marshaler by Marshal.
+func (o *Object) MarshalJSON() ([]byte, error) { return Marshal(o) }
 
-func unmarshalAccepted(b json.RawMessage) (*Object, error) {
-	o, err := Unmarshal(b)
+// UnmarshalJSON decodes what Marshal returned. It returns an error if Accept rejects the object.
+func (o *Object) UnmarshalJSON(b []byte) error {
+	decoded, err := Unmarshal(b)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if problems, ok := Accept(o); !ok {
-		return nil, errors.New(problems[slices.IndexFunc(problems, Problem.IsError)].String())
+	if problems, ok := Accept(decoded); !ok {
+		return errors.New(problems[slices.IndexFunc(problems, Problem.IsError)].String())
 	}
-	return o, nil
+	*o = *decoded
+	return nil
 }

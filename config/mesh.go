@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -17,11 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// The sections of the settings file that Istio's API describes.
-const (
-	meshSection     = "mesh"
-	networksSection = "meshNetworks"
-)
+// meshSection is the section of the settings file that Istio's API describes.
+const meshSection = "mesh"
 
 // ParseMesh reads Istio's MeshConfig from the section mesh of the settings file, and fills in
 // defaults. A nil node is a section that is not there. Fields that are not honoured are problems:
@@ -29,12 +25,19 @@ const (
 // is usable also when there are errors, but must not take effect then.
 func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 	m := &mesh.MeshConfig{}
-	d := parseSection(m, file, meshSection, node)
+	d := &decoder{parser: &parser{file: file}, lines: lines{root: node}}
+	if !isNull(node) {
+		d.decode(meshSection, m, node)
+	}
 	if d.errors == 0 {
 		c := checker{object: &Object{}}
 		checkMesh(&c, m)
 		checkHonoured(&c, meshSection, "", m.ProtoReflect(), MeshFields())
-		d.take(c.problems)
+		for _, problem := range c.problems {
+			_, below := cutStep(problem.Field)
+			problem.Object, problem.Line = "", d.lines.of(below)
+			d.report(problem)
+		}
 	}
 	fillMesh(m)
 	return m, d.sortedProblems()
@@ -45,50 +48,6 @@ func DefaultMesh() *mesh.MeshConfig {
 	m := &mesh.MeshConfig{}
 	fillMesh(m)
 	return m
-}
-
-// ParseMeshNetworks reads Istio's MeshNetworks from the section meshNetworks of the settings file;
-// nil when there is no such section. See ParseMesh.
-func ParseMeshNetworks(file string, node *yaml.Node) (*mesh.MeshNetworks, []Problem) {
-	if isNull(node) {
-		return nil, nil
-	}
-	m := &mesh.MeshNetworks{}
-	d := parseSection(m, file, networksSection, node)
-	if d.errors == 0 {
-		c := checker{object: &Object{}}
-		if len(m.Networks) > 0 {
-			c.warnf(networksSection, "not supported yet, endpoints are reached by their own addresses, whatever their network: remove it")
-		}
-		d.take(c.problems)
-	}
-	return m, d.sortedProblems()
-}
-
-// parseSection reads node into m.
-func parseSection(m proto.Message, file, section string, node *yaml.Node) *decoder {
-	p := &parser{file: file, maxVisits: MaxFileSize + MaxAliasNodes}
-	d := &decoder{parser: p, lines: lines{root: node}}
-	d.push(section)
-	if !isNull(node) {
-		d.message(m.ProtoReflect(), deref(node))
-	}
-	return d
-}
-
-// take reports what a checker of the section found, with the lines of its fields.
-func (d *decoder) take(problems []Problem) {
-	for _, problem := range problems {
-		problem.Object = ""
-		problem.Line = d.lines.of(trimSection(problem.Field))
-		d.report(problem)
-	}
-}
-
-// trimSection is the path below the section.
-func trimSection(path string) string {
-	_, rest := cutStep(path)
-	return rest
 }
 
 // The ports of a proxy to which connections are redirected where MeshConfig's proxyListenPort and
@@ -196,6 +155,7 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 	c.exportTo(in("defaultDestinationRuleExportTo"), m.DefaultDestinationRuleExportTo, false)
 	c.locality(in("localityLbSetting"), m.LocalityLbSetting)
 	c.retries(in("defaultHttpRetryPolicy"), m.DefaultHttpRetryPolicy)
+	c.everyField(in("defaultHttpRetryPolicy"), m.DefaultHttpRetryPolicy.ProtoReflect())
 	c.outboundPolicy(in("outboundTrafficPolicy"), m.OutboundTrafficPolicy)
 	c.extensionProviders(in("extensionProviders"), m.ExtensionProviders)
 }

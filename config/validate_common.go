@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -38,8 +39,6 @@ func (c *checker) durationOrZero(path string, d *durationpb.Duration) bool {
 	}
 	v := d.AsDuration()
 	switch {
-	case d.CheckValid() != nil:
-		c.errorf(path, "the time is out of range")
 	case v < 0:
 		c.errorf(path, "the time must not be negative")
 	case v%time.Millisecond != 0:
@@ -66,17 +65,10 @@ func (c *checker) seconds(path string, d *durationpb.Duration) {
 func (c *checker) percent(path string, value float64) {
 	const least = 0.0001
 	switch {
-	case !(value >= 0 && value <= 100):
+	case value > 100:
 		c.errorf(path, "a percentage is from 0 to 100, not %v", value)
 	case value > 0 && value < least:
 		c.errorf(path, "%v percent would be none: the smallest share is %v", value, least)
-	}
-}
-
-// notNegative checks a number of which 0 means the default.
-func (c *checker) notNegative(path string, n int32) {
-	if n < 0 {
-		c.errorf(path, "the number must not be negative, it is %d", n)
 	}
 }
 
@@ -126,4 +118,18 @@ func (c *checker) protocol(path, name string, except ...string) {
 
 func allowedProtocols(except []string) []string {
 	return slices.DeleteFunc(protocols(), func(p string) bool { return slices.Contains(except, p) })
+}
+
+// present are those of the named fields of m that are set.
+func present(m proto.Message, names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		fd := m.ProtoReflect().Descriptor().Fields().ByJSONName(name)
+		return !m.ProtoReflect().Has(fd) || isWrapper(fd.Message()) && isZero(m.ProtoReflect().Get(fd).Message())
+	})
+}
+
+// others are the fields of m that are set, but for the named ones.
+func others(m proto.Message, names ...string) []string {
+	all := fieldNames(m.ProtoReflect().Descriptor().Fields())
+	return present(m, slices.DeleteFunc(all, func(name string) bool { return slices.Contains(names, name) })...)
 }

@@ -10,10 +10,6 @@ func validateDestinationRule(c *checker) {
 	dr := spec[*networking.DestinationRule](c)
 	c.why("spec.host", checkWildcardHost(dr.Host))
 	c.exportTo("spec.exportTo", dr.ExportTo, false)
-	if dr.WorkloadSelector != nil {
-		c.unsupported("spec.workloadSelector", "a rule for some clients only",
-			"remove workloadSelector, the rule then holds for all of its namespace")
-	}
 	c.trafficPolicy("spec.trafficPolicy", dr.TrafficPolicy)
 	names := make(map[string]bool, len(dr.Subsets))
 	for i, s := range dr.Subsets {
@@ -41,12 +37,6 @@ func (c *checker) trafficPolicy(path string, p *networking.TrafficPolicy) {
 	c.outliers(path+".outlierDetection", p.OutlierDetection)
 	c.clientTLS(path+".tls", p.Tls)
 	c.retryBudget(path+".retryBudget", p.RetryBudget)
-	if p.Tunnel != nil {
-		c.unsupported(path+".tunnel", "a tunnel through a proxy", "remove it")
-	}
-	if p.ProxyProtocol != nil {
-		c.unsupported(path+".proxyProtocol", "the PROXY protocol", "remove it")
-	}
 	ports := make(map[uint32]bool, len(p.PortLevelSettings))
 	for i, s := range p.PortLevelSettings {
 		path, port := at(path+".portLevelSettings", i), s.Port.GetNumber()
@@ -79,9 +69,6 @@ func (c *checker) loadBalancer(path string, l *networking.LoadBalancerSettings) 
 		c.consistentHash(path+".consistentHash", h)
 	}
 	c.locality(path+".localityLbSetting", l.LocalityLbSetting)
-	if l.ZoneAwareLbSetting != nil {
-		c.unsupported(path+".zoneAwareLbSetting", "balancing within a zone", "use localityLbSetting")
-	}
 	c.warmup(path, l)
 }
 
@@ -168,7 +155,6 @@ func (c *checker) connectionPool(path string, p *networking.ConnectionPoolSettin
 	}
 	if t := p.Tcp; t != nil {
 		path := path + ".tcp"
-		c.notNegative(path+".maxConnections", t.MaxConnections)
 		c.duration(path+".connectTimeout", t.ConnectTimeout)
 		c.keepalive(path+".tcpKeepalive", t.TcpKeepalive)
 		c.duration(path+".maxConnectionDuration", t.MaxConnectionDuration)
@@ -180,16 +166,6 @@ func (c *checker) connectionPool(path string, p *networking.ConnectionPoolSettin
 }
 
 func (c *checker) httpPool(path string, h *networking.ConnectionPoolSettings_HTTPSettings) {
-	for _, n := range []struct {
-		field string
-		value int32
-	}{
-		{".http1MaxPendingRequests", h.Http1MaxPendingRequests}, {".http2MaxRequests", h.Http2MaxRequests},
-		{".maxRequestsPerConnection", h.MaxRequestsPerConnection}, {".maxRetries", h.MaxRetries},
-		{".maxConcurrentStreams", h.MaxConcurrentStreams},
-	} {
-		c.notNegative(path+n.field, n.value)
-	}
 	c.durationOrZero(path+".idleTimeout", h.IdleTimeout)
 	if h.H2UpgradePolicy == networking.ConnectionPoolSettings_HTTPSettings_UPGRADE && h.UseClientProtocol {
 		c.errorf(path+".useClientProtocol",
@@ -210,7 +186,6 @@ func (c *checker) outliers(path string, o *networking.OutlierDetection) {
 		return
 	}
 	if n := o.ConsecutiveErrors; n != 0 { //nolint:staticcheck // still read
-		c.notNegative(path+".consecutiveErrors", n)
 		c.deprecated(path+".consecutiveErrors", "consecutive5xxErrors or consecutiveGatewayErrors",
 			o.Consecutive_5XxErrors != nil || o.ConsecutiveGatewayErrors != nil)
 	}

@@ -3,7 +3,6 @@ package mcp
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // Errors name the setting that is wrong.
@@ -25,9 +24,6 @@ func TestNew(t *testing.T) {
 		"kind":              {func(c *Config) { c.Kinds = []string{"Pod"} }, "kinds:"},
 		"nodeID":            {func(c *Config) { c.NodeID = "a~b" }, "nodeID:"},
 		"namespace":         {func(c *Config) { c.Namespace = "A" }, "namespace:"},
-		"answerWait":        {func(c *Config) { c.AnswerWait = -time.Second }, "answerWait:"},
-		"maxObjects":        {func(c *Config) { c.MaxObjects = -1 }, "maxObjects:"},
-		"maxMessage":        {func(c *Config) { c.MaxMessage = 2 << 30 }, "maxMessage:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -324,7 +324,7 @@ func TestInvalid(t *testing.T) {
 				t.Errorf("%s has the problems %v", u.Group, u.Problems)
 			}
 		}
-		if r := d.asked(gatewayV1 + " nack"); !strings.Contains(r.ErrorDetail.Message, "6 invalid resources: ") {
+		if r := d.asked(gatewayV1 + " nack"); !strings.Contains(r.ErrorDetail.Message, "invalid resources (6): ") {
 			t.Errorf("the server is told %q", r.ErrorDetail.Message)
 		}
 		d.say(gatewayV1, bad) // at once again
@@ -365,7 +365,7 @@ func TestBadServer(t *testing.T) {
 		s := newServer(t, Config{Kinds: []string{"Gateway"}, MaxObjects: 2})
 		<-s.deltas
 		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(),
-			"it answers nothing within 30s (answerWait)") {
+			"it answers nothing within 30s") {
 			t.Errorf("got %q", text(b))
 		}
 	})
@@ -373,7 +373,7 @@ func TestBadServer(t *testing.T) {
 		s := newServer(t, Config{Kinds: []string{"Gateway"}, MaxObjects: 2})
 		d := s.delta()
 		d.say(gatewayV1, set{"s/a": gateway("s/a", "a"), "s/b": gateway("s/b", "b"), "s/c": gateway("s/c", "c")})
-		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(), "more than 2 objects: raise maxObjects") {
+		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(), "more than 2 objects: subscribe to fewer kinds") {
 			t.Errorf("got %q", text(b))
 		}
 	})

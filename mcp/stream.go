@@ -147,9 +147,9 @@ func (st *stream) overdue() error {
 	case st.complete, len(missing) == 0:
 		return nil
 	case !st.responded:
-		return fmt.Errorf("%w within %s (answerWait)", errSilent, st.src.cfg.AnswerWait)
+		return fmt.Errorf("%w within %s", errSilent, st.src.cfg.AnswerWait)
 	}
-	return fmt.Errorf("no response for %d kinds within %s (answerWait), the first is %s",
+	return fmt.Errorf("no response for %d kinds within %s, the first is %s",
 		len(missing), st.src.cfg.AnswerWait, missing[0])
 }
 
@@ -262,12 +262,12 @@ func (st *stream) apply(sub *subscription, a *ads.Reply) (
 		}
 	}
 	if most := st.src.cfg.MaxObjects; st.objectCount > most {
-		return nil, nil, nil, fmt.Errorf("more than %d objects: raise maxObjects, or subscribe to fewer kinds",
+		return nil, nil, nil, fmt.Errorf("more than %d objects: subscribe to fewer kinds",
 			most)
 	}
 	if most := 4 * st.src.cfg.MaxMessage; st.byteCount > most {
 		return nil, nil, nil, fmt.Errorf(
-			"objects have more than %d bytes, four times maxMessage: raise maxMessage, or subscribe to fewer kinds", most)
+			"objects have more than %d bytes: subscribe to fewer kinds", most)
 	}
 	for _, name := range a.Removed {
 		remove(name)
@@ -308,7 +308,7 @@ func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a *ads.
 		return st.send(conn, sub, a.Nonce, nil)
 	}
 	sub.rejected = now
-	text := fmt.Sprintf("%d invalid resources: ", len(problems))
+	text := fmt.Sprintf("invalid resources (%d): ", len(problems))
 	for i, p := range problems[:min(maxProblems, len(problems))] {
 		if i > 0 {
 			text += "; "

@@ -10,8 +10,6 @@ import (
 type Mesh struct {
 	// Config is Istio's MeshConfig with its defaults. It is never nil.
 	Config *mesh.MeshConfig
-	// Networks is Istio's MeshNetworks. Nil if there are none.
-	Networks *mesh.MeshNetworks
 	// Domain is the suffix of short host names: "web" in namespace shop is web.shop.svc.<Domain>.
 	Domain string
 }

@@ -4,23 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
-	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Codec returns the codec of services with their endpoints for a feed.Writer.
-func Codec() feed.Codec[Instances] {
-	return feed.Codec[Instances]{Encode: encode, Decode: decode}
-}
-
-func encode(in Instances) (json.RawMessage, error) { return json.Marshal(in) }
-
-func decode(b json.RawMessage) (Instances, error) {
-	var in Instances
-	if err := json.Unmarshal(b, &in); err != nil {
-		return Instances{}, err
+// UnmarshalJSON implements json.Unmarshaler. It returns an error if a required field is missing.
+func (in *Instances) UnmarshalJSON(b []byte) error {
+	type plain Instances
+	if err := json.Unmarshal(b, (*plain)(in)); err != nil {
+		return err
 	}
-	return in, in.complete()
+	return in.complete()
 }
 
 // complete returns an error if a required field is missing.

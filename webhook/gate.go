@@ -22,7 +22,7 @@ const (
 	chargeUnit = 16 << 10
 )
 
-// gate bounds what requests may cost. Safe for concurrent use.
+// gate limits what requests cost. Safe for concurrent use.
 type gate struct {
 	limiter  ratelimit.Limiter   // requests of each address
 	requests *semaphore.Weighted // requests at once
@@ -48,11 +48,10 @@ func newGate(c Config) *gate {
 func (g *gate) enter(from string, now time.Time) (leave func(), err error) {
 	if ok, _ := g.limiter.Allow(from, now); !ok {
 		return nil, refusef(http.StatusTooManyRequests,
-			"too many requests from %s: try again later, or have the setting webhook.rate of the control plane raised", from)
+			"too many requests from %s: try again later", from)
 	}
 	if !g.requests.TryAcquire(1) {
-		return nil, refusef(http.StatusServiceUnavailable,
-			"too many requests at once: try again in a moment, or have the setting webhook.requests of the control plane raised")
+		return nil, refusef(http.StatusServiceUnavailable, "too many requests at once: try again in a moment")
 	}
 	return func() { g.requests.Release(1) }, nil
 }
@@ -66,12 +65,11 @@ func (g *gate) read(w http.ResponseWriter, r *http.Request, from string) ([]byte
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, refusef(http.StatusRequestEntityTooLarge,
-			"the body has more than %d bytes: send less, or have the setting webhook.maxBytes of the control plane raised",
+			"the body has more than %d bytes: send less at once",
 			g.maxBytes)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refusef(http.StatusRequestTimeout,
-			"the body did not arrive within %s: send it faster, or have the setting webhook.timeout of the control plane raised",
-			g.timeout)
+			"the body did not arrive within %s: send it faster", g.timeout)
 	case err != nil:
 		return nil, refusef(http.StatusBadRequest, "the body cannot be read: %v", err)
 	}

@@ -152,7 +152,7 @@ func TestOversized(t *testing.T) {
 				"not told": struct{ io.Reader }{strings.NewReader(big)}} {
 				if resp, text := do(t, c, http.MethodPost, w.url+validatePath, "",
 					body); resp.StatusCode != http.StatusRequestEntityTooLarge ||
-					!strings.Contains(text, "webhook.maxBytes") {
+					!strings.Contains(text, "send less at once") {
 					t.Errorf("%s: %s %q", what, resp.Status, text)
 				}
 			}

@@ -9,11 +9,11 @@ import (
 	"github.com/miekg/dns"
 )
 
-// upstreamTimeout bounds one question to one server.
+// upstreamTimeout is the maximum time of one query to one server.
 const upstreamTimeout = 2 * time.Second
 
-// forward asks the servers one after the other, the one that answered last first. A response of
-// SERVFAIL or REFUSED counts when no server has another one.
+// forward asks the servers one after another, beginning with the one that answered last. It uses a
+// response of SERVFAIL or REFUSED only if no server has another one.
 func (s *Server) forward(ctx context.Context, network string, query *dns.Msg, servers []string) *dns.Msg {
 	select {
 	case s.forwards <- struct{}{}:
@@ -59,8 +59,7 @@ func (s *Server) forwardedReply(query, r *dns.Msg) *dns.Msg {
 	return r
 }
 
-// exchange asks a server over a socket of its own, so that the source port is random. It ends with
-// ctx.
+// exchange asks a server over a new socket, so that the source port is random. It ends with ctx.
 func exchange(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error) {
 	client := dns.Client{Net: network, Timeout: upstreamTimeout, UDPSize: maxQuery}
 	conn, err := client.DialContext(ctx, server)

@@ -13,17 +13,17 @@ import (
 	"github.com/miekg/dns"
 )
 
-// rereadAfter is how old what is known of resolv.conf may be.
+// rereadAfter is how long the content of resolv.conf is cached.
 const rereadAfter = time.Second
 
-// resolvConf is what resolv.conf says. The file is read again as queries come. When it cannot be
-// read, its previous content stays. Safe for concurrent use.
+// resolvConf is the content of resolv.conf. Queries make it read the file again. If that fails, the
+// previous content stays. Safe for concurrent use.
 type resolvConf struct {
 	// The following fields are set once.
 	path     string           // /etc/resolv.conf
-	resolved string           // the servers that systemd-resolved asks, in the same format
+	resolved string           // file with the servers of systemd-resolved, in the same format
 	servers  []string         // host:port, instead of those of the files; empty: those of the files
-	own      []netip.AddrPort // where this agent answers: it never asks itself
+	own      []netip.AddrPort // where this agent answers; it must not ask itself
 	log      hclog.Logger
 
 	mu      sync.Mutex
@@ -32,10 +32,10 @@ type resolvConf struct {
 	trouble string    // guarded by mu: why the files could not be read; empty: they were
 }
 
-// resolvers are the servers to ask and the search domains of the machine's programs.
+// resolvers are the machine's DNS servers and search domains.
 type resolvers struct{ servers, search []string }
 
-// get returns the latest resolvers, and why they are not up to date; empty: they are.
+// get returns the latest resolvers, and why they are out of date; empty: they are not.
 func (c *resolvConf) get() (latest resolvers, trouble string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,6 +87,6 @@ func (c *resolvConf) load() (resolvers, error) {
 	return out, nil
 }
 
-// isNotStub says that a server is not systemd-resolved's own.
+// isNotStub reports whether a server is not systemd-resolved's stub.
 // Source: systemd-resolved.service(8): 127.0.0.53 and 127.0.0.54.
 func isNotStub(server string) bool { return server != "127.0.0.53" && server != "127.0.0.54" }

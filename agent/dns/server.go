@@ -20,20 +20,19 @@ import (
 
 const (
 	ttl = 30 // of answers from the table, in seconds
-	// maxForwards bounds the queries that wait for another server. Further ones are refused.
+	// maxForwards is the maximum number of queries that wait for another server. More are refused.
 	maxForwards = 256
-	// maxConns bounds the TCP connections at each address.
+	// maxConns is the maximum number of TCP connections at each address.
 	maxConns = 128
-	// maxQuery bounds a query over UDP, in bytes.
+	// maxQuery is the maximum size of a query over UDP, in bytes.
 	maxQuery = 4096
 )
 
-// Config is what a Server is made of.
+// Config is the configuration of a Server.
 type Config struct {
 	// Addresses are where it answers, over UDP and TCP.
 	Addresses []netip.AddrPort
-	// Sockets are those that the service manager opened at some of Addresses. They stay open when
-	// the program ends.
+	// Sockets are those that the service manager opened at some of Addresses, and keeps open.
 	Sockets []*os.File
 	// Servers are host:port of the servers to forward to. Empty: those of ResolvConf, or of
 	// Resolved when ResolvConf names systemd-resolved.
@@ -55,7 +54,7 @@ type Server struct {
 	table     atomic.Pointer[Table]
 
 	preferred atomic.Uint32 // index of the server that answered last
-	failing   atomic.Bool   // the last forwarded query got no answer
+	failing   atomic.Bool   // no server answered the last forwarded query
 
 	answered, forwarded, failed, refused atomic.Uint64
 }
@@ -63,16 +62,16 @@ type Server struct {
 // exchangeFunc asks a server over "udp" or "tcp".
 type exchangeFunc func(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error)
 
-// State is how a Server is.
+// State is the state of a Server.
 type State struct {
-	// Names is how many names the table has.
+	// Names is the number of names of the mesh.
 	Names int
-	// Servers are asked for all other names.
+	// Servers answer for all other names.
 	Servers []string
-	// Trouble is why Servers are not up to date, or do not answer; empty: they do.
+	// Trouble is why Servers are out of date or do not answer; empty: they answer.
 	Trouble string
-	// Answered counts queries that were answered from the table, Forwarded those that were answered
-	// by another server, Failed those that no server answered, and Refused those above the limit.
+	// Answered counts queries that the table answered, Forwarded those that another server
+	// answered, Failed those that no server answered, and Refused those above the limit.
 	Answered, Forwarded, Failed, Refused uint64
 }
 
@@ -129,8 +128,8 @@ func inherited[T io.Closer](files []*os.File, open func(*os.File) (T, error), ad
 	return none
 }
 
-// freebind lets a port be opened before its address is added to the machine: the rules that
-// redirect queries add one, in any order with the agent.
+// freebind allows a port to be opened before the machine has its address. The interception rules
+// add one, before or after the agent starts.
 func freebind(network, _ string, c syscall.RawConn) (err error) {
 	level, option := unix.IPPROTO_IP, unix.IP_FREEBIND
 	if network == "udp6" || network == "tcp6" {
@@ -198,7 +197,7 @@ func (s *Server) SetTable(t *Table) { s.table.Store(t) }
 // Addresses are where it answers.
 func (s *Server) Addresses() []netip.AddrPort { return s.addresses }
 
-// State is how it is now.
+// State returns the current state.
 func (s *Server) State() State {
 	latest, trouble := s.resolvers.get()
 	if trouble == "" && s.failing.Load() {
@@ -208,7 +207,7 @@ func (s *Server) State() State {
 		Forwarded: s.forwarded.Load(), Failed: s.failed.Load(), Refused: s.refused.Load()}
 }
 
-// answer makes the response to a query that came over "udp" or "tcp".
+// answer returns the response to a query over "udp" or "tcp".
 func (s *Server) answer(ctx context.Context, network string, query *dns.Msg) *dns.Msg {
 	if len(query.Question) != 1 {
 		return new(dns.Msg).SetRcode(query, dns.RcodeFormatError)
@@ -245,8 +244,8 @@ func (s *Server) answer(ctx context.Context, network string, query *dns.Msg) *dn
 	return r
 }
 
-// reply answers with the addresses of the family that is asked for, in random order. Without any
-// the answer is empty: the name exists.
+// reply returns the addresses of the requested family in random order. Without any the answer is
+// empty, because the name exists.
 func (a addresses) reply(query *dns.Msg, canonical string) *dns.Msg {
 	r := new(dns.Msg).SetReply(query)
 	r.Authoritative, r.RecursionAvailable = true, true

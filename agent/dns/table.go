@@ -18,7 +18,7 @@ type addresses struct{ v4, v6 []netip.Addr }
 
 var errTable = errors.New("not a message of the type istio.networking.nds.v1.NameTable")
 
-// ReadTable reads an encoded NameTable. What is not a host name or an IP address is left out.
+// ReadTable reads an encoded NameTable. It ignores invalid host names and addresses.
 // Source: Istio, pkg/dns/proto/nds.proto: NameTable{map<string, NameInfo> table = 1},
 // NameInfo{repeated string ips = 1}.
 func ReadTable(body []byte) (*Table, error) {
@@ -64,7 +64,7 @@ func (a *addresses) read(info []byte) error {
 	})
 }
 
-// eachField calls f for each field of a message that is a text or a message.
+// eachField calls f for each field of a message that is a string or a message.
 func eachField(message []byte, f func(protowire.Number, []byte) error) error {
 	for len(message) > 0 {
 		number, typ, size := protowire.ConsumeField(message)
@@ -93,10 +93,9 @@ func (t *Table) Len() int {
 	return len(t.hosts)
 }
 
-// lookup finds the canonical name that a query for name is about: name itself, or name without a
-// search domain. Applications' resolvers try search domains first; answering saves them a query
-// for each. A wildcard of the table holds for every name below it.
-// Source: Istio, pkg/dns/client: names of the table are answered with search domains too.
+// lookup finds the entry for name, or for name without a search domain, and its canonical name.
+// Resolvers try search domains first, so this saves a query for each. A wildcard matches every name
+// below it. Source: Istio, pkg/dns/client.
 func (t *Table) lookup(name string, search []string) (canonical string, found addresses, ok bool) {
 	if t.Len() == 0 {
 		return "", addresses{}, false
@@ -116,7 +115,7 @@ func (t *Table) lookup(name string, search []string) (canonical string, found ad
 	return "", addresses{}, false
 }
 
-// at finds a name or the longest wildcard that holds for it.
+// at finds a name, or the longest wildcard that matches it.
 func (t *Table) at(name string) (addresses, bool) {
 	found, ok := t.hosts[name]
 	for rest := name; !ok; {

@@ -17,23 +17,25 @@ import (
 	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
-// Checks say how to find out that a machine works with the rules.
+// Checks find out whether a machine works with the rules.
 type Checks struct {
-	// ControlPlane is host:port of its replicas, of which one has to answer.
+	// ControlPlane are host:port of the replicas. One of them has to answer.
 	ControlPlane []string
-	// Plaintext says that they speak no TLS; then it is enough that one accepts the connection.
+	// Plaintext says that they do not speak TLS. Then it is enough that one accepts the connection.
 	Plaintext bool
-	// Ready is the URL of the agent's readiness. Empty: not asked.
+	// Ready is the URL of the agent's readiness. Empty: not checked.
 	Ready string
+
+	noOutside bool // no DNS server answered before the rules were installed
 }
 
-// Result is one check and how it went. Err is nil when it succeeded.
+// Result is the result of one check. Err is nil if it succeeded.
 type Result struct {
 	Name string
 	Err  error
 }
 
-// checkTimeout bounds each check.
+// checkTimeout is the maximum time of each check.
 const checkTimeout = 5 * time.Second
 
 // Run does the checks once.
@@ -43,7 +45,12 @@ func (k Checks) Run(ctx context.Context, c Config) []Result {
 		out = append(out, Result{"agent", get(ctx, k.Ready)})
 	}
 	if c.DNSPort != 0 {
-		out = append(out, Result{"dns", errors.Join(askDNS(ctx, "udp"), askDNS(ctx, "tcp"))})
+		_, udp := askDNS(ctx, "udp", nameServer())
+		_, tcp := askDNS(ctx, "tcp", nameServer())
+		out = append(out, Result{"dns", errors.Join(udp, tcp)})
+	}
+	if c.DNSPort != 0 && !k.noOutside {
+		out = append(out, Result{"outside", outside(ctx)})
 	}
 	return out
 }
@@ -60,8 +67,8 @@ func (k Checks) controlPlane(ctx context.Context) error {
 	return all
 }
 
-// reach wants a word from the other side: Envoy too would accept a connection. Who it is does not
-// matter here, and that it refuses a client without a certificate is an answer.
+// reach requires an answer, because Envoy accepts any connection. It does not verify the server,
+// and a refusal of a client without a certificate is an answer.
 func (k Checks) reach(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -85,7 +92,8 @@ func (k Checks) reach(ctx context.Context, address string) error {
 	return err
 }
 
-// checkSSH wants sshd's ports left alone: under a strict policy Envoy would refuse its clients.
+// checkSSH requires that sshd's ports are excluded: under a strict policy Envoy would refuse
+// clients.
 func checkSSH(s Settings) error {
 	all, err := machine.Listeners(false)
 	include := withoutAll(s.IncludeInboundPorts)
@@ -100,7 +108,7 @@ func checkSSH(s Settings) error {
 	return err
 }
 
-// covers says that port is in a list of ports and ranges.
+// covers reports whether port is in a list of ports and ranges.
 func covers(list []string, port uint64) bool {
 	return slices.ContainsFunc(list, func(s string) bool {
 		from, to, ok := parsePorts(s)
@@ -108,8 +116,7 @@ func covers(list []string, port uint64) bool {
 	})
 }
 
-// get wants an answer that is not an error of the server: Envoy answers 503 when it cannot reach
-// it.
+// get requires an answer below 500: Envoy answers 503 if it cannot reach the agent.
 func get(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -130,20 +137,32 @@ func get(ctx context.Context, url string) error {
 	return err
 }
 
-// askDNS wants any answer from the name server that applications ask.
-func askDNS(ctx context.Context, network string) error {
-	server := "127.0.0.1" // as resolvers do without the file
-	if c, err := dns.ClientConfigFromFile("/etc/resolv.conf"); err == nil && len(c.Servers) > 0 {
-		server = c.Servers[0]
+// outside requires an answer of a DNS server of the machine. It is the one address outside that
+// every machine knows. The agent asks it about captured queries.
+func outside(ctx context.Context) error {
+	rcode, err := askDNS(ctx, "udp", nameServer())
+	if err == nil && rcode == dns.RcodeServerFailure {
+		err = errors.New("the agent does not reach the DNS servers of this machine (setting dns.servers, else " +
+			"/etc/resolv.conf)")
 	}
-	return askServer(ctx, network, server)
+	return err
 }
 
-func askServer(ctx context.Context, network, server string) error {
+// nameServer is the server that applications ask.
+func nameServer() string {
+	if c, err := dns.ClientConfigFromFile("/etc/resolv.conf"); err == nil && len(c.Servers) > 0 {
+		return c.Servers[0]
+	}
+	return "127.0.0.1" // as resolvers do without the file
+}
+
+// askDNS asks a server for the root and returns the code of its answer.
+func askDNS(ctx context.Context, network, server string) (rcode int, err error) {
 	client := dns.Client{Net: network, Timeout: checkTimeout}
 	query := new(dns.Msg).SetQuestion(".", dns.TypeNS)
-	if _, _, err := client.ExchangeContext(ctx, query, net.JoinHostPort(server, "53")); err != nil {
-		return fmt.Errorf("no answer by %s: %w: does the agent run, with ports.dns open?", network, err)
+	r, _, err := client.ExchangeContext(ctx, query, net.JoinHostPort(server, "53"))
+	if err != nil {
+		return 0, fmt.Errorf("no answer by %s: %w: does the agent run, with ports.dns open?", network, err)
 	}
-	return nil
+	return r.Rcode, nil
 }

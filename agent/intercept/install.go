@@ -21,24 +21,24 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// StateFolder holds the record of a confirmed installation. It belongs to root: what is in it
-// decides which rules are installed at boot.
+// StateFolder has the record of a confirmed installation. It belongs to root, because Boot installs
+// the recorded rules.
 const StateFolder = "/var/lib/ashore-intercept"
 
 // recordFile is the record in it.
 const recordFile = "confirmed.json"
 
-// InstalledFile exists while confirmed rules are installed. It does not survive a reboot, as the
-// rules do not.
+// InstalledFile exists while confirmed rules are installed. Like the rules, it does not survive a
+// reboot.
 const InstalledFile = "/run/ashore-intercept/installed"
 
 // Machine is where rules are installed. The zero value is this machine.
 type Machine struct {
-	// Folder is that of the record. Empty: StateFolder.
+	// Folder has the record. Empty: StateFolder.
 	Folder string
 	// Installed is the path of the marker. Empty: InstalledFile.
 	Installed string
-	// Timeout is how long Install waits for all checks to succeed. Zero: 30s.
+	// Timeout is how long Install waits until all checks succeed. Zero: 30s.
 	Timeout time.Duration
 }
 
@@ -48,9 +48,9 @@ type Record struct {
 	Config    Config
 }
 
-// Install replaces the rules and checks that the machine works with them. Rules that fail a check
-// in the end, or whose installation ctx or a hangup interrupts, are removed again, or replaced by
-// those that were confirmed before. Confirmed rules are recorded, so that Boot installs them.
+// Install replaces the rules and checks that the machine works with them. If the checks do not
+// succeed in time, or if ctx ends or a hangup arrives, it removes the rules again, or installs
+// those that were confirmed before. It records confirmed rules for Boot.
 func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the rules may have cut off the terminal
 	defer stop()
@@ -62,7 +62,8 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
-	// A control plane on this machine. Its number is recorded, as Boot has to succeed without it.
+	// A control plane on this machine. Record its number: Boot has to succeed if the user is
+	// deleted.
 	if id, err := userID("ashore"); err == nil {
 		c.Settings.ExcludeUsers = append(slices.Clip(c.Settings.ExcludeUsers), strconv.FormatUint(id, 10))
 	}
@@ -70,6 +71,7 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if err != nil {
 		return err
 	}
+	checks.noOutside = outside(ctx) != nil
 	if err := apply(context.WithoutCancel(ctx), c); err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
@@ -86,7 +88,7 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	return undone(err, "replaced by those that were confirmed before", apply(ctx, before.Config))
 }
 
-// undone says what became of rules that were not confirmed because of err.
+// undone adds to err what was done with the unconfirmed rules.
 func undone(err error, what string, problem error) error {
 	if problem != nil {
 		return errors.Join(err, fmt.Errorf("the rules could not be %s: %w", what, problem))
@@ -94,7 +96,7 @@ func undone(err error, what string, problem error) error {
 	return fmt.Errorf("the rules were %s: %w", what, err)
 }
 
-// confirm returns nil once all checks succeed at one time, else what failed last.
+// confirm returns nil once all checks succeed together, else what failed last.
 func (m Machine) confirm(ctx context.Context, c Config, checks Checks) error {
 	if m.Timeout == 0 {
 		m.Timeout = 30 * time.Second
@@ -118,8 +120,8 @@ func (m Machine) confirm(ctx context.Context, c Config, checks Checks) error {
 	}
 }
 
-// Boot installs the rules that were confirmed, without checks: control plane and Envoy may still be
-// starting. It returns false, and does nothing, when none were. After an error the marker is gone.
+// Boot installs the confirmed rules without checks, because control plane and Envoy may still be
+// starting. It returns false if there are none. After an error InstalledFile is gone.
 func (m Machine) Boot(ctx context.Context) (bool, error) {
 	r, err := m.Record()
 	if err == nil && r == nil {
@@ -132,30 +134,30 @@ func (m Machine) Boot(ctx context.Context) (bool, error) {
 		err = apply(ctx, r.Config)
 	}
 	if err != nil {
-		return false, errors.Join(fmt.Errorf("no rules were installed: %w", err), remove(m.marker()))
+		return false, errors.Join(fmt.Errorf("no rules were installed: %w", err), wholefile.Remove(m.marker()))
 	}
 	return true, m.mark()
 }
 
-// Remove ends interception. Connections that go through Envoy stay; for their sake the table
-// remains, without effect on others, until Delete or the next boot.
+// Remove ends interception. Open connections through Envoy continue. For them the table remains,
+// without effect on others, until Delete or the next boot.
 func (m Machine) Remove(ctx context.Context) error {
 	return m.end(ctx, drained())
 }
 
-// Delete ends interception and leaves nothing behind. Connections through Envoy are cut.
+// Delete ends interception and removes the table. It cuts connections through Envoy.
 func (m Machine) Delete(ctx context.Context) error {
 	return errors.Join(m.end(ctx, replace), setAddress6(ctx, false))
 }
 
-// end replaces the rules by others that intercept nothing.
+// end replaces the rules by others that do not intercept.
 func (m Machine) end(ctx context.Context, rules string) error {
-	if err := remove(m.record()); err != nil {
+	if err := wholefile.Remove(m.record()); err != nil {
 		return err
 	}
 	tables, err := nft(ctx, "", "list", "tables")
 	if _, unmarked := os.Stat(m.marker()); err != nil && unmarked != nil {
-		return nil // no rules were installed; this machine may lack nft, or its kernel nf_tables
+		return nil // no rules are installed; the machine may have no nft, or no nf_tables in its kernel
 	}
 	if err == nil && hasTable(tables) {
 		_, err = nft(ctx, rules, "-f", "-")
@@ -163,7 +165,7 @@ func (m Machine) end(ctx context.Context, rules string) error {
 	if err != nil {
 		return err
 	}
-	return remove(m.marker())
+	return wholefile.Remove(m.marker())
 }
 
 // apply replaces the table in one transaction.
@@ -183,8 +185,7 @@ func apply(ctx context.Context, c Config) error {
 	return err
 }
 
-// resolve finds the addresses of the control plane. One that is named has to be known: it is never
-// intercepted.
+// resolve finds the addresses of the control plane, which are never intercepted.
 func resolve(ctx context.Context, hostPorts []string) ([]netip.AddrPort, error) {
 	var out []netip.AddrPort
 	for _, hp := range hostPorts {
@@ -210,7 +211,7 @@ func resolve(ctx context.Context, hostPorts []string) ([]netip.AddrPort, error) 
 
 func (m Machine) record() string { return filepath.Join(cmp.Or(m.Folder, StateFolder), recordFile) }
 
-// Record is that of the confirmed rules; nil when there are none.
+// Record returns the record of the confirmed rules; nil if there are none.
 func (m Machine) Record() (*Record, error) {
 	data, _, err := readfile.Read(m.record(), 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -239,17 +240,10 @@ func (m Machine) write(r Record) error {
 
 func (m Machine) marker() string { return cmp.Or(m.Installed, InstalledFile) }
 
-// mark records that confirmed rules are installed.
+// mark creates InstalledFile.
 func (m Machine) mark() error {
 	if err := os.MkdirAll(filepath.Dir(m.marker()), 0o755); err != nil {
 		return err
 	}
 	return os.WriteFile(m.marker(), nil, 0o600)
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }

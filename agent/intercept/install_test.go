@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -108,6 +110,24 @@ func TestInstallUndone(t *testing.T) {
 	}
 }
 
+// With the rules, the machine's DNS servers have to answer as they did before.
+func TestOutside(t *testing.T) {
+	t.Parallel()
+	m, there := pair(t)
+	m.Checks.ControlPlane = []string{controlPlane(t, there)}
+	m.Config.DNSPort = 15053
+	m.envoy()
+	m.Command("ip", "address", "add", Address6+"/128", "dev", "lo", "nodad")
+	for _, host := range []string{"127.0.0.1", Address6} {
+		serveDNS(t, m.Namespace, net.JoinHostPort(host, "15053"), dns.RcodeServerFailure) // the agent
+	}
+	m.must("install") // no server answered before
+	m.must("delete")
+	m.Command("ip", "address", "replace", nameServer(), "dev", "lo")
+	serveDNS(t, m.Namespace, net.JoinHostPort(nameServer(), "53"), dns.RcodeRefused)
+	m.refused("outside", "the rules were removed again: outside: the agent does not reach the DNS servers")
+}
+
 // marked wants the marker of installed rules to exist, or not.
 func (m *lab) marked(when string, want bool) {
 	m.t.Helper()
@@ -182,7 +202,8 @@ func TestCaptureDNS(t *testing.T) {
 	before := m.status().Counters["dns"]
 	for i, server := range []string{"10.99.0.2", "fd99::2", "127.0.0.53", "::1"} {
 		for j, network := range []string{"udp", "tcp"} {
-			if err := m.Namespace.Do(func() error { return askServer(t.Context(), network, server) }); err != nil {
+			err := m.Namespace.Do(func() error { _, err := askDNS(t.Context(), network, server); return err })
+			if err != nil {
 				t.Errorf("%s to %s: %v", network, server, err)
 			}
 			if got, want := m.status().Counters["dns"], before+uint64(2*i+j+1); got != want {

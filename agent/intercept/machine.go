@@ -44,7 +44,7 @@ func run(ctx context.Context, input, program string, args ...string) (string, er
 	return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, text)
 }
 
-// HasIPv6 says that the kernel of this machine knows IPv6, be it in use or not.
+// HasIPv6 reports whether the kernel supports IPv6.
 func HasIPv6() bool {
 	_, err := os.Stat("/proc/net/if_inet6")
 	return err == nil
@@ -54,7 +54,7 @@ func HasIPv6() bool {
 func setAddress6(ctx context.Context, add bool) error {
 	off, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
 	if errors.Is(err, fs.ErrNotExist) || strings.TrimSpace(string(off)) == "1" {
-		return nil // nobody uses IPv6 here
+		return nil // IPv6 is off
 	}
 	if !add {
 		if have, err := run(ctx, "", "ip", "-6", "address", "show", "dev", "lo", "to", Address6); err != nil ||
@@ -68,8 +68,8 @@ func setAddress6(ctx context.Context, add bool) error {
 	return err
 }
 
-// preflight refuses a machine on which the rules would do harm. The error says what to do. running
-// says that Envoy has to listen.
+// preflight refuses a machine that the rules would break. The error says what to do. running says
+// that Envoy has to listen already.
 func preflight(c Config, running bool) error {
 	uid, err := userID(c.User)
 	if err != nil {
@@ -97,7 +97,7 @@ func preflight(c Config, running bool) error {
 		}
 		is, err := credentialsOf(l.PID)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // ended meanwhile
+		case errors.Is(err, fs.ErrNotExist): // it has ended
 		case err != nil:
 			return err
 		case is.gid != gid || is.uid != uid:

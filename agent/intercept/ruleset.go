@@ -13,18 +13,18 @@ const (
 	outboundPort = 15001
 	inboundPort  = 15006
 	// Address6 is on the loopback interface while rules are installed. IPv6 connections are
-	// redirected to it, because the kernel does not accept a redirect to ::1 from other addresses.
-	// The agent answers DNS there too.
+	// redirected to it, because the kernel refuses a redirect from other addresses to ::1. The
+	// agent answers DNS there too.
 	Address6 = "fd61:7368:6f72:65::1"
 )
 
-// Config is everything that the rules depend on.
+// Config is the input of the rules.
 type Config struct {
 	Settings Settings
 	// User runs Envoy, Group is the group of Envoy and the agent. Empty: ashore-envoy and
 	// ashore-proxy.
 	User, Group string
-	// DNSPort is the port at which the agent answers DNS. Zero: queries are not captured.
+	// DNSPort is the agent's DNS port. Zero: queries are not captured.
 	DNSPort int
 	// ControlPlane are addresses that are never intercepted. Install fills them in.
 	ControlPlane []netip.AddrPort
@@ -55,7 +55,7 @@ func families(ranges []string) family {
 	return family{strings.Join(v4, ", "), strings.Join(v6, ", ")}
 }
 
-// Render writes the ruleset that replaces whatever is installed, in nft's own language.
+// Render returns the ruleset, in nft's language. It replaces what is installed.
 func (c Config) Render() (string, error) {
 	c = c.withDefaults()
 	s := c.Settings
@@ -90,7 +90,7 @@ func (c Config) Render() (string, error) {
 	return out.String(), err
 }
 
-// quote writes a user or group for nft, which looks names up.
+// quote returns a user or group for nft, which resolves names.
 func quote(name string) string {
 	if _, err := strconv.ParseUint(name, 10, 32); err == nil {
 		return name
@@ -98,14 +98,14 @@ func quote(name string) string {
 	return strconv.Quote(name)
 }
 
-// replace begins every ruleset: the table is replaced in one transaction, whether it exists or not.
+// replace is the beginning of every ruleset: it deletes the table, whether it exists or not.
 const replace = `table inet ashore {}
 delete table inet ashore
 `
 
-// rules match only the first packets of connections, so that connections which exist already
-// survive. Captured queries have a conntrack zone of their own: otherwise the kernel takes a query
-// that the agent forwards from the same port for one that was captured, and sends it back.
+// rules match only the first packets of connections, so that open connections continue. Captured
+// queries have a conntrack zone of their own. Without it the kernel confuses a query that the agent
+// forwards from the same port with the captured one, and sends it back to the agent.
 const rules = `# Written by "ashore-agent intercept": change the settings "interception", not this table.
 ` + replace + `table inet ashore {
 	counter outbound { comment "connections that went to Envoy" }
@@ -243,8 +243,8 @@ const rules = `# Written by "ashore-agent intercept": change the settings "inter
 }
 `
 
-// drained is what Remove leaves. While a table has a nat chain, the kernel keeps translating the
-// connections that were redirected; without one they would be reset.
+// drained is the ruleset that Remove leaves. The kernel translates redirected connections only
+// while a table has a nat chain. Without one they would be reset.
 func drained() string {
 	return fmt.Sprintf(`%stable inet ashore {
 	chain output {

@@ -7,23 +7,22 @@ import (
 	"strings"
 )
 
-// Settings are what an operator chooses: the block "interception" of the agent's settings.
-// The names are those of Istio's annotations traffic.sidecar.istio.io/….
+// Settings are the block "interception" of the agent's settings. The names are those of Istio's
+// annotations traffic.sidecar.istio.io/….
 type Settings struct {
-	// IncludeOutboundIPRanges are the destinations whose connections go through Envoy. Empty or
-	// "*": all.
+	// IncludeOutboundIPRanges are the intercepted destinations. Empty or "*": all.
 	IncludeOutboundIPRanges []string `yaml:"includeOutboundIPRanges"`
 	ExcludeOutboundIPRanges []string `yaml:"excludeOutboundIPRanges"`
 	// ExcludeOutboundPorts are ports and ranges: "25", "8000-8099".
 	ExcludeOutboundPorts []string `yaml:"excludeOutboundPorts"`
-	// IncludeInboundPorts are the ports whose connections go through Envoy. Empty or "*": all.
+	// IncludeInboundPorts are the intercepted ports of this machine. Empty or "*": all.
 	IncludeInboundPorts []string `yaml:"includeInboundPorts"`
 	ExcludeInboundPorts []string `yaml:"excludeInboundPorts"`
-	// ExcludeUsers are users by name or number whose connections and queries are left alone.
+	// ExcludeUsers are users, by name or number, whose connections and queries are not intercepted.
 	ExcludeUsers []string `yaml:"excludeUsers"`
 }
 
-// Default returns the settings of a machine whose operator sets nothing.
+// Default returns the default settings.
 func Default() Settings {
 	return Settings{
 		ExcludeOutboundIPRanges: []string{"169.254.0.0/16"}, // metadata services of clouds

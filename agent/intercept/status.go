@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Status is what is installed.
+// Status describes what is installed.
 type Status struct {
-	// Installed says that connections are intercepted; Draining that only those which were go on
+	// Installed says that connections are intercepted. Draining says that only open connections go
 	// through Envoy.
 	Installed bool `yaml:"installed"`
 	Draining  bool `yaml:"draining"`
-	// Confirmed is when the checks had succeeded; zero: the rules are not installed at boot.
+	// Confirmed is when the checks succeeded; zero: the rules are not installed at boot.
 	Confirmed time.Time `yaml:"confirmed"`
 	// Counters are packets since the rules were installed: outbound, inbound, refused, dns.
 	Counters map[string]uint64 `yaml:"packets"`

@@ -18,30 +18,26 @@ type Settings struct {
 	// AllowGroupExec lets the group's probe run a command on this machine, as the agent's user:
 	// whoever may write the group can then do here what that user can.
 	AllowGroupExec bool `yaml:"allowGroupExec"`
-	// CheckPorts has the agent check each second whether the workload's ports are served. Where the
+	// CheckPorts makes the agent check each second whether the workload's ports are served. If the
 	// group has no probe, that is the application's health.
 	CheckPorts bool `yaml:"checkPorts"`
 }
 
-// check says how the application is checked. The control plane sends it.
+// check is how the application is checked, as the control plane says.
 type check struct {
 	probe   *networking.ReadinessProbe // of the WorkloadGroup; nil: it has none
-	ports   []checkedPort              // that have to be served
-	unit    string                     // of systemd that has to be active; empty: none
-	key     string                     // equal for equal checks
+	ports   []checkedPort              // the ports that have to be served
+	unit    string                     // the systemd unit that has to be active; empty: none
+	sent    *networking.ReadinessProbe // as the control plane sent it; may be nil
 	refused error                      // why the probe is not used; nil: it is
 }
 
-// read reads what the control plane sent; nil is nothing. A probe is refused when it would do what
-// the settings do not let the mesh's configuration do on this machine, or when the agent does not
-// know its method.
-func (c *Config) read(p *networking.ReadinessProbe) (out check) {
+// read reads what the control plane sent; nil: nothing. A probe is refused if the settings do not
+// allow it on this machine, or if the agent does not know its method.
+func (c *Config) read(p *networking.ReadinessProbe) check {
+	out := check{sent: p}
 	if p == nil {
 		return out
-	}
-	// a decoded message can be encoded
-	if key, err := (proto.MarshalOptions{Deterministic: true}).Marshal(p); err == nil {
-		out.key = string(key)
 	}
 	p = out.extensions(p)
 	if proto.Size(p) == 0 {
@@ -53,14 +49,14 @@ func (c *Config) read(p *networking.ReadinessProbe) (out check) {
 	return out
 }
 
-// extensions reads the fields that are Ashore's own, and returns a copy of the probe without them.
+// extensions reads Ashore's own fields, and returns a copy of the probe without them.
 func (c *check) extensions(p *networking.ReadinessProbe) *networking.ReadinessProbe {
 	p = proto.CloneOf(p)
 	m := p.ProtoReflect()
 	var rest []byte
 	for raw := m.GetUnknown(); len(raw) > 0; {
 		number, typ, size := protowire.ConsumeField(raw)
-		field := raw[:size] // of a message that was decoded
+		field := raw[:size] // valid, because the message was decoded
 		raw = raw[size:]
 		if typ != protowire.BytesType || number != resource.ProbePortsField && number != resource.ProbeUnitField {
 			rest = append(rest, field...)
@@ -78,7 +74,7 @@ func (c *check) extensions(p *networking.ReadinessProbe) *networking.ReadinessPr
 	return p
 }
 
-// allows returns why a group's probe is not used, and what to do; nil when it is.
+// allows returns why a group's probe is refused; nil if it is allowed.
 func (c *Config) allows(p *networking.ReadinessProbe) error {
 	switch p.GetHealthCheckMethod().(type) {
 	case *networking.ReadinessProbe_HttpGet:
@@ -103,8 +99,8 @@ func probeRefused(why string) error {
 	return errors.New("the probe of the WorkloadGroup is not used: " + why)
 }
 
-// allowsHost returns why a group's probe may not connect to a host; nil when it may. An empty host
-// is the workload's own address.
+// allowsHost returns why a group's probe may not connect to a host; nil if it may. An empty host is
+// the workload's own address.
 func (c *Config) allowsHost(host string) error {
 	if slices.Contains([]string{"", "127.0.0.1", "::1", "localhost"}, host) ||
 		slices.Contains(c.Addresses, host) {
@@ -114,14 +110,14 @@ func (c *Config) allowsHost(host string) error {
 		"leave host out in the group (a Host header may go into httpHeaders)", host))
 }
 
-// schedule is when a check runs and how many results in a row change the health.
+// schedule says when a check runs, and how many results in a row change the health.
 type schedule struct {
 	delay, period, timeout time.Duration
 	up, down               int
 }
 
-// schedule is that of the group's probe, with Istio's defaults. Without a probe, what is checked is
-// this machine's own and costs little: it is checked each second and one result decides.
+// schedule returns the schedule of the group's probe, with Istio's defaults. Without a probe the
+// ports and the unit are checked each second, and one result decides.
 func (c *check) schedule() schedule {
 	if c.probe == nil {
 		return schedule{period: time.Second, timeout: time.Second, up: 1, down: 1}

@@ -21,11 +21,11 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// maxProbeAnswer bounds what is read of an answer, in bytes.
+// maxProbeAnswer is the maximum that is read of an answer, in bytes.
 const maxProbeAnswer = 64 << 10
 
-// method returns the check of a probe that Config.allows accepted, and its description,
-// "GET http://10.0.0.7:8080/ready". own is the workload's address, for probes that name no host.
+// method returns the check of an allowed probe, and its description, such as
+// "GET http://10.0.0.7:8080/ready". own is the workload's address, for probes without a host.
 func method(p *networking.ReadinessProbe, own string) (run func(context.Context) error, text string) {
 	at := func(host string, port uint32) string {
 		return net.JoinHostPort(cmp.Or(host, own), strconv.FormatUint(uint64(port), 10))
@@ -48,14 +48,14 @@ func method(p *networking.ReadinessProbe, own string) (run func(context.Context)
 	return func(ctx context.Context) error { return probeTCP(ctx, address) }, "a TCP connection to " + plain(address)
 }
 
-// plain escapes what could control a terminal.
+// plain escapes control characters.
 func plain(text string) string {
 	quoted := strconv.QuoteToASCII(text)
 	return quoted[1 : len(quoted)-1]
 }
 
-// probeHTTP succeeds with a status from 200 to 399. Certificates are not verified and redirects not
-// followed. Source: Istio does the same.
+// probeHTTP succeeds with a status from 200 to 399. It does not verify certificates and does not
+// follow redirects. Source: Istio.
 func probeHTTP(ctx context.Context, url string, headers []*networking.HTTPHeader) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -75,7 +75,7 @@ func probeHTTP(ctx context.Context, url string, headers []*networking.HTTPHeader
 	}
 	resp, err := client.Do(req)
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		// without the local port, so that the same failure has the same text
+		// without the local port, so that equal failures have equal texts
 		return fmt.Errorf("%s: %w", plain(url), op.Err)
 	} else if err != nil {
 		return err
@@ -115,8 +115,7 @@ func probeGRPC(ctx context.Context, address, service string) (err error) {
 	return nil
 }
 
-// probeExec succeeds when the command ends with 0. At the timeout its whole process group is
-// killed.
+// probeExec succeeds if the command exits with 0. At the timeout its process group is killed.
 func probeExec(ctx context.Context, command []string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -16,11 +16,11 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// checkedPort is a port of the workload that has to be served.
+// checkedPort is a port that has to be served.
 type checkedPort struct {
 	port uint16
-	// network and address are where the application listens; empty: at the same port of the
-	// workload.
+	// network and address are where the application listens; empty: at port on the workload's
+	// address.
 	network, address string
 }
 
@@ -41,21 +41,20 @@ func readCheckedPort(text string) (checkedPort, bool) {
 	return p, err == nil && n > 0
 }
 
-// portChecker finds out how the ports of the workload are.
+// portChecker finds the states of the workload's ports.
 type portChecker struct {
 	own netip.Addr
-	// listens says where Envoy listens. Nil: connections are intercepted. Otherwise Envoy has to
-	// listen for an application on loopback.
+	// listens is Config.Listens. If it is not nil, Envoy has to listen for an application on
+	// loopback.
 	listens func(context.Context) (map[string]bool, error)
-	known   map[string]bool // what listens said last
+	known   map[string]bool // the last result of listens
 }
 
 func newPortChecker(c Config) portChecker {
 	return portChecker{own: netip.MustParseAddr(c.Addresses[0]), listens: c.Listens}
 }
 
-// check returns the states of the ports. Errors: none of them is served; or they could not be
-// checked.
+// check returns the states of the ports. Errors: no port is served, or they cannot be checked.
 func (c *portChecker) check(ctx context.Context, ports []checkedPort) (registry.PortStates, error) {
 	if c.listens != nil {
 		switch now, err := c.listens(ctx); {
@@ -80,7 +79,7 @@ func (c *portChecker) check(ctx context.Context, ports []checkedPort) (registry.
 	return registry.NewPortStates(states), errors.Join(errs...)
 }
 
-// state is that of one port, and why it cannot be used.
+// state returns the state of a port, and why it cannot be used.
 func (c *portChecker) state(ctx context.Context, p checkedPort) (registry.PortState, error) {
 	if p.address != "" {
 		return served(connects(ctx, p.network, p.address))
@@ -120,15 +119,14 @@ func served(err error) (registry.PortState, error) {
 // connectTimeout bounds the check of one port.
 const connectTimeout = 300 * time.Millisecond
 
-// connects says why nobody accepts connections. One that is not answered in time counts as
-// accepted: the kernel refuses connections where nobody listens, and drops them while a listener's
-// queue is full.
+// connects returns an error if nobody accepts connections at an address. A timeout is no error: the
+// kernel refuses connections where nobody listens, and drops them while a listener's queue is full.
 func connects(ctx context.Context, network, address string) error {
 	d := net.Dialer{Timeout: connectTimeout}
 	conn, err := d.DialContext(ctx, network, address)
 	switch {
 	case err == nil && network == "tcp" && conn.LocalAddr().String() == conn.RemoteAddr().String():
-		// it is connected to itself
+		// connected to itself
 		return errors.Join(fmt.Errorf("%s: %w", address, syscall.ECONNREFUSED), conn.Close())
 	case err == nil:
 		return conn.Close()
@@ -138,7 +136,7 @@ func connects(ctx context.Context, network, address string) error {
 	return err
 }
 
-// text says what is checked.
+// portsText lists ports.
 func portsText(ports []checkedPort) string {
 	var out []string
 	for _, p := range ports {

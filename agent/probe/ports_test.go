@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/testport"
@@ -123,13 +124,13 @@ func TestChecksOfGroup(t *testing.T) {
 			own(probe, resource.ProbePortsField, text)
 		}
 		own(probe, resource.ProbeUnitField, "app.service")
-		n := s.read(probe)
+		n := s.read(proto.CloneOf(probe))
 		if n.refused != nil || (n.probe != nil) != (name == "a probe") || len(n.ports) != 3 || n.unit != "app.service" {
 			t.Errorf("%s: got %+v", name, n)
 		}
 		own(probe, resource.ProbePortsField, "9999")
-		if again := s.read(probe); again.key == n.key {
-			t.Errorf("%s: with another port it has the same key", name)
+		if again := s.read(probe); proto.Equal(again.sent, n.sent) {
+			t.Errorf("%s: with another port it is the same check", name)
 		}
 	}
 	unknown := &networking.ReadinessProbe{}
@@ -154,7 +155,7 @@ func TestUnitIsChecked(t *testing.T) {
 			}
 			return errors.New("the unit " + unit + " is failed"), true
 		}
-		x.prober.updates <- check{unit: "app.service", key: "1"}
+		x.prober.updates <- check{unit: "app.service"}
 		x.wants("active", 100*time.Millisecond, Health{Healthy: true})
 		silent.Store(true)
 		x.wants("systemd does not answer", 3*time.Second)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/registry"
@@ -22,24 +23,24 @@ type Health struct {
 	Ports registry.PortStates
 }
 
-// Config is what a Prober is made of.
+// Config is the configuration of a Prober.
 type Config struct {
 	Settings
 	// Addresses are the workload's. Probes that name no host connect to the first one.
 	Addresses []string
-	// Listens says where Envoy listens, by host:port, for a workload whose connections are not
-	// intercepted. Nil: they are.
+	// Listens returns the addresses where Envoy listens, host:port, for a workload whose
+	// connections are not intercepted. Nil: they are intercepted.
 	Listens func(context.Context) (map[string]bool, error)
-	// Unit returns why a systemd unit is not active. Not known: systemd does not answer.
+	// Unit returns why a systemd unit is not active. known is false if systemd does not answer.
 	Unit func(ctx context.Context, name string) (why error, known bool)
 	// Report receives each change of the health.
 	Report func(Health)
 	Log    hclog.Logger
 }
 
-// Prober checks the application as the control plane says and reports changes of its health. A
-// changed check starts from the known health: an edit of a WorkloadGroup does not remove a healthy
-// workload from the endpoints.
+// Prober checks the application as the control plane says, and reports changes of its health. A
+// changed check starts with the known health, so that an edit of a WorkloadGroup does not remove a
+// healthy workload from the endpoints.
 type Prober struct {
 	cfg Config // immutable
 	// immutable; tests replace it
@@ -51,21 +52,21 @@ type Prober struct {
 	check   *check // nil: the control plane sent none yet
 	once    checkFunc
 	counter counter
-	last    Health // as reported
+	last    Health // last report
 
 	mu    sync.Mutex
 	state State // guarded by mu
 }
 
-// checkFunc checks the application once. It returns the states of its ports, and why it is
-// unhealthy. Nil: there is nothing to check.
+// checkFunc checks the application once. It returns the states of its ports, and the reason if it
+// is unhealthy. Nil: there is nothing to check.
 type checkFunc func(context.Context) (registry.PortStates, error)
 
-// State says how the application is checked, for people.
+// State describes for people how the application is checked.
 type State struct {
-	// By is empty when nothing is checked, or not known yet.
+	// By is how it is checked; empty: not at all, or not known yet.
 	By string
-	// Refused is why the latest probe of the group is not used; nil: it is used.
+	// Refused is why the group's latest probe is refused; nil: it is not.
 	Refused error
 }
 
@@ -75,8 +76,8 @@ func New(c Config) *Prober {
 	return &Prober{cfg: c, method: method, ports: newPortChecker(c), updates: make(chan check, 1)}
 }
 
-// Set replaces the check: the probe of the group, which may be empty, or nil when the control plane
-// sent none. It returns why the probe is refused. There is one caller at a time.
+// Set replaces the check by the group's probe, which may be empty. Nil: the control plane sent
+// none. It returns why the probe is refused. Not safe for concurrent use.
 func (p *Prober) Set(probe *networking.ReadinessProbe) error {
 	c := p.cfg.read(probe)
 	select {
@@ -87,7 +88,7 @@ func (p *Prober) Set(probe *networking.ReadinessProbe) error {
 	return c.refused
 }
 
-// State says how the application is checked.
+// State returns how the application is checked.
 func (p *Prober) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,11 +101,11 @@ func (p *Prober) setState(s State) {
 	p.state = s
 }
 
-// portsWait is how long a workload without checks waits before it is healthy: one that registers
-// for the first time gets its ports a moment after an empty answer.
+// portsWait is how long a workload without checks waits until it is healthy. At the first
+// registration the ports arrive a moment after an empty answer.
 const portsWait = time.Second
 
-// Run checks until ctx ends. Nothing is reported before the control plane, or the cache file, has a
+// Run checks until ctx ends. It reports nothing before the control plane or the cache file has a
 // check.
 func (p *Prober) Run(ctx context.Context) error {
 	start := time.Now()
@@ -116,9 +117,9 @@ func (p *Prober) Run(ctx context.Context) error {
 		case c := <-p.updates:
 			p.setState(State{p.State().By, c.refused})
 			switch {
-			case c.refused != nil && p.check == nil: // there is no previous one to go on with
+			case c.refused != nil && p.check == nil: // there is no previous one
 				p.cfg.Report(Health{Reason: c.refused.Error()})
-			case c.refused == nil && (p.check == nil || c.key != p.check.key):
+			case c.refused == nil && (p.check == nil || !proto.Equal(c.sent, p.check.sent)):
 				p.use(c)
 				wait := time.Until(start.Add(c.schedule().delay))
 				if p.once == nil && p.cfg.CheckPorts && !p.counter.known {
@@ -161,7 +162,7 @@ func (p *Prober) use(c check) {
 		return
 	}
 	p.cfg.Log.Info("the application is checked", "how", by)
-	var inactive error // of the unit, as systemd answered last
+	var inactive error // systemd's last answer about the unit
 	answered := false
 	p.once = func(ctx context.Context) (states registry.PortStates, err error) {
 		if ports {
@@ -180,7 +181,7 @@ func (p *Prober) use(c check) {
 	}
 }
 
-// run checks once, and reports another health.
+// run checks once, and reports a change of the health.
 func (p *Prober) run(ctx context.Context) {
 	h := Health{Healthy: true}
 	if p.once == nil {
@@ -214,7 +215,7 @@ func (p *Prober) run(ctx context.Context) {
 type counter struct {
 	up, down int // thresholds
 	known    bool
-	healthy  bool // until it is known: the latest result
+	healthy  bool // the latest result while known is false
 	row      int  // results in a row that contradict the health
 }
 

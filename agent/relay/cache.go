@@ -7,10 +7,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// cache is what was acknowledged, by type and name. Safe for concurrent use.
+// cache holds acknowledged resources by type and name. Safe for concurrent use.
 type cache struct {
 	changed chan struct{} // capacity 1; the file is out of date
 
@@ -20,7 +21,7 @@ type cache struct {
 
 // cachedType is one type of resources.
 type cachedType struct {
-	// All says that everything was subscribed, and that Resources are everything there is.
+	// All says that everything was subscribed, and that Resources is complete.
 	All       bool
 	Resources map[string]cached
 }
@@ -35,8 +36,8 @@ func newCache() *cache {
 	return &cache{changed: make(chan struct{}, 1), types: map[string]*cachedType{}}
 }
 
-// put takes in an acknowledged response. Names that wanted refuses are left out. all says that
-// everything of the type is subscribed.
+// put stores an acknowledged response, except names that wanted refuses. all says that everything
+// of the type is subscribed.
 func (c *cache) put(r *ads.Reply, all bool, wanted func(name string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +59,7 @@ func (c *cache) put(r *ads.Reply, all bool, wanted func(name string) bool) {
 			t.Resources[name] = cached{}
 		}
 	}
-	poke(c.changed)
+	task.Poke(c.changed)
 }
 
 // retain drops the resources that keep refuses.
@@ -69,13 +70,13 @@ func (c *cache) retain(keep func(typeURL, name string) bool) {
 		before := len(t.Resources)
 		maps.DeleteFunc(t.Resources, func(name string, _ cached) bool { return !keep(typeURL, name) })
 		if len(t.Resources) != before {
-			poke(c.changed)
+			task.Poke(c.changed)
 		}
 	}
 }
 
-// reply is a response with the resources of a type that wanted accepts, sorted by name. Its items
-// have no bodies. all says that the cache has everything there is of the type.
+// reply returns the resources of a type that wanted accepts, sorted by name, without bodies. all
+// says that the cache is complete for the type.
 func (c *cache) reply(typeURL string, wanted func(name string) bool) (r *ads.Reply, all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,10 +99,10 @@ func (c *cache) reply(typeURL string, wanted func(name string) bool) (r *ads.Rep
 	return r, t.All
 }
 
-// read returns everything there is of a type, with bodies.
+// read returns all resources of a type, with bodies.
 func (c *cache) read(typeURL string) (*ads.Reply, error) {
 	r, _ := c.reply(typeURL, everything)
-	r.Nonce = "cache" // a response has to have one
+	r.Nonce = "cache" // ReadReply requires one
 	return ads.ReadReply(r.Encode(), false, limits())
 }
 
@@ -116,13 +117,5 @@ func (c *cache) snapshot() map[string]*cachedType {
 	return out
 }
 
-// everything wants every name.
+// everything accepts every name.
 func everything(string) bool { return true }
-
-// poke makes the reader of c look, now or when it is ready.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

@@ -19,22 +19,22 @@ import (
 const fileMagic = "ashore-agent cache 2\n"
 
 const (
-	// maxFile bounds the file, so that a wrong one is not read into memory.
+	// maxFile is the maximum size of the file, in bytes.
 	maxFile = 1 << 30
-	// maxClockError is how far in the future a file may have been written.
+	// maxClockError is how far in the future the file's time may be.
 	maxClockError = 5 * time.Minute
 )
 
-// fileContent is what a cache file holds.
+// fileContent is the content of a cache file.
 type fileContent struct {
-	// Owner is whose configuration it is: node, identity and group.
+	// Owner identifies the workload: node, identity and group.
 	Owner string
 	// Confirmed is when a control plane last confirmed the content.
 	Confirmed time.Time
 	Types     map[string]*cachedType // by type URL
 }
 
-// save writes the cache to a file with mode 0600, whole or not at all.
+// save writes the cache atomically to a file with mode 0600.
 func (c *cache) save(path, owner string, confirmed time.Time) error {
 	err := wholefile.WriteFrom(path, func(w io.Writer) error {
 		sum, out := sha256.New(), bufio.NewWriter(w)
@@ -56,8 +56,7 @@ func (c *cache) save(path, owner string, confirmed time.Time) error {
 	return wholefile.SyncFolder(filepath.Dir(path))
 }
 
-// load reads a cache file of that owner. Errors: fs.ErrNotExist when there is none, or why it is
-// not used.
+// load reads the cache file of an owner. Errors: fs.ErrNotExist, or why the file is not used.
 func load(path, owner string, now time.Time, maxAge time.Duration) (*cache, time.Time, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -84,7 +83,7 @@ func load(path, owner string, now time.Time, maxAge time.Duration) (*cache, time
 	return c, content.Confirmed, nil
 }
 
-// decodeFile reads what save wrote. Errors: why it is something else.
+// decodeFile decodes a cache file.
 func decodeFile(raw []byte) (*fileContent, error) {
 	body, ok := bytes.CutPrefix(raw, []byte(fileMagic))
 	if !ok || len(body) < sha256.Size {
@@ -101,7 +100,7 @@ func decodeFile(raw []byte) (*fileContent, error) {
 	return content, nil
 }
 
-// check says why a file may not be used.
+// check returns why a file is not used; nil if it is.
 func (h *fileContent) check(owner string, now time.Time, maxAge time.Duration) error {
 	at := h.Confirmed.UTC().Format(time.RFC3339)
 	switch age := now.Sub(h.Confirmed); {

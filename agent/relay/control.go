@@ -21,15 +21,14 @@ const (
 	healthType = "type.googleapis.com/istio.v1.HealthInformation"
 )
 
-// bypassedPorts is the key in the proxyMetadata of the mesh's ProxyConfig that names ports which
-// Envoy does not guard.
+// bypassedPorts is a key of the ProxyConfig's proxyMetadata. Its value is Status.Bypassed.
 const bypassedPorts = "ASHORE_BYPASSED_PORTS"
 
-// retryRejected is when a resource that the agent rejected is requested again: the reason, a full
-// disk perhaps, may be gone.
+// retryRejected is the interval at which rejected resources are requested again. The reason, such
+// as a full disk, may be gone.
 const retryRejected = time.Minute
 
-// control runs the control stream of a link until one of them ends, and returns why.
+// control runs the control stream of a link until one of them ends, and returns the reason.
 func (r *Relay) control(l *link) error {
 	u, err := l.open()
 	if err != nil {
@@ -82,8 +81,8 @@ func (r *Relay) control(l *link) error {
 	}
 }
 
-// controlAsks are the first requests of a control stream. Only the name table is claimed: roots and
-// probe are compared with what the agent uses, so they are always sent.
+// controlAsks returns the first requests of a control stream. They claim the version of the name
+// table only: roots and probe are always sent, because the agent compares them with those in use.
 func (r *Relay) controlAsks() []*ads.Ask {
 	all := []string{"*"}
 	asks := []*ads.Ask{{TypeURL: rootsType, Node: r.node, Subscribe: all}}
@@ -101,7 +100,7 @@ func (r *Relay) controlAsks() []*ads.Ask {
 	return asks
 }
 
-// ask is the report of health as a request.
+// ask returns the report as a request.
 func (h *health) ask() *ads.Ask {
 	a := &ads.Ask{TypeURL: healthType, Subscribe: h.ports}
 	if h.reason != "" {
@@ -110,7 +109,7 @@ func (h *health) ask() *ads.Ask {
 	return a
 }
 
-// take takes in a response on the control stream and returns the answer to it.
+// take handles a response on the control stream and returns the answer.
 func (r *Relay) take(reply *ads.Reply) *ads.Ask {
 	answer := &ads.Ask{TypeURL: reply.TypeURL, Nonce: reply.Nonce}
 	if err := r.apply(reply); err != nil {
@@ -122,7 +121,7 @@ func (r *Relay) take(reply *ads.Reply) *ads.Ask {
 	return answer
 }
 
-// apply hands on the resources of a response.
+// apply passes the resources of a response to the Set functions.
 func (r *Relay) apply(reply *ads.Reply) error {
 	r.applying.Lock()
 	defer r.applying.Unlock()
@@ -162,8 +161,8 @@ func readRoots(reply *ads.Reply) (pem []string, bypassed string, err error) {
 	return pem, bypassed, nil
 }
 
-// applyProbe hands on the probe of the workload's group. A response without one keeps the last
-// one: the group may be gone for a moment, or the control plane does not know of probes.
+// applyProbe passes on the probe of the workload's group. A response without one keeps the last
+// probe: the group may be missing for a moment, or the control plane may not support probes.
 func (r *Relay) applyProbe(reply *ads.Reply) error {
 	if len(reply.Items) == 0 {
 		if held, _ := r.cache.reply(probeType, everything); len(held.Items) > 0 {
@@ -183,7 +182,7 @@ func (r *Relay) applyProbe(reply *ads.Reply) error {
 	return nil
 }
 
-// restoreControl hands on what the cache file has. Roots are not: the identity on disk has newer
+// restoreControl applies what the cache file has, except roots: the identity on disk has newer
 // ones.
 func (r *Relay) restoreControl() {
 	for _, typeURL := range []string{rootsType, probeType, namesType} {
@@ -202,7 +201,7 @@ func (r *Relay) restoreControl() {
 	}
 }
 
-// nameList are the names of the resources in a response.
+// nameList returns the names of the resources in a response.
 func nameList(r *ads.Reply) []string {
 	names := make([]string, 0, len(r.Items))
 	for _, it := range r.Items {

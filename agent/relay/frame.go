@@ -9,7 +9,7 @@ import (
 // Frame is one message as bytes.
 type Frame struct{ Data []byte }
 
-// Codec passes frames through, and leaves all other messages to the protobuf codec.
+// Codec passes frames through, and encodes all other messages by the protobuf codec.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 type codec struct{ messages encoding.CodecV2 }
@@ -37,8 +37,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 // receiver is the receiving end of a stream.
 type receiver interface{ RecvMsg(any) error }
 
-// receive hands over the messages of a stream until it ends, which done says, or stop is closed. It
-// closes frames when it returns; err may be read then.
+// receive sends the messages of a stream to frames until the stream ends or stop is closed. Then it
+// sets err and closes frames.
 func receive(stream receiver, stop <-chan struct{}, frames chan<- []byte, err *error) {
 	defer close(frames)
 	for {

@@ -17,19 +17,18 @@ import (
 )
 
 const (
-	// firstBackoff and lastBackoff bound the wait before the next attempt, once all addresses
-	// failed.
+	// firstBackoff and lastBackoff bound the back-off once all addresses failed.
 	firstBackoff, lastBackoff = 500 * time.Millisecond, 30 * time.Second
-	// refusedBackoff bounds it where a control plane answers and refuses the workload.
+	// refusedBackoff bounds it if a control plane refuses the workload.
 	refusedBackoff = 10 * time.Second
-	// steadyLink is how long a connection has to last to end a series of failures.
+	// steadyLink is how long a connection has to last to reset the back-off.
 	steadyLink = 10 * time.Second
-	// answerTimeout is how long a control plane may take for its first answer.
+	// answerTimeout is the maximum time for the first answer of a control plane.
 	answerTimeout = time.Minute
-	// A control plane that hangs, or whose network is gone, is noticed within pingTime +
-	// pingTimeout. gRPC pings no more often than every 10 s.
+	// A control plane that hangs, or whose network is down, is noticed within pingTime +
+	// pingTimeout. gRPC pings at most every 10 s.
 	pingTime, pingTimeout = 10 * time.Second, 5 * time.Second
-	// maxResponse bounds one response of the control plane.
+	// maxResponse is the maximum size of one response of the control plane, in bytes.
 	maxResponse = 1 << 30
 )
 
@@ -45,8 +44,8 @@ type link struct {
 	ended    chan struct{}           // closed when the control stream has ended
 }
 
-// connectLoop keeps a link to one of the control planes. It stays with one until that fails, and
-// then tries the next address, after a wait that grows once all failed.
+// connectLoop keeps a link to one of the control planes. When the link fails, it tries the next
+// address, with a back-off once all failed.
 func (r *Relay) connectLoop(ctx context.Context) error {
 	var current *link
 	defer func() { r.use(nil, nil); current.close() }()
@@ -144,8 +143,8 @@ func (r *Relay) connect(ctx context.Context, address string) (*link, error) {
 	return nil, StreamError(address, context.Cause(l.ctx))
 }
 
-// NewClient is a gRPC client over one verified connection, which it owns, also after an error. It
-// does not reconnect.
+// NewClient returns a gRPC client over one verified connection, which it owns, also after an error.
+// It does not reconnect.
 func NewClient(address string, raw net.Conn, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	once := make(chan net.Conn, 1)
 	once <- raw
@@ -175,7 +174,7 @@ func (l *link) close() {
 	_ = l.conn.Close() // fails only when it is closed already
 }
 
-// use makes l the link that is used; nil: there is none, because of err.
+// use makes l the link in use. Nil: there is none, because of err.
 func (r *Relay) use(l *link, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,14 +193,14 @@ func (r *Relay) use(l *link, err error) {
 	r.broadcast()
 }
 
-// refuses says that a control plane does not accept the workload.
+// refuses reports whether a control plane refuses the workload.
 func refuses(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unauthenticated || code == codes.PermissionDenied
 }
 
-// backoff is how long to wait after so many failures in a row. The wait doubles each time that all
-// addresses failed, and is random, so that not all agents return at one moment.
+// backoff returns the wait after a number of failures in a row. It doubles each time that all
+// addresses failed, and is random, so that agents do not reconnect all at once.
 func backoff(failures, addresses int, refused bool) time.Duration {
 	bound, longest := firstBackoff, lastBackoff
 	if refused {
@@ -213,8 +212,7 @@ func backoff(failures, addresses int, refused bool) time.Duration {
 	return bound/4 + rand.N(bound*3/4)
 }
 
-// StreamError says why a stream ended, and what to do. The status code stays readable for
-// status.Code.
+// StreamError explains why a stream ended, and what to do. status.Code can read its code.
 func StreamError(address string, err error) error {
 	s, ok := status.FromError(err)
 	if errors.Is(err, io.EOF) {
@@ -253,8 +251,8 @@ type upstream struct {
 	cancel context.CancelFunc
 
 	responses chan []byte // written and closed by receive
-	err       error       // may be read once responses is closed
-	opened    bool        // the first request, which has the node, is out
+	err       error       // readable once responses is closed
+	opened    bool        // the first request, which has the node, was sent
 }
 
 // open opens a stream. It ends with ctx and with the link.
@@ -271,7 +269,7 @@ func (l *link) open() (*upstream, error) {
 	return u, nil
 }
 
-// close ends the stream and waits until nobody reads from it any more. u may be nil.
+// close ends the stream and waits until receive has returned. u may be nil.
 func (u *upstream) close() {
 	if u == nil {
 		return
@@ -285,5 +283,5 @@ func (u *upstream) close() {
 func (u *upstream) send(request []byte) {
 	if err := u.stream.SendMsg(&Frame{Data: request}); err != nil && !errors.Is(err, io.EOF) {
 		u.link.fail(err)
-	} // with io.EOF the stream has ended, and receiving says why
+	} // after io.EOF receive returns the reason
 }

@@ -22,61 +22,60 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// Config is what a Relay is made of. Node, Addresses, Dial, SetRoots and Log are required.
+// Config is the configuration of a Relay. Node, Addresses, Dial, SetRoots and Log are required.
 type Config struct {
 	// Node introduces the agent on the control stream. Envoy introduces itself.
 	Node *corev3.Node
 	// Addresses are host:port of the control plane's replicas.
 	Addresses []string
-	// Dial opens a connection to one of them and verifies the server. It presents the certificate
-	// of that moment. Its errors are shown to the operator.
+	// Dial opens a connection to one of them and verifies the server. It uses the current
+	// certificate. Its errors are shown to the operator.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Plaintext says that Dial verifies nobody. A connection is then in use at once: a control
-	// plane without an authority has no roots to send, and may answer nothing on the control
-	// stream.
+	// Plaintext says that Dial does not verify the server. A connection is then used at once,
+	// because a control plane without an authority may send nothing on the control stream.
 	Plaintext bool
-	// Renewed signals that Dial would present another certificate. The relay connects again, and
-	// closes the old connection when the new one is in use.
+	// Renewed signals that Dial would use another certificate. The relay opens a new connection,
+	// and closes the old one when the new one is in use.
 	Renewed <-chan struct{}
 	// Refused is called when a verified control plane does not accept the certificate. It must not
 	// block. Nil: not called.
 	Refused func()
 
-	// SetRoots takes the roots of the mesh, PEM. An error is a rejection: the roots are requested
-	// again after a minute.
+	// SetRoots receives the roots of the mesh in PEM. An error is a rejection: the roots are
+	// requested again after a minute.
 	SetRoots func(pem []string) error
-	// SetProbe takes the probe of the workload's group, also an unchanged one: an empty one when
-	// the group has none, nil when the control plane has none to tell. It must not block. An
-	// error is a rejection. Nil: the probe is not requested.
+	// SetProbe receives the probe of the workload's group, even if it is unchanged. The probe is
+	// empty if the group has none, and nil if the control plane sends none. SetProbe must not
+	// block. An error is a rejection. Nil: the probe is not requested.
 	SetProbe func(*networkingv1.ReadinessProbe) error
-	// SetNames takes the name table for DNS, an encoded istio.networking.nds.v1.NameTable. It
+	// SetNames receives the name table for DNS, an encoded istio.networking.nds.v1.NameTable. It
 	// must not block. An error is a rejection. Nil: the table is not requested.
 	SetNames func(table []byte) error
 
 	// CacheFile is the path of the cache. Empty: the cache is in memory only.
 	CacheFile string
-	// Owner is whose configuration it is. A cache file of another owner is not used.
+	// Owner identifies the workload. A cache file of another owner is not used.
 	Owner string
-	// MaxAge is how long the configuration may go without a control plane that confirms it. An
-	// older cache file is not used; an older configuration in use is reported. Zero means 24h.
+	// MaxAge is the maximum age of a configuration that no control plane confirmed. An older cache
+	// file is not used; an older configuration in use is reported. Zero means 24h.
 	MaxAge time.Duration
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 	Log hclog.Logger
 
-	pruneGap, retryRejected time.Duration // zero: the constants of these names; tests have others
+	pruneGap, retryRejected time.Duration // zero: the constants of these names; for tests
 }
 
 const (
 	defaultMaxAge = 24 * time.Hour
-	// saveDelay is how long the file waits for further changes, and saveGap the least time
-	// between two writes.
+	// saveDelay is how long a write waits for further changes. saveGap is the minimum time between
+	// two writes.
 	saveDelay, saveGap = time.Second, time.Minute
-	// freeDelay is how long after a write unused memory is returned.
+	// freeDelay is the time from a write until unused memory is returned to the system.
 	freeDelay = 10 * time.Second
-	// saveRetry is when a file that could not be written is tried again.
+	// saveRetry is the pause after a failed write.
 	saveRetry = 30 * time.Second
-	// maxNames bounds the names in a request or response.
+	// maxNames is the maximum number of names in a request or response.
 	maxNames = 200_000
 )
 
@@ -112,8 +111,7 @@ type health struct {
 	ports  []string // the states of ports, "8080=closed"
 }
 
-// New makes a relay and reads the cache file. A file that cannot be used is no error: Status says
-// why.
+// New makes a relay and reads the cache file. If the file cannot be used, Status says why.
 func New(c Config) (*Relay, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, defaultMaxAge)
 	c.pruneGap, c.retryRejected = cmp.Or(c.pruneGap, pruneGap), cmp.Or(c.retryRejected, retryRejected)
@@ -159,9 +157,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	return task.Run(ctx, parts...)
 }
 
-// ReportHealth reports to the control plane whether the workload is healthy: nil when it is, else why
-// not. ports are the states of the workload's ports, "8080=closed". The report is repeated on each
-// new connection.
+// ReportHealth reports to the control plane whether the workload is healthy: nil when it is, else
+// why not. ports are the states of the workload's ports, "8080=closed". The report is repeated on
+// each new connection.
 func (r *Relay) ReportHealth(err error, ports ...string) {
 	h := &health{ports: ports}
 	if err != nil {
@@ -175,30 +173,30 @@ func (r *Relay) ReportHealth(err error, ports ...string) {
 	}
 }
 
-// broadcast wakes everybody who waits for changed. r.mu is held.
+// broadcast wakes all goroutines that wait for changed. r.mu is held.
 func (r *Relay) broadcast() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// lastConfirmed is when a control plane last confirmed the configuration; zero: never. r.mu is
+// lastConfirmed returns when a control plane last confirmed the configuration; zero: never. r.mu is
 // held.
 func (r *Relay) lastConfirmed() time.Time {
-	now := r.cfg.Now().Round(0) // a machine may sleep, and the monotonic clock with it
+	now := r.cfg.Now().Round(0) // wall clock, because the monotonic clock stops while a machine sleeps
 	if r.link != nil || r.confirmed.After(now) {
 		return now
 	}
 	return r.confirmed
 }
 
-// old says that no control plane confirmed the configuration for longer than MaxAge. r.mu is held.
+// old reports whether the configuration is older than MaxAge. r.mu is held.
 func (r *Relay) old() bool {
 	at := r.lastConfirmed()
 	return !at.IsZero() && r.cfg.Now().Round(0).Sub(at) > r.cfg.MaxAge
 }
 
-// saveLoop writes the cache file after changes, from time to time while a control plane confirms
-// it, and at the end.
+// saveLoop writes the cache file after changes, regularly while a control plane confirms it, and at
+// the end.
 func (r *Relay) saveLoop(ctx context.Context) error {
 	confirm := time.NewTicker(r.cfg.MaxAge / 24)
 	defer confirm.Stop()
@@ -225,12 +223,12 @@ func (r *Relay) saveLoop(ctx context.Context) error {
 			}
 			free = time.After(freeDelay)
 		case <-free:
-			debug.FreeOSMemory() // an idle program returns what it used at its peak only after minutes
+			debug.FreeOSMemory() // otherwise the peak memory is returned only after minutes
 		}
 	}
 }
 
-// save writes the cache file. An error is logged when it is new, and in Status.
+// save writes the cache file. Status has the error, and a new error is logged.
 func (r *Relay) save() (ok bool) {
 	r.mu.Lock()
 	confirmed := r.lastConfirmed()
@@ -259,8 +257,8 @@ type Status struct {
 	Since     time.Time `json:"since"`
 	// Trouble is why there is no connection; empty when there is one.
 	Trouble string `json:"trouble,omitempty"`
-	// CachedAt is when the configuration was confirmed, while it is that of the cache file; zero:
-	// it is not.
+	// CachedAt is when the configuration was confirmed, while it comes from the cache file. Zero:
+	// it comes from a control plane.
 	CachedAt time.Time `json:"copyFrom,omitzero"`
 	// Confirmed is when a control plane last confirmed the configuration; zero: never. Old says
 	// that this is longer ago than MaxAge.
@@ -269,14 +267,14 @@ type Status struct {
 	// CacheRefused is why the cache file was not used, and CacheError why it cannot be written.
 	CacheRefused string `json:"copyRefused,omitempty"`
 	CacheError   string `json:"copyError,omitempty"`
-	// Rejected are the resources that Envoy rejected, with its messages: "Listener web: …". At most
-	// maxRejected are listed, and maxRejectedText bytes of each message.
+	// Rejected are the resources that Envoy rejected, with its messages: "Listener web: …". There
+	// are at most maxRejected, with at most maxRejectedText bytes each.
 	Rejected []string `json:"rejected,omitempty"`
-	// Bypassed are the workload's ports, "80, 81", at which connections reach it past Envoy.
+	// Bypassed are the workload's ports whose connections bypass Envoy, "80, 81".
 	Bypassed string `json:"bypassed,omitempty"`
 }
 
-// Envoy may reject everything.
+// Limits of Status.Rejected: Envoy may reject everything.
 const maxRejected, maxRejectedText = 10, 1 << 10
 
 // Status returns the current state.

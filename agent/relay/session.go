@@ -20,10 +20,9 @@ import (
 )
 
 const (
-	// maxTypes bounds the types of one stream of Envoy.
+	// maxTypes is the maximum number of types of one stream of Envoy.
 	maxTypes = 32
-	// pruneGap is how often what Envoy does not have is dropped from the cache: what only an Envoy
-	// before it had.
+	// pruneGap is the interval at which the cache drops what only an earlier Envoy had.
 	pruneGap = time.Minute
 )
 
@@ -33,10 +32,10 @@ type session struct {
 	envoy grpc.ServerStream // immutable
 
 	requests chan []byte // written and closed by receive
-	readErr  error       // may be read once requests is closed
+	readErr  error       // readable once requests is closed
 
 	node   []byte    // of Envoy, encoded
-	link   *link     // that up is on; nil: none
+	link   *link     // the link of up; nil: none
 	up     *upstream // nil: none
 	nonces int       // of responses from the cache
 
@@ -44,8 +43,8 @@ type session struct {
 	subs []*subscription // in the order in which Envoy asked
 }
 
-// Register adds the discovery service to the server that Envoy talks to, which has to use Codec.
-// Only incremental ADS is served.
+// Register adds the discovery service to Envoy's server, which has to use Codec. It serves
+// incremental ADS only.
 func (r *Relay) Register(g *grpc.Server) {
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService",
@@ -148,7 +147,7 @@ func (s *session) attach() error {
 	return nil
 }
 
-// abandon ends the link because of what happened on this stream.
+// abandon ends the link because of an error on this stream.
 func (s *session) abandon(err error) error {
 	s.link.fail(err)
 	return s.detach()
@@ -167,8 +166,7 @@ func (s *session) detach() error {
 	return nil
 }
 
-// subscribe sends the first request for a type to the control plane, when there is something to
-// subscribe to.
+// subscribe sends the first request for a type to the control plane, unless nothing is subscribed.
 func (s *session) subscribe(sub *subscription) {
 	a := sub.ask(s.find(resource.ClusterType))
 	if a == nil {
@@ -189,7 +187,7 @@ func (s *session) find(typeURL string) *subscription {
 	return nil
 }
 
-// request takes in a request of Envoy and passes it on.
+// request handles a request of Envoy and passes it on.
 func (s *session) request(raw []byte) error {
 	r, err := ads.ReadRequest(raw, false, limits())
 	if err != nil {
@@ -233,18 +231,18 @@ func (s *session) request(raw []byte) error {
 		s.subscribe(sub)
 	case r.Nonce == "" || answered != nil && answered.from == s.up:
 		s.up.send(raw)
-	case r.Renames(): // with the nonce of another stream
+	case r.Renames(): // it has the nonce of another stream
 		s.up.send(renaming(r).Encode())
 	}
 	return nil
 }
 
-// renaming is a request without the answer to a response.
+// renaming returns the changes of names in a request, without its acknowledgement.
 func renaming(r *ads.Request) *ads.Ask {
 	return &ads.Ask{TypeURL: r.TypeURL, Subscribe: r.Subscribe(), Unsubscribe: r.Unsubscribe}
 }
 
-// answered takes in that Envoy answered a response.
+// answered handles Envoy's answer to a response.
 func (s *session) answered(sub *subscription, r *response, rejected *ads.Rejection) {
 	switch {
 	case rejected != nil:
@@ -254,7 +252,7 @@ func (s *session) answered(sub *subscription, r *response, rejected *ads.Rejecti
 	}
 }
 
-// newest says whether no Envoy connected after this one.
+// newest reports whether no Envoy connected after this one.
 func (s *session) newest() bool {
 	r := s.relay
 	r.mu.Lock()
@@ -262,7 +260,7 @@ func (s *session) newest() bool {
 	return r.sessions[len(r.sessions)-1] == s
 }
 
-// response takes in a response of the control plane and passes it on.
+// response handles a response of the control plane and passes it on.
 func (s *session) response(raw []byte) error {
 	reply, err := ads.ReadReply(raw, false, limits())
 	if err != nil {
@@ -283,9 +281,8 @@ func (s *session) send(sub *subscription, r *response, raw []byte) error {
 	return s.envoy.SendMsg(&Frame{Data: raw})
 }
 
-// fromCache sends Envoy what it lacks of a type and the cache has. An empty response is sent only
-// to an Envoy that has nothing, when nothing is all there is: otherwise it would remove what
-// Envoy has.
+// fromCache sends Envoy the resources of a type that it lacks and the cache has. It sends an empty
+// response only if Envoy has nothing and the type is known to be empty.
 func (s *session) fromCache(sub *subscription) error {
 	reply, all := s.relay.cache.reply(sub.typeURL, sub.lacks)
 	nothing := sub.all && all && len(sub.claims)+len(sub.pending) == 0
@@ -302,8 +299,8 @@ func (s *session) sendOwn(sub *subscription, reply *ads.Reply) error {
 	return s.send(sub, &response{reply, nil}, reply.Encode())
 }
 
-// prune drops from the cache what this Envoy does not have. While the cache serves it, it may
-// still be loading.
+// prune drops from the cache what this Envoy does not have. It does nothing while the cache serves
+// Envoy, which may still be loading.
 func (s *session) prune() {
 	if s.up == nil || !s.newest() {
 		return
@@ -318,7 +315,7 @@ func (s *session) prune() {
 	})
 }
 
-// rejected are the resources that Envoy rejected, with its messages. relay.mu is held.
+// rejected returns the resources that Envoy rejected, with its messages. relay.mu is held.
 func (s *session) rejected() []string {
 	var out []string
 	more := 0

@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// unknownVersion is claimed for a resource that Envoy may have or not. No control plane calls a
-// version so.
+// unknownVersion is claimed for a resource that Envoy may have or not. No control plane uses it as
+// a version.
 const unknownVersion = "unacknowledged"
 
 // subscription is one type on one stream of Envoy. It does no I/O.
@@ -20,19 +20,19 @@ type subscription struct {
 	all   bool                // everything is subscribed
 	names map[string]struct{} // subscribed by name
 
-	// claims are what Envoy may have, by name: the version that it acknowledged last,
-	// unknownVersion where it has not acknowledged the latest response, "" where it knows that
+	// claims are the versions of what Envoy may have, by name: the version that it acknowledged
+	// last, unknownVersion if it has not acknowledged the latest response, or "" if it knows that
 	// there is none.
 	claims  map[string]string
-	pending []*response       // sent and not answered, oldest first
+	pending []*response       // sent and not acknowledged, oldest first
 	refused map[string]string // by name: Envoy's message about the version that it rejected last
 
-	// live says that the current stream to the control plane subscribes to the type. Otherwise the
+	// live says that the current stream to the control plane subscribes to the type. If not, the
 	// cache answers.
 	live bool
 }
 
-// response is one that was sent to Envoy.
+// response is a response that was sent to Envoy.
 type response struct {
 	*ads.Reply
 	from *upstream // nil: the cache
@@ -43,26 +43,26 @@ func newSubscription(typeURL string) *subscription {
 		claims: map[string]string{}, refused: map[string]string{}}
 }
 
-// wants says whether Envoy subscribes to name.
+// wants reports whether Envoy subscribes to name.
 func (s *subscription) wants(name string) bool {
 	_, named := s.names[name]
 	return named || s.all
 }
 
-// lacks says whether Envoy subscribes to name and was sent nothing of it.
+// lacks reports whether Envoy subscribes to name and was not sent it.
 func (s *subscription) lacks(name string) bool {
 	_, claimed := s.claims[name]
 	return !claimed && s.wants(name)
 }
 
-// subscribe takes in what a request says of names. first says that it is the first of the type.
+// subscribe applies the names of a request. first says that it is the first request of the type.
 func (s *subscription) subscribe(r *ads.Request, first bool) {
 	subscribed := r.Subscribe()
 	everything, nothing := slices.Contains(subscribed, "*"), slices.Contains(r.Unsubscribe, "*")
 	for _, name := range subscribed {
 		if name != "*" {
 			s.names[name] = struct{}{}
-			delete(s.claims, name) // whoever subscribes again is sent it again
+			delete(s.claims, name) // a new subscription is answered again
 		}
 	}
 	if first {
@@ -80,7 +80,7 @@ func (s *subscription) subscribe(r *ads.Request, first bool) {
 	}
 }
 
-// send notes that a response is sent to Envoy.
+// send records that a response is sent to Envoy.
 func (s *subscription) send(r *response) {
 	s.pending = append(s.pending, r)
 	for name := range r.names() {
@@ -106,8 +106,8 @@ func (r *response) names() func(yield func(string) bool) {
 	}
 }
 
-// answer takes in Envoy's answer to the response with that nonce. It returns the response, or nil
-// when there is none.
+// answer handles Envoy's answer to the response with a nonce. It returns the response; nil if there
+// is none.
 func (s *subscription) answer(nonce string, rejected *ads.Rejection) *response {
 	i := slices.IndexFunc(s.pending, func(r *response) bool { return r.Nonce == nonce })
 	if i < 0 {
@@ -115,7 +115,7 @@ func (s *subscription) answer(nonce string, rejected *ads.Rejection) *response {
 	}
 	r := s.pending[i]
 	s.pending = slices.Delete(s.pending, i, i+1)
-	later := map[string]struct{}{} // names that are pending still
+	later := map[string]struct{}{} // names in later responses
 	for _, p := range s.pending {
 		for name := range p.names() {
 			later[name] = struct{}{}
@@ -152,8 +152,8 @@ func has(names map[string]struct{}, name string) bool {
 	return ok
 }
 
-// ask is the first request for the type on a new stream to the control plane; nil when nothing is
-// subscribed. clusters is the subscription to clusters, nil when there is none.
+// ask returns the first request for the type on a new stream; nil if nothing is subscribed.
+// clusters is the subscription to clusters; nil if there is none.
 func (s *subscription) ask(clusters *subscription) *ads.Ask {
 	if !s.all && len(s.names) == 0 {
 		return nil
@@ -163,8 +163,7 @@ func (s *subscription) ask(clusters *subscription) *ads.Ask {
 		a.Subscribe = append([]string{"*"}, a.Subscribe...)
 	}
 	if s.typeURL == resource.EndpointType && clusters != nil {
-		// A cluster that is not acknowledged is sent again, and Envoy warms it until endpoints
-		// follow.
+		// A cluster that is not acknowledged is sent again, and Envoy waits for its endpoints.
 		a.Claims = maps.Clone(s.claims)
 		maps.DeleteFunc(a.Claims, func(name, _ string) bool { return clusters.claims[name] == unknownVersion })
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/agent"
+	"github.com/ashore-mesh/ashore/agent/host"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/completion"
 	"github.com/ashore-mesh/ashore/internal/sdnotify"
@@ -17,13 +18,12 @@ import (
 
 const long = `ashore-agent makes a workload a member of the mesh and runs the Envoy beside it.
 
-"join" gets an identity with a one-time token; the agent renews it from then on. "run" writes Envoy's bootstrap, starts
-Envoy and starts it again when it ends. Envoy takes its configuration, its key and its certificates from the agent.
-At SIGTERM or Ctrl-C the workload leaves the endpoints and connections are drained before Envoy ends; a second signal
-ends at once. "status" shows what is well and what is not, "leave" undoes "join".
+"join" gets an identity with a one-time token; the agent renews it from then on. "run" runs Envoy, and serves it
+configuration, key and certificates. At SIGTERM or Ctrl-C the workload leaves the endpoints, and connections are drained
+before Envoy ends; a second signal ends it at once. "status" shows the state of all parts, "leave" undoes "join".
 
-Settings come from a file (--config) and from flags; a flag wins. Without privileges several workloads run on
-one machine when each has an address of its own: 127.0.0.2, 127.0.0.3, …`
+Settings come from a file (--config) and from flags; a flag wins. Several workloads run on one machine without
+privileges if each has an address of its own: 127.0.0.2, 127.0.0.3, …`
 
 const runExample = `  # the workload of this machine that has joined
   ashore-agent run
@@ -46,7 +46,7 @@ type program struct {
 	logging        func(hclog.Logger) // called with the log
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	host           *host // nil: units of this machine cannot run a workload
+	host           *host.Host // nil: units of this machine cannot run a workload
 }
 
 // command is the program's command line.

@@ -14,18 +14,20 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/ashore-mesh/ashore/agent"
+	"github.com/ashore-mesh/ashore/agent/host"
 	"github.com/ashore-mesh/ashore/agent/intercept"
 	"github.com/ashore-mesh/ashore/internal/machine"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
-// mainEnvoys are the patterns of the Envoy of mainUnit.
+// mainEnvoys are the patterns of the Envoy of ashore-agent.service.
 const mainEnvoys = "ashore-envoy@[0-9].service ashore-envoy@[0-9][0-9].service ashore-envoy@[0-9][0-9][0-9].service"
 
 // fakeHost is a machine whose systemd and rules are fakes. This program joins as the user of the
 // test.
 type fakeHost struct {
-	*host
+	*host.Host
 	steps []string        // what was changed
 	on    map[string]bool // units that are active and enabled
 	rules bool            // they are installed
@@ -40,16 +42,16 @@ func newFakeHost(t *testing.T) *fakeHost {
 		t.Fatal(err)
 	}
 	f := &fakeHost{on: map[string]bool{}, fails: map[string]error{}}
-	f.host = &host{folder: filepath.Join(dir, "s"), systemd: f, envoy: envoy, resolver: filepath.Join(dir, "none"),
-		nft: "/bin/true", rules: fakeRules{f},
-		owner: func(s machine.Socket) (*machine.Owner, error) {
+	f.Host = &host.Host{Folder: filepath.Join(dir, "s"), Systemd: f, Envoy: envoy, Resolver: filepath.Join(dir, "none"),
+		NFT: "/bin/true", Rules: fakeRules{f},
+		Owner: func(s machine.Socket) (*machine.Owner, error) {
 			if s.Address.Addr().IsUnspecified() {
 				return nil, nil // other tests may have it on their addresses
 			}
 			return machine.PortOwner(s)
 		},
-		as:    func(f func() error) error { return f() },
-		ready: func(ctx context.Context, _ string) error { return errors.Join(f.fails["ready"], ctx.Err()) }}
+		As:    func(f func() error) error { return f() },
+		Ready: func(ctx context.Context, _ string) error { return errors.Join(f.fails["ready"], ctx.Err()) }}
 	return f
 }
 
@@ -104,7 +106,7 @@ func (r fakeRules) Delete(context.Context) error {
 func (f *fakeHost) start(ctx context.Context, args ...string) (stdout, stderr string, steps []string, err error) {
 	var out, errs bytes.Buffer
 	var stdin bytes.Buffer
-	cmd := (&program{func(hclog.Logger) {}, &stdin, &out, &errs, f.host}).command()
+	cmd := (&program{func(hclog.Logger) {}, &stdin, &out, &errs, f.Host}).command()
 	cmd.SetArgs(args)
 	f.steps = nil
 	err = cmd.ExecuteContext(ctx)
@@ -114,7 +116,7 @@ func (f *fakeHost) start(ctx context.Context, args ...string) (stdout, stderr st
 // joinArgs are those of a line for the workload web-1.shop at an address.
 func (f *fakeHost) joinArgs(l line, address string, more ...string) []string {
 	return append(append(l.args(), "--name", "web-1", "--address", address, "--state",
-		filepath.Join(f.folder, "web-1.shop")), more...)
+		filepath.Join(f.Folder, "web-1.shop")), more...)
 }
 
 // The first workload has the unit, the rules and the link; pasting again changes nothing. leave
@@ -130,7 +132,7 @@ func TestHost(t *testing.T) {
 		"web-1.shop has joined the mesh, at 127.0.15.61. Its status:\nidentity       ok ") {
 		t.Fatalf("%v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
-	if s, err := keptSettings(filepath.Join(f.folder, "web-1.shop")); err != nil ||
+	if s, err := agent.Kept(filepath.Join(f.Folder, "web-1.shop")); err != nil ||
 		s.Workload.Interception != "tproxy" {
 		t.Errorf("interception %q, %v", s.Workload.Interception, err)
 	}
@@ -139,7 +141,7 @@ func TestHost(t *testing.T) {
 		t.Errorf("pasted again: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
 
-	second := append(next().args(), "--name", "web-2", "--state", filepath.Join(f.folder, "web-2.shop"))
+	second := append(next().args(), "--name", "web-2", "--state", filepath.Join(f.Folder, "web-2.shop"))
 	if _, _, steps, err := f.start(t.Context(), second...); !isUsage(err) ||
 		!strings.Contains(err.Error(), "add --name NAME --address ADDRESS --interception none") || len(steps) != 0 {
 		t.Errorf("a second workload without an address: %v, steps %q", err, steps)
@@ -149,14 +151,14 @@ func TestHost(t *testing.T) {
 		t.Errorf("a second workload beside interception: %v, steps %q", err, steps)
 	}
 
-	main := filepath.Join(f.folder, "web-1.shop")
+	main := filepath.Join(f.Folder, "web-1.shop")
 	stdout, _, _, err = f.start(t.Context(), "status", "--state", main)
 	if err == nil || !strings.Contains(stdout,
 		"units          ok    ashore-agent.service is active (running), enabled; ashore-intercept.service is active "+
 			"(running), enabled\n") {
 		t.Errorf("status: %v, %s", err, stdout)
 	}
-	f.rules, f.on[mainUnit] = false, false
+	f.rules, f.on["ashore-agent.service"] = false, false
 	stdout, _, _, _ = f.start(t.Context(), "status", "--state", main)
 	for _, want := range []string{"units          bad   the rules that bring traffic to Envoy are not installed; " +
 		"ashore-agent.service is inactive (dead), disabled",
@@ -166,7 +168,7 @@ func TestHost(t *testing.T) {
 		}
 	}
 
-	f.on[mainUnit] = true
+	f.on["ashore-agent.service"] = true
 	stdout, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", main)
 	want = []string{"remove rules", "disable --quiet --now ashore-agent.service",
 		"stop ashore-agent.socket ashore-agent.service", "stop " + mainEnvoys, "reset-failed " + mainEnvoys,
@@ -174,7 +176,7 @@ func TestHost(t *testing.T) {
 	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps, want) {
 		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
-	if left, err := os.ReadDir(f.folder); err != nil || len(left) != 0 {
+	if left, err := os.ReadDir(f.Folder); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
@@ -188,13 +190,13 @@ func TestHostFurther(t *testing.T) {
 		"none")...); err != nil {
 		t.Fatal(err, stderr)
 	}
-	state := filepath.Join(f.folder, "web-2.shop")
+	state := filepath.Join(f.Folder, "web-2.shop")
 	_, stderr, steps, err := f.start(t.Context(), append(next().args(), "--name", "web-2", "--state", state,
 		"--address", "127.0.15.65", "--interception", "none")...)
 	if err != nil || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent@web-2.shop.service"}) {
 		t.Errorf("a second workload: %v, steps %q, %q", err, steps, stderr)
 	}
-	if s, err := keptSettings(state); err != nil || s.Ports.DNS != 0 {
+	if s, err := agent.Kept(state); err != nil || s.Ports.DNS != 0 {
 		t.Errorf("the second workload answers DNS at %d, %v", s.Ports.DNS, err)
 	}
 	_, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", state)
@@ -248,7 +250,7 @@ func TestHostInterrupted(t *testing.T) {
 	t.Parallel()
 	f, next := newFakeHost(t), authority(t, "127.0.15.66")
 	ctx, cancel := context.WithCancel(t.Context())
-	f.host.ready = func(context.Context, string) error {
+	f.Host.Ready = func(context.Context, string) error {
 		cancel()
 		return ctx.Err()
 	}
@@ -270,9 +272,9 @@ func TestHostChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.envoy += "-none"
-	f.nft += "-none"
-	if err := os.Symlink("nowhere", f.resolver); err != nil {
+	f.Envoy += "-none"
+	f.NFT += "-none"
+	if err := os.Symlink("nowhere", f.Resolver); err != nil {
 		t.Fatal(err)
 	}
 	args := f.joinArgs(next(), "127.0.15.69")
@@ -283,13 +285,13 @@ func TestHostChecks(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if _, err := os.Stat(f.folder); len(steps) != 0 || !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(f.Folder); len(steps) != 0 || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("steps %q, %v", steps, err)
 	}
-	if err := errors.Join(taken.Close(), os.Remove(f.resolver)); err != nil {
+	if err := errors.Join(taken.Close(), os.Remove(f.Resolver)); err != nil {
 		t.Fatal(err)
 	}
-	f.envoy = strings.TrimSuffix(f.envoy, "-none")
+	f.Envoy = strings.TrimSuffix(f.Envoy, "-none")
 	if _, stderr, _, err := f.start(t.Context(), append(args, "--interception", "none")...); err != nil {
 		t.Errorf("with the causes removed: %v, %q", err, stderr)
 	}

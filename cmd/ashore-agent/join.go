@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,12 +17,12 @@ import (
 const joinLong = `join makes this machine's workload a member of the mesh and runs its Envoy.
 
 As root on a machine with systemd and the packages it checks the machine, joins, starts ashore-agent.service, and
-installs the rules that bring traffic to Envoy (--interception none: no rules). What fails is undone. The units run the
-workload from then on, also after a reboot. Without root, systemd or the packages, join goes on as "ashore-agent run".
+installs the rules that bring traffic to Envoy (--interception none: no rules). If a step fails, it undoes the others.
+Without root, systemd or the packages, join continues as "ashore-agent run".
 
 The command comes from "ashorectl join-token create". Pasting it again changes nothing. The token is used after the
-machine was checked. The name of a machine that is alive is refused: give this one another name (--name), or let it
-take that one's place (--replace).`
+machine was checked. The name of a live machine is refused: give this one another name (--name), or let it replace that
+one (--replace).`
 
 const joinExample = `  # as "ashorectl join-token create --group shop/web" prints it, with the token on standard input
   ashore-agent join --control-plane ashore.example.com:15012 --ca-hash sha256:… --group shop/web <<'EOF'
@@ -30,7 +32,7 @@ const joinExample = `  # as "ashorectl join-token create --group shop/web" print
   # the token from a file
   ashore-agent join … --token-file /run/token
 
-  # one of several machines that were cloned, and have one host name
+  # a cloned machine, whose host name is in use
   ashore-agent join … --name web-2
 
   # beside other workloads of a trial machine
@@ -47,8 +49,8 @@ func (p *program) joinCommand() *cobra.Command {
 	f, j := &flags{}, &joinFlags{}
 	cmd := command("join", "Make this workload a member of the mesh, and run its Envoy", joinLong, joinExample,
 		func(ctx context.Context) error {
-			state := f.state
-			f.host = p.host != nil && !j.noRun && !f.dev && (state == "" || p.host.runs(state))
+			state := f.text("state")
+			f.host = p.host != nil && !j.noRun && f.given("dev") == nil && (state == "" || p.host.Runs(state))
 			c, err := j.config(f, p)
 			if err != nil {
 				return err
@@ -64,7 +66,7 @@ func (p *program) joinCommand() *cobra.Command {
 	fs.StringVar(&j.group, "group", "", "the WorkloadGroup, `namespace/name`")
 	fs.StringVar(&j.tokenFile, "token-file", "-", "`file` with the one-time token; - is standard input")
 	fs.BoolVar(&j.replace, "replace", false,
-		"take the place of a machine of this name that is alive: this one was installed anew, for instance")
+		"replace a live machine of this name, for example after a new installation")
 	fs.BoolVar(&j.noRun, "no-run", false, "join only: change no units and no rules, and start nothing")
 	f.add(fs, "control-plane")
 	return cmd
@@ -91,6 +93,27 @@ func (j *joinFlags) config(f *flags, p *program) (c agent.JoinConfig, err error)
 	return c, f.named(c.Prepare())
 }
 
+// joinHost joins and has units of this machine run the workload.
+func (p *program) joinHost(ctx context.Context, c agent.JoinConfig) error {
+	r, err := p.host.Join(ctx, c)
+	if err != nil {
+		return err
+	}
+	state := r.Settings.State
+	how := "has joined the mesh"
+	if r.Unchanged {
+		how = "has joined before and runs; nothing was changed, and the token was not used. For other settings edit " +
+			agent.JoinedSettings(state) + " and restart the agent"
+	}
+	report, err := agent.Status(ctx, state)
+	if err != nil {
+		return err
+	}
+	err = p.say("%s %s, at %s. Its status:", filepath.Base(state), how,
+		strings.Join(r.Settings.Workload.Addresses, ", "))
+	return errors.Join(err, report.Write(p.stdout))
+}
+
 // readToken reads the token from where the flags say.
 func (j *joinFlags) readToken(stdin io.Reader) (token string, err error) {
 	if j.tokenFile == "-" {
@@ -104,15 +127,16 @@ func (j *joinFlags) readToken(stdin io.Reader) (token string, err error) {
 	return agent.ReadToken(file)
 }
 
-// join joins and, unless there is nothing to run, goes on as "run".
+// join joins and, unless there is nothing to run, continues as "run". Before it uses the token it
+// checks what would prevent that.
 func (p *program) join(ctx context.Context, f *flags, j *joinFlags, c agent.JoinConfig) error {
-	c.Check = func(ctx context.Context, s *agent.Settings) error {
-		err := agent.CheckAddress(ctx, s)
-		if !j.noRun {
-			_, missing := s.Envoy.Program(ctx)
-			err = errors.Join(err, missing)
-		}
-		return err
+	err := agent.CheckAddress(ctx, &c.Settings)
+	if !j.noRun {
+		_, missing := c.Settings.Envoy.Program(ctx)
+		err = errors.Join(err, missing)
+	}
+	if err != nil {
+		return f.named(err)
 	}
 	r, err := agent.Join(ctx, c)
 	if err != nil {

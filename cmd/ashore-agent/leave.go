@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -50,7 +48,7 @@ func (p *program) leaveCommand() *cobra.Command {
 		func(ctx context.Context) error {
 			state, err := at.folder()
 			if p.host != nil && at == (place{}) && errors.Is(err, agent.ErrNoIdentity) {
-				if err := p.host.leaveNothing(ctx); err != nil {
+				if err := p.host.Clean(ctx); err != nil {
 					return err
 				}
 				return p.say("no workload of this machine has joined; no rules are installed")
@@ -82,8 +80,8 @@ func (p *program) leave(ctx context.Context, state string, yes bool) error {
 			return err
 		}
 	}
-	if p.host.runs(state) {
-		err = p.host.leave(ctx, state)
+	if p.host.Runs(state) {
+		err = p.host.Leave(ctx, state)
 	} else {
 		err = agent.Leave(ctx, state, leaveTimeout)
 	}
@@ -106,37 +104,4 @@ func (p *program) confirm(question string) error {
 		return errors.New("nothing was done; --yes goes on without asking")
 	}
 	return nil
-}
-
-// leave takes a workload out of the mesh and leaves nothing of it on the machine. It can be
-// repeated.
-func (h *host) leave(ctx context.Context, state string) error {
-	main := h.main() == state
-	if main { // connections that go through Envoy stay until it ends
-		if err := h.rules.Remove(ctx); err != nil {
-			return fmt.Errorf("remove the interception rules: %w", err)
-		}
-	}
-	if _, _, err := agent.JoinedAs(state); !errors.Is(err, agent.ErrNoIdentity) {
-		if err := h.as(func() error { return agent.Leave(ctx, state, leaveTimeout) }); err != nil {
-			return fmt.Errorf("end the agent and remove the identity: %w", err)
-		}
-	}
-	if err := h.stop(ctx, state); err != nil {
-		return err
-	}
-	err := os.RemoveAll(state)
-	if main {
-		err = errors.Join(err, h.removeRules(ctx), os.Remove(filepath.Join(h.folder, agent.MainLink)))
-	}
-	return err
-}
-
-// leaveNothing is leave on a machine where no workload has joined: an earlier leave or join may
-// have been interrupted.
-func (h *host) leaveNothing(ctx context.Context) error {
-	if main := h.main(); main != "" {
-		return h.leave(ctx, main)
-	}
-	return h.removeRules(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/ashore-mesh/ashore/agent"
+	"github.com/ashore-mesh/ashore/agent/host"
 	"github.com/ashore-mesh/ashore/internal/ending"
 	"github.com/ashore-mesh/ashore/internal/liblog"
 )
@@ -26,7 +27,7 @@ func main() {
 	// Most of the heap is the configuration that is held, which seldom changes: collecting often
 	// costs little, and saves as much again as is held.
 	debug.SetGCPercent(20)
-	p := &program{logging: libs.Follow, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, host: thisHost()}
+	p := &program{logging: libs.Follow, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, host: host.This()}
 	os.Exit(p.run(ctx, os.Args[1:]))
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -64,8 +63,8 @@ func (p *program) status(ctx context.Context, states []string, output string) er
 		if err != nil {
 			return err
 		}
-		if p.host.runs(state) {
-			if err := p.host.reportUnits(ctx, r, state); err != nil {
+		if p.host.Runs(state) {
+			if err := p.host.Report(ctx, r, state); err != nil {
 				return err
 			}
 		}
@@ -93,39 +92,4 @@ func (p *program) status(ctx context.Context, states []string, output string) er
 		}
 	}
 	return unwell
-}
-
-// reportUnits adds a line about the units of a workload.
-func (h *host) reportUnits(ctx context.Context, r *agent.Report, state string) error {
-	s, err := keptSettings(state)
-	if err != nil {
-		return err
-	}
-	intercepted := s.Workload.Interception == "tproxy"
-	names := []string{h.unit(state)}
-	if intercepted {
-		names = append(names, interceptUnit)
-	}
-	units, err := h.systemd.Show(ctx, names...)
-	if err != nil {
-		return err
-	}
-	var texts, todos []string
-	if intercepted {
-		if rules, err := h.rules.Status(ctx); err != nil {
-			return err
-		} else if !rules.Installed {
-			texts = append(texts, "the rules that bring traffic to Envoy are not installed")
-			todos = append(todos, "ashore-agent intercept install")
-		}
-	}
-	for _, u := range units {
-		texts = append(texts, u.String())
-		if u.Active != "active" || u.File != "enabled" {
-			todos = append(todos, fmt.Sprintf("systemctl enable --now %s (journalctl -u %s says why it does not run)",
-				u.Name, u.Name))
-		}
-	}
-	r.Add("units", strings.Join(todos, "; "), strings.Join(texts, "; "))
-	return nil
 }

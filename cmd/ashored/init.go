@@ -2,16 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
-	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/server"
 	"github.com/ashore-mesh/ashore/internal/settings"
 )
@@ -57,13 +52,12 @@ Exit codes: 0 created; 1 it could not be created; 2 wrong usage or settings; 3 t
 // initialize creates the store and the root certificate, and returns what it created. Errors:
 // *initializedError if the state folder has either.
 func initialize(ctx context.Context, s settings.Config, log hclog.Logger) (created string, err error) {
-	for _, path := range []string{filepath.Join(s.State, bolt.FileName), server.AuthorityFolder(s)} {
-		switch _, err := os.Lstat(path); {
-		case err == nil:
-			return "", &initializedError{path}
-		case !errors.Is(err, fs.ErrNotExist):
-			return "", fmt.Errorf("state folder (setting state): %w", err)
-		}
+	path, err := server.Initialized(s)
+	switch {
+	case err != nil:
+		return "", err
+	case path != "":
+		return "", &initializedError{path}
 	}
 	return server.Init(ctx, s, log)
 }

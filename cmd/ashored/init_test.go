@@ -63,6 +63,21 @@ func TestInit(t *testing.T) {
 	}
 }
 
+// ashored does not start in a folder that belongs to no control plane, as that of a mistyped setting.
+func TestNotInitialized(t *testing.T) {
+	t.Parallel()
+	file, state := packaged(t)
+	var out, errOut bytes.Buffer
+	code := run(t.Context(), []string{"--config", file}, &out, &errOut)
+	if code != exitFailed || !strings.Contains(errOut.String(), "there is no control plane in "+state+
+		": create one with \"ashored init\", or correct the setting state") {
+		t.Errorf("exit code %d: %s", code, errOut.String())
+	}
+	if _, err := os.Lstat(state); err == nil {
+		t.Error("it made the folder")
+	}
+}
+
 // startedRoot is the root of the authority as ashored finds it again.
 func startedRoot(t *testing.T, file string) string {
 	t.Helper()

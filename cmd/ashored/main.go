@@ -17,7 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/liblog"
 )
 
-// The exit codes, as the help text says them.
+// The exit codes; the help text lists them.
 const (
 	exitFailed = 1 // it could not start, or a part failed
 	exitUsage  = 2 // the command line or the settings file makes no sense

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -16,19 +18,33 @@ import (
 	"github.com/ashore-mesh/ashore/internal/settings"
 )
 
-// flags are the command line: it finds the settings file and switches development.
-type flags struct {
-	config string
-	dev    bool
-	// the following are for development alone
-	files, state, xds, secure, metrics, socket, webhook string
+// devFlag is a flag that needs --dev, and the setting that it sets.
+type devFlag struct {
+	name, setting, help string
+	field               func(*settings.Config) *string
 }
 
-// devFlags are the names of the flags that need --dev, with the setting that does the same.
-func devFlags() map[string]string {
-	return map[string]string{"files": "sources", "state": "state", "xds-address": "xds.plaintextAddress",
-		"xds-tls-address": "xds.address",
-		"metrics-address": "metrics.address", "webhook-address": "webhook.address", "admin-socket": "admin.socket"}
+func devFlags() []devFlag {
+	return []devFlag{
+		{"state", "state", "folder to keep state in", func(s *settings.Config) *string { return &s.State }},
+		{"xds-address", "xds.plaintextAddress", "address of plaintext xDS",
+			func(s *settings.Config) *string { return &s.XDS.PlaintextAddress }},
+		{"xds-tls-address", "xds.address", "address of xDS and the certificate authority with TLS (default: none)",
+			func(s *settings.Config) *string { return &s.XDS.Address }},
+		{"metrics-address", "metrics.address", "address of metrics, health and readiness",
+			func(s *settings.Config) *string { return &s.Metrics.Address }},
+		{"webhook-address", "webhook.address",
+			"address of validation over HTTPS, which needs --xds-tls-address (default: none)",
+			func(s *settings.Config) *string { return &s.Webhook.Address }},
+		{"admin-socket", "admin.socket", "admin socket (default: admin.sock in the state folder)",
+			func(s *settings.Config) *string { return &s.Admin.Socket }},
+	}
+}
+
+// flags are the flags that do not belong to one setting.
+type flags struct {
+	config, files string
+	dev           bool
 }
 
 // newRoot is the command line. logging is called with the log of the program once that is known.
@@ -54,7 +70,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// from before the settings are read: who asks meanwhile has written them anew
+			// Before the settings are read: a signal during that means that the file has changed.
 			hup := make(chan os.Signal, 1)
 			signal.Notify(hup, syscall.SIGHUP)
 			defer signal.Stop(hup)
@@ -76,14 +92,10 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 	fs.StringVar(&f.config, "config", settings.DefaultFile, "settings file")
 	fs.BoolVar(&f.dev, "dev", false, "development: plaintext xDS on loopback, no settings file needed")
 	fs.StringVar(&f.files, "files", "", "with --dev: folder of configuration to serve (required)")
-	fs.StringVar(&f.state, "state", settings.DevState, "with --dev: folder to keep state in")
-	fs.StringVar(&f.xds, "xds-address", settings.DevXDS, "with --dev: address of plaintext xDS")
-	fs.StringVar(&f.secure, "xds-tls-address", "",
-		"with --dev: address of xDS and the certificate authority with TLS (default: none)")
-	fs.StringVar(&f.metrics, "metrics-address", settings.DefaultMetrics, "with --dev: address of metrics, health and readiness")
-	fs.StringVar(&f.webhook, "webhook-address", "",
-		"with --dev: address of validation over HTTPS, which needs --xds-tls-address (default: none)")
-	fs.StringVar(&f.socket, "admin-socket", "", "with --dev: admin socket (default: admin.sock in the state folder)")
+	dev := settings.Dev()
+	for _, d := range devFlags() {
+		fs.String(d.name, *d.field(&dev), "with --dev: "+d.help)
+	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	cmd.AddCommand(initCommand(), versionCommand(), checkStoreCommand())
 	noMore := func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) }
@@ -98,14 +110,15 @@ func noArgs(args []string) error {
 	return nil
 }
 
-// settings are those of the file, with what development changes. Errors are of usage.
+// settings returns the settings of the file, and with --dev those of the flags over them. Errors are
+// usage errors.
 func (f *flags) settings(cmd *cobra.Command) (settings.Config, error) {
-	given := func(name string) bool { return cmd.Flags().Changed(name) }
+	given := cmd.Flags().Changed
 	if !f.dev {
-		for name, setting := range devFlags() {
-			if given(name) {
+		for _, d := range append(devFlags(), devFlag{name: "files", setting: "sources"}) {
+			if given(d.name) {
 				return settings.Config{}, usage(fmt.Errorf("--%s is for --dev: otherwise write %q in the settings file %s",
-					name, setting, f.config))
+					d.name, d.setting, f.config))
 			}
 		}
 		s, err := settings.Read(f.config, settings.Default())
@@ -122,34 +135,22 @@ func (f *flags) settings(cmd *cobra.Command) (settings.Config, error) {
 		}
 		from = f.config
 	}
-	f.develop(&s, given)
-	if len(s.SourceList) == 0 {
-		return s, usage(fmt.Errorf("--dev needs --files DIR, the folder of configuration to serve"))
-	}
-	return s, usage(s.Check(from))
-}
-
-// develop lays the flags of development over s.
-func (f *flags) develop(s *settings.Config, given func(string) bool) {
 	s.Flags = map[string]string{}
-	for name, set := range map[string]struct{ to, value *string }{
-		"state": {&s.State, &f.state}, "xds-address": {&s.XDS.PlaintextAddress,
-			&f.xds}, "xds-tls-address": {&s.XDS.Address, &f.secure},
-		"metrics-address": {&s.Metrics.Address, &f.metrics}, "webhook-address": {&s.Webhook.Address,
-			&f.webhook}, "admin-socket": {&s.Admin.Socket, &f.socket},
-	} {
-		if given(name) {
-			*set.to = *set.value
-			s.Flags[devFlags()[name]] = "--" + name
+	for _, d := range devFlags() {
+		if given(d.name) {
+			*d.field(&s) = cmd.Flag(d.name).Value.String()
+			s.Flags[d.setting] = "--" + d.name
 		}
 	}
 	if given("files") {
 		s.SourceList = settings.DefaultSources(f.files)
 		s.Flags["sources"] = "--files"
 	}
-	if s.Admin.Socket == "" {
-		s.Admin.Socket = filepath.Join(s.State, "admin.sock")
+	if len(s.SourceList) == 0 {
+		return s, usage(errors.New("--dev needs --files DIR, the folder of configuration to serve"))
 	}
+	s.Admin.Socket = cmp.Or(s.Admin.Socket, filepath.Join(s.State, "admin.sock"))
+	return s, usage(s.Check(from))
 }
 
 func versionCommand() *cobra.Command {

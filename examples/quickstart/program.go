@@ -135,6 +135,7 @@ func workloads() []workload {
 // programs are everything that runs, the control plane first.
 func (m *mesh) programs() []*program {
 	control := m.program("ashored", m.tool("ashored"), "--config", m.settings())
+	control.more = m.initialize
 	control.revive = reviveAfter
 	out := []*program{control}
 	for _, w := range workloads() {
@@ -147,6 +148,16 @@ func (m *mesh) programs() []*program {
 		out = append(out, echo, agent)
 	}
 	return out
+}
+
+// initialize creates the store and the root of the control plane, unless a former run did.
+func (m *mesh) initialize(ctx context.Context) ([]string, error) {
+	const exists = 3 // the exit code of "ashored init"
+	out, err := exec.CommandContext(ctx, m.tool("ashored"), "init", "--config", m.settings()).CombinedOutput()
+	if e, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || e.ExitCode() != exists) {
+		return nil, fmt.Errorf("ashored init: %w: %s", err, out)
+	}
+	return nil, nil
 }
 
 func (m *mesh) program(name, path string, args ...string) *program {

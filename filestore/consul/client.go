@@ -47,7 +47,7 @@ type client struct {
 
 func newClient(o *Options) (*client, error) {
 	t, err := consulhttp.New(consulhttp.Config{Address: o.Address, TokenFile: o.TokenFile, TLS: o.TLS,
-		Connections: connections, Enterprise: o.Namespace != "" || o.Partition != ""})
+		Connections: connections})
 	if err != nil {
 		return nil, err
 	}
@@ -79,15 +79,11 @@ func (r refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (c *client) key(name string) string { return c.o.Prefix + "/" + name }
 
-func (c *client) query() *api.QueryOptions {
-	return &api.QueryOptions{Datacenter: c.o.Datacenter, Namespace: c.o.Namespace, Partition: c.o.Partition}
-}
-
 // latest returns a query for what is stored now. By default a server that has just become the
 // leader may lack the latest writes.
 // https://developer.hashicorp.com/consul/api-docs/features/consistency
 func (c *client) latest() *api.QueryOptions {
-	q := c.query()
+	q := &api.QueryOptions{}
 	q.RequireConsistent = true
 	return q
 }
@@ -126,7 +122,7 @@ func (c *client) list(ctx context.Context, folder string) (map[string][]byte, er
 func (c *client) wait(ctx context.Context, name string, index uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime+waitTime+waitTime/16) // Consul adds up to a 16th
 	defer cancel()
-	q := c.query()
+	q := &api.QueryOptions{}
 	q.WaitIndex, q.WaitTime = index, waitTime
 	_, meta, err := c.kv.Get(c.key(name), q.WithContext(ctx))
 	if err != nil {
@@ -139,8 +135,7 @@ func (c *client) wait(ctx context.Context, name string, index uint64) (uint64, e
 func (c *client) put(ctx context.Context, name string, value []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	w := &api.WriteOptions{Datacenter: c.o.Datacenter, Namespace: c.o.Namespace, Partition: c.o.Partition}
-	_, err := c.kv.Put(&api.KVPair{Key: c.key(name), Value: value}, w.WithContext(ctx))
+	_, err := c.kv.Put(&api.KVPair{Key: c.key(name), Value: value}, new(api.WriteOptions).WithContext(ctx))
 	return err
 }
 
@@ -148,7 +143,7 @@ func (c *client) put(ctx context.Context, name string, value []byte) error {
 func (c *client) keys(ctx context.Context, folder string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	all, _, err := c.kv.Keys(c.key(folder), "", c.query().WithContext(ctx))
+	all, _, err := c.kv.Keys(c.key(folder), "", new(api.QueryOptions).WithContext(ctx))
 	if err != nil {
 		return nil, c.explain(err)
 	}
@@ -175,8 +170,7 @@ func (c *client) remove(ctx context.Context, names []string) error {
 // op is an operation of a transaction. index is for api.KVCAS: the one that the key must have, 0 if
 // it must not exist.
 func (c *client) op(verb api.KVOp, name string, value []byte, index uint64) *api.TxnOp {
-	return &api.TxnOp{KV: &api.KVTxnOp{Verb: verb, Key: c.key(name), Value: value, Index: index,
-		Namespace: c.o.Namespace, Partition: c.o.Partition}}
+	return &api.TxnOp{KV: &api.KVTxnOp{Verb: verb, Key: c.key(name), Value: value, Index: index}}
 }
 
 // transaction does all operations or none, and returns the index of the keys that it wrote. If sent
@@ -187,7 +181,7 @@ func (c *client) transaction(ctx context.Context, ops api.TxnOps) (index uint64,
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx,
 		&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	ok, resp, _, err := c.txn.Txn(ops, c.query().WithContext(ctx))
+	ok, resp, _, err := c.txn.Txn(ops, new(api.QueryOptions).WithContext(ctx))
 	if err != nil {
 		return 0, connected.Load() && !refused(err), err
 	}

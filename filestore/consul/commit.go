@@ -68,11 +68,6 @@ func (l *replicatedLog) commit(ctx context.Context, plan func(*state) ([]item, e
 			return nil, err
 		}
 		latest = true
-		if now := l.state.Load(); now.index == base.index && now.Revision == base.Revision {
-			key := l.client.key(l.keyOfEntry(base.Revision + 1))
-			return nil, fmt.Errorf("%w: %w: the key %s exists already: did somebody write the key head by hand?",
-				ErrAway, ErrDamaged, key)
-		}
 	}
 	return nil, fmt.Errorf("%w: other replicas were faster for %s: try again", ErrAway, raceTime)
 }
@@ -109,7 +104,7 @@ func (l *replicatedLog) append(ctx context.Context, base *state, items []item) (
 		next.Log = newID()
 	}
 	next.Bytes += stored
-	ops, err := l.operations(next.head, base.index)
+	head, err := l.setHead(next.head, base.index)
 	if err != nil {
 		return nil, err
 	}
@@ -117,15 +112,15 @@ func (l *replicatedLog) append(ctx context.Context, base *state, items []item) (
 	if err != nil {
 		return nil, err
 	}
-	ops = append(ops, l.client.op(api.KVCAS, l.keyOfEntry(e.Revision), append(line, body...), 0))
-	next.index, err = l.send(context.WithoutCancel(ctx), ops, e)
+	create := l.client.op(api.KVCAS, l.keyOfEntry(e.Revision), append(line, body...), 0)
+	next.index, err = l.send(context.WithoutCancel(ctx), api.TxnOps{head, create}, e)
 	return next, err
 }
 
-// operations sets the head, if it has an index.
-func (l *replicatedLog) operations(h head, index uint64) (api.TxnOps, error) {
+// setHead sets the head, if it has an index.
+func (l *replicatedLog) setHead(h head, index uint64) (*api.TxnOp, error) {
 	line, err := encodeLine(h)
-	return api.TxnOps{l.client.op(api.KVCAS, l.keyOfHead(), line, index)}, err
+	return l.client.op(api.KVCAS, l.keyOfHead(), line, index), err
 }
 
 // send does the transaction that writes an entry, and returns the index of the head. If the answer

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/consul/api"
 )
 
 const (
@@ -70,11 +72,11 @@ func (l *replicatedLog) snapshot(ctx context.Context) error {
 		}
 		next := *base
 		next.Snapshot, next.Bytes = ref, 0
-		ops, err := l.operations(next.head, base.index)
+		head, err := l.setHead(next.head, base.index)
 		if err != nil {
 			return err
 		}
-		next.index, _, err = l.client.transaction(ctx, ops)
+		next.index, _, err = l.client.transaction(ctx, api.TxnOps{head})
 		if err == nil {
 			l.swap(base, &next)
 			return l.sweep(ctx, ref)

@@ -45,11 +45,6 @@ func TestColdStart(t *testing.T) {
 		"store.address") || !strings.Contains(err.Error(), "no copy") {
 		t.Errorf("a start without a copy: got %v", err)
 	}
-	old := s.config(t, kept)
-	old.Options.MaxAge = time.Nanosecond
-	if _, err := Open(t.Context(), old); err == nil || !strings.Contains(err.Error(), "store.maxAge") {
-		t.Errorf("a start with a copy that is too old: got %v", err)
-	}
 	b, _ := s.start(t, kept)
 	if got := valueOf(t, b, "revoked"); got != "mallory" {
 		t.Errorf("read %q from the copy", got)
@@ -197,11 +192,6 @@ func TestPlaces(t *testing.T) {
 		{Prefix: "a", Address: "https://127.0.0.1:8500"},
 		{Prefix: "a", Address: "http://consul.example:8500"},
 		{Prefix: "a", Address: "unix:///run/consul.sock"},
-		{Prefix: "a", Datacenter: "x"},
-		{Prefix: "a", Partition: "x"},
-		{Prefix: "a", Namespace: "x"},
-		{Prefix: "a", Namespace: "x", Partition: "x"},
-		{Prefix: "a", Address: "http://consul.example:8500", Datacenter: "x"},
 		{Prefix: "b"},
 	} {
 		if other, twice := names[copySet(o, "config")]; twice {
@@ -215,8 +205,8 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%s and %s are one place, and have different copies", one, other)
 		}
 	}
-	s := &Store{cfg: Config{Options: Options{Prefix: "ashore/cluster.local", Datacenter: "dc2"}}}
-	if got := s.Name(); got != "store:consul:ashore/cluster.local@datacenter dc2" {
+	s := &Store{cfg: Config{Options: Options{Prefix: "ashore/cluster.local", Address: "https://a.test"}}}
+	if got := s.Name(); got != "store:consul:ashore/cluster.local@https://a.test:8501" {
 		t.Errorf("it is called %q", got)
 	}
 }

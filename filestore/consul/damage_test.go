@@ -56,32 +56,6 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A head that was put back by hand is noticed by the first write, which does not replace an entry.
-func TestOldHead(t *testing.T) {
-	t.Parallel()
-	s := newSite(testconsul.Start(t, nil))
-	a := s.open(t)
-	put(t, a, "x", "1")
-	old := s.kv(t, "GET", "identity/head", "")
-	put(t, a, "x", "2")
-	s.kv(t, "PUT", "identity/head", old)
-	err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("1")})
-	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), s.prefix+"/identity/log/0000000000000002") {
-		t.Errorf("got %v, want an error that names the key", err)
-	}
-}
-
-// The layout of former releases is refused by one clear error.
-func TestOldLayout(t *testing.T) {
-	t.Parallel()
-	s := newSite(testconsul.Start(t, nil))
-	s.kv(t, "PUT", "head", `{"format":3}`)
-	if _, err := Open(t.Context(), s.config(t, newShelf())); err == nil ||
-		!strings.Contains(err.Error(), "another release") || !strings.Contains(err.Error(), s.prefix+"/head") {
-		t.Errorf("got %v", err)
-	}
-}
-
 // Whatever happens to one of the keys, a replica that starts then knows all of it as it was, or
 // refuses to know anything and says which key it is; nothing in between.
 func TestDamagedKeys(t *testing.T) {

@@ -36,30 +36,48 @@ func newHealth(log hclog.Logger) *health {
 func (h *health) setRead(name string, err error, since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was := h.errs[name]
-	if err == nil && was == nil || err != nil && was != nil && err.Error() == was.Error() {
-		return
-	}
-	if err == nil {
-		delete(h.errs, name)
-	} else {
+	delete(h.errs, name)
+	if err != nil {
 		h.errs[name] = err
 	}
-	before := h.read
-	switch err := h.cause(); {
-	case err == nil:
-		h.read = config.Outage{}
-		h.log.Info("the store in Consul can be read again", "after", time.Since(before.Since).Round(time.Second))
-	case before.Error == "":
-		h.read = config.Outage{Error: err.Error(), Since: since}
-		h.log.Error("the store in Consul cannot be read: its last known content stays active, and nothing can be written",
-			"error", err)
+	if h.set(&h.read, h.cause(), since, "read") {
 		h.interrupt()
-	case before.Error != err.Error():
-		h.read.Error = err.Error()
-		h.log.Warn("the store in Consul still cannot be read", "error", err)
 	}
-	h.changed()
+}
+
+// setWrite records whether Consul accepts writes, as with a token that may only read.
+func (h *health) setWrite(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.set(&h.write, err, time.Now(), "write")
+}
+
+// set records how something ended that is done again and again, and reports whether an outage begins.
+// The caller holds mu.
+func (h *health) set(o *config.Outage, err error, since time.Time, what string) (begins bool) {
+	before := *o
+	switch {
+	case err == nil && before.Error == "", err != nil && err.Error() == before.Error:
+		return false
+	case err == nil:
+		*o = config.Outage{}
+		h.log.Info("the store in Consul works again", "operation", what, "after", time.Since(before.Since).Round(time.Second))
+	case before.Error == "":
+		*o = config.Outage{Error: err.Error(), Since: since}
+		h.log.Error("the store in Consul fails: its last known content stays active", "operation", what, "error", err)
+	default:
+		o.Error = err.Error()
+		h.log.Warn("the store in Consul still fails", "operation", what, "error", err)
+	}
+	h.watchers.Notify([]record.Write{{}})
+	return before.Error == ""
+}
+
+// get returns an outage.
+func (h *health) get(o *config.Outage) config.Outage {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return *o
 }
 
 // cause is why a log cannot be read; nil: all can. The caller holds mu.
@@ -77,30 +95,8 @@ func (h *health) outage() error {
 	return h.cause()
 }
 
-// setWrite records whether Consul accepts writes, as with a token that may only read.
-func (h *health) setWrite(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case err == nil && h.write.Error == "":
-		return
-	case err == nil:
-		h.log.Info("Consul accepts writes to the store again", "after", time.Since(h.write.Since).Round(time.Second))
-		h.write = config.Outage{}
-	case h.write.Error == "":
-		h.log.Error("Consul refuses writes to the store", "error", err)
-		h.write = config.Outage{Error: err.Error(), Since: time.Now()}
-	default:
-		h.write.Error = err.Error()
-		return
-	}
-	h.changed()
-}
-
 // watch returns a channel that receives after each change, until ctx ends.
 func (h *health) watch(ctx context.Context) <-chan struct{} { return h.watchers.Watch(ctx, "") }
-
-func (h *health) changed() { h.watchers.Notify([]record.Write{{}}) }
 
 // wait returns the context for a log's wait for changes. The beginning of an outage ends it, so
 // that a connection that hangs does not hide the end of the outage.
@@ -124,11 +120,4 @@ func (h *health) interrupt() {
 	for _, cancel := range h.waits {
 		cancel()
 	}
-}
-
-// outages returns why the logs cannot be read, and why Consul refuses writes.
-func (h *health) outages() (read, write config.Outage) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.read, h.write
 }

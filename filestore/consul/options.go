@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
-	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Options are the settings of a store in Consul.
+// Options are the settings of a store in Consul. It is in the datacenter of the agent, and in
+// Consul Enterprise in the namespace of the token and the partition of the agent.
 type Options struct {
 	// Address is that of Consul's HTTP interface: "http://…", "https://…" or "unix:///…". Default
 	// http://127.0.0.1:8500.
@@ -26,14 +26,6 @@ type Options struct {
 	TokenFile string `yaml:"tokenFile"`
 	// TLS configures https addresses.
 	TLS consulhttp.TLS `yaml:"tls"`
-	// Datacenter is the one whose KV is used. Default: that of the agent.
-	Datacenter string `yaml:"datacenter"`
-	// Namespace and Partition are those of Consul Enterprise. Default: those of the token.
-	Namespace string `yaml:"namespace"`
-	Partition string `yaml:"partition"`
-	// MaxAge is how old this replica's copy may be when it is used at a start while Consul is down.
-	// Default 0: any age.
-	MaxAge time.Duration `yaml:"maxAge"`
 }
 
 // Config configures a Store. Replica, Kept and Log are required.
@@ -69,23 +61,13 @@ func (c *Config) defaults() error {
 	return errors.Join(errs...)
 }
 
-// place names where the keys are: the prefix, and the settings that choose a KV.
+// place names where the keys are: the prefix, and the Consul unless it is that of this machine.
 func (o Options) place() string {
-	var more []string
 	scheme, rest, err := consulhttp.SplitAddress(cmp.Or(o.Address, consulhttp.DefaultAddress))
 	if address := scheme + "://" + rest; err == nil && address != consulhttp.DefaultAddress {
-		more = append(more, address)
+		return o.Prefix + "@" + address
 	}
-	for _, part := range []struct{ name, value string }{{"datacenter", o.Datacenter}, {"partition", o.Partition},
-		{"namespace", o.Namespace}} {
-		if part.value != "" {
-			more = append(more, part.name+" "+part.value)
-		}
-	}
-	if len(more) == 0 {
-		return o.Prefix
-	}
-	return o.Prefix + "@" + strings.Join(more, ", ")
+	return o.Prefix
 }
 
 // Check reports invalid options by their names in the settings file.
@@ -99,11 +81,5 @@ func (o Options) Check(wrong func(option, format string, args ...any)) {
 	}
 	if len(o.Prefix) > 256 {
 		wrong("prefix", "it has %d bytes, and at most 256 are allowed", len(o.Prefix))
-	}
-	for _, name := range []struct{ option, value string }{{"datacenter", o.Datacenter}, {"namespace", o.Namespace},
-		{"partition", o.Partition}} {
-		if name.value != "" && !dnsname.ValidLabel(name.value) {
-			wrong(name.option, "%q: want lower-case letters, digits and '-'", name.value)
-		}
 	}
 }

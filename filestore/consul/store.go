@@ -98,15 +98,11 @@ func (s *Store) open(ctx context.Context) error {
 				l.touchCopy()
 				return nil
 			}
-			age := s.cfg.Options.MaxAge
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case oldest.IsZero():
 				return fmt.Errorf("%w; this replica has no copy of the store", err)
-			case age > 0 && time.Since(oldest) > age:
-				return fmt.Errorf("%w; this replica's copy of the store is of %s, older than the setting store.maxAge (%s)",
-					err, oldest.UTC().Format(time.RFC3339), age)
 			}
 			s.health.setRead(l.name, err, oldest)
 			return nil
@@ -130,16 +126,12 @@ func (s *Store) loadCopies(ctx context.Context) (oldest time.Time) {
 	return oldest
 }
 
-// await waits until Consul answers. It returns an error if another release has a store below the
-// prefix: that had a key head there.
+// await waits until Consul answers.
 func (s *Store) await(ctx context.Context, patience time.Duration) (last error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		old, err := s.client.get(ctx, "head")
-		if old != nil {
-			return fmt.Errorf("the key %s of Consul: %w, or name another store.prefix", s.client.key("head"), errFormat)
-		}
+		_, err := s.client.get(ctx, s.config.keyOfHead())
 		if err == nil {
 			return nil
 		}
@@ -180,17 +172,11 @@ func (s *Store) Close() error {
 func (s *Store) Name() string { return "store:consul:" + s.cfg.Options.place() }
 
 // Standing is why the store cannot be read, and since when.
-func (s *Store) Standing() config.Outage {
-	read, _ := s.health.outages()
-	return read
-}
+func (s *Store) Standing() config.Outage { return s.health.get(&s.health.read) }
 
 // Refused is why Consul refuses writes although the store can be read, as with a token that may
 // only read, and since when.
-func (s *Store) Refused() config.Outage {
-	_, write := s.health.outages()
-	return write
-}
+func (s *Store) Refused() config.Outage { return s.health.get(&s.health.write) }
 
 // Counts is what this replica has done since its start.
 type Counts struct {

@@ -133,7 +133,7 @@ func TestTokenThatReads(t *testing.T) {
 		t.Errorf("it takes what is written, and says %+v", why)
 	}
 	end()
-	for text, want := range map[string]int{"refuses writes": 1, "accepts writes": 1, "cannot be read": 0} {
+	for text, want := range map[string]int{"fails: its last known content stays active: operation=write": 1, "works again: operation=write": 1, "operation=read": 0} {
 		if got := strings.Count(said.String(), text); got != want {
 			t.Errorf("%q is logged %d times, want %d", text, got, want)
 		}
@@ -189,7 +189,7 @@ func TestRefusals(t *testing.T) {
 			way.saying(nil)
 			put(t, a, "y", "2")
 			end()
-			for text, want := range map[string]bool{"refuses writes": tc.refuses, "cannot be read": false} {
+			for text, want := range map[string]bool{"operation=write error=": tc.refuses, "operation=read": false} {
 				if got := strings.Contains(log.String(), text); got != want {
 					t.Errorf("%q is logged: %t, want %t:\n%s", text, got, want, &log)
 				}

@@ -24,7 +24,8 @@ func Listen(path string, others bool) (*net.UnixListener, error) {
 		folder, socket = 0o711, 0o666
 	}
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("admin socket %s: the path has %d bytes, a unix socket's has %d at most: choose a shorter one", path, len(path), maxSocketPath)
+		return nil, fmt.Errorf("admin socket %s: the path has %d bytes, a unix socket's has %d at most: "+
+			"choose a shorter one", path, len(path), maxSocketPath)
 	}
 	if err := makeFolder(filepath.Dir(path), folder); err != nil {
 		return nil, fmt.Errorf("admin socket: %w", err)
@@ -56,8 +57,9 @@ func makeFolder(dir string, mode fs.FileMode) error {
 		return os.Chmod(dir, mode)
 	case err != nil:
 		return err
-	case mode&0o001 != 0 && info.Mode().Perm()&0o001 == 0: // x for its group alone lets in only who is in that, which no role asks for
-		return fmt.Errorf("the setting admin.roles lets other users in, and the socket's folder %s (mode %v) does not: choose another place for it (setting admin.socket), or \"chmod 711 %s\" where nothing in that folder is secret",
+	case mode&0o001 != 0 && info.Mode().Perm()&0o001 == 0: // x for its group admits only members of that group
+		return fmt.Errorf("the setting admin.roles lets other users in, and the socket's folder %s (mode %v) does not: "+
+			"choose another place for it (setting admin.socket), or \"chmod 711 %s\" where nothing in that folder is secret",
 			dir, info.Mode().Perm(), dir)
 	}
 	return nil
@@ -77,7 +79,8 @@ func removeStale(path string) error {
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
-		return errors.Join(fmt.Errorf("admin socket %s: another ashored serves there: stop it, or choose another socket", path), conn.Close())
+		return errors.Join(fmt.Errorf("admin socket %s: another ashored serves there: stop it, or choose another socket",
+			path), conn.Close())
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("admin socket: %w", err)

@@ -15,7 +15,7 @@ type Version = build.Info
 type Status struct {
 	Version Version   `json:"version"`
 	Started time.Time `json:"started"`
-	// Ready says that proxies are served: every source has delivered its first complete state.
+	// Ready means that proxies are served: every source has delivered its first complete state.
 	Ready bool `json:"ready"`
 	// Waiting names the sources that Ready waits for.
 	Waiting []string            `json:"waiting,omitempty"`
@@ -48,8 +48,7 @@ type ProxyStatus struct {
 	Node      string `json:"node"`
 	Kind      string `json:"kind"` // "sidecar" or "router"; of a reader what it calls itself
 	Namespace string `json:"namespace"`
-	// Reader says that it is none: another control plane, which reads configuration objects (over
-	// MCP) and nothing else.
+	// Reader is true for another control plane, which reads only configuration objects (over MCP).
 	Reader bool `json:"reader,omitempty"`
 	// Version is the client's; may be empty.
 	Version string `json:"version,omitempty"`
@@ -80,9 +79,9 @@ type TypeStatus struct {
 	// Objects is the kind of configuration object that Type is a name of, VirtualService; empty: it
 	// is none.
 	Objects string `json:"objects,omitempty"`
-	// Subscribed is the number of names that it asked for; zero when Everything.
+	// Subscribed is the number of subscribed names; zero if Everything.
 	Subscribed int `json:"subscribed"`
-	// Everything says that it asked for all that there is.
+	// Everything means a subscription to all resources.
 	Everything bool `json:"everything,omitempty"`
 	// Resources is how many there are for it now.
 	Resources int `json:"resources"`
@@ -93,7 +92,7 @@ type TypeStatus struct {
 	// Target names the content that it should have, as Acknowledged does: where it rejected
 	// something the two differ.
 	Target string `json:"target,omitempty"`
-	// Latest says that it has all that it should, what it rejected aside.
+	// Latest means that it has everything but what it rejected.
 	Latest bool `json:"latest"`
 	// InFlight is how many responses it has not answered yet.
 	InFlight int `json:"inFlight,omitempty"`
@@ -124,7 +123,7 @@ type Object struct {
 	Spec       json.RawMessage `json:"spec"`
 	// Origin is Ashore's own: where it was read. Not part of what operators write.
 	Origin Origin `json:"origin"`
-	// Unusable says why an object that a store has cannot be read, and what to do; it has a name
+	// Unusable is why an object of a store cannot be read, and what to do; it has a name
 	// then and no spec.
 	Unusable string `json:"unusable,omitempty"`
 }
@@ -144,6 +143,20 @@ type Origin struct {
 	File     string `json:"file,omitempty"`
 	Line     int    `json:"line,omitempty"`
 	Revision string `json:"revision,omitempty"`
+}
+
+// ObjectQuery selects objects. An empty namespace or name means all.
+type ObjectQuery struct {
+	// Kind is a name of the kind, as operators write it: "virtualservice", "vs".
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// DumpRequest selects what one proxy is sent. An empty type means all.
+type DumpRequest struct {
+	Proxy string `json:"proxy"`
+	Type  string `json:"type"`
 }
 
 // Dump is what one proxy is sent.
@@ -169,17 +182,27 @@ type DumpResource struct {
 	Body json.RawMessage `json:"body"`
 }
 
-// Backend answers the server's questions. Safe for concurrent use.
-type Backend interface {
-	Version() Version
-	Status() Status
-	// Problems is everything that is wrong with the configuration now.
-	Problems() []feed.Problem
-	// Objects returns the objects of kind that are in use, as operators name kinds
-	// ("virtualservice", "vs"); an empty namespace or name means all. Errors: ErrNotFound for one
-	// name, ErrInvalid for the kind.
-	Objects(kind, namespace, name string) ([]Object, error)
-	// Dump returns what the proxy is sent; an empty type means all. Errors: ErrNotFound,
-	// ErrInvalid.
-	Dump(proxy, typ string) (Dump, error)
+// AcceptRequest names the source whose removals are accepted.
+type AcceptRequest struct {
+	Source string `json:"source"`
+}
+
+// Accepted is the source, as it is named in logs.
+type Accepted struct {
+	Source string `json:"source"`
+	// Removed is how many items were removed.
+	Removed int `json:"removed"`
+}
+
+// ReleasedVIPs are the hosts whose virtual IPs were released.
+type ReleasedVIPs struct {
+	Hosts []string `json:"hosts"`
+}
+
+// TailRequest selects events of the audit log.
+type TailRequest struct {
+	// Lines is how many of the latest events there are, 0 to 10,000.
+	Lines int `json:"lines"`
+	// Follow continues with new events.
+	Follow bool `json:"follow"`
 }

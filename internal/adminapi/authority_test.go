@@ -31,13 +31,13 @@ func TestLifetime(t *testing.T) {
 
 // What stands in the line to join is typed into a shell on another machine: what others wrote into
 // the store is in it only if it is an address.
-func TestPlanes(t *testing.T) {
+func TestControlPlanes(t *testing.T) {
 	t.Parallel()
 	o := &Authority{Addresses: []string{"one.example:15012"}, OtherAddresses: func() []string {
 		return []string{"one.example:15012", "10.0.0.2:15012", "[2001:db8::1]:15012", "x; reboot #:15012",
 			"$(reboot):15012", "two.example:`reboot`", "two.example:99999", "a,b:1", ""}
 	}}
-	if got, want := strings.Join(o.planes(), ","), "one.example:15012,10.0.0.2:15012,[2001:db8::1]:15012"; got != want {
+	if got, want := strings.Join(o.controlPlanes(), ","), "one.example:15012,10.0.0.2:15012,[2001:db8::1]:15012"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -84,7 +84,7 @@ func TestRecord(t *testing.T) {
 	}
 	l.Record(e)
 	l.Record(Event{Action: CALoad})
-	text, err := os.ReadFile(l.path)
+	text, err := os.ReadFile(l.file.path)
 	lines := strings.SplitAfter(string(text), "\n")
 	if err != nil || len(lines) != 3 {
 		t.Fatalf("got %q, %v", lines, err)
@@ -98,7 +98,7 @@ func TestRecord(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[1]), &second); err != nil || second.Time.IsZero() || second.Outcome != OK {
 		t.Errorf("got %+v, %v, want a time and ok", second, err)
 	}
-	if info, err := os.Stat(l.path); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(l.file.path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v, want 0600", info.Mode(), err)
 	}
 }
@@ -143,7 +143,7 @@ func TestRotate(t *testing.T) {
 	t.Parallel()
 	l := open(t, Config{MaxSize: 300, Keep: 2})
 	record(l, 0, 40)
-	names, err := filepath.Glob(l.path + "*")
+	names, err := filepath.Glob(l.file.path + "*")
 	if err != nil || len(names) != 3 {
 		t.Fatalf("files %v, %v; want three", names, err)
 	}
@@ -160,11 +160,11 @@ func TestRotate(t *testing.T) {
 func TestRotateFails(t *testing.T) {
 	t.Parallel()
 	l := open(t, Config{MaxSize: 300, Keep: 1})
-	if err := os.MkdirAll(filepath.Join(l.path+".1", "occupied"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(l.file.path+".1", "occupied"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	record(l, 0, 10)
-	if text, err := os.ReadFile(l.path); err != nil || bytes.Count(text, []byte("\n")) != 10 {
+	if text, err := os.ReadFile(l.file.path); err != nil || bytes.Count(text, []byte("\n")) != 10 {
 		t.Errorf("got %q, %v, want ten lines", text, err)
 	}
 }
@@ -193,7 +193,7 @@ func TestTornLine(t *testing.T) {
 // breakDisk makes writes fail until it is called again.
 func breakDisk(t *testing.T, l *Log) (mend func()) {
 	t.Helper()
-	readOnly, err := os.Open(l.path)
+	readOnly, err := os.Open(l.file.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestLost(t *testing.T) {
 				record(l, 0, 3)
 				time.Sleep(5*syncInterval + syncInterval/2)
 				if p := l.Problems(); len(p) != 1 || !strings.Contains(p[0],
-					"3 events could not be written to "+l.path) {
+					"3 events could not be written to "+l.file.path) {
 					t.Errorf("problems %q", p)
 				}
 				got := counted(t, registry, "ashore_audit_lost_total")
@@ -268,7 +268,7 @@ func TestReplaced(t *testing.T) {
 			t.Parallel()
 			l := open(t, Config{})
 			record(l, 0, 2)
-			if err := do(l.path); err != nil {
+			if err := do(l.file.path); err != nil {
 				t.Fatal(err)
 			}
 			record(l, 2, 4)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -71,10 +72,7 @@ func (s scrubber) clean(e Event, now time.Time) Event {
 	if e.Time.IsZero() {
 		e.Time = now
 	}
-	e.Time = e.Time.UTC()
-	if e.Outcome == "" {
-		e.Outcome = OK
-	}
+	e.Time, e.Outcome = e.Time.UTC(), cmp.Or(e.Outcome, OK)
 	for _, text := range []*string{&e.Action, &e.Actor, &e.Target, &e.Outcome, &e.Reason} {
 		*text = s.tidy(*text)
 	}

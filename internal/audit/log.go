@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // syncInterval is how often lines are synced, and how often the disk is tried again.
@@ -33,7 +35,6 @@ type Config struct {
 // Log is an open audit log. Safe for concurrent use. Close it when done.
 type Log struct {
 	log          hclog.Logger       // immutable
-	path         string             // immutable
 	scrubber     scrubber           // immutable
 	events, lost prometheus.Counter // immutable
 	stop, ended  chan struct{}      // closed by Close; closed when run has ended
@@ -48,35 +49,22 @@ type Log struct {
 
 // Open opens the log, and creates it if there is none.
 func Open(c Config) (*Log, error) {
-	if c.MaxSize == 0 {
-		c.MaxSize = 64 << 20
-	}
-	if c.Keep == 0 {
-		c.Keep = 8
-	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
 	}
 	l := &Log{
-		log: c.Log, path: c.Path, scrubber: newScrubber(), stop: make(chan struct{}), ended: make(chan struct{}),
-		events: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "ashore_audit_events_total", Help: "Events written to the audit log.",
-		}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "ashore_audit_lost_total",
-			Help: "Events that could not be written to the audit log; the program's log has them.",
-		}),
-		file:      &file{path: c.Path, maxSize: c.MaxSize, keep: c.Keep},
+		log: c.Log, scrubber: newScrubber(), stop: make(chan struct{}), ended: make(chan struct{}),
+		file:      &file{path: c.Path, maxSize: cmp.Or(c.MaxSize, 64<<20), keep: cmp.Or(c.Keep, 8)},
 		followers: map[chan Event]struct{}{},
 	}
 	if err := l.file.open(); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
-	if c.Registerer != nil {
-		if err := errors.Join(c.Registerer.Register(l.events), c.Registerer.Register(l.lost)); err != nil {
-			return nil, errors.Join(fmt.Errorf("audit log: %w", err), l.file.f.Close())
-		}
-	}
+	auto := promauto.With(c.Registerer)
+	l.events = auto.NewCounter(prometheus.CounterOpts{Name: "ashore_audit_events_total",
+		Help: "Events written to the audit log."})
+	l.lost = auto.NewCounter(prometheus.CounterOpts{Name: "ashore_audit_lost_total",
+		Help: "Events that could not be written to the audit log; the program's log has them."})
 	go l.run()
 	return l, nil
 }
@@ -93,7 +81,7 @@ func (l *Log) Record(e Event) {
 	if err != nil {
 		l.missing++
 		l.lost.Inc()
-		l.log.Error("audit event not written", "error", err, "path", l.path, "time", e.Time, "action", e.Action,
+		l.log.Error("audit event not written", "error", err, "path", l.file.path, "time", e.Time, "action", e.Action,
 			"actor", e.Actor, "target", e.Target, "outcome", e.Outcome, "reason", e.Reason, "details", e.Details)
 	}
 }
@@ -106,7 +94,7 @@ func (l *Log) Problems() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%d events could not be written to %s: the log of ashored has them, and why. "+
-		"A line audit.gap counts them once the disk takes it", l.missing, l.path)}
+		"A line audit.gap counts them once the disk takes it", l.missing, l.file.path)}
 }
 
 // Close syncs and closes the file.
@@ -156,14 +144,14 @@ func (l *Log) write(e Event) error {
 	line = append(line, '\n')
 	replaced, err := l.file.reopen()
 	if replaced {
-		l.log.Error("the audit log was moved away or deleted: a new one begins", "path", l.path)
+		l.log.Error("the audit log was moved away or deleted: a new one begins", "path", l.file.path)
 	}
 	if err != nil {
 		return err
 	}
 	if l.file.full(line) {
 		if err := l.file.rotate(); err != nil { // too large a file is better than a lost line
-			l.log.Error("the audit log cannot be rotated and grows", "path", l.path, "error", err)
+			l.log.Error("the audit log cannot be rotated and grows", "path", l.file.path, "error", err)
 		}
 	}
 	if err := l.file.append(line); err != nil {
@@ -207,7 +195,7 @@ func (l *Log) sync() {
 		return
 	}
 	if err := l.file.f.Sync(); err != nil {
-		l.log.Error("the audit log cannot be synced", "path", l.path, "error", err)
+		l.log.Error("the audit log cannot be synced", "path", l.file.path, "error", err)
 		return
 	}
 	l.dirty = false

@@ -25,19 +25,14 @@ func (l *Log) Tail(ctx context.Context, n int, follow bool, emit func(Event) err
 			_ = f.Close() // it was read only
 		}
 	}()
+	var latest []Event
+	for i := 0; i < len(files) && len(latest) < n && err == nil; i++ {
+		var events []Event
+		events, err = lastEvents(files[i], n-len(latest))
+		latest = append(events, latest...)
+	}
 	if err != nil {
 		return fmt.Errorf("read the audit log: %w", err)
-	}
-	var latest []Event
-	for _, f := range files {
-		if len(latest) >= n {
-			break
-		}
-		events, err := lastEvents(f, n-len(latest))
-		if err != nil {
-			return fmt.Errorf("read the audit log: %w", err)
-		}
-		latest = append(events, latest...)
 	}
 	for _, e := range latest {
 		if err := emit(e); err != nil {

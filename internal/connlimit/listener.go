@@ -3,23 +3,18 @@ package connlimit
 import (
 	"net"
 	"net/netip"
-	"sync"
 )
 
-// Listener limits how many connections are open. Safe for concurrent use.
+// Listener limits how many connections are open, in all and from each Source. Safe for concurrent
+// use.
 type Listener struct {
 	net.Listener
-	total, perSource int // immutable
-
-	mu      sync.Mutex // guards the following
-	open    int
-	sources map[netip.Prefix]int // connections that are open, by Source
-	refused int
+	*Limiter[struct{}]
 }
 
 // New returns a listener that has at most total connections from l, and perSource from each Source.
 func New(l net.Listener, total, perSource int) *Listener {
-	return &Listener{Listener: l, total: total, perSource: perSource, sources: map[netip.Prefix]int{}}
+	return &Listener{l, NewLimiter(total, perSource, func() (none struct{}) { return none })}
 }
 
 // Accept implements net.Listener. The connection that it returns is a *Conn.
@@ -29,62 +24,27 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &Conn{Conn: inner, limit: l, source: Source(inner.RemoteAddr().String())}
-		if l.enter(c) {
-			return c, nil
+		if _, leave, ok := l.Enter(Source(inner.RemoteAddr().String()).String()); ok {
+			return NewConn(inner, leave), nil
 		}
 		_ = inner.Close() // nothing was read or written
 	}
 }
 
-// enter counts a connection, and reports whether it is within the limits.
-func (l *Listener) enter(c *Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open >= l.total || l.sources[c.source] >= l.perSource {
-		l.refused++
-		return false
-	}
-	l.open++
-	l.sources[c.source]++
-	return true
-}
-
-// Numbers returns how many connections are open, and how many were refused.
-func (l *Listener) Numbers() (open, refused int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.open, l.refused
-}
-
 // Conn is a connection that counts until it is closed or leaves.
 type Conn struct {
 	net.Conn
-	limit  *Listener
-	source netip.Prefix
-	left   bool // guarded by limit.mu
+	// Leave stops counting the connection. A second call does nothing.
+	Leave func()
 }
+
+// NewConn returns a connection that calls leave when it is closed.
+func NewConn(c net.Conn, leave func()) *Conn { return &Conn{c, leave} }
 
 // Close implements net.Conn.
 func (c *Conn) Close() error {
 	c.Leave()
 	return c.Conn.Close()
-}
-
-// Leave stops counting the connection, because its client has authenticated. A second call does
-// nothing.
-func (c *Conn) Leave() {
-	l := c.limit
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c.left {
-		return
-	}
-	c.left = true
-	l.open--
-	if l.sources[c.source]--; l.sources[c.source] == 0 {
-		delete(l.sources, c.source)
-	}
 }
 
 // Source returns what identifies the client at an "address:port": the address for IPv4, and for

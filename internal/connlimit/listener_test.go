@@ -77,6 +77,30 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// Each key has so many connections, which share a value.
+func TestLimiter(t *testing.T) {
+	t.Parallel()
+	made := 0
+	l := NewLimiter(10, 2, func() int { made++; return made })
+	first, leave, ok := l.Enter("a")
+	second, _, _ := l.Enter("a")
+	other, _, _ := l.Enter("b")
+	if !ok || first != 1 || second != 1 || other != 2 {
+		t.Errorf("values %d, %d and %d, want 1, 1 and 2", first, second, other)
+	}
+	if _, _, ok := l.Enter("a"); ok {
+		t.Error("a third connection of a key")
+	}
+	leave()
+	leave()
+	if _, _, ok := l.Enter("a"); !ok {
+		t.Error("no connection after one has left")
+	}
+	if open, refused := l.Numbers(); open != 3 || refused != 1 {
+		t.Errorf("%d are open, %d were refused, want 3 and 1", open, refused)
+	}
+}
+
 func TestSource(t *testing.T) {
 	t.Parallel()
 	for remote, want := range map[string]string{

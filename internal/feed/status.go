@@ -3,6 +3,7 @@ package feed
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -50,11 +51,18 @@ type SourceStatus struct {
 // Status returns the status of all sources, in the order of the list.
 func (m *Merger[K, T]) Status() []SourceStatus {
 	out := make([]SourceStatus, len(m.list))
+	unused := map[*source[K, T]]int{}
+	for _, i := range m.duplicates() {
+		unused[i.group.source]++
+	}
 	for n, s := range m.list {
 		out[n] = s.status
 		out[n].Name, out[n].Required = s.Name, s.Required
-		out[n].Items = s.items()
+		out[n].Items, out[n].Problems = s.items(), unused[s]
 		if s.status.Error != "" {
+			out[n].Problems++
+		}
+		if len(s.ended) > 0 {
 			out[n].Problems++
 		}
 		for g := range s.faulty {
@@ -86,6 +94,9 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 		if p := s.problem(); p.Text != "" {
 			out = append(out, p)
 		}
+		if len(s.ended) > 0 {
+			out = append(out, s.endedProblem(m.cfg.MassRemoval))
+		}
 		for g := range s.faulty {
 			for _, p := range g.problems {
 				_, stale := old[p.Object]
@@ -96,25 +107,30 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 		}
 		out = append(out, s.retainedProblems(describe)...)
 	}
-	if m.cfg.Union {
-		return out
-	}
-	for k := range m.shared {
-		var used *item[K, T]
-		for _, i := range m.items[k] {
-			if i.group.source.expired {
-				continue // the source has a problem that says so
-			}
-			if used == nil {
-				used = i
-				continue
-			}
-			text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; "+
-				"remove one of them", describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
-			out = append(out, Problem{Severity: Error, Source: i.group.source.Name, Object: k.String(), Text: text})
-		}
+	for used, i := range m.duplicates() {
+		text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; "+
+			"remove one of them", describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
+		out = append(out, Problem{Severity: Error, Source: i.group.source.Name, Object: i.key.String(), Text: text})
 	}
 	return out
+}
+
+// duplicates yields each item that is not used because another one takes precedence, after that one.
+func (m *Merger[K, T]) duplicates() iter.Seq2[*item[K, T], *item[K, T]] {
+	return func(yield func(used, unused *item[K, T]) bool) {
+		for k := range m.shared {
+			var used *item[K, T]
+			for _, i := range m.items[k] {
+				switch {
+				case m.cfg.Union, i.group.source.expired: // used together; or not, and a problem says so
+				case used == nil:
+					used = i
+				case !yield(used, i):
+					return
+				}
+			}
+		}
+	}
 }
 
 // outdated returns the keys of stale items.
@@ -183,16 +199,42 @@ func (s *source[K, T]) retainedProblems(describe func(T) string) (out []Problem)
 
 // commonProblem returns one problem for items retained for the same reason.
 func commonProblem[K Key, T any](items []*item[K, T]) Problem {
-	names := make([]string, len(items))
+	keys := map[K]time.Time{}
 	first := items[0] // removed first
-	for n, i := range items {
-		names[n] = i.key.String()
+	for _, i := range items {
+		keys[i.key] = i.At
 		if i.At.Before(first.At) {
 			first = i
 		}
 	}
+	return first.retained(countAndNames(keys) + " removed")
+}
+
+// countAndNames returns "1 item (Thing x) was", or "12 items (Thing a, Thing b, Thing c, ...) were".
+func countAndNames[K Key](keys map[K]time.Time) string {
+	names := make([]string, 0, len(keys))
+	for k := range keys {
+		names = append(names, k.String())
+	}
 	slices.Sort(names)
-	return first.retained(fmt.Sprintf("%d items were removed (%s, ...)", len(items), strings.Join(names[:3], ", ")))
+	if len(names) == 1 {
+		return fmt.Sprintf("1 item (%s) was", names[0])
+	}
+	if len(names) > 3 {
+		names = append(names[:3], "...")
+	}
+	return fmt.Sprintf("%d items (%s) were", len(keys), strings.Join(names, ", "))
+}
+
+// endedProblem returns a problem that names the items whose retention by R4 ended.
+func (s *source[K, T]) endedProblem(limit time.Duration) Problem {
+	p := Problem{Severity: Warning, Source: s.Name}
+	for _, at := range s.ended {
+		p.Since = earlier(p.Since, at)
+	}
+	p.Text = fmt.Sprintf("%s lost by source %s at once and did not return within %s, so they are no longer active; "+
+		"restore them, or run %s", countAndNames(s.ended), s.Name, limit, s.acceptCommand())
+	return p
 }
 
 // retained returns a problem that says why an item is retained. removed says what was removed.

@@ -19,23 +19,14 @@ type Store interface {
 	SaveGroups(ctx context.Context, set string, content map[string][]byte) error
 }
 
-// Codec encodes items as JSON and decodes them. Decode must validate like the source does. Both
-// must be safe to call from another goroutine.
-type Codec[T any] struct {
-	Encode func(T) (json.RawMessage, error)
-	Decode func(json.RawMessage) (T, error)
-}
-
 // Writer saves the groups of a Merger in the background.
-type Writer[T any] struct {
-	codec  Codec[T]
-	behind *writebehind.Writer
-}
+type Writer[T any] struct{ behind *writebehind.Writer }
 
-// NewWriter returns a Writer for a set of a store. Call its Run.
-func NewWriter[T any](store Store, set string, codec Codec[T], log hclog.Logger) *Writer[T] {
+// NewWriter returns a Writer for a set of a store. Call its Run. Items are encoded as JSON, in
+// another goroutine.
+func NewWriter[T any](store Store, set string, log hclog.Logger) *Writer[T] {
 	save := func(ctx context.Context, content map[string][]byte) error { return store.SaveGroups(ctx, set, content) }
-	return &Writer[T]{codec, writebehind.New(writebehind.Config{Save: save, What: "last known good " + set, Log: log})}
+	return &Writer[T]{writebehind.New(writebehind.Config{Save: save, What: "last known good " + set, Log: log})}
 }
 
 // Run saves groups until ctx ends. Then it saves what is pending and returns.
@@ -46,13 +37,7 @@ func (w *Writer[T]) Put(groups []SavedGroup[T]) {
 	records := make(map[string]writebehind.Encode, len(groups))
 	for _, g := range groups {
 		name := g.Source + "\x00" + g.Group
-		records[name] = func() ([]byte, error) {
-			encoded, err := convert(g, w.codec.Encode)
-			if err != nil {
-				return nil, err
-			}
-			return json.Marshal(encoded)
-		}
+		records[name] = func() ([]byte, error) { return json.Marshal(g) }
 		if g.Removed {
 			records[name] = nil
 		}
@@ -66,41 +51,23 @@ func (w *Writer[T]) Problems() []Problem {
 	if err == nil {
 		return nil
 	}
-	text := fmt.Sprintf("what is active cannot be saved for a restart: %v; it is tried again", err)
+	text := fmt.Sprintf("cannot save the active content for a restart: %v; ashored retries until it can", err)
 	return []Problem{{Severity: Error, Text: text, Since: since}}
 }
 
-// Load returns the saved groups. Unreadable groups are omitted and reported in the error.
-func Load[T any](ctx context.Context, store Store, set string, codec Codec[T]) ([]SavedGroup[T], error) {
+// Load returns the saved groups. Groups that cannot be decoded are omitted and reported in the error.
+// UnmarshalJSON of an item must validate it like the source does.
+func Load[T any](ctx context.Context, store Store, set string) ([]SavedGroup[T], error) {
 	content, err := store.LoadGroups(ctx, set)
 	errs := []error{err}
 	var groups []SavedGroup[T]
 	for name, b := range content {
-		var g SavedGroup[json.RawMessage]
+		var g SavedGroup[T]
 		if err := json.Unmarshal(b, &g); err != nil {
 			errs = append(errs, fmt.Errorf("read saved group %q: %w", name, err))
 			continue
 		}
-		decoded, err := convert(g, codec.Decode)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("read saved group %q: %w", name, err))
-		}
-		groups = append(groups, decoded)
+		groups = append(groups, g)
 	}
 	return groups, errors.Join(errs...)
-}
-
-// convert returns a group with converted items. It omits items that cannot be converted, and
-// returns the error of the last one.
-func convert[A, B any](g SavedGroup[A], item func(A) (B, error)) (out SavedGroup[B], failed error) {
-	out = SavedGroup[B]{Source: g.Source, Group: g.Group, GroupState: g.GroupState}
-	for _, i := range g.Items {
-		v, err := item(i.Item)
-		if err != nil {
-			failed = err
-			continue
-		}
-		out.Items = append(out.Items, SavedItem[B]{v, i.Stale, i.Removal})
-	}
-	return out, failed
 }

@@ -34,8 +34,9 @@ func levels() []struct {
 		{0, []string{"internal/..."}},
 		{1, []string{"config", "config/storage", "registry", "xds/resource"}},
 		{2, []string{"push", "xds/ads"}},
-		{3, []string{"analyze", "xds/authz", "xds/gen", "filestore", "filestore/bolt", "filestore/consul", "mcp", "registry/entry", "registry/consul", "registry/shared", "registry/kube", "registry/vip", "ca/...", "agent/intercept", "agent/dns", "agent/probe", "agent/relay"}},
-		{4, []string{"xds", "webhook", "agent/..."}},
+		{3, []string{"analyze", "xds/authz", "xds/gen", "filestore", "filestore/bolt", "filestore/consul", "mcp", "registry/entry", "registry/consul", "registry/shared", "registry/kube", "registry/vip", "ca/...", "agent/intercept", "agent/dns", "agent/probe", "agent/relay", "agent/envoy"}},
+		{4, []string{"xds", "webhook", "agent"}},
+		{5, []string{"agent/host"}},
 		{7, []string{"cmd/...", "examples/...", "bench/...", "tools/..."}},
 	}
 }

@@ -69,7 +69,7 @@ func (c *authorityHealth) refresh(ctx context.Context) {
 	c.found.Store(&found)
 }
 
-// examine looks anew.
+// examine reads the state of the authority.
 func (c *authorityHealth) examine(ctx context.Context, now time.Time) findings {
 	f := findings{tokens: map[string]int{}, workloads: map[string]int{}, revocations: map[string]int{}}
 	if f.authority, f.err = c.authority.Manager.Show(ctx); f.err != nil {
@@ -79,7 +79,7 @@ func (c *authorityHealth) examine(ctx context.Context, now time.Time) findings {
 	if err != nil {
 		return findings{err: err}
 	}
-	list, err := c.authority.ListWorkloads(ctx)
+	list, err := c.authority.ListWorkloads(ctx, admin.None{})
 	if err != nil {
 		return findings{err: err}
 	}
@@ -109,7 +109,8 @@ func (c *authorityHealth) examine(ctx context.Context, now time.Time) findings {
 
 // unknownPrincipals are the callers that policies deny and that do not exist. Below a root that is
 // plugged in others may issue certificates too.
-func (c *authorityHealth) unknownPrincipals(ctx context.Context, authority ca.Status, joined []admin.Workload) []feed.Problem {
+func (c *authorityHealth) unknownPrincipals(ctx context.Context, authority ca.Status,
+	joined []admin.Workload) []feed.Problem {
 	latest := c.authority.Published.Context()
 	if latest == nil || authority.Source != ca.SelfSigned {
 		return nil
@@ -160,7 +161,7 @@ func (c *authorityHealth) collect(emit emitFunc) {
 		return
 	}
 	for _, r := range f.authority.Roots {
-		if r.Role == "signs" {
+		if r.State == "signs" {
 			emit("citadel_server_root_cert_expiry_timestamp",
 				"When the root that signs ends, in seconds since 1970.", seconds(r.NotAfter))
 		}

@@ -3,21 +3,20 @@ package server
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/connlimit"
@@ -51,17 +50,20 @@ const workloadBytes, unfinishedBytes, unauthenticatedBytes = 12 << 20, 6 << 20, 
 func workloadLimit(bytes, connections int) int { return max(bytes, bytes/16*connections) }
 
 // limitUnauthenticated limits the connections of l whose clients have not authenticated.
-// It returns an error if a metric is registered already.
-func limitUnauthenticated(l net.Listener, r prometheus.Registerer) (*connlimit.Listener, error) {
+func limitUnauthenticated(l net.Listener) *connlimit.Listener {
 	total := min(maxUnauthenticated, openFiles()/2)
-	out := connlimit.New(l, total, max(total/sourceShare, 1))
-	return out, errors.Join(
-		r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_unauthenticated_connections",
-			Help: "Connections with TLS whose clients have not authenticated as a workload."},
-			func() float64 { open, _ := out.Numbers(); return float64(open) })),
-		r.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ashore_unauthenticated_connections_refused_total",
-			Help: "Connections with TLS that were refused because too many clients had not authenticated."},
-			func() float64 { _, refused := out.Numbers(); return float64(refused) })))
+	return connlimit.New(l, total, max(total/sourceShare, 1))
+}
+
+// collectUnauthenticated reports the connections of l.
+func collectUnauthenticated(l *connlimit.Listener) func(emitFunc) {
+	return func(emit emitFunc) {
+		open, refused := l.Numbers()
+		emit("ashore_unauthenticated_connections",
+			"Connections with TLS whose clients have not authenticated as a workload.", float64(open))
+		emit("ashore_unauthenticated_connections_refused_total",
+			"Connections with TLS that were refused because too many clients had not authenticated.", float64(refused))
+	}
 }
 
 // openFiles returns how many files and connections this process may have open.
@@ -74,20 +76,12 @@ func openFiles() int {
 }
 
 // connLimiter limits the connections of each workload, and the memory of their incomplete requests.
-// Safe for concurrent use.
+// Safe for concurrent use; all fields are immutable.
 type connLimiter struct {
-	most    int                    // connections of one workload; immutable
-	refused *prometheus.CounterVec // immutable
-	log     *ratelimit.Logger      // immutable
-
-	mu        sync.Mutex
-	workloads map[string]*workloadConns // guarded by mu; by xds.QuotaKey
-}
-
-// workloadConns are the connections of one workload.
-type workloadConns struct {
-	count      int // guarded by connLimiter.mu
-	unfinished *unfinished.Budget
+	most    int // connections of one workload
+	limiter *connlimit.Limiter[*unfinished.Budget]
+	refused *prometheus.CounterVec
+	log     *ratelimit.Logger
 }
 
 // client identifies the workload at the other end of a connection.
@@ -103,41 +97,16 @@ const tooManyConnections, tooMuchUnfinished = "connections", "unfinished request
 // newConnLimiter returns a limiter that allows each workload most connections. It returns an error
 // if a metric is registered already.
 func newConnLimiter(most int, r prometheus.Registerer, log hclog.Logger) (*connLimiter, error) {
-	l := &connLimiter{most: most, log: ratelimit.NewLogger(log), workloads: map[string]*workloadConns{},
+	l := &connLimiter{most: most, log: ratelimit.NewLogger(log),
+		limiter: connlimit.NewLimiter(math.MaxInt, most, func() *unfinished.Budget {
+			return unfinished.NewBudget(workloadLimit(unfinishedBytes, most))
+		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ashore_connections_refused_total",
 			Help: "Connections refused or closed because their workload exceeded a limit."}, []string{"reason"})}
 	for _, reason := range []string{tooManyConnections, tooMuchUnfinished} {
 		l.refused.WithLabelValues(reason)
 	}
 	return l, r.Register(l.refused)
-}
-
-// enter counts a connection, and returns the memory limit of the workload's incomplete requests. It
-// returns an error, and does not count the connection, if there are too many.
-func (l *connLimiter) enter(c client) (*unfinished.Budget, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w := l.workloads[c.key]
-	if w == nil {
-		w = &workloadConns{unfinished: unfinished.NewBudget(workloadLimit(unfinishedBytes, l.most))}
-		l.workloads[c.key] = w
-	}
-	if w.count >= l.most {
-		return nil, fmt.Errorf("this workload has %d connections, no more are served "+
-			"(setting xds.workloadConnections of the control plane)", l.most)
-	}
-	w.count++
-	return w.unfinished, nil
-}
-
-// leave ends the count of a connection that entered.
-func (l *connLimiter) leave(c client) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w := l.workloads[c.key]
-	if w.count--; w.count == 0 {
-		delete(l.workloads, c.key)
-	}
 }
 
 // note counts and logs a refusal.
@@ -172,8 +141,10 @@ func (t limitedTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 		conn = closeAfter(conn, unauthenticatedTime)
 		return unfinished.NewConn(conn, unfinished.NewBudget(unauthenticatedBytes), func() {}), info, nil
 	}
-	budget, err := t.limiter.enter(c)
-	if err != nil {
+	budget, leave, ok := t.limiter.limiter.Enter(c.key)
+	if !ok {
+		err := fmt.Errorf("this workload has %d connections, no more are served "+
+			"(setting xds.workloadConnections of the control plane)", t.limiter.most)
 		t.limiter.note(c, tooManyConnections, err)
 		conn = closeAfter(conn, refusalTime)
 		return unfinished.NewConn(conn, unfinished.NewBudget(unauthenticatedBytes), func() {}), refusedConn{info,
@@ -182,9 +153,8 @@ func (t limitedTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	if l, ok := raw.(*connlimit.Conn); ok {
 		l.Leave()
 	}
-	conn = &releasingConn{Conn: conn, release: sync.OnceFunc(func() { t.limiter.leave(c) })}
 	exceeded := func() { t.limiter.note(c, tooMuchUnfinished, unfinished.ErrTooMuch) }
-	return unfinished.NewConn(conn, budget, exceeded), info, nil
+	return unfinished.NewConn(connlimit.NewConn(conn, leave), budget, exceeded), info, nil
 }
 
 // authenticate returns the workload of a connection whose handshake is done; false if its client
@@ -209,54 +179,18 @@ func (t limitedTLS) Clone() credentials.TransportCredentials {
 	return t
 }
 
-// releasingConn calls release when it is closed.
-type releasingConn struct {
-	net.Conn
-	release func()
-}
-
-// Close implements net.Conn.
-func (c *releasingConn) Close() error {
-	c.release()
-	return c.Conn.Close()
-}
-
 // closeAfter closes a connection after d, unless it is closed before.
 func closeAfter(conn net.Conn, d time.Duration) net.Conn {
 	timer := time.AfterFunc(d, func() { _ = conn.Close() }) // its server notices
-	return &releasingConn{Conn: conn, release: func() { timer.Stop() }}
+	return connlimit.NewConn(conn, func() { timer.Stop() })
 }
 
-// refusals returns the interceptors that answer calls on connections beyond the limit.
-func refusals() []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(func(
-			ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler,
-		) (any, error) {
-			if err := refusal(ctx); err != nil {
-				return nil, err
-			}
-			return next(ctx, req)
-		}),
-		grpc.ChainStreamInterceptor(func(
-			srv any, st grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler,
-		) error {
-			if err := refusal(st.Context()); err != nil {
-				return err
-			}
-			return next(srv, st)
-		}),
+// refuse answers calls on connections beyond the limit.
+func refuse(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if c, ok := p.AuthInfo.(refusedConn); ok {
+			return nil, status.Error(codes.ResourceExhausted, c.why.Error())
+		}
 	}
-}
-
-// refusal returns why a call is refused, or nil.
-func refusal(ctx context.Context) error {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
-	}
-	if c, ok := p.AuthInfo.(refusedConn); ok {
-		return status.Error(codes.ResourceExhausted, c.why.Error())
-	}
-	return nil
+	return ctx, nil
 }

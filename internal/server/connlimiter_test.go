@@ -8,11 +8,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"math/big"
 	"net"
-	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,56 +26,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
-	"github.com/ashore-mesh/ashore/xds"
 )
-
-// One workload has so many connections, whatever its keys and addresses.
-func TestConnectionsOfOneWorkload(t *testing.T) {
-	t.Parallel()
-	l, err := newConnLimiter(2, prometheus.NewRegistry(), testlog.New(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := spiffe.ID{TrustDomain: "mesh.example", Namespace: "shop", ServiceAccount: "web"}
-	of := func(workload, source string) client {
-		from := netip.MustParsePrefix(source)
-		return client{id, xds.QuotaKey(id, workload, from), from}
-	}
-	first := of("shop/web-1", "127.0.0.8/32")
-	for i, step := range []struct {
-		client client
-		leave  bool
-		want   string
-	}{
-		{first, false, ""},
-		{of("shop/web-1", "127.0.0.9/32"), false, ""},
-		{of("shop/web-1", "127.0.0.10/32"), false, "this workload has 2 connections, no more are served (setting xds.workloadConnections"},
-		{of("shop/web-2", "127.0.0.8/32"), false, ""},
-		{of("", "127.0.0.8/32"), false, ""}, // without a name all connections of an identity and address are one workload's
-		{of("", "127.0.0.8/32"), false, ""},
-		{of("", "127.0.0.8/32"), false, "this workload has 2 connections"},
-		{of("", "127.0.0.9/32"), false, ""},
-		{first, true, ""},
-		{first, false, ""},
-		{first, false, "this workload has 2 connections"},
-	} {
-		if step.leave {
-			l.leave(step.client)
-			continue
-		}
-		_, err := l.enter(step.client)
-		if got := fmt.Sprint(err); step.want == "" && err != nil || !strings.HasPrefix(got, step.want) &&
-			step.want != "" {
-			t.Errorf("step %d: got %v, want %q", i, err, step.want)
-		}
-	}
-	for range 2 {
-		l.leave(first)
-	}
-	if len(l.workloads) != 3 {
-		t.Errorf("%d workloads have connections, want 3", len(l.workloads))
-	}
-}
 
 // closeAfter closes a connection that is not closed before.
 func TestCloseAfter(t *testing.T) {
@@ -136,10 +85,7 @@ func TestConnectionRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := limitUnauthenticated(inner, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limitUnauthenticated(inner)
 	serving := selfSigned(t)
 	workload, other := selfSigned(t), selfSigned(t)
 	verify := func(chain []*x509.Certificate, _ time.Time) (spiffe.ID, error) {
@@ -151,7 +97,7 @@ func TestConnectionRefused(t *testing.T) {
 	}
 	creds := limitedTLS{credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{serving},
 		ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}), verify, limiter}
-	srv := grpc.NewServer(append(refusals(), grpc.Creds(creds))...)
+	srv := grpc.NewServer(grpc.InTapHandle(refuse), grpc.Creds(creds))
 	healthv1.RegisterHealthServer(srv, health.NewServer())
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()

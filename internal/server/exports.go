@@ -101,16 +101,14 @@ type runningExport struct {
 	done chan struct{} // closed at its end
 }
 
-// run runs those that are wanted until ctx ends. One that is wanted no more removes what it has
-// registered; where another one takes its place, that begins when it has ended, and finds
-// everything as it was.
+// run runs the wanted exporters until ctx ends. One that is not wanted any more removes what it has
+// registered. Where another one takes its place, it only stops, and the other finds everything.
 func (x *exports) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	running := map[*consul.Exporter]runningExport{}
 	for {
 		wanted := x.exporters()
-		before := map[string]<-chan struct{}{}
 		for e, r := range running {
 			if slices.Contains(wanted, e) {
 				continue
@@ -118,7 +116,7 @@ func (x *exports) run(ctx context.Context) error {
 			delete(running, e)
 			if slices.ContainsFunc(wanted, func(o *consul.Exporter) bool { return o.Target() == e.Target() }) {
 				r.stop()
-				before[e.Target()] = r.done
+				<-r.done
 			} else {
 				e.Withdraw()
 			}
@@ -133,9 +131,6 @@ func (x *exports) run(ctx context.Context) error {
 			all.Go(func() {
 				defer close(done)
 				defer stop()
-				if after := before[e.Target()]; after != nil {
-					<-after
-				}
 				if err := e.Run(one); err != nil {
 					x.log.Error("services of the mesh are not registered in a Consul any more", "error", err)
 				}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/jwks"
@@ -49,11 +48,9 @@ func (k keySource) problems() []feed.Problem {
 	return out
 }
 
-// metric counts them.
-func (k keySource) metric() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_jwks_failing",
-		Help: "Addresses of issuers' keys that cannot be fetched."},
-		func() float64 { return float64(len(k.keeper.Failures())) })
+// collect counts them.
+func (k keySource) collect(emit emitFunc) {
+	emit("ashore_jwks_failing", "Addresses of issuers' keys that cannot be fetched.", float64(len(k.keeper.Failures())))
 }
 
 // Want implements push.KeySource.

@@ -19,8 +19,8 @@ func listen(address, setting, flag string) (net.Listener, error) {
 		return l, nil
 	case errors.Is(err, syscall.EADDRINUSE):
 		host, port, _ := net.SplitHostPort(address) // it was an address for net.Listen too
-		return nil, fmt.Errorf("port %s of %s is in use by another process: stop that one (\"ss -ltnp\" shows it), or choose another port (%s)",
-			port, cmp.Or(host, "every address"), where)
+		return nil, fmt.Errorf("port %s of %s is in use by another process: stop that one (\"ss -ltnp\" shows it), "+
+			"or choose another port (%s)", port, cmp.Or(host, "every address"), where)
 	case errors.Is(err, syscall.EACCES):
 		return nil, fmt.Errorf("this user may not listen on %s: choose a port above 1023 (%s)", address, where)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):

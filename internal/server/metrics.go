@@ -38,6 +38,9 @@ func constant(name, help string, labels prometheus.Labels) prometheus.Collector 
 // no metrics in advance.
 type collectFunc func(emit emitFunc)
 
+// collect adds metrics that are read when they are scraped.
+func (s *Server) collect(f func(emitFunc)) { s.registry.MustRegister(collectFunc(f)) }
+
 // emitFunc sends one value. Labels are pairs of name and value. A name that ends in _total is a
 // counter, any other a gauge.
 type emitFunc func(name, help string, value float64, labels ...string)
@@ -61,7 +64,7 @@ func (f collectFunc) Collect(ch chan<- prometheus.Metric) {
 }
 
 // summaryMetrics reports the counts of a Status.
-func summaryMetrics(status func() admin.Status) collectFunc {
+func summaryMetrics(status func() admin.Status) func(emitFunc) {
 	return func(emit emitFunc) {
 		s := status()
 		emit("pilot_services", "Total services known to pilot.", float64(s.Config.Services))

@@ -2,20 +2,28 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// problemLogGap is how often the problems of sources are compared with those that were logged.
-const problemLogGap = time.Second
+const (
+	// problemLogGap is how often problems are compared with those that were logged.
+	problemLogGap = time.Second
+	// maxLogged is how many problems that appear, or end, at once are logged one by one.
+	maxLogged = 50
+)
 
-// problemLog logs each problem of a source once when it appears and once when it is over.
+// problemLog logs each problem of the configuration once when it appears and once when it is over.
 type problemLog struct {
-	// problems lists the problems that there are now. After an error nothing is logged until it
-	// succeeds again.
-	problems func() ([]feed.Problem, error)
-	report   func(appeared, gone []feed.Problem)
+	// sources lists the problems of sources. After an error nothing is logged until it succeeds
+	// again.
+	sources  func() ([]feed.Problem, error)
+	analyzed func() []feed.Problem // those of the whole configuration
+	log      hclog.Logger
 }
 
 // run compares until ctx ends.
@@ -29,25 +37,57 @@ func (l *problemLog) run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		now, err := l.problems()
+		now, err := l.sources()
 		if err != nil {
 			continue
 		}
-		l.report(without(now, logged), without(logged, now))
+		now = slices.Concat(now, l.analyzed())
+		appeared := without(now, logged)
+		l.write(appeared, hclog.Warn, "configuration problem",
+			"more configuration problems: \"ashorectl problems\" lists all")
+		l.write(ended(without(logged, now), appeared), hclog.Info, "configuration problem is over",
+			"more configuration problems are over")
 		logged = now
 	}
 }
 
-// without returns the problems of list that are not in other, each once.
+// write logs a list of problems, and the number of those that are too many.
+func (l *problemLog) write(list []feed.Problem, level hclog.Level, one, more string) {
+	for _, p := range list[:min(len(list), maxLogged)] {
+		l.log.Log(level, one, "problem", p.String(), "source", p.Source)
+	}
+	if n := len(list) - maxLogged; n > 0 {
+		l.log.Log(level, more, "problems", n)
+	}
+}
+
+// ended returns the problems of gone that are over. A problem is not over if another one about the
+// same field, or about the whole source, takes its place: such as that retained services were
+// removed.
+func ended(gone, appeared []feed.Problem) []feed.Problem {
+	type place struct{ source, file, object, field string }
+	replaced := map[place]bool{}
+	for _, p := range appeared {
+		replaced[place{p.Source, p.File, p.Object, p.Field}] = true
+	}
+	return slices.DeleteFunc(gone, func(p feed.Problem) bool {
+		return replaced[place{p.Source, p.File, p.Object, p.Field}] || replaced[place{source: p.Source}]
+	})
+}
+
+// without returns the problems of list that are not in other, each once. Their lines do not count.
 func without(list, other []feed.Problem) (out []feed.Problem) {
-	type id struct{ source, text string }
-	seen := make(map[id]bool, len(other))
+	id := func(p feed.Problem) string {
+		p.Line = 0
+		return p.Source + " " + p.String()
+	}
+	seen := make(map[string]bool, len(other))
 	for _, p := range other {
-		seen[id{p.Source, p.String()}] = true
+		seen[id(p)] = true
 	}
 	for _, p := range list {
-		if at := (id{p.Source, p.String()}); !seen[at] {
-			seen[at] = true
+		if !seen[id(p)] {
+			seen[id(p)] = true
 			out = append(out, p)
 		}
 	}

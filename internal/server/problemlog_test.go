@@ -1,36 +1,41 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // A problem is logged once when it appears and once when it is over, and not again because its
-// source cannot be asked meanwhile.
+// source cannot be asked meanwhile. It is not over when another one takes its place.
 func TestProblemLog(t *testing.T) {
 	t.Parallel()
-	typo, twice := feed.Problem{Source: "file:/x", Text: "typo"}, feed.Problem{Source: "file:/x", Text: "defined twice"}
+	typo, twice := feed.Problem{Source: "file:/x", File: "a.yaml", Line: 2, Text: "typo"}, feed.Problem{Source: "file:/x", Text: "defined twice"}
 	elsewhere := feed.Problem{Source: "file:/y", Text: "typo"}
+	retained := func(object string) feed.Problem {
+		return feed.Problem{Source: "dc1", Object: object, Text: object + " retained"}
+	}
+	moved := typo
+	moved.Line++
 	synctest.Test(t, func(t *testing.T) {
 		var now []feed.Problem
 		var fails error
 		var logged []string
-		l := &problemLog{problems: func() ([]feed.Problem, error) { return now, fails },
-			report: func(appeared, gone []feed.Problem) {
-				for _, p := range appeared {
-					logged = append(logged, "+ "+p.Source+" "+p.Text)
-				}
-				for _, p := range gone {
-					logged = append(logged, "- "+p.Source+" "+p.Text)
-				}
-			}}
+		var text bytes.Buffer
+		log := hclog.New(&hclog.LoggerOptions{Output: &text, JSONFormat: true})
+		l := &problemLog{sources: func() ([]feed.Problem, error) { return now, fails },
+			analyzed: func() []feed.Problem { return nil }, log: log}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.run(ctx) }()
@@ -41,17 +46,31 @@ func TestProblemLog(t *testing.T) {
 			want []string
 		}{
 			{"none", nil, nil, nil},
-			{"one appears", []feed.Problem{typo}, nil, []string{"+ file:/x typo"}},
+			{"one appears", []feed.Problem{typo}, nil, []string{"+ file:/x a.yaml:2: typo"}},
 			{"it stays", []feed.Problem{typo}, nil, nil},
+			{"it moves to another line", []feed.Problem{moved}, nil, nil},
 			{"more appear", []feed.Problem{twice, typo, elsewhere, elsewhere}, nil, []string{"+ file:/x defined twice", "+ file:/y typo"}},
 			{"no answer", nil, errors.New("no answer"), nil},
 			{"one is over", []feed.Problem{typo, elsewhere}, nil, []string{"- file:/x defined twice"}},
-			{"all are over", nil, nil, []string{"- file:/x typo", "- file:/y typo"}},
-			{"one is back", []feed.Problem{typo}, nil, []string{"+ file:/x typo"}},
+			{"all are over", nil, nil, []string{"- file:/x a.yaml:2: typo", "- file:/y typo"}},
+			{"one is back", []feed.Problem{typo}, nil, []string{"+ file:/x a.yaml:2: typo"}},
+			{"objects are retained", []feed.Problem{retained("a"), retained("b")}, nil,
+				[]string{"+ dc1 a: a retained", "+ dc1 b: b retained", "- file:/x a.yaml:2: typo"}},
+			{"they are removed", []feed.Problem{{Source: "dc1", Text: "removed"}}, nil, []string{"+ dc1 removed"}},
+			{"they are back", nil, nil, []string{"- dc1 removed"}},
 		} {
 			now, fails, logged = step.now, step.err, nil
+			text.Reset()
 			time.Sleep(3 * problemLogGap)
 			synctest.Wait()
+			for lines := json.NewDecoder(&text); lines.More(); {
+				var line map[string]string
+				if err := lines.Decode(&line); err != nil {
+					t.Fatal(err)
+				}
+				sign := map[bool]string{true: "- ", false: "+ "}[strings.HasSuffix(line["@message"], "is over")]
+				logged = append(logged, sign+line["source"]+" "+line["problem"])
+			}
 			if d := cmp.Diff(step.want, logged); d != "" {
 				t.Errorf("%s (-want +got):\n%s", step.name, d)
 			}
@@ -61,4 +80,31 @@ func TestProblemLog(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Thousands of problems that appear at once are some lines of the log, and their number.
+func TestProblemLogMany(t *testing.T) {
+	t.Parallel()
+	var many []feed.Problem
+	for i := range 10_000 {
+		many = append(many, feed.Problem{Severity: feed.Warning, Text: fmt.Sprintf("no. %d", i)})
+	}
+	for name, tc := range map[string]struct {
+		list  []feed.Problem
+		lines int
+		last  string
+	}{
+		"few":  {many[:maxLogged], maxLogged, "no. 49"},
+		"many": {many, maxLogged + 1, "problems=9950"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var text bytes.Buffer
+			(&problemLog{log: hclog.New(&hclog.LoggerOptions{Output: &text})}).write(tc.list, hclog.Warn, "one", "more")
+			lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+			if last := lines[len(lines)-1]; len(lines) != tc.lines || !strings.Contains(last, tc.last) {
+				t.Errorf("%d lines, the last %q; want %d, the last with %q", len(lines), last, tc.lines, tc.last)
+			}
+		})
+	}
 }

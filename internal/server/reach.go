@@ -36,7 +36,8 @@ func findReach(advertised []string, listener net.Addr, outgoing func(network str
 		r.own = net.JoinHostPort(own, port)
 		if len(advertised) == 0 {
 			r.notes = append(r.notes, fmt.Sprintf(
-				"xds.advertise is not set: machines are given %s. Set it if they reach this one by another name or address.", r.own))
+				"xds.advertise is not set: machines are given %s. Set it if they reach this one by another name or address.",
+				r.own))
 		}
 	}
 	if len(advertised) == 0 {

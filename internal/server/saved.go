@@ -24,14 +24,14 @@ type savedState struct {
 func (s *Server) openSaved(ctx context.Context) *savedState {
 	log := s.log.Named("saved state")
 	out := &savedState{
-		objects:  feed.NewWriter(s.home, "config", config.Codec(), log),
-		services: feed.NewWriter(s.home, "services", registry.Codec(), log),
+		objects:  feed.NewWriter[*config.Object](s.home, "config", log),
+		services: feed.NewWriter[registry.Instances](s.home, "services", log),
 	}
 	var err error
-	if out.content.Objects, err = feed.Load(ctx, s.home, "config", config.Codec()); err != nil {
+	if out.content.Objects, err = feed.Load[*config.Object](ctx, s.home, "config"); err != nil {
 		out.report(err, log)
 	}
-	if out.content.Services, err = feed.Load(ctx, s.home, "services", registry.Codec()); err != nil {
+	if out.content.Services, err = feed.Load[registry.Instances](ctx, s.home, "services"); err != nil {
 		out.report(err, log)
 	}
 	s.run("saved objects", out.objects.Run)

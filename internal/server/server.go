@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -60,7 +64,8 @@ type Server struct {
 }
 
 // New opens and builds every part: state, listeners, store, certificate authority, sources,
-// assembler, xDS, admin API. On error it closes what it opened, in reverse.
+// assembler, xDS, admin API. On error it closes what it opened, in reverse. The state folder has to
+// belong to a control plane already, except in development.
 func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, error) {
 	debug.SetGCPercent(gcPercent)
 	for _, w := range s.Warnings {
@@ -69,6 +74,14 @@ func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, err
 	if s.XDS.PlaintextAddress != "" && !loopback(s.XDS.PlaintextAddress) {
 		log.Warn("xDS without TLS is open to other machines: whoever reaches it reads the mesh's configuration, "+
 			"and in development registers workloads", "address", s.XDS.PlaintextAddress, "development", s.Development)
+	}
+	path, err := Initialized(s)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" && !s.Development {
+		return nil, fmt.Errorf("there is no control plane in %s: create one with \"ashored init\", or correct the setting "+
+			"state", s.State)
 	}
 	srv := &Server{log: log, settings: s, registry: newRegistry(), published: adminapi.NewPublished()}
 	if err := srv.build(ctx, s); err != nil {
@@ -146,10 +159,7 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	keys := newKeySource(cfg, s.log.Named("jwks"))
 	deriver := entry.New(workloads)
 	vips := vip.New(vip.Config{Records: s.store.Records(), Log: s.log.Named("vip")})
-	logAnalysis := problemLogger(s.log.Named("analysis"))
-	analysis := analyze.NewBackground(func(appeared, gone []analyze.Finding) {
-		logAnalysis(analyze.Problems(appeared), analyze.Problems(gone))
-	})
+	analysis := analyze.NewBackground()
 	s.run("analysis", analysis.Run)
 	s.assembler = push.NewAssembler(push.AssemblerConfig{
 		Sources: sources, Saved: saved.content, Save: saved.save, Mesh: cfg.MeshConfig, Gap: buildGap,
@@ -157,18 +167,16 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 		Export: mcp.exportConfig(s.proxies.PublishObjects), Deriver: deriver, Allocator: vips, Keys: keys,
 		Trust: s.runTrust(id), Publish: s.publisher(analysis),
 	})
-	s.report(func() []feed.Problem { return analyze.Problems(analysis.Findings()) })
+	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
+	s.report(analyzed)
 	for _, problems := range []func() []feed.Problem{generator.Refused, s.sources.exposed, s.auditProblems,
 		saved.problems, vips.Problems, s.proxies.RefusedRegistrations, s.storeProblems, keys.problems,
 		s.reload.problems, s.exports.problems} {
 		s.report(problems)
 	}
-	if err := errors.Join(s.registry.Register(keys.metric()), s.registry.Register(collectFunc(s.exports.collect))); err != nil {
-		return err
-	}
-	if err := s.serveOperators(cfg, id, reach, workloads, deriver); err != nil {
-		return err
-	}
+	s.collect(keys.collect)
+	s.collect(s.exports.collect)
+	s.serveOperators(cfg, id, reach, workloads, deriver)
 	if err := s.serveXDS(cfg, id); err != nil {
 		return err
 	}
@@ -178,8 +186,8 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	s.run("workloads", workloads.Run)
 	s.run("configuration", s.assembler.Run)
 	s.run("export", s.exports.run)
-	s.run("problem log", (&problemLog{problems: s.backend.ReadSourceProblems,
-		report: problemLogger(s.log.Named("sources"))}).run)
+	s.run("problem log", (&problemLog{sources: s.backend.ReadSourceProblems, analyzed: analyzed,
+		log: s.log.Named("problems")}).run)
 	s.run("systemd", (&startup{notifier: sdnotify.Notifier{Log: s.log}, waiting: s.backend.Waiting,
 		responds: s.assembler.Responds, log: s.log}).run)
 	return nil
@@ -187,40 +195,40 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 
 // serveOperators builds the admin API, metrics and health.
 func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, workloads workloads,
-	deriver *entry.Deriver) error {
-	s.backend = &adminapi.Backend{Started: time.Now(), Settings: cfg.Warnings, Published: s.published,
-		Assembler: s.assembler, Proxies: adminapi.Proxies{Server: s.proxies}, Names: s.sources,
-		Entries: deriver.Entries}
+	deriver *entry.Deriver) {
 	log := s.log.Named("admin")
-	control := admin.Config{Listener: s.listeners.admin, Backend: s.backend, Audit: s.audit,
-		Missing: adminapi.NoAuthority, Record: s.audit.Record, Log: log, Role: cfg.Access.Role}
+	s.backend = &adminapi.Backend{Started: time.Now(), Settings: cfg.Warnings, Published: s.published,
+		Assembler: s.assembler, Connected: s.proxies.Proxies, Resources: s.proxies.Dump, Names: s.sources,
+		Entries: deriver.Entries, Record: s.audit.Record, Log: log}
+	authority := &adminapi.Authority{Published: s.published, Proxies: s.proxies, Addresses: reach.addresses,
+		Notes: reach.notes, OtherAddresses: workloads.Advertised}
 	explainer := adminapi.Explainer{Published: s.published, Proxies: s.proxies.Proxies}
 	if id != nil {
-		authority := &adminapi.Authority{Manager: id.manager, Ledger: id.ledger, TrustDomain: id.domain,
-			Published: s.published, Proxies: s.proxies, Group: id.group, Revoked: id.revoked,
-			Addresses: reach.addresses, Notes: reach.notes, OtherAddresses: workloads.Advertised}
-		control.Tokens, control.Authority, control.Workloads = authority, authority, authority
+		authority.Manager, authority.Ledger, authority.TrustDomain = id.manager, id.ledger, id.domain
+		authority.Group, authority.Revoked = id.group, id.revoked
 		explainer.Workloads = id.ledger.Workloads
 		health := &authorityHealth{authority: authority, jwt: id.jwt, log: s.log.Named("ca")}
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)
-		if err := s.registry.Register(collectFunc(health.collect)); err != nil {
-			return err
-		}
+		s.collect(health.collect)
 	}
-	control.Explain = explainer
-	control.Catalog = &adminapi.Catalog{Published: s.published, Supplied: s.assembler.Supplied,
-		Entries: deriver.Entries, Derived: deriver.Name(), Names: s.sources}
-	control.Store = &adminapi.Store{Store: s.store, Published: s.published, Sources: s.backend.Sources,
+	catalog := &adminapi.Catalog{Published: s.published, Supplied: s.assembler.Supplied, Entries: deriver.Entries,
+		Derived: deriver.Name(), Names: s.sources}
+	store := &adminapi.Store{Store: s.store, Published: s.published, Sources: s.backend.Sources,
 		Problems: s.backend.SourceProblems, Record: s.audit.Record, Log: log.Named("store")}
-	control.Maintenance = &adminapi.Maintenance{Named: s.sources.named, Problems: s.backend.SourceProblems,
+	maintenance := &adminapi.Maintenance{Named: s.sources.named, Problems: s.backend.SourceProblems,
 		Accept: s.assembler.AcceptRemovals, Records: s.store.Records(), Record: s.audit.Record}
 	s.backend.More = s.problems
-	s.run("admin", admin.New(control).Run)
+	routes := slices.Concat(s.backend.Routes(), authority.Routes(), explainer.Routes(), catalog.Routes(), store.Routes(),
+		maintenance.Routes(), []admin.Route{adminapi.AuditRoute(s.audit)})
+	s.run("admin", func(ctx context.Context) error {
+		return admin.Serve(ctx, admin.Config{Listener: s.listeners.admin, Routes: routes, Record: s.audit.Record,
+			Log: log, Role: cfg.Access.Role})
+	})
 	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.backend.Waiting,
 		log: s.log.Named("metrics")}
 	s.run("metrics", site.run)
-	return s.registry.Register(summaryMetrics(s.backend.Summary))
+	s.collect(summaryMetrics(s.backend.Summary))
 }
 
 // publisher hands each context to the proxies, then to operators, the audit log and exports.
@@ -252,27 +260,6 @@ func (s *Server) auditProblems() (out []feed.Problem) {
 	return out
 }
 
-// maxLogged is how many problems that appear, or end, at once are logged one by one.
-const maxLogged = 50
-
-// problemLogger logs problems of configuration when they appear and when they end.
-func problemLogger(log hclog.Logger) func(appeared, gone []feed.Problem) {
-	return func(appeared, gone []feed.Problem) {
-		for _, p := range appeared[:min(len(appeared), maxLogged)] {
-			log.Warn("configuration problem", "problem", p.String(), "source", p.Source)
-		}
-		if more := len(appeared) - maxLogged; more > 0 {
-			log.Warn("more configuration problems: \"ashorectl problems\" lists all", "problems", more)
-		}
-		for _, p := range gone[:min(len(gone), maxLogged)] {
-			log.Info("configuration problem is over", "problem", p.String(), "source", p.Source)
-		}
-		if more := len(gone) - maxLogged; more > 0 {
-			log.Info("more configuration problems are over", "problems", more)
-		}
-	}
-}
-
 // findReach returns where agents reach the listener with TLS.
 func (s *Server) findReach(cfg settings.Config) reach {
 	if !cfg.Secure() {
@@ -281,6 +268,20 @@ func (s *Server) findReach(cfg settings.Config) reach {
 	r := findReach(cfg.XDS.Advertise, s.listeners.secure.Addr(), outgoing)
 	s.log.Named("ca").Info("machines join here", "addresses", r.addresses)
 	return r
+}
+
+// Initialized returns what shows that the state folder belongs to a control plane: the file of the
+// store or the folder of the authority. Empty: there is neither.
+func Initialized(cfg settings.Config) (path string, err error) {
+	for _, path := range []string{filepath.Join(cfg.State, bolt.FileName), AuthorityFolder(cfg)} {
+		switch _, err := os.Lstat(path); {
+		case err == nil:
+			return path, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("state folder (setting state): %w", err)
+		}
+	}
+	return "", nil
 }
 
 // Init creates the store and the root certificate in the state folder, and returns what it created.

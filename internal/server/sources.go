@@ -140,7 +140,7 @@ func (m *sourceMaker) named(setting string) (name string, ok bool) {
 	return "", false
 }
 
-// active says whether there is a source of that name. Safe for concurrent use.
+// active reports whether there is a source of that name. Safe for concurrent use.
 func (m *sourceMaker) active(name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
@@ -24,6 +22,9 @@ const (
 	CheckStoreCommand = "check-store"
 	// auditFileSize is the size at which the audit log begins a new file.
 	auditFileSize = 64 << 20
+	// auditFiles is how many full files of the audit log are kept. They are copied away by those who
+	// need more.
+	auditFiles = 8
 )
 
 // AuthorityFolder is where the keys of the certificate authority are.
@@ -51,20 +52,19 @@ func (s *Server) openState(cfg settings.Config) error {
 		return fmt.Errorf("state folder (setting state, or --state in development): %w", err)
 	}
 	s.audit, err = audit.Open(audit.Config{Path: filepath.Join(cfg.State, "audit.jsonl"), MaxSize: auditFileSize,
-		Keep: cfg.Audit.Keep, Log: s.log.Named("audit"), Registerer: s.registry})
+		Keep: auditFiles, Log: s.log.Named("audit"), Registerer: s.registry})
 	if err != nil {
 		return fmt.Errorf("%w (in the state folder, setting state)", err)
 	}
 	s.closers = append(s.closers, s.audit.Close)
-	return s.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ashore_store_file_unwritable",
-		Help: "1 while the store in the state folder cannot be written: " +
-			"its disk is full or read-only, or its file is missing.",
-	}, func() float64 { return truth(s.home.Outage().Error != "") }))
+	s.collect(func(emit emitFunc) {
+		emit("ashore_store_file_unwritable", "1 while the store in the state folder cannot be written: "+
+			"its disk is full or read-only, or its file is missing.", truth(s.home.Outage().Error != ""))
+	})
+	return nil
 }
 
-// lostWithState says what is lost with a damaged store file; empty: everything that is written to
-// the mesh.
+// lostWithState returns what is lost with a damaged store file; empty: all objects and records.
 func lostWithState(cfg settings.Config) string {
 	if !cfg.Store.Shared() {
 		return ""

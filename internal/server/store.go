@@ -44,14 +44,11 @@ func (s *Server) openStore(ctx context.Context, cfg settings.Config) error {
 	s.closers = append(s.closers, shared.Close)
 	s.run("store", shared.Follow)
 	s.report(func() []feed.Problem { return storeExposed(options) })
-	if err := s.registry.Register(sharedMetrics(shared)); err != nil {
-		return err
-	}
+	s.collect(sharedMetrics(shared))
 	return seedShared(ctx, s.home, shared, log)
 }
 
-// sharedKey is the record in the state folder that says that this ashored has used a store in
-// Consul.
+// sharedKey is the record in the state folder of an ashored that has used a store in Consul.
 func sharedKey() record.Key { return record.Key{Table: "store", Name: "shared"} }
 
 // seedShared copies the store in the state folder to an empty store in Consul, so that an ashored
@@ -65,7 +62,7 @@ func seedShared(ctx context.Context, home *bolt.Store, shared *consul.Store, log
 	switch {
 	case used.Version != "" && shared.Empty():
 		return fmt.Errorf("store: %s is empty, and this ashored has used the store %s: check the settings "+
-			"store.address, store.prefix and store.datacenter, or restore Consul's snapshot; "+
+			"store.address and store.prefix, or restore Consul's snapshot; "+
 			"for a new mesh set another folder (setting state)", shared.Name(), used.Value)
 	case used.Version != "":
 		return nil

@@ -3,7 +3,7 @@ package server
 import "github.com/ashore-mesh/ashore/filestore/consul"
 
 // sharedMetrics reports the state of the store in Consul.
-func sharedMetrics(store *consul.Store) collectFunc {
+func sharedMetrics(store *consul.Store) func(emitFunc) {
 	return func(emit emitFunc) {
 		n, reachable := store.Counts(), store.Standing().Error == ""
 		emit("ashore_store_in_touch", "1 while the shared store can be read.", truth(reachable))

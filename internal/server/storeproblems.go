@@ -10,7 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// sharedStore is a store in Consul that says what is wrong with it.
+// sharedStore is the health of a store in Consul.
 type sharedStore interface {
 	Name() string
 	// Standing is why it cannot be read, Refused why it cannot be written, CopyTrouble why this
@@ -23,10 +23,11 @@ type sharedStore interface {
 var _ sharedStore = (*consul.Store)(nil)
 
 // unwritten is what does not work while the store in Consul cannot be written.
-const unwritten = "nothing can be written: no machine can join, revocations apply only on this replica, and registrations are not shared"
+const unwritten = "nothing can be written: no machine can join, revocations apply only on this replica, " +
+	"and registrations are not shared"
 
-// sharedProblems says what is wrong with the store in Consul. That it cannot be read, it reports
-// itself where it is an active source.
+// sharedProblems returns the problems of the store in Consul. If it is an active source, it reports
+// by itself that it cannot be read.
 func sharedProblems(s sharedStore, active func(source string) bool) []feed.Problem {
 	var out []feed.Problem
 	now := s.Standing()

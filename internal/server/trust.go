@@ -14,14 +14,11 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-const (
-	// bundlePace is how often is looked which bundles proxies have acknowledged while some have
-	// not, or a rotation may wait to hear of those that connect, bundleIdle otherwise.
-	bundlePace = 2 * time.Second
-	bundleIdle = time.Minute
-)
+// bundleInterval is how often the bundles that proxies have acknowledged are compared with the
+// ledger.
+const bundleInterval = 2 * time.Second
 
-// trust sends the assembler whom workloads trust.
+// trust sends the trusted roots and the revocations to the assembler.
 type trust struct {
 	*identity
 	proxies     *xds.Server
@@ -38,11 +35,11 @@ func (s *Server) runTrust(id *identity) <-chan *push.Trust {
 	t := &trust{identity: id, proxies: s.proxies, out: make(chan *push.Trust),
 		connections: push.ConnectionBounds{Age: id.connections.Age, Idle: id.connections.Idle}}
 	s.run("trust", t.run)
-	s.run("bundles", (&acknowledger{identity: id, proxies: s.proxies, log: s.log.Named("ca")}).run)
+	s.run("bundles", (&acknowledger{identity: id, bundles: s.proxies.Bundles, log: s.log.Named("ca")}).run)
 	return t.out
 }
 
-// run tells, anew on each change of roots or revocations, until ctx ends.
+// run sends them after each change until ctx ends.
 func (t *trust) run(ctx context.Context) error {
 	roots, changed := t.manager.Changed(ctx), t.ledger.Watch(ctx)
 	var told, next *push.Trust
@@ -53,7 +50,7 @@ func (t *trust) run(ctx context.Context) error {
 		}
 		out := t.out
 		if next == told {
-			out = nil // there is nothing to tell
+			out = nil // nothing has changed
 		}
 		select {
 		case <-ctx.Done():
@@ -68,13 +65,12 @@ func (t *trust) run(ctx context.Context) error {
 	}
 }
 
-// read is whom workloads believe now. Streams of who is revoked end at once: they do not wait for a
-// build.
+// read returns the present trust. Streams of revoked peers end at once, without waiting for a build.
 func (t *trust) read() *push.Trust {
 	known := t.ledger.Revocations()
 	t.proxies.Recheck()
 	b := t.manager.Bundle()
-	out := &push.Trust{ID: b.ID, Identities: t.peers.Names(known.Identities), Certificates: known.Certificates,
+	out := &push.Trust{ID: b.ID, Identities: known.Identities, Certificates: known.Certificates,
 		Connections: t.connections}
 	for _, r := range b.Roots {
 		out.Roots = append(out.Roots, string(ca.EncodeCertificates(r)))
@@ -82,7 +78,7 @@ func (t *trust) read() *push.Trust {
 	return out
 }
 
-// sameTrust is old where found says the same: equal things keep their pointer.
+// sameTrust returns old if found is equal: equal things keep their pointer.
 func sameTrust(old, found *push.Trust) *push.Trust {
 	if old != nil && old.ID == found.ID && slices.Equal(old.Roots, found.Roots) &&
 		slices.Equal(old.Identities, found.Identities) && slices.Equal(old.Certificates, found.Certificates) {
@@ -91,91 +87,60 @@ func sameTrust(old, found *push.Trust) *push.Trust {
 	return found
 }
 
-// acknowledger writes into the ledger which workloads have the bundle of today, as their proxies
-// say.
+// acknowledger records in the ledger which workloads have the current bundle, as their proxies
+// acknowledge it. A rotation of the root waits for them.
 type acknowledger struct {
 	*identity
-	proxies *xds.Server
+	bundles func() []xds.ProxyBundle // of the connected proxies
 	log     hclog.Logger
-
-	// the following belong to run
-	bundle string
-	known  map[string]bool // serials of certificates whose workloads were seen to have the bundle
 }
 
-// run looks from time to time until ctx ends, often while a proxy does not have the bundle.
+// run looks every bundleInterval until ctx ends.
 func (a *acknowledger) run(ctx context.Context) error {
-	changed := a.manager.Changed(ctx)
+	tick := time.NewTicker(bundleInterval)
+	defer tick.Stop()
+	bundle, recorded := "", map[string]bool{}
 	for {
-		late, err := a.look(ctx)
-		if err != nil && ctx.Err() == nil {
-			a.log.Warn("which roots workloads have cannot be kept", "error", err)
+		now := a.manager.Bundle().ID
+		if now != bundle {
+			bundle, recorded = now, nil
 		}
-		timer := time.NewTimer(paceOfLooks(late || err != nil, len(a.manager.Bundle().Roots)))
+		acknowledged := having(a.bundles(), bundle)
+		if err := a.record(ctx, bundle, acknowledged, recorded); err == nil {
+			recorded = acknowledged
+		} else if ctx.Err() == nil {
+			a.log.Warn("which roots workloads have cannot be recorded", "error", err)
+		}
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
-		case <-changed:
-			timer.Stop()
-		case <-timer.C:
+		case <-tick.C:
 		}
 	}
 }
 
-// paceOfLooks is when to look again. With several roots a rotation goes on, which may wait to hear
-// of workloads that have the bundle already when they connect: nobody is late then.
-func paceOfLooks(late bool, roots int) time.Duration {
-	if late || roots > 1 {
-		return bundlePace
-	}
-	return bundleIdle
-}
-
-// look looks once, and says whether a proxy that is connected is yet to have the bundle.
-func (a *acknowledger) look(ctx context.Context) (late bool, err error) {
-	bundle := a.manager.Bundle().ID
-	if bundle != a.bundle {
-		a.bundle, a.known = bundle, map[string]bool{}
-	}
-	fresh, late := a.sort(a.proxies.Bundles())
-	if len(fresh) == 0 {
-		return late, nil
-	}
-	if err := a.write(ctx, fresh); err != nil {
-		return true, err
-	}
-	maps.Copy(a.known, fresh)
-	return late, nil
-}
-
-// sort finds the certificates of proxies that have the bundle, as is not known yet, and says
-// whether others are yet to have it. What is known of proxies that have gone is forgotten.
-func (a *acknowledger) sort(proxies []xds.ProxyBundle) (fresh map[string]bool, late bool) {
-	fresh = map[string]bool{}
-	known := map[string]bool{}
+// having returns the serials of the certificates whose proxies have a bundle.
+func having(proxies []xds.ProxyBundle, bundle string) map[string]bool {
+	out := map[string]bool{}
 	for _, p := range proxies {
-		switch {
-		case p.Who.Serial == "":
-		case a.known[p.Who.Serial]:
-			known[p.Who.Serial] = true
-		case p.Bundle == a.bundle:
-			fresh[p.Who.Serial] = true
-		default:
-			late = late || p.Asked
+		if p.Who.Serial != "" && p.Bundle == bundle {
+			out[p.Who.Serial] = true
 		}
 	}
-	a.known = known
-	return fresh, late
+	return out
 }
 
-// write writes that the holders of certificates have the bundle.
-func (a *acknowledger) write(ctx context.Context, serials map[string]bool) error {
+// record records that the holders of certificates have a bundle, but for those that are recorded.
+func (a *acknowledger) record(ctx context.Context, bundle string, serials, recorded map[string]bool) error {
+	isNew := func(serial string) bool { return serials[serial] && !recorded[serial] }
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(serials)), isNew) {
+		return nil
+	}
 	workloads, err := a.ledger.Workloads(ctx)
 	errs := []error{err}
 	for _, w := range workloads {
-		if w.Bundle != a.bundle && slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return serials[l.Serial] }) {
-			errs = append(errs, a.ledger.Acknowledge(ctx, w.Name, a.bundle))
+		if w.Bundle != bundle && slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return isNew(l.Serial) }) {
+			errs = append(errs, a.ledger.Acknowledge(ctx, w.Name, bundle))
 		}
 	}
 	return errors.Join(errs...)

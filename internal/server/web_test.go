@@ -29,7 +29,7 @@ func sample() admin.Status {
 
 func sampleRegistry() *prometheus.Registry {
 	reg := newRegistry()
-	reg.MustRegister(summaryMetrics(sample))
+	reg.MustRegister(collectFunc(summaryMetrics(sample)))
 	return reg
 }
 

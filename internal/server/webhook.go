@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/settings"
@@ -28,13 +27,9 @@ func (s *Server) serveWebhook(cfg settings.Config, id *identity) error {
 		return err
 	}
 	s.closeLater(l)
-	size, err := cfg.Webhook.Bytes()
-	if err != nil {
-		return fmt.Errorf("setting webhook.maxBytes: %w", err)
-	}
 	log := s.log.Named("webhook")
 	w, err := webhook.New(webhook.Config{Listener: l, Certificate: id.manager.ServerCertificate,
-		MaxBytes: size, Timeout: webhookTimeout, Rate: webhookRate, Requests: webhookRequests,
+		Timeout: webhookTimeout, Rate: webhookRate, Requests: webhookRequests,
 		Connections: min(webhookConnections, openFiles()/4), Log: log, Registerer: s.registry})
 	if err != nil {
 		return err

@@ -2,9 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -52,11 +49,10 @@ func (s *Server) newRuntime(ctx context.Context, cfg settings.Config, reach reac
 		}
 		return out
 	}
-	return workloads{rt, rt.Run, rt.Advertised, others}, errors.Join(
-		s.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_replicas",
-			Help: "Replicas that send heartbeats, with this one."},
-			func() float64 { return float64(rt.Replicas()) })),
-		s.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_registrations_unshared",
-			Help: "Workloads whose latest change is not written to the shared store yet."},
-			func() float64 { return float64(rt.Unshared()) })))
+	s.collect(func(emit emitFunc) {
+		emit("ashore_replicas", "Replicas that send heartbeats, with this one.", float64(rt.Replicas()))
+		emit("ashore_registrations_unshared",
+			"Workloads whose latest change is not written to the shared store yet.", float64(rt.Unshared()))
+	})
+	return workloads{rt, rt.Run, rt.Advertised, others}, nil
 }

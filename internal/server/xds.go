@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -37,12 +36,10 @@ func (s *Server) serveXDS(cfg settings.Config, id *identity) error {
 	if err != nil {
 		return err
 	}
-	l, err := limitUnauthenticated(s.listeners.secure, s.registry)
-	if err != nil {
-		return err
-	}
-	secure := grpc.NewServer(slices.Concat(xds.ServerOptions(), refusals(),
-		[]grpc.ServerOption{grpc.Creds(id.credentials(limiter)), timeout})...)
+	l := limitUnauthenticated(s.listeners.secure)
+	s.collect(collectUnauthenticated(l))
+	secure := grpc.NewServer(append(xds.ServerOptions(), grpc.Creds(id.credentials(limiter)), grpc.InTapHandle(refuse),
+		timeout)...)
 	s.proxies.Register(secure)
 	id.issuer.Register(secure)
 	s.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, l) })

@@ -14,7 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/jwks"
 )
 
-// CA are those of the certificate authority, which there is when xds.address is set.
+// CA configures the certificate authority. There is one when xds.address is set.
 type CA struct {
 	// Plugged is a folder with Istio's four files (ca-cert.pem, ca-key.pem, root-cert.pem,
 	// cert-chain.pem) of an authority to sign with. Default: none, an authority of its own is made
@@ -44,7 +44,7 @@ type Attestors struct {
 type JWT struct {
 	// Issuer is the claim "iss" of its tokens.
 	Issuer string `yaml:"issuer"`
-	// Audiences are those that a token may be for. Default: istio-ca.
+	// Audiences are the accepted audiences of a token. Default: istio-ca.
 	Audiences []string `yaml:"audiences"`
 	// JWKS is where its keys are: a file, or an https:// address. Default: where the issuer says
 	// (OpenID Connect Discovery), if its name is an https:// address.
@@ -53,11 +53,6 @@ type JWT struct {
 	// Kubernetes' claims where a token has them, else the claims "namespace" and "serviceAccount".
 	Namespace      []string `yaml:"namespace"`
 	ServiceAccount []string `yaml:"serviceAccount"`
-}
-
-type Audit struct {
-	// Keep is how many full files are kept. Default 8.
-	Keep int `yaml:"keep"`
 }
 
 type Workloads struct {
@@ -76,7 +71,7 @@ type Fetch struct {
 	HTTP bool `yaml:"http"`
 }
 
-// config is what a fetcher is made of. Errors: a range that is none.
+// config returns the configuration of a fetcher. Errors: an invalid range.
 func (f Fetch) config() (jwks.Config, error) {
 	c := jwks.Config{AllowHTTP: f.HTTP}
 	for _, text := range f.Allow {
@@ -89,11 +84,11 @@ func (f Fetch) config() (jwks.Config, error) {
 	return c, nil
 }
 
-// Secure says that there is an authority and a listener with TLS.
+// Secure reports whether there is a certificate authority and a listener with TLS.
 func (s *Config) Secure() bool { return s.XDS.Address != "" }
 
-// checkIdentity checks what has to do with certificates, tokens and who may ask; wrong is told what
-// is.
+// checkIdentity checks the settings about certificates, tokens and roles. It reports each error to
+// wrong.
 func (s *Config) checkIdentity(wrong func(setting, format string, args ...any)) {
 	s.checkAuthority(wrong)
 	for i, j := range s.Attestors.JWT {
@@ -108,9 +103,6 @@ func (s *Config) checkIdentity(wrong func(setting, format string, args ...any)) 
 	}
 	if !s.Secure() && len(s.Attestors.JWT) > 0 {
 		wrong("attestors.jwt", "there is nobody to prove it to: set xds.address, or remove this")
-	}
-	if s.Audit.Keep < 1 || s.Audit.Keep > 1000 {
-		wrong("audit.keep", "%d: want 1 to 1000", s.Audit.Keep)
 	}
 	if s.Workloads.Grace <= 0 || s.Workloads.RestartGrace <= 0 {
 		wrong("workloads", "grace %s and restartGrace %s: want more than 0", s.Workloads.Grace,
@@ -127,7 +119,7 @@ func (s *Config) checkIdentity(wrong func(setting, format string, args ...any)) 
 	}
 }
 
-// errs are the errors that err joins.
+// errs returns the errors that err joins.
 func errs(err error) []error {
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		return j.Unwrap()
@@ -185,20 +177,4 @@ type Webhook struct {
 	// Address serves it, with the certificate of xds.address. Default: off; the usual port is
 	// 15017.
 	Address string `yaml:"address"`
-	// MaxBytes limits the body of a request. Default 1MiB.
-	MaxBytes string `yaml:"maxBytes"`
-}
-
-// maxWebhookMiB is the highest webhook.maxBytes, in MiB: API servers send no more, and parsing takes
-// up to 200 times that.
-const maxWebhookMiB = 16
-
-// Bytes returns MaxBytes as a number. Errors: it is not a size.
-func (w Webhook) Bytes() (int64, error) {
-	digits, ok := strings.CutSuffix(w.MaxBytes, "MiB")
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if !ok || err != nil || n < 1 || n > maxWebhookMiB {
-		return 0, fmt.Errorf("%q is not a size from 1MiB to %dMiB", w.MaxBytes, maxWebhookMiB)
-	}
-	return n << 20, nil
 }

@@ -5,10 +5,10 @@ import (
 	"github.com/ashore-mesh/ashore/mcp"
 )
 
-// MCP say which other control planes may read the configuration.
+// MCP selects the other control planes that may read the configuration.
 type MCP struct {
-	// Readers are the identities that may read it; rootNamespace stands for all of the mesh's root
-	// namespace, and anybody for those too that prove nothing. Default: nobody.
+	// Readers are the identities that may read it; rootNamespace means all of the mesh's root
+	// namespace, and anybody includes clients without an identity. Default: nobody.
 	Readers []string `yaml:"readers"`
 	// Services serves the services of registries too, as ServiceEntries. Default false.
 	Services bool `yaml:"services"`
@@ -20,7 +20,7 @@ const (
 	readersAnybody = "anybody"
 )
 
-// readers are who may read; wrong is told of those that are none.
+// readers returns who may read. It reports invalid readers to wrong.
 func (s *Config) readers(wrong func(setting, format string, args ...any)) mcp.Readers {
 	out := mcp.Readers{}
 	for _, r := range s.MCP.Readers {
@@ -42,16 +42,17 @@ func (s *Config) readers(wrong func(setting, format string, args ...any)) mcp.Re
 	return out
 }
 
-// checkMCP checks what has to do with other control planes that read.
+// checkMCP checks the settings about other control planes that read.
 func (s *Config) checkMCP(wrong func(setting, format string, args ...any)) {
 	r := s.readers(wrong)
 	switch {
 	case r.Anybody && s.XDS.PlaintextAddress == "":
-		wrong("mcp.readers", "%s: on xds.address everybody has to prove who he is: name identities, or set xds.plaintextAddress", readersAnybody)
+		wrong("mcp.readers", "%s: xds.address needs an identity: name identities, or set xds.plaintextAddress",
+			readersAnybody)
 	case len(s.MCP.Readers) > 0 && !r.Anybody && s.XDS.Address == "":
-		wrong("mcp.readers", "nobody proves who he is without xds.address: set it, or write %s", readersAnybody)
+		wrong("mcp.readers", "there are no identities without xds.address: set it, or write %s", readersAnybody)
 	case s.MCP.Services && len(s.MCP.Readers) == 0:
-		wrong("mcp.services", "nobody is told anything: name who may read in mcp.readers")
+		wrong("mcp.services", "nobody may read: name identities in mcp.readers")
 	}
 }
 

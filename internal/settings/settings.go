@@ -33,16 +33,17 @@ const (
 	DevState       = ".ashore"
 )
 
-// settings are the settings file. docs/settings.md tells operators about each.
+// Config is the settings file. docs/settings.md describes each setting for operators.
 type Config struct {
-	// State is the folder of all that is kept on this machine. Default /var/lib/ashore.
+	// State is the folder for everything that ashored saves on this machine. Default
+	// /var/lib/ashore.
 	State string `yaml:"state"`
-	// Store says where what is written to the mesh is kept.
+	// Store is where objects and records of the mesh are kept.
 	Store Store `yaml:"store"`
 	// Sources are where configuration and services come from, the deciding one first. Default: the
 	// files of /etc/ashore/config, then the store.
 	Sources yaml.Node `yaml:"sources"`
-	// Merge says how one service is made of what several sources say of it.
+	// Merge configures services that several sources have.
 	Merge Merge `yaml:"merge"`
 	// Domain completes short host names: "web" in namespace shop is web.shop.svc.<Domain>. Default
 	// cluster.local.
@@ -52,23 +53,21 @@ type Config struct {
 	Admin   Admin   `yaml:"admin"`
 	Log     Log     `yaml:"log"`
 	CA      CA      `yaml:"ca"`
-	// Attestors are whom the authority believes besides join tokens and its own certificates.
+	// Attestors are accepted by the authority besides join tokens and its own certificates.
 	Attestors Attestors `yaml:"attestors"`
-	Audit     Audit     `yaml:"audit"`
 	Workloads Workloads `yaml:"workloads"`
 	// Webhook is validation over HTTPS.
 	Webhook Webhook `yaml:"webhook"`
-	// MCP says which other control planes are told the configuration.
+	// MCP selects the other control planes that may read the configuration.
 	MCP MCP `yaml:"mcp"`
-	// Fetch bounds where keys of issuers are fetched from.
+	// Fetch limits from where keys of issuers are fetched.
 	Fetch Fetch `yaml:"fetch"`
-	// Mesh and Networks are Istio's MeshConfig and MeshNetworks.
-	Mesh     yaml.Node `yaml:"mesh"`
-	Networks yaml.Node `yaml:"meshNetworks"`
+	// Mesh is Istio's MeshConfig.
+	Mesh yaml.Node `yaml:"mesh"`
 
 	SourceList  []Source       // made of Sources
-	MeshConfig  *push.Mesh     // made of Mesh and Networks
-	Warnings    []feed.Problem // about them
+	MeshConfig  *push.Mesh     // made of Mesh
+	Warnings    []feed.Problem // about it
 	Access      admin.Access   // made of Admin.Roles
 	FetchConfig jwks.Config    // made of Fetch
 
@@ -83,8 +82,8 @@ type XDS struct {
 	// Address serves xDS and the certificate authority with TLS. Default :15012; empty, as in
 	// development: there is no authority, and nobody has an identity.
 	Address string `yaml:"address"`
-	// Advertise is where agents reach Address: each HOST:PORT stands in the command that makes them
-	// join. Default: Address, and where that is every address, what findReach finds.
+	// Advertise is where agents reach Address: each HOST:PORT is in the command that makes them
+	// join. Default: Address, or the address that findReach finds.
 	Advertise []string `yaml:"advertise"`
 	// PlaintextAddress serves xDS without TLS: for loopback, or a network that is trusted. What
 	// connects there has no identity. Default: off; 127.0.0.1:15010 in development.
@@ -104,7 +103,7 @@ type Admin struct {
 	// Socket is the unix socket of the admin API. Default /run/ashore/admin.sock; admin.sock in the
 	// state folder in development.
 	Socket string `yaml:"socket"`
-	// Roles says who may use it besides root and the user that ashored runs as. Default: nobody.
+	// Roles are those of users besides root and the user that ashored runs as. Default: none.
 	Roles admin.Roles `yaml:"roles"`
 }
 
@@ -115,7 +114,7 @@ type Log struct {
 	Format string `yaml:"format"`
 }
 
-// defaults are the settings of an empty file.
+// Default returns the settings of an empty file.
 func Default() Config {
 	return Config{
 		State:      "/var/lib/ashore",
@@ -128,13 +127,11 @@ func Default() Config {
 		Admin:      Admin{Socket: "/run/ashore/admin.sock"},
 		Log:        Log{Level: "info", Format: "text"},
 		CA:         CA{Validity: 24 * time.Hour, Grace: ca.DefaultGrace},
-		Audit:      Audit{Keep: 8},
 		Workloads:  Workloads{Grace: 10 * time.Second, RestartGrace: 5 * time.Minute},
-		Webhook:    Webhook{MaxBytes: "1MiB"},
 	}
 }
 
-// devDefaults are the settings of development without flags or file.
+// Dev returns the settings of development without flags or file.
 func Dev() Config {
 	s := Default()
 	s.Development = true
@@ -143,7 +140,7 @@ func Dev() Config {
 	return s
 }
 
-// Read lays the file path over s. What they mean is for check to say.
+// Read lays the file path over s. Check validates the result.
 func Read(path string, s Config) (Config, error) {
 	data, err := strictyaml.ReadFile(path)
 	switch {
@@ -157,13 +154,12 @@ func Read(path string, s Config) (Config, error) {
 	return s, errors.Join(err, s.readSources())
 }
 
-// place is where a setting is from: a flag, a line of the file, or file.
+// place returns where a setting is from: a flag, a line of the file, or file.
 func (s *Config) place(setting, file string) string {
 	return cmp.Or(s.Flags[setting], s.places.Of(setting), file)
 }
 
-// check makes the mesh's Config and tells everything that is wrong; file is where the settings
-// are from.
+// Check makes the mesh's Config, and returns all errors; file is where the settings are from.
 func (s *Config) Check(file string) error {
 	return errors.Join(s.checkMesh(file), s.checkOwn(file))
 }
@@ -178,9 +174,6 @@ func (s *Config) checkOwn(file string) error {
 	s.checkIdentity(wrong)
 	if s.Webhook.Address != "" && !s.Secure() {
 		wrong("webhook.address", "there is no certificate authority: set xds.address, or remove this")
-	}
-	if _, err := s.Webhook.Bytes(); err != nil {
-		wrong("webhook.maxBytes", "%v", err)
 	}
 	s.checkMCP(wrong)
 	for _, path := range []struct{ setting, value string }{{"state", s.State}, {"admin.socket", s.Admin.Socket}} {
@@ -204,7 +197,7 @@ func (s *Config) checkOwn(file string) error {
 	return errors.Join(errs...)
 }
 
-// checkServed checks the addresses that are listened on, and how many may connect.
+// checkServed checks the addresses of listeners and the limit of connections.
 func (s *Config) checkServed(wrong func(setting, format string, args ...any)) {
 	if s.XDS.WorkloadConnections < 1 {
 		wrong("xds.workloadConnections", "%d: want 1 or more, such as 16", s.XDS.WorkloadConnections)
@@ -228,8 +221,8 @@ func (s *Config) checkServed(wrong func(setting, format string, args ...any)) {
 	}
 }
 
-// inside says whether path is dir or lies below it. Empty paths are told of elsewhere. A hidden
-// folder does not count: configuration is not looked for in it.
+// inside reports whether path is dir or below it. Empty paths are reported elsewhere. A hidden
+// folder does not count: configuration is not read from it.
 func inside(path, dir string) bool {
 	if path == "" || dir == "" {
 		return false
@@ -238,7 +231,7 @@ func inside(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../") && (rel == "." || !strings.HasPrefix(rel, "."))
 }
 
-// absolute is path from the root on, or as it is when the working folder is gone.
+// absolute returns an absolute path, or path itself if the working folder was deleted.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -246,20 +239,17 @@ func absolute(path string) string {
 	return path
 }
 
-// checkMesh reads Istio's part.
+// checkMesh reads mesh and meshNetworks.
 func (s *Config) checkMesh(file string) error {
-	section := func(n *yaml.Node) *yaml.Node {
-		if n.IsZero() {
-			return nil
-		}
-		return n
+	section := &s.Mesh
+	if section.IsZero() {
+		section = nil
 	}
-	mesh, problems := config.ParseMesh(file, section(&s.Mesh))
-	networks, more := config.ParseMeshNetworks(file, section(&s.Networks))
-	s.MeshConfig = &push.Mesh{Config: mesh, Networks: networks, Domain: s.Domain}
+	mesh, problems := config.ParseMesh(file, section)
+	s.MeshConfig = &push.Mesh{Config: mesh, Domain: s.Domain}
 	s.Warnings = nil
 	var errs []error
-	for _, p := range append(problems, more...) {
+	for _, p := range problems {
 		if p.IsError() {
 			errs = append(errs, errors.New(p.String()))
 			continue

@@ -19,13 +19,13 @@ import (
 // Source is one source of configuration or services. Besides these it has the options of
 // its kind.
 type Source struct {
-	// Name is for people, and tells sources of one kind apart; sourceName says what it may be.
+	// Name is for operators, and unique among the sources; see sourceName.
 	// Default: the kind.
 	Name string `yaml:"name"`
-	// Kind is what it is: one of sourceKinds.
+	// Kind is one of sourceKinds.
 	Kind string `yaml:"kind"`
-	// Required says that serving waits until it has delivered, or has content from before the
-	// restart. Default true.
+	// Required makes serving wait until it has delivered, or has content from before the restart.
+	// Default true.
 	Required bool `yaml:"required"`
 	// MaxAge is how long its items are used while it is down, leastAge or more. Default 0: without
 	// limit.
@@ -47,9 +47,9 @@ func (s Source) Requiring() string {
 
 // sourceOptions are those of one kind of source.
 type sourceOptions interface {
-	// into is the struct that takes them.
+	// into returns the struct that is decoded into.
 	into() any
-	// check tells what is wrong with them.
+	// check reports each error to wrong.
 	check(wrong func(option, format string, args ...any))
 }
 
@@ -70,7 +70,7 @@ func commonOptions() []string { return []string{"name", "kind", "required", "max
 type FilesSource struct {
 	// Folder has YAML and JSON of Istio's API, with the folders below it.
 	Folder string `yaml:"folder"`
-	// FollowSymlinks has symbolic links be followed that lead out of the folder. Default false.
+	// FollowSymlinks follows symbolic links that lead out of the folder. Default false.
 	FollowSymlinks bool `yaml:"followSymlinks"`
 }
 
@@ -99,19 +99,16 @@ func (c *ConsulSource) check(wrong func(option, format string, args ...any)) { c
 // MCPSource is another control plane, or another server that speaks MCP over xDS. mcp.Config
 // describes the options.
 type MCPSource struct {
-	Address    string        `yaml:"address"`
-	Plaintext  bool          `yaml:"plaintext"`
-	CAFile     string        `yaml:"caFile"`
-	CertFile   string        `yaml:"certFile"`
-	KeyFile    string        `yaml:"keyFile"`
-	ServerName string        `yaml:"serverName"`
-	Kinds      []string      `yaml:"kinds"`
-	NodeID     string        `yaml:"nodeID"`
-	Namespace  string        `yaml:"namespace"`
-	Revision   string        `yaml:"revision"`
-	AnswerWait time.Duration `yaml:"answerWait"`
-	MaxObjects int           `yaml:"maxObjects"`
-	MaxMessage int           `yaml:"maxMessage"`
+	Address    string   `yaml:"address"`
+	Plaintext  bool     `yaml:"plaintext"`
+	CAFile     string   `yaml:"caFile"`
+	CertFile   string   `yaml:"certFile"`
+	KeyFile    string   `yaml:"keyFile"`
+	ServerName string   `yaml:"serverName"`
+	Kinds      []string `yaml:"kinds"`
+	NodeID     string   `yaml:"nodeID"`
+	Namespace  string   `yaml:"namespace"`
+	Revision   string   `yaml:"revision"`
 }
 
 // Config returns the configuration of the source with that name.
@@ -119,7 +116,7 @@ func (m *MCPSource) Config(name string, log hclog.Logger) mcp.Config {
 	return mcp.Config{
 		Name: name, Address: m.Address, Plaintext: m.Plaintext, CAFile: m.CAFile, CertFile: m.CertFile,
 		KeyFile: m.KeyFile, ServerName: m.ServerName, Kinds: m.Kinds, NodeID: m.NodeID, Namespace: m.Namespace,
-		Revision: m.Revision, AnswerWait: m.AnswerWait, MaxObjects: m.MaxObjects, MaxMessage: m.MaxMessage, Log: log,
+		Revision: m.Revision, Log: log,
 	}
 }
 
@@ -141,7 +138,7 @@ func DefaultSources(folder string) []Source {
 	}
 }
 
-// Merge say how one service is made of what several sources supply.
+// Merge configures services that several sources have.
 type Merge struct {
 	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any).
 	// Default unite.
@@ -154,7 +151,7 @@ func (s *Config) checkMerge(wrong func(setting, format string, args ...any)) {
 	}
 }
 
-// readSources reads the list, when the file has one, and tells everything that is wrong with it.
+// readSources reads the list, if the file has one, and returns all errors.
 func (s *Config) readSources() error {
 	list := s.Sources
 	switch {
@@ -176,7 +173,7 @@ func (s *Config) readSources() error {
 	return errors.Join(errs...)
 }
 
-// readSource reads one of the list.
+// readSource reads one source.
 func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
 	out := Source{Required: true, At: at,
 		Place: fmt.Sprintf("%s:%d", s.places.File(), n.Line)}
@@ -205,7 +202,7 @@ func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
 	return out, s.places.Section(at, n, out.Options.into(), commonOptions()...)
 }
 
-// canonical is a part of a file without comments and style, so that it is equal for equal settings.
+// canonical returns a part of a file without comments and style, for comparison.
 func canonical(n *yaml.Node) string {
 	var v any
 	if err := n.Decode(&v); err != nil {
@@ -221,8 +218,8 @@ func canonical(n *yaml.Node) string {
 // longestSourceName is how many letters the name of a source may have.
 const longestSourceName = 63
 
-// sourceName says whether a source may be called s: it stands in logs and tables, is a label of
-// metrics, and the key of what is kept of the source.
+// sourceName reports whether s is a valid name of a source. It is in logs and tables, is a label of
+// metrics, and the key of saved content.
 func sourceName(s string) bool {
 	foreign := func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
@@ -230,13 +227,13 @@ func sourceName(s string) bool {
 	return s != "" && len(s) <= longestSourceName && strings.IndexFunc(s, foreign) < 0
 }
 
-// checkSources checks what the sources say, and that they can be told apart.
+// checkSources checks the sources and that their names are unique.
 func (s *Config) checkSources(wrong func(setting, format string, args ...any)) {
 	names, folders, targets := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	store := "" // the first one
 	for _, src := range s.SourceList {
 		if src.Options == nil {
-			continue // told of when it was read
+			continue // reported when it was read
 		}
 		if _, ok := src.Options.(*StoreSource); ok && store != "" {
 			wrong(src.At+".kind", "there is one store only: %s is it; remove one of the two", store)

@@ -13,8 +13,8 @@ const (
 	StoreConsul = "consul"
 )
 
-// Store say where the objects of the store, tokens, the ledger of workloads, revocations
-// and virtual IPs are kept.
+// Store configures where the objects of the store, tokens, the index of workloads, revocations and
+// virtual IPs are kept.
 type Store struct {
 	// Kind is bolt (a file in the state folder, for one ashored) or consul (Consul's KV, for any
 	// number of them). Default bolt.
@@ -41,28 +41,14 @@ func (s *Config) checkStore(wrong func(setting, format string, args ...any)) {
 			args ...any) {
 			wrong("store."+option, format, args...)
 		})
-		if age := s.Store.MaxAge; age > 0 && age < leastAge {
-			wrong("store.maxAge", "%v: want 1m or more, or 0s for any age: how long the store was in touch is written down each minute", age)
-		}
 	case StoreBolt:
-		alone := defaultStore()
-		for _, o := range []struct {
-			name  string
-			other bool
-		}{
-			{"address", s.Store.Address != alone.Address}, {"prefix", s.Store.Prefix != ""}, {"tokenFile",
-				s.Store.TokenFile != ""}, {"tls", s.Store.TLS != alone.TLS},
-			{"datacenter", s.Store.Datacenter != ""}, {"namespace", s.Store.Namespace != ""}, {"partition",
-				s.Store.Partition != ""}, {"maxAge", s.Store.MaxAge != 0},
-		} {
-			if o.other {
-				wrong("store."+o.name, "is only for store.kind consul, and that is %s", s.Store.Kind)
-			}
+		if s.Store.Options != defaultStore().Options {
+			wrong("store", "address, prefix, tokenFile and tls are only for store.kind consul, and that is %s", s.Store.Kind)
 		}
 	default:
 		wrong("store.kind", "%q: want bolt or consul", s.Store.Kind)
 	}
 }
 
-// Shared says that other replicas write there too.
+// Shared reports whether other replicas write there too.
 func (s Store) Shared() bool { return s.Kind == StoreConsul }

@@ -74,3 +74,11 @@ func SyncFolder(dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+// Remove removes a file. A missing one is no error.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -46,7 +46,6 @@ type Deriver struct {
 	written    workloads                              // WorkloadEntry objects
 	registered workloads                              // registered workloads
 	byKey      map[registry.RegistrationKey]*workload // registered workloads by key
-	ownLabels  int                                    // number of registered workloads with workload.ownLabels
 }
 
 // New returns a Deriver. The workloads that register with runtime become endpoints. runtime may be

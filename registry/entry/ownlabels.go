@@ -16,13 +16,16 @@ import (
 // themselves when they registered. Then all who may join the group can serve its hosts.
 func (d *Deriver) selectedByOwnLabels(o *config.Object) []feed.Problem {
 	sel := o.Spec.(*networking.ServiceEntry).WorkloadSelector
-	if sel == nil || d.ownLabels == 0 {
+	if sel == nil {
 		return nil
 	}
 	labels := map[string][]string{} // by group
 	for _, w := range d.registered.selected(o.Namespace, sel.Labels) {
+		if !w.ownLabels {
+			continue
+		}
 		added := missing(sel.Labels, GroupLabels(w.group.Spec.(*networking.WorkloadGroup), nil))
-		if w.ownLabels && len(added) > 0 {
+		if len(added) > 0 {
 			labels[w.group.Namespace+"/"+w.group.Name] = slices.Sorted(slices.Values(added))
 		}
 	}

@@ -81,16 +81,10 @@ func (d *Deriver) replaceRegistered(
 	if previous != nil {
 		entries = entries.Without(previous.object.Key)
 		delete(d.byKey, k)
-		if previous.ownLabels {
-			d.ownLabels--
-		}
 	}
 	if current != nil {
 		entries = entries.With(current.object.Key, current.object)
 		d.byKey[k] = current
-		if current.ownLabels {
-			d.ownLabels++
-		}
 	}
 	return entries
 }

@@ -166,7 +166,11 @@ func rulesUndone(t *testing.T, s *suite) {
 	s.client.run("ashore-agent intercept remove")
 	s.client.run("nft 'add table inet closed; add chain inet closed out { type filter hook output priority 10; }; " +
 		"add rule inet closed out tcp dport 15012 drop'")
+	begun := time.Now()
 	out, err := s.client.try("ashore-agent intercept install")
+	if took := time.Since(begun); took > 45*time.Second {
+		t.Errorf("the rules were removed after %s, want 30s and the time of the last checks", took)
+	}
 	for _, want := range []string{"control plane: ", ":15012 does not answer", "the rules were removed again"} {
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("install: %v, want %q in\n%s", err, want, out)
@@ -242,7 +246,7 @@ func restarts(t *testing.T, s *suite) {
 		{"agent restarted", script("systemctl restart ashore-agent")},
 		{"agent killed", script("systemctl kill -s KILL ashore-agent")},
 		{"agent upgraded", upgrade("ashore-agent")},
-		{"Envoy's settings changed", script("mkdir -p /etc/ashore; echo 'envoy: {logLevel: info, parentShutdown: 5s}' > /etc/ashore/agent.yaml; systemctl restart ashore-agent")},
+		{"Envoy's settings changed", script("mkdir -p /etc/ashore; echo 'envoy: {drainTime: 30s, parentShutdown: 5s}' > /etc/ashore/agent.yaml; systemctl restart ashore-agent")},
 		{"Envoy upgraded", upgrade("ashore-envoy")},
 	} {
 		t.Run(event.name, func(t *testing.T) {

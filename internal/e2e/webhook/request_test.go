@@ -86,7 +86,7 @@ func TestOversized(t *testing.T) {
 		for _, path := range []string{"/validate", "/v1/validate"} {
 			a, err := w.post(c, path, "application/json", body)
 			if err != nil || a.code != http.StatusRequestEntityTooLarge ||
-				!strings.Contains(a.body, "webhook.maxBytes") {
+				!strings.Contains(a.body, "send less at once") {
 				t.Errorf("%s to %s: %d %s, %v", name, path, a.code, a.body, err)
 			}
 			body = struct{ io.Reader }{strings.NewReader(big)}

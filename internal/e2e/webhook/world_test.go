@@ -27,14 +27,13 @@ type world struct {
 	roots string // a file with the root certificates
 }
 
-// newWorld starts one; settings are those of the webhook, beside its address: "maxBytes: 1MiB".
-func newWorld(t *testing.T, settings ...string) *world {
+// newWorld starts one.
+func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t}
 	w.Mesh = harness.New(t, nil, func(m *harness.Mesh) {
 		w.at = m.IP() + ":15017"
-		harness.Secure(fmt.Sprintf("webhook: {%s}", strings.Join(append(settings, fmt.Sprintf("address: %q", w.at)),
-			", ")))(m)
+		harness.Secure(fmt.Sprintf("webhook: {address: %q}", w.at))(m)
 	})
 	w.roots = filepath.Join(t.TempDir(), "ca.pem")
 	out, code, err := harness.Command("ashorectl", "ca", "show", "--pem", "--socket", w.Socket())

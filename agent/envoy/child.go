@@ -1,0 +1,104 @@
+package envoy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// KillAfter is how long Envoy may take to end once it was asked to.
+const KillAfter = 5 * time.Second
+
+// Child runs Envoy as a child of this process, and starts it again when it ends unexpectedly.
+type Child struct {
+	restarter
+	path   string
+	args   []string
+	stdout io.Writer    // access logs
+	lines  hclog.Logger // Envoy's own lines
+}
+
+// NewChild returns a Child that starts the program path with a bootstrap file. stdout receives
+// access logs, lines Envoy's own log, and log the messages of this package.
+func NewChild(path, bootstrap string, o Options, stdout io.Writer, lines, log hclog.Logger) *Child {
+	args := append(o.arguments(), "--config-path", bootstrap, "--disable-hot-restart", "--log-format", logFormat)
+	return &Child{newRestarter(log), path, args, stdout, lines}
+}
+
+// Run implements Runner.
+func (c *Child) Run(ctx, last context.Context) error {
+	c.repeat(ctx, last, c.run)
+	return nil
+}
+
+// Resume implements Runner: a child ends with the agent that started it.
+func (*Child) Resume(context.Context) (bool, error) { return false, nil }
+
+// Stays implements Runner.
+func (*Child) Stays(context.Context) bool { return false }
+
+// Stop implements Runner: a child ends when Run does.
+func (*Child) Stop(context.Context) error { return nil }
+
+// run starts Envoy, and returns its last error when it has ended. When ctx ends, Envoy gets
+// SIGTERM, and after KillAfter SIGKILL. Envoy does not outlive this process, even if that is
+// killed.
+func (c *Child) run(ctx context.Context) error {
+	// The kernel sends the death signal when the *thread* that started Envoy ends, so this thread
+	// must live as long. https://github.com/golang/go/issues/27505
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	if err := raiseFileLimit(); err != nil {
+		c.log.Warn("Envoy may run out of files", "error", err)
+	}
+	w := &logWriter{log: c.lines}
+	cmd := exec.CommandContext(ctx, c.path, c.args...)
+	// Not files: Envoy opens /dev/stdout for access logs, which fails on systemd's sockets and
+	// works on our pipes.
+	cmd.Stdout, cmd.Stderr = writerOnly{c.stdout}, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setpgid:   true, // a terminal's Ctrl-C is for the agent, which drains first
+		Pdeathsig: syscall.SIGKILL,
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = KillAfter
+	err := cmd.Start()
+	if err == nil {
+		c.change(func(s *State) { s.PID = cmd.Process.Pid; s.Runs++ })
+		err = cmd.Wait()
+		c.change(func(s *State) { s.PID = 0 })
+	}
+	w.Close()
+	if err == nil {
+		err = errors.New("it ended by itself")
+	}
+	if w.worst != "" {
+		return fmt.Errorf("%s: %w: %s", c.path, err, w.worst)
+	}
+	return fmt.Errorf("%s: %w", c.path, err)
+}
+
+// writerOnly hides that a writer is a file.
+type writerOnly struct{ io.Writer }
+
+// raiseFileLimit lets Envoy open as many files as the machine allows. Go resets the limit for child
+// processes unless the program has set it.
+func raiseFileLimit() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("read the limit of open files: %w", err)
+	}
+	limit.Cur = limit.Max
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("raise the limit of open files: %w", err)
+	}
+	return nil
+}

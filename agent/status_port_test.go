@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/agent/envoy"
+	"github.com/ashore-mesh/ashore/agent/probe"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+)
+
+// The application's metrics follow the agent's. An application that does not answer as it should is
+// a metric, not an error.
+func TestApplicationMetrics(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		body string
+		code int
+		want []string
+		not  string
+	}{
+		"well": {"app_requests 7", http.StatusOK, []string{"ashore_agent_application_up 1\n",
+			"\napp_requests 7\n"}, "\x00"},
+		"error": {"app_requests 7\n", http.StatusInternalServerError, []string{"ashore_agent_application_up 0\n"},
+			"app_requests"},
+		"too large": {strings.Repeat("app_requests 7\n", maxApplicationMetrics/10), http.StatusOK,
+			[]string{"ashore_agent_application_up 0\n"}, "app_requests"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(tc.code)
+				_, _ = w.Write([]byte(tc.body)) // the client stops at its bound
+			}))
+			t.Cleanup(app.Close)
+			s := example(t, "127.0.42.9", func(s *Settings) { s.Metrics.Application = app.URL })
+			a := &Agent{settings: s, log: testlog.New(t), admin: envoy.NewAdmin(s.adminSocket()), scrapes: make(chan struct{}, 1),
+				envoy: &envoy.Child{}}
+			if err := a.connect(testlog.New(t)); err != nil {
+				t.Fatal(err)
+			}
+			w := httptest.NewRecorder()
+			a.serveMetrics(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			for _, want := range tc.want {
+				if !strings.Contains(w.Body.String(), want) {
+					t.Errorf("want %q in %.2000s", want, w.Body)
+				}
+			}
+			if strings.Contains(w.Body.String(), tc.not) {
+				t.Errorf("%q is in the answer", tc.not)
+			}
+		})
+	}
+}
+
+// Envoy's metrics are passed on while Envoy writes them, and an answer that is cut short is not
+// taken for the whole.
+func TestMetricsStream(t *testing.T) {
+	t.Parallel()
+	s := example(t, "127.0.42.10", nil)
+	l, err := net.Listen("unix", s.adminSocket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan struct{})
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("envoy_metric 1\n" + strings.Repeat("#", 64<<10)))
+		w.(http.Flusher).Flush()
+		<-next
+		panic(http.ErrAbortHandler)
+	})}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	a := &Agent{settings: s, log: testlog.New(t), admin: envoy.NewAdmin(s.adminSocket()), scrapes: make(chan struct{}, 1),
+		envoy: &envoy.Child{}}
+	if err := a.connect(testlog.New(t)); err != nil {
+		t.Fatal(err)
+	}
+	status := httptest.NewServer(http.HandlerFunc(a.serveMetrics))
+	t.Cleanup(status.Close)
+	resp, err := status.Client().Get(status.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	read := bufio.NewScanner(resp.Body)
+	for read.Scan() && read.Text() != "envoy_metric 1" {
+	}
+	if read.Err() != nil || read.Text() != "envoy_metric 1" {
+		t.Fatalf("%q, %v: not there while Envoy writes", read.Text(), read.Err())
+	}
+	close(next)
+	for read.Scan() {
+	}
+	if read.Err() == nil {
+		t.Error("an answer that was cut short looks complete")
+	}
+}
+
+// /quitquitquit is for this machine alone.
+func TestQuit(t *testing.T) {
+	t.Parallel()
+	quit := 0
+	a := &Agent{quit: func() { quit++ }, log: testlog.New(t)}
+	for from, want := range map[string]int{"127.0.0.1:999": http.StatusOK, "10.0.0.7:999": http.StatusOK,
+		"10.0.0.8:999": http.StatusForbidden} {
+		w, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/quitquitquit", nil)
+		req.RemoteAddr = from
+		to := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.7:15020"))
+		a.serveQuit(w, req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, to)))
+		if w.Code != want {
+			t.Errorf("from %s: %d, want %d", from, w.Code, want)
+		}
+	}
+	if quit != 2 {
+		t.Errorf("quit %d times, want 2", quit)
+	}
+}
+
+// The agent reports READY when Envoy is ready, or after a bound, and WATCHDOG at the interval that
+// was asked for.
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	a := &Agent{settings: good(), notifier: notifier{notify: func(s string) { sent = append(sent, s) },
+		watchdog: time.Hour}}
+	if err := a.connect(testlog.New(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []time.Duration{0, time.Second, startupWait, 2 * startupWait} {
+		a.notify(errNotRunning, at)
+	}
+	a.notify(nil, time.Hour)
+	want := "STATUS=" + errNotRunning.Error() + " WATCHDOG=1 READY=1 STATUS=Envoy is ready"
+	if got := strings.Join(sent, " "); got != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+// The service manager waits for a drain that is longer than its own bound.
+func TestDrainExtendsStop(t *testing.T) {
+	t.Parallel()
+	s := example(t, "127.0.42.11", func(s *Settings) { s.Drain.Maximum = 3 * time.Minute })
+	var sent []string
+	a := &Agent{settings: s, log: testlog.New(t), admin: envoy.NewAdmin(s.adminSocket()), envoy: &envoy.Child{},
+		ready:    newReadiness(nil, nil, nil, testlog.New(t)),
+		health:   &healthReporter{report: func(probe.Health) {}},
+		notifier: notifier{notify: func(s string) { sent = append(sent, s) }}}
+	a.finish(t.Context())
+	if got, want := strings.Join(sent, " "), "STOPPING=1 EXTEND_TIMEOUT_USEC=191000000"; got != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}

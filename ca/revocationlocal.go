@@ -1,0 +1,225 @@
+package ca
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
+)
+
+const (
+	// revocationFile is in the folder of the root's key. Because of it, this replica knows its
+	// revocations when the store is lost or was restored from a backup.
+	revocationFile = "revocations.json"
+	// maxRevocationFile bounds it, in bytes.
+	maxRevocationFile = 32 << 20
+	// reconcileRetry is how often a write to the store or to the file is retried.
+	reconcileRetry = 2 * time.Second
+	// sweepSlack is how long an ended revocation stays in the store after replicas dropped it, so
+	// that none of them writes it back.
+	sweepSlack = time.Hour
+)
+
+// revocationState is what this replica knows of revocations.
+type revocationState struct {
+	mu       sync.Mutex
+	known    map[record.Key]Revocation // guarded by mu
+	written  []byte                    // guarded by mu: what the file holds
+	fileErr  error                     // guarded by mu: why the file is out of date
+	storeErr error                     // guarded by mu: why the store was not written
+
+	current atomic.Pointer[Revocations]
+}
+
+// Revocations returns what is revoked. It does not wait for the store.
+func (l *Ledger) Revocations() *Revocations { return l.revocations.current.Load() }
+
+// Watch reports, until ctx ends and while Run runs, that revocations have changed, also on another
+// replica.
+func (l *Ledger) Watch(ctx context.Context) <-chan struct{} {
+	return l.watchers.Watch(ctx, l.revoked.name)
+}
+
+// remember takes a record that this replica read or wrote, or could not write.
+func (l *Ledger) remember(x Revocation) {
+	s := &l.revocations
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was := s.known[x.key()]; x.Kind != "" && was.Epoch <= x.Epoch {
+		s.known[x.key()] = x
+		l.publish()
+	}
+}
+
+// publish puts what is known in force, writes the file and notifies watchers. The caller holds mu.
+func (l *Ledger) publish() {
+	s := &l.revocations
+	s.current.Store(newRevocations(s.known, l.domains(), l.config.Now().Add(-l.outlive)))
+	l.watchers.Notify([]record.Write{{Key: l.revoked.key("")}})
+	if l.config.Dir == "" {
+		return
+	}
+	list := slices.SortedFunc(maps.Values(s.known), func(a, b Revocation) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	file := folder(l.config.Dir).at(revocationFile)
+	text, err := encodeRecord(list)
+	if err == nil && !bytes.Equal(text, s.written) {
+		err = wholefile.Write(file, text)
+	}
+	if err == nil {
+		s.written = text
+	} else if s.fileErr == nil {
+		l.config.Log.Error("cannot write the local file of revocations", "file", file, "error", err)
+	}
+	s.fileErr = err
+}
+
+// readLocal reads the file of this replica. A damaged one is replaced by what the store has.
+func (l *Ledger) readLocal() error {
+	known := map[record.Key]Revocation{}
+	l.revocations.known = known
+	if l.config.Dir == "" {
+		return nil
+	}
+	dir := folder(l.config.Dir)
+	if err := dir.open(); err != nil {
+		return err
+	}
+	text, _, err := readfile.Read(dir.at(revocationFile), maxRevocationFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var list []Revocation
+	err = decodeRecord(text, &list)
+	for _, x := range list {
+		known[x.key()] = x
+		err = errors.Join(err, x.check(""))
+	}
+	if err != nil {
+		clear(known)
+		l.config.Log.Error("the local file of revocations is damaged and is replaced by what the store has",
+			"file", dir.at(revocationFile), "error", err)
+	}
+	return nil
+}
+
+// reconcile makes this replica and the store agree: the newer record of each subject counts.
+// Errors: the store cannot be read, or written. What was in force stays.
+func (l *Ledger) reconcile(ctx context.Context) error {
+	list, err := l.revoked.list(ctx)
+	if err != nil {
+		return err
+	}
+	stored := make(map[record.Key]Revocation, len(list))
+	for _, x := range list {
+		stored[x.key()] = x
+	}
+	var errs []error
+	for _, key := range l.merge(stored) {
+		errs = append(errs, l.retry(func() error { return l.writeLocal(ctx, key) }))
+	}
+	l.revocations.mu.Lock()
+	defer l.revocations.mu.Unlock()
+	l.revocations.storeErr = errors.Join(errs...)
+	return errors.Join(l.revocations.storeErr, l.revocations.fileErr)
+}
+
+// merge takes what is newer in the store, and returns the keys of what is newer here.
+func (l *Ledger) merge(stored map[record.Key]Revocation) (newer []record.Key) {
+	s := &l.revocations
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, x := range stored {
+		if mine := s.known[key]; !mine.newer(x) {
+			s.known[key] = x
+		}
+	}
+	now := l.config.Now()
+	for key, x := range s.known {
+		if x.ended(now, l.revokedFor()) {
+			delete(s.known, key)
+		} else if x.newer(stored[key]) {
+			newer = append(newer, key)
+		}
+	}
+	l.publish()
+	return newer
+}
+
+// revokedFor is how long the revocation of a certificate stays after that expired: until it cannot
+// be renewed any more, and no connection is open that began with it.
+func (l *Ledger) revokedFor() time.Duration { return max(l.config.Grace+lateClock, l.outlive) }
+
+// writeLocal writes a record that is newer here than in the store.
+func (l *Ledger) writeLocal(ctx context.Context, key record.Key) error {
+	x, version, ahead, err := l.revocation(ctx, key)
+	if err != nil || !ahead {
+		return err
+	}
+	var guard []record.Write
+	if x.Pending { // its workload may have more certificates by now
+		if guard, err = l.addCertificates(ctx, &x); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	if err := l.writeRevocation(ctx, x, version, guard); err != nil {
+		return err
+	}
+	action := audit.WorkloadRevoke
+	if !x.Revoked {
+		action = audit.WorkloadRestore
+	}
+	l.config.Log.Info("wrote a revocation that the store did not have", "kind", x.Kind, "name", x.Name,
+		"revoked", x.Revoked)
+	l.config.Audit(audit.Event{Action: action, Actor: "ashored", Target: x.Name,
+		Reason:  because("written to the store, which did not have it", x.Reason),
+		Details: map[string]string{"kind": string(x.Kind), "kept": "yes", "by": x.By}})
+	return nil
+}
+
+// Pending is how many revocations are in force that the store does not have.
+func (l *Ledger) Pending() int {
+	l.revocations.mu.Lock()
+	defer l.revocations.mu.Unlock()
+	n := 0
+	for _, x := range l.revocations.known {
+		if x.Pending {
+			n++
+		}
+	}
+	return n
+}
+
+// Problems are what an operator should act on in the ledger.
+func (l *Ledger) Problems() []string {
+	var out []string
+	n := l.Pending()
+	l.revocations.mu.Lock()
+	defer l.revocations.mu.Unlock()
+	if err := l.revocations.storeErr; err != nil && n > 0 {
+		out = append(out, fmt.Sprintf("%d revocations are in force on this replica and not in the store, which is "+
+			"retried every %s: %v", n, reconcileRetry, err))
+	}
+	if err := l.revocations.fileErr; err != nil {
+		out = append(out, fmt.Sprintf("%s cannot be written: revocations that the store does not have are lost when "+
+			"ashored ends. Free or repair the disk; it is retried every %s: %v",
+			folder(l.config.Dir).at(revocationFile), reconcileRetry, err))
+	}
+	return out
+}
