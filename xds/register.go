@@ -108,7 +108,7 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 	if st.member == nil {
 		return nil
 	}
-	h := registry.Report{State: registry.ReportedHealthy, Ports: registry.ReadPortStates(r.Subscribe), At: time.Now()}
+	h := registry.Report{State: registry.ReportedHealthy, Ports: registry.ReadPortStates(r.Subscribe()), At: time.Now()}
 	if r.Rejected != nil {
 		h.State, h.Message = registry.ReportedUnhealthy, bounded(r.Rejected.Message, maxHealthMessage)
 	}

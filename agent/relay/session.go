@@ -239,7 +239,7 @@ func (s *session) request(raw []byte) error {
 
 // renaming returns the changes of names in a request, without its acknowledgement.
 func renaming(r *ads.Request) *ads.Ask {
-	return &ads.Ask{TypeURL: r.TypeURL, Subscribe: r.Subscribe, Unsubscribe: r.Unsubscribe}
+	return &ads.Ask{TypeURL: r.TypeURL, Subscribe: r.Subscribe(), Unsubscribe: r.Unsubscribe}
 }
 
 // answered handles Envoy's answer to a response.

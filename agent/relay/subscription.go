@@ -57,8 +57,9 @@ func (s *subscription) lacks(name string) bool {
 
 // subscribe applies the names of a request. first says that it is the first request of the type.
 func (s *subscription) subscribe(r *ads.Request, first bool) {
-	everything, nothing := slices.Contains(r.Subscribe, "*"), slices.Contains(r.Unsubscribe, "*")
-	for _, name := range r.Subscribe {
+	subscribed := r.Subscribe()
+	everything, nothing := slices.Contains(subscribed, "*"), slices.Contains(r.Unsubscribe, "*")
+	for _, name := range subscribed {
 		if name != "*" {
 			s.names[name] = struct{}{}
 			delete(s.claims, name) // a new subscription is answered again

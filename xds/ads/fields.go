@@ -12,26 +12,29 @@ import (
 // ErrMalformed means that bytes are not a discovery request or response.
 var ErrMalformed = errors.New("not a discovery message")
 
-// eachField calls f for each field of an encoded message that holds bytes. at is where value
-// begins in raw.
-func eachField(raw []byte, f func(num protowire.Number, value []byte, at int) error) error {
-	for at := 0; at < len(raw); {
-		num, typ, n := protowire.ConsumeTag(raw[at:])
+// eachField calls f for each field of an encoded message that holds bytes.
+func eachField(raw []byte, f func(num protowire.Number, value []byte) error) error {
+	for len(raw) > 0 {
+		num, typ, n := protowire.ConsumeTag(raw)
 		if n < 0 {
 			return fmt.Errorf("%w: %w", ErrMalformed, protowire.ParseError(n))
 		}
-		at += n
-		if n = protowire.ConsumeFieldValue(num, typ, raw[at:]); n < 0 {
+		raw = raw[n:]
+		var value []byte
+		if typ == protowire.BytesType {
+			value, n = protowire.ConsumeBytes(raw)
+		} else {
+			n = protowire.ConsumeFieldValue(num, typ, raw)
+		}
+		if n < 0 {
 			return fmt.Errorf("%w: field %d: %w", ErrMalformed, num, protowire.ParseError(n))
 		}
-		end := at + n
+		raw = raw[n:]
 		if typ == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(raw[at:])
-			if err := f(num, value, end-len(value)); err != nil {
+			if err := f(num, value); err != nil {
 				return err
 			}
 		}
-		at = end
 	}
 	return nil
 }
@@ -68,7 +71,7 @@ const maxMessage = 4 << 10
 // readRejection reads a google.rpc.Status.
 func readRejection(value []byte) (*Rejection, error) {
 	r := &Rejection{}
-	err := eachField(value, func(num protowire.Number, b []byte, _ int) error {
+	err := eachField(value, func(num protowire.Number, b []byte) error {
 		if num == statusMessage {
 			r.Message = clip(string(b), maxMessage)
 		}

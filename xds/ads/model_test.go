@@ -295,7 +295,7 @@ func TestModel(t *testing.T) {
 		for _, states := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s states=%v", name, states), func(t *testing.T) {
 				t.Parallel()
-				for seed := range uint64(400) {
+				for seed := range uint64(200) {
 					runModel(t, kind(), states, seed)
 				}
 			})

@@ -4,7 +4,6 @@ import (
 	"hash/maphash"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"weak"
@@ -63,14 +62,19 @@ type namesKey struct {
 // seed is used for all hashes; they never leave the process.
 var seed = maphash.MakeSeed()
 
+// add adds a name.
+func (k *namesKey) add(name []byte) {
+	if string(name) == star {
+		k.all = true
+		return
+	}
+	k.sum += maphash.Bytes(seed, name)
+	k.count++
+}
+
 func keyOf(list []string) (k namesKey) {
 	for _, name := range list {
-		if name == star {
-			k.all = true
-			continue
-		}
-		k.sum += maphash.String(seed, name)
-		k.count++
+		k.add([]byte(name))
 	}
 	return k
 }
@@ -81,8 +85,7 @@ type interner struct {
 	entries map[namesKey]weak.Pointer[Names] // guarded by mu
 }
 
-// of returns the subscription to list, in any order and with repetitions; "*" is everything. It
-// copies the names.
+// of returns the subscription to list, in any order and with repetitions; "*" is everything.
 func (in *interner) of(list []string) *Names {
 	key := keyOf(list)
 	if key == (namesKey{}) {
@@ -94,7 +97,7 @@ func (in *interner) of(list []string) *Names {
 	n := &Names{all: key.all}
 	for _, name := range list {
 		if name != star {
-			n.list = append(n.list, strings.Clone(name))
+			n.list = append(n.list, name)
 		}
 	}
 	slices.Sort(n.list)
@@ -130,6 +133,14 @@ func (in *interner) forget(key namesKey) {
 	if in.entries[key].Value() == nil {
 		delete(in.entries, key)
 	}
+}
+
+// ofRequest returns what a request subscribes to.
+func (in *interner) ofRequest(r *Request) *Names {
+	if n := in.find(r.subscribed); n != nil {
+		return n
+	}
+	return in.of(r.Subscribe())
 }
 
 // everything returns the subscription to all names.

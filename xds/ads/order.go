@@ -98,35 +98,14 @@ func (o *Order) sent(s *Subscription, r *Response) {
 
 // hold returns what has to wait of a type; nil: nothing.
 func (o *Order) hold(s *Subscription, now time.Time) Hold {
-	left := func(since time.Time, bound time.Duration) time.Duration {
-		if since.IsZero() {
-			return bound
-		}
-		return max(0, since.Add(bound).Sub(now))
-	}
-	newCluster := func(r *resource.Resource, since time.Time) time.Duration {
-		if r == nil || !o.namesNewCluster(r) {
-			return 0
-		}
-		return left(since, o.RouteWait)
-	}
-	removal := func(moved bool, ref resource.Ref, since time.Time) time.Duration {
-		switch {
-		case o.inUse(ref):
-			return Forever
-		case moved:
-			return 0
-		}
-		return left(since, o.RemovalWait)
-	}
 	switch s.kind.TypeURL {
 	case resource.ClusterType:
 		return func(name string, next *resource.Resource, since time.Time) time.Duration {
 			if next != nil {
 				return 0
 			}
-			moved := o.moved(s) && !o.wasAsked(name)
-			return removal(moved, resource.Ref{TypeURL: resource.ClusterType, Name: name}, since)
+			ref := resource.Ref{TypeURL: resource.ClusterType, Name: name}
+			return o.holdRemoval(ref, o.moved(s) && !o.wasAsked(name), since, now)
 		}
 	case resource.EndpointType:
 		return func(name string, next *resource.Resource, _ time.Time) time.Duration {
@@ -136,25 +115,56 @@ func (o *Order) hold(s *Subscription, now time.Time) Hold {
 			return Forever
 		}
 	case resource.ListenerType:
-		return func(_ string, next *resource.Resource, since time.Time) time.Duration { return newCluster(next, since) }
+		return func(_ string, next *resource.Resource, since time.Time) time.Duration {
+			return o.holdUser(next, since, now)
+		}
 	case resource.RouteType:
 		return func(name string, next *resource.Resource, since time.Time) time.Duration {
 			if next != nil {
-				return newCluster(next, since)
+				return o.holdUser(next, since, now)
 			}
 			lds := o.Find(resource.ListenerType)
-			return removal(lds == nil || lds.Settled(), resource.Ref{TypeURL: resource.RouteType, Name: name}, since)
+			ref := resource.Ref{TypeURL: resource.RouteType, Name: name}
+			return o.holdRemoval(ref, lds == nil || lds.Settled(), since, now)
 		}
 	case resource.ExtensionConfigType:
 		return func(_ string, next *resource.Resource, since time.Time) time.Duration {
-			wait := newCluster(next, since)
+			wait := o.holdUser(next, since, now)
 			for name := range refs(next, resource.ExtensionConfigType) {
-				wait = max(wait, newCluster(s.To.Get(name), since))
+				wait = max(wait, o.holdUser(s.To.Get(name), since, now))
 			}
 			return wait
 		}
 	}
 	return nil
+}
+
+// holdUser is how long a resource, which may be nil, waits for new clusters that it names.
+func (o *Order) holdUser(r *resource.Resource, since, now time.Time) time.Duration {
+	if !o.namesNewCluster(r) {
+		return 0
+	}
+	return left(since, now, o.RouteWait)
+}
+
+// holdRemoval is how long a removal waits. moved means that the client has all that it should have
+// of what may use the resource.
+func (o *Order) holdRemoval(ref resource.Ref, moved bool, since, now time.Time) time.Duration {
+	switch {
+	case o.inUse(ref):
+		return Forever
+	case moved:
+		return 0
+	}
+	return left(since, now, o.RemovalWait)
+}
+
+// left is how long a wait still lasts that began at since; zero: it begins now.
+func left(since, now time.Time, bound time.Duration) time.Duration {
+	if since.IsZero() {
+		return bound
+	}
+	return max(0, since.Add(bound).Sub(now))
 }
 
 // refs yields the names of one type that a resource, which may be nil, refers to.
@@ -171,7 +181,7 @@ func refs(r *resource.Resource, typeURL string) func(yield func(string) bool) {
 	}
 }
 
-// namesNewCluster reports whether a resource names a cluster that the client did not have before,
+// namesNewCluster reports whether a resource, which may be nil, names a cluster that the client did not have before,
 // and whose endpoints it has not acknowledged.
 func (o *Order) namesNewCluster(r *resource.Resource) bool {
 	cds, eds := o.Find(resource.ClusterType), o.Find(resource.EndpointType)

@@ -191,3 +191,17 @@ func TestExtensionDoesNotWait(t *testing.T) {
 	c.wants("first", "Cluster +judge")
 	c.wants("at once", "TypedExtensionConfig +ask +deny")
 }
+
+// The first response of a type is not an empty one before what waits for its cluster.
+func TestFirstResponseIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	c := newConversation(t, clusterType, endpointType, extensionType)
+	c.to(clusterType, "judge*")
+	c.to(extensionType, "ask=judge judge")
+	c.hear(clusterType, "", "")
+	cds := c.wants("first", "Cluster +judge")
+	c.hear(extensionType, "", "", "ask")
+	c.wants("while the cluster is pending", "")
+	c.hear(clusterType, cds.Nonce, "")
+	c.wants("the cluster is acknowledged", "TypedExtensionConfig +ask")
+}

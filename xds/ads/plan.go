@@ -121,26 +121,23 @@ func (s *Subscription) Next(hold Hold, now time.Time) (r *Response, wait time.Du
 	if !s.started || len(s.pending) >= s.kind.maxPending() {
 		return nil, 0
 	}
-	if r, wait = s.nextAlone(hold, now); r != nil {
+	if r = s.nextAlone(hold, now); r != nil {
 		return r, 0
 	}
-	if s.have == s.To && s.known == s.names && len(s.states) == 0 && !s.answer {
-		return nil, wait
-	}
-	if s.kind.Single && len(s.queue) > 0 {
-		return nil, wait
+	if s.have == s.To && s.known == s.names && len(s.states) == 0 && !s.answer || s.kind.Single && len(s.queue) > 0 {
+		return nil, 0
 	}
 	p := s.plan(hold)
 	if s.kind.Single {
 		s.split(p)
 	}
-	if s.silent(p) && !s.answer {
+	first := s.count == 0 && len(p.deferred) > 0 // the first response is not empty because all waits
+	if s.silent(p) && (!s.answer || first) {
 		if s.accepted == s.have {
 			s.accepted = s.To // equal for this client, and the older one need not be kept
 		}
 		s.adopt(p, now)
-		r, _ = s.nextAlone(hold, now)
-		return r, p.wait
+		return s.nextAlone(hold, now), p.wait
 	}
 	return s.send(p, now), 0
 }
@@ -288,11 +285,11 @@ func (s *Subscription) split(p *plan) {
 
 // nextAlone returns the response for the next name of the queue; nil: there is none, or a pending
 // response comes first.
-func (s *Subscription) nextAlone(hold Hold, now time.Time) (*Response, time.Duration) {
+func (s *Subscription) nextAlone(hold Hold, now time.Time) *Response {
 	if !s.kind.Single {
 		for _, p := range s.pending {
 			if p.alone {
-				return nil, 0
+				return nil
 			}
 		}
 	}
@@ -314,8 +311,8 @@ func (s *Subscription) nextAlone(hold Hold, now time.Time) (*Response, time.Dura
 		case len(p.deferred) > 0:
 			s.wait(name, now)
 		case p.resources()+p.removals() > 0:
-			return s.sendAlone(p, name), 0
+			return s.sendAlone(p, name)
 		}
 	}
-	return nil, 0
+	return nil
 }

@@ -61,7 +61,7 @@ const (
 func ReadReply(raw []byte, sotw bool, limits Limits) (*Reply, error) {
 	limits = limits.withDefaults()
 	r := &Reply{}
-	err := eachField(raw, func(num protowire.Number, value []byte, _ int) (err error) {
+	err := eachField(raw, func(num protowire.Number, value []byte) (err error) {
 		removed := num == replyRemoved && !sotw // control_plane in state of the world
 		if (num == replyItems || removed) && len(r.Items)+len(r.Removed) == limits.Names {
 			return fmt.Errorf("a response has more than %d resources", limits.Names)
@@ -106,7 +106,7 @@ func ReadReply(raw []byte, sotw bool, limits Limits) (*Reply, error) {
 // read reads one Resource of a response.
 func (it *Item) read(raw []byte, limits Limits) error {
 	it.Raw = raw
-	return eachField(raw, func(num protowire.Number, value []byte, _ int) (err error) {
+	return eachField(raw, func(num protowire.Number, value []byte) (err error) {
 		switch num {
 		case itemName:
 			it.Name, err = text("a resource name", value, limits)
@@ -121,7 +121,7 @@ func (it *Item) read(raw []byte, limits Limits) error {
 
 // body reads an Any.
 func (it *Item) body(raw []byte, limits Limits) error {
-	return eachField(raw, func(num protowire.Number, value []byte, _ int) (err error) {
+	return eachField(raw, func(num protowire.Number, value []byte) (err error) {
 		switch num {
 		case anyTypeURL:
 			it.TypeURL, err = text("type_url of a resource", value, limits)

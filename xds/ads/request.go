@@ -1,16 +1,18 @@
 package ads
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Request is one discovery request of either protocol. A name is "*" for everything.
+// Request is one discovery request of either protocol. It is valid as long as the bytes that it was
+// read from. A name is "*" for everything.
 type Request struct {
 	TypeURL string
-	// Node is the encoded envoy.config.core.v3.Node, a part of the bytes that were read; nil: none.
+	// Node is the encoded envoy.config.core.v3.Node, a part of these bytes; nil: none.
 	Node []byte
 	// Version is the version_info of state of the world.
 	Version string
@@ -18,22 +20,36 @@ type Request struct {
 	Nonce string
 	// Rejected is the error_detail, nil in an acknowledgement.
 	Rejected *Rejection
-	// Subscribe are the names to subscribe to; in state of the world, all names.
-	Subscribe []string
 	// Unsubscribe are the names to drop.
 	Unsubscribe []string
 	// Claims are the versions that the client has from an earlier stream, by name.
 	Claims map[string]string
 
-	size int // of the encoded request
+	raw        []byte
+	fields     *fields
+	subscribed namesKey // of the names to subscribe to
+	count      int      // of these names
+}
+
+// Subscribe returns the names to subscribe to; in state of the world, all names. They are read only
+// when they are needed: each acknowledgement of state of the world repeats thousands.
+func (r *Request) Subscribe() []string {
+	names := make([]string, 0, r.count)
+	_ = eachField(r.raw, func(num protowire.Number, value []byte) error { // it was read before
+		if num == r.fields.subscribe {
+			names = append(names, string(value))
+		}
+		return nil
+	})
+	return names
 }
 
 // Renames reports whether the request subscribes to names, or drops some.
-func (r *Request) Renames() bool { return len(r.Subscribe)+len(r.Unsubscribe) > 0 }
+func (r *Request) Renames() bool { return r.count+len(r.Unsubscribe) > 0 }
 
 // Cost is about how much memory the request takes while it is handled, in bytes.
 func (r *Request) Cost() int {
-	return r.size + (len(r.Subscribe)+len(r.Unsubscribe)+len(r.Claims))*nameCost
+	return len(r.raw) + (r.count+len(r.Unsubscribe)+len(r.Claims))*nameCost
 }
 
 // fields are the numbers of a request's fields in one of the two protocols; zero: it has none.
@@ -55,20 +71,14 @@ func ReadRequest(raw []byte, sotw bool, limits Limits) (*Request, error) {
 	if sotw {
 		f = &stateFields
 	}
-	r := &Request{size: len(raw)}
-	var tail string // raw from the first name on, as text: one copy for all names
-	name := func(list *[]string, value []byte, at int) error {
-		if len(*list) == limits.Names {
-			return fmt.Errorf("a request for %s has more than %d resource names", r.TypeURL, limits.Names)
+	r := &Request{raw: raw, fields: f}
+	tooMany := func(n int) error {
+		if n < limits.Names {
+			return nil
 		}
-		if tail == "" {
-			tail = string(raw[at:])
-		}
-		at -= len(raw) - len(tail)
-		*list = append(*list, tail[at:at+len(value)])
-		return checkText("a resource name", value, limits)
+		return fmt.Errorf("a request for %s has more than %d resource names", r.TypeURL, limits.Names)
 	}
-	err := eachField(raw, func(num protowire.Number, value []byte, at int) (err error) {
+	err := eachField(raw, func(num protowire.Number, value []byte) (err error) {
 		switch num {
 		case f.node:
 			r.Node = value
@@ -79,9 +89,12 @@ func ReadRequest(raw []byte, sotw bool, limits Limits) (*Request, error) {
 		case f.nonce:
 			r.Nonce, err = text("response_nonce", value, limits)
 		case f.subscribe:
-			err = name(&r.Subscribe, value, at)
+			r.subscribed.add(value)
+			err = cmp.Or(tooMany(r.count), checkText("a resource name", value, limits))
+			r.count++
 		case f.unsubscribe:
-			err = name(&r.Unsubscribe, value, at)
+			r.Unsubscribe = append(r.Unsubscribe, string(value))
+			err = cmp.Or(tooMany(len(r.Unsubscribe)-1), checkText("a resource name", value, limits))
 		case f.claims:
 			err = r.claim(value, limits)
 		case f.rejected:
@@ -106,7 +119,7 @@ func (r *Request) claim(value []byte, limits Limits) error {
 		return fmt.Errorf("a request for %s has more than %d resource versions", r.TypeURL, limits.Names)
 	}
 	var pair [2]string
-	err := eachField(value, func(num protowire.Number, b []byte, _ int) (err error) {
+	err := eachField(value, func(num protowire.Number, b []byte) (err error) {
 		if num == 1 || num == 2 {
 			pair[num-1], err = text("a resource name or version", b, limits)
 		}

@@ -91,7 +91,7 @@ func (s *Subscription) Receive(r *Request, limits Limits, now time.Time) (out Ou
 }
 
 func (s *Subscription) receiveDelta(r *Request, now time.Time) (out Outcome) {
-	subscribed := s.cache.names.of(r.Subscribe)
+	subscribed := s.cache.names.ofRequest(r)
 	if !s.started {
 		if subscribed == nil && s.kind.Wildcard {
 			subscribed = s.cache.names.everything()
