@@ -21,6 +21,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/xds"
 )
 
@@ -40,7 +41,7 @@ type identity struct {
 
 // newIdentity finds the certificate authority, or creates one. The xDS server is built after it:
 // the callbacks that need it are called only while Run runs.
-func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach reach, replicas workloads,
+func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach reach, rt *shared.Runtime,
 	exported *mcpPublisher) (*identity, error) {
 	if !cfg.Secure() {
 		return nil, nil
@@ -58,7 +59,7 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 	c := ca.ManagerConfig{
 		Dir: AuthorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
 		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
-		Replicas: replicas.others, Audit: s.audit.Record, Log: log,
+		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
 		Facts: func(ctx context.Context) (ca.Facts, error) { return s.rotationFacts(ctx, id.ledger) },
 	}
 	if cfg.Store.Shared() {

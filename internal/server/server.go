@@ -27,6 +27,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/registry/vip"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/gen"
@@ -194,7 +195,7 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 }
 
 // serveOperators builds the admin API, metrics and health.
-func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, workloads workloads,
+func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, workloads *shared.Runtime,
 	deriver *entry.Deriver) {
 	log := s.log.Named("admin")
 	s.backend = &adminapi.Backend{Started: time.Now(), Settings: cfg.Warnings, Published: s.published,

@@ -6,33 +6,20 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/settings"
-	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/shared"
 )
 
-// workloads are those that registered themselves, and the replicas that share them.
-type workloads struct {
-	registry.Runtime
-	// Run keeps them up to date until ctx ends.
-	Run func(ctx context.Context) error
-	// Advertised returns where agents reach the other replicas.
-	Advertised func() []string
-	// others returns the other replicas that are alive.
-	others func() []ca.Replica
-}
-
-// newRuntime returns the workloads of this ashored, or of all that share a store.
-func (s *Server) newRuntime(ctx context.Context, cfg settings.Config, reach reach) (workloads, error) {
-	log := s.log.Named("workloads")
+// newRuntime returns the registered workloads of this ashored, or of all replicas that share a store.
+func (s *Server) newRuntime(ctx context.Context, cfg settings.Config, reach reach) (*shared.Runtime, error) {
 	c := shared.Config{Records: s.store.Records(), SingleReplica: !cfg.Store.Shared(), Replica: settings.MachineName(),
-		Grace: cfg.Workloads.Grace, RestartGrace: cfg.Workloads.RestartGrace, Log: log}
+		Grace: cfg.Workloads.Grace, RestartGrace: cfg.Workloads.RestartGrace, Log: s.log.Named("workloads")}
 	if cfg.Secure() && !c.SingleReplica {
 		c.Replica += " (" + reach.own + ")"
 		c.Advertise, c.Address = reach.addresses, reach.own
 	}
 	rt, err := shared.New(ctx, c)
 	if err != nil {
-		return workloads{}, err
+		return nil, err
 	}
 	s.report(func() (out []feed.Problem) {
 		for _, text := range rt.Problems() {
@@ -40,19 +27,24 @@ func (s *Server) newRuntime(ctx context.Context, cfg settings.Config, reach reac
 		}
 		return out
 	})
-	if c.SingleReplica {
-		return workloads{rt, rt.Run, func() []string { return nil }, func() []ca.Replica { return nil }}, nil
+	if !c.SingleReplica {
+		s.collect(func(emit emitFunc) {
+			emit("ashore_replicas", "Replicas that send heartbeats, with this one.", float64(rt.Replicas()))
+			emit("ashore_registrations_unshared",
+				"Workloads whose latest change is not written to the shared store yet.", float64(rt.Unshared()))
+		})
 	}
-	others := func() (out []ca.Replica) {
-		for _, o := range rt.Others() {
-			out = append(out, ca.Replica(o))
+	return rt, nil
+}
+
+// otherReplicas returns the other replicas that are alive; none without a shared store.
+func otherReplicas(cfg settings.Config, rt *shared.Runtime) func() []ca.Replica {
+	return func() (out []ca.Replica) {
+		if cfg.Store.Shared() {
+			for _, o := range rt.Others() {
+				out = append(out, ca.Replica(o))
+			}
 		}
 		return out
 	}
-	s.collect(func(emit emitFunc) {
-		emit("ashore_replicas", "Replicas that send heartbeats, with this one.", float64(rt.Replicas()))
-		emit("ashore_registrations_unshared",
-			"Workloads whose latest change is not written to the shared store yet.", float64(rt.Unshared()))
-	})
-	return workloads{rt, rt.Run, rt.Advertised, others}, nil
 }
