@@ -84,7 +84,7 @@ func (p *outboundRoutePlanner) portHosts(in serviceHostsIn, routes *routeIndex, 
 // proxies and unix sockets serve.
 func (p *outboundRoutePlanner) allPorts(in serviceHostsIn, routes *routeIndex) []*virtualHost {
 	in.withPorts = true
-	numbers := []uint32{foreignPort}
+	var numbers []uint32
 	for _, s := range in.services.Items() {
 		for _, port := range s.Ports {
 			if routable(port.Protocol) {
@@ -93,9 +93,12 @@ func (p *outboundRoutePlanner) allPorts(in serviceHostsIn, routes *routeIndex) [
 		}
 	}
 	slices.Sort(numbers)
+	if numbers = slices.Compact(numbers); !slices.Contains(numbers, foreignPort) {
+		numbers = append(numbers, foreignPort)
+	}
 	var out []*virtualHost
 	taken := map[string]bool{}
-	for _, in.port = range slices.Compact(numbers) {
+	for _, in.port = range numbers {
 		out = append(out, p.portHosts(in, routes, taken)...)
 	}
 	return out
