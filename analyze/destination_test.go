@@ -18,10 +18,17 @@ func TestDestinations(t *testing.T) {
 		{"all is well", []string{reviews, subsets, to("host: reviews, port: {number: 9090}, subset: v2")}, nil},
 		{
 			"unknown host", []string{reviews, to("host: reviws")},
-			[]string{at + ".host: no service has host reviws.shop.svc.cluster.local, so requests that are routed there fail | " +
+			[]string{at + ".host: no service has host reviws.shop.svc.cluster.local (completed from \"reviws\", as in Istio), so requests that are routed there fail | " +
 				"use a host that exists (did you mean reviews.shop.svc.cluster.local?), or declare the service"},
 		},
-		{"a name with a dot is complete", []string{reviews, to("host: reviews.shop")}, []string{at + ".host: no service has host reviews.shop,"}},
+		{
+			"a name with a dot is complete", []string{reviews, to("host: reviews.shop")},
+			[]string{at + ".host: no service has host reviews.shop, so requests that are routed there fail | use a host that exists (did you mean reviews.shop.svc.cluster.local?)"},
+		},
+		{
+			"a short name of other hosts", []string{service("data/db", "db.internal", ""), service("data/db2", "db.data.svc.cluster.local", ""), reviews, to("host: db")},
+			[]string{`no service has host db.shop.svc.cluster.local (completed from "db", as in Istio), so requests that are routed there fail | use a host that exists (did you mean db.data.svc.cluster.local, db.internal?)`},
+		},
 		{
 			"every place", []string{reviews, route("shop/r", `hosts: [reviews],
   http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: reviews}, weight: 50}, {destination: {host: one}, weight: 50}], mirrors: [{destination: {host: two}, percentage: {value: 1}}]},

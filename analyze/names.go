@@ -1,6 +1,11 @@
 package analyze
 
-import "github.com/ashore-mesh/ashore/internal/nearest"
+import (
+	"slices"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/internal/nearest"
+)
 
 const (
 	// maxHints is how many unknown names of a run are compared with all known names.
@@ -22,4 +27,20 @@ func (a *analysis) similar(name string, known []string) string {
 		return ""
 	}
 	return " (did you mean " + near + "?)"
+}
+
+// similarHost is similar for a host, which an object may have in a short form. It prefers hosts that
+// begin with that form.
+func (a *analysis) similarHost(written, host string) string {
+	prefix := written + "."
+	var longer []string
+	for _, h := range a.allHosts() {
+		if strings.HasPrefix(h, prefix) {
+			longer = append(longer, h)
+		}
+	}
+	if len(longer) == 0 {
+		return a.similar(host, a.allHosts())
+	}
+	return " (did you mean " + few(slices.Compact(longer)) + "?)"
 }

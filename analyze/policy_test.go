@@ -96,7 +96,7 @@ func TestUnknownPrincipals(t *testing.T) {
 		{"a pattern that matches nobody", []string{workload, deny(`principals: ["*/sa/wbe"]`)}, []string{at + "principals[0]: no workload of this mesh has the identity */sa/wbe, so"}},
 		{
 			"mistyped", []string{workload, deny("principals: [cluster.local/ns/shop/sa/wbe]")},
-			[]string{at + "principals[0]: no workload of this mesh has the identity cluster.local/ns/shop/sa/wbe (did you mean cluster.local/ns/shop/sa/web?), so this matches no caller until such a workload joins"},
+			[]string{at + "principals[0]: no workload of this mesh has the identity cluster.local/ns/shop/sa/wbe (did you mean cluster.local/ns/shop/sa/web?), so this matches no caller"},
 		},
 		{"unknown namespace", []string{workload, deny("namespaces: [shpo]")}, []string{at + "namespaces[0]: no workload is in namespace shpo (did you mean shop?)"}},
 		{"unknown service account", []string{workload, deny("serviceAccounts: [wep]")}, []string{at + "serviceAccounts[0]: no workload has the service account wep (did you mean shop/web?)"}},

@@ -12,13 +12,14 @@ import (
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 )
 
 // UnknownPrincipals reports callers in DENY policies that do not exist, most likely because their
-// names are mistyped. joined are the identities of the workloads that joined. Call it only if the
-// mesh's authority alone issues certificates.
+// names are mistyped. joined are the identities of the workloads that joined: none if files are
+// analyzed alone. It must not be called if another authority issues certificates, too.
 func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID) []Finding {
 	a := newAnalysis(ctx, c)
 	var known *callers
@@ -32,9 +33,14 @@ func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID)
 		}
 		check := func(path, key string, values []string) {
 			for i, v := range values {
-				if why := known.whyUnmatched(a, key, v, o.Namespace); why != "" {
-					a.report(UnknownPrincipal, o, fmt.Sprintf("%s[%d]", path, i),
-						why+", so this matches no caller until such a workload joins", "use one that exists, or remove it")
+				why, hint := known.whyUnmatched(a, key, v, o.Namespace)
+				if why == "" {
+					continue
+				}
+				f := a.report(UnknownPrincipal, o, fmt.Sprintf("%s[%d]", path, i),
+					why+hint+", so this matches no caller", "use one that exists, or remove it")
+				if hint != "" {
+					f.offline = feed.Warning
 				}
 			}
 		}
@@ -120,9 +126,10 @@ func (a *analysis) callers(joined []spiffe.ID) *callers {
 	return x
 }
 
-// whyUnmatched returns why no caller has the value of an attribute in a policy of the namespace. It
-// returns an empty text if a caller has it, or if the attribute is not an identity.
-func (x *callers) whyUnmatched(a *analysis, key, value, namespace string) string {
+// whyUnmatched returns why no caller has the value of an attribute in a policy of the namespace, and
+// the most similar known value, as similar does. why is empty if a caller has it, or if the attribute
+// is not an identity.
+func (x *callers) whyUnmatched(a *analysis, key, value, namespace string) (why, hint string) {
 	known, text, name := x.identities, "no workload of this mesh has the identity ", value
 	switch key {
 	case "source.principal":
@@ -132,7 +139,7 @@ func (x *callers) whyUnmatched(a *analysis, key, value, namespace string) string
 		if domain == "cluster.local" || x.domains[domain] {
 			name = x.domain + "/" + rest
 		} else if x.externalClients {
-			return ""
+			return "", ""
 		}
 	case "source.namespace":
 		known, text = x.namespaces, "no workload is in namespace "
@@ -143,18 +150,18 @@ func (x *callers) whyUnmatched(a *analysis, key, value, namespace string) string
 		}
 	case "source.trustDomain":
 		if x.externalClients {
-			return ""
+			return "", ""
 		}
 		known, text = x.domains, "no workload has the trust domain "
 	default:
-		return ""
+		return "", ""
 	}
 	for have := range known {
 		if matches(name, have) {
-			return ""
+			return "", ""
 		}
 	}
-	return text + value + a.similar(name, slices.Sorted(maps.Keys(known)))
+	return text + value, a.similar(name, slices.Sorted(maps.Keys(known)))
 }
 
 // matches reports whether a value of a policy matches a name. As in Istio, a star at the beginning

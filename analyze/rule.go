@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,9 +33,9 @@ func (a *analysis) rules() {
 			a.reportUnused(o, host, clients, use)
 			continue
 		}
-		a.checkPorts(o, "spec.trafficPolicy", spec.TrafficPolicy, host)
+		a.checkPolicy(o, "spec.trafficPolicy", spec.TrafficPolicy, host, nil)
 		for i, s := range spec.Subsets {
-			a.checkPorts(o, fmt.Sprintf("spec.subsets[%d].trafficPolicy", i), s.TrafficPolicy, host)
+			a.checkPolicy(o, fmt.Sprintf("spec.subsets[%d].trafficPolicy", i), s.TrafficPolicy, host, s.Labels)
 		}
 		a.subsetLabels(o, spec, host)
 	}
@@ -94,18 +95,28 @@ func (a *analysis) reportUnused(o *config.Object, host string, clients []string,
 			fmt.Sprintf("move the rule to the namespace of its clients, of the service (%s) or to the root "+
 				"namespace (%s)", use.service.Namespace, a.root()))
 	default:
-		a.missingHost(o, "spec.host", host, clients, noEffect)
+		written := o.Spec.(*networking.DestinationRule).Host
+		a.missingHost(o, "spec.host", written, host, clients, noEffect)
 	}
 }
 
-// checkPorts checks that a service of host has each port that a policy has settings for.
-func (a *analysis) checkPorts(o *config.Object, path string, p *networking.TrafficPolicy, host string) {
+// checkPolicy checks that a service of host has each port that a policy has settings for, and that
+// plaintext is accepted where the policy disables TLS. labels select the endpoints of a subset.
+func (a *analysis) checkPolicy(
+	o *config.Object, path string, p *networking.TrafficPolicy, host string, labels map[string]string,
+) {
 	services := a.covered(host)
 	if len(services) == 0 {
 		return
 	}
+	var ownTLS []uint32 // ports with their own TLS settings
 	for i, settings := range p.GetPortLevelSettings() {
 		n := settings.GetPort().GetNumber()
+		if settings.Tls != nil {
+			ownTLS = append(ownTLS, n)
+			a.checkPlaintext(o, fmt.Sprintf("%s.portLevelSettings[%d].tls.mode", path, i), settings.Tls, services, labels,
+				func(port uint32) bool { return port == n })
+		}
 		has := func(s *registry.Service) bool { _, ok := s.Port(n); return ok }
 		if n == 0 || slices.ContainsFunc(services, has) {
 			continue
@@ -114,6 +125,39 @@ func (a *analysis) checkPorts(o *config.Object, path string, p *networking.Traff
 			fmt.Sprintf("no service of host %s has port %d, so these settings are not applied", host, n),
 			fmt.Sprintf("use a port that exists (%s has %s), or declare the port",
 				services[0].Host, portsText(services[0])))
+	}
+	a.checkPlaintext(o, path+".tls.mode", p.GetTls(), services, labels,
+		func(port uint32) bool { return !slices.Contains(ownTLS, port) })
+}
+
+// checkPlaintext reports TLS settings with the mode DISABLE for ports at which a workload accepts
+// only mutual TLS. The settings apply to some service ports, and to endpoints with these labels.
+func (a *analysis) checkPlaintext(
+	o *config.Object, path string, tls *networking.ClientTLSSettings, services []*registry.Service,
+	labels map[string]string, applies func(port uint32) bool,
+) {
+	if tls.GetMode() != networking.ClientTLSSettings_DISABLE {
+		return
+	}
+	for _, s := range services {
+		list := a.in.Endpoints.At(s.Key)
+		for i := range list.Len() {
+			ep := &list.Items[i]
+			for _, port := range s.Ports {
+				if a.stopped() || !applies(port.Number) || ep.TLSMode != "istio" || !push.SelectsAll(labels, ep.Labels) {
+					continue
+				}
+				mode, by := a.c.PeerModeOf(ep, ep.Port(port))
+				if mode != push.PeerStrict {
+					continue
+				}
+				a.report(PlaintextToMesh, o, path,
+					fmt.Sprintf("clients send plaintext to port %d of %s, but %s is STRICT for workload %s, which refuses it",
+						port.Number, s.Host, named(by), cmp.Or(ep.Workload, ep.Address)),
+					"use tls mode ISTIO_MUTUAL, or remove tls to have it chosen automatically")
+				return
+			}
+		}
 	}
 }
 

@@ -40,11 +40,26 @@ func TestServices(t *testing.T) {
 	const endpoint = ", workloadSelector: {labels: {app: web}}"
 	workload := object(config.WorkloadEntry, "shop/web-1",
 		"address: 10.0.0.1, labels: {app: web, security.istio.io/tlsMode: istio}, serviceAccount: web")
+	strict := object(config.PeerAuthentication, "shop/strict", "mtls: {mode: STRICT}")
 	check(t, []testCase{
 		{"no endpoints", []string{web(", location: MESH_INTERNAL")}, []string{"ASH0011 mesh.yaml:1 ServiceEntry shop/web spec: web.internal has no endpoints, so requests to it fail"}},
 		{"a selector without workloads", []string{web(endpoint + ", location: MESH_INTERNAL")}, nil},
 		{"external, with workloads of the mesh", []string{web(endpoint), workload}, []string{"ASH0012 mesh.yaml:1 ServiceEntry shop/web spec.location: workloads of web.internal accept mutual TLS, but clients send them plaintext"}},
 		{"internal", []string{web(endpoint + ", location: MESH_INTERNAL"), workload}, nil},
+		{
+			"plaintext to STRICT workloads", []string{web(endpoint + ", location: MESH_INTERNAL"), workload, strict, rule("shop/web", "host: web.internal, trafficPolicy: {tls: {mode: DISABLE}}")},
+			[]string{"ASH0012 mesh.yaml:16 DestinationRule shop/web spec.trafficPolicy.tls.mode: clients send plaintext to port 80 of web.internal, but PeerAuthentication shop/strict (mesh.yaml) is STRICT for workload web-1, which refuses it | use tls mode ISTIO_MUTUAL"},
+		},
+		{
+			"of a port", []string{web(endpoint), workload, strict, rule("shop/web", "host: web.internal, trafficPolicy: {portLevelSettings: [{port: {number: 80}, tls: {mode: DISABLE}}]}")},
+			[]string{"spec.location", "spec.trafficPolicy.portLevelSettings[0].tls.mode: clients send plaintext"},
+		},
+		{"not of a port with other settings", []string{web(endpoint), workload, strict, rule("shop/web", "host: web.internal, trafficPolicy: {tls: {mode: DISABLE}, portLevelSettings: [{port: {number: 80}, tls: {mode: ISTIO_MUTUAL}}]}")}, nil},
+		{
+			"of a subset", []string{web(endpoint), workload, strict, rule("shop/web", "host: web.internal, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}, subsets: [{name: a, labels: {app: web}, trafficPolicy: {tls: {mode: DISABLE}}}]")},
+			[]string{"spec.subsets[0].trafficPolicy.tls.mode: clients send plaintext"},
+		},
+		{"plaintext to PERMISSIVE workloads", []string{web(endpoint), workload, rule("shop/web", "host: web.internal, trafficPolicy: {tls: {mode: DISABLE}}")}, nil},
 		{"external, with a rule", []string{web(endpoint), workload, rule("shop/web", "host: web.internal, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}")}, nil},
 	})
 }

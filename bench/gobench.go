@@ -9,100 +9,92 @@ import (
 	"strings"
 )
 
-// buildBenchmarks are Go benchmarks with a size of the mesh behind the slash, and what one run
-// does.
-func buildBenchmarks() []struct{ name, what string } {
-	return []struct{ name, what string }{
-		{"BenchmarkBuildEndpoint", "one changed endpoint"},
-		{"BenchmarkBuildRoute", "one changed route"},
+// pair is two Go benchmarks: what is measured, and what it is compared with.
+type pair struct {
+	what, name, of, base string
+	most                 float64 // of base's CPU time; zero: not judged
+}
+
+// building are about meshes of 10,000 and of 1,000 services.
+func building(ctx context.Context) (string, error) {
+	return goBench(ctx, "./push", "Building a context after a change, 10,000 services", []pair{
+		{"one changed endpoint", "BenchmarkBuildEndpoint/10000", "1,000 services", "BenchmarkBuildEndpoint/1000", 2},
+		{"one changed route", "BenchmarkBuildRoute/10000", "1,000 services", "BenchmarkBuildRoute/1000", 2},
+	})
+}
+
+// issuing are about issuing a certificate, and what that cannot do without.
+func issuing(ctx context.Context) (string, error) {
+	const renewal, call = "a renewal, all of CreateCertificate", "BenchmarkCreateCertificate/"
+	return goBench(ctx, "./ca", "Issuing certificates, P-256", []pair{
+		{"reading, checking and signing a request", "BenchmarkIssue", "crypto/x509: parsing, verifying, signing",
+			"BenchmarkSignAlone", 1.25},
+		{renewal, call + "handler", "parsing, verifying the request and the client's chain, signing",
+			call + "alone,_client_verified", 1.25},
+		{renewal, call + "handler", "the same without the client's chain", call + "alone", 0},
+	})
+}
+
+// goBench runs the benchmarks of a package from the module's root, and returns their table.
+func goBench(ctx context.Context, folder, title string, pairs []pair) (string, error) {
+	say("\n%s", strings.ToLower(title))
+	var names []string
+	for _, p := range pairs {
+		for _, name := range []string{p.name, p.base} {
+			name, _, _ = strings.Cut(name, "/")
+			names = append(names, name)
+		}
 	}
-}
-
-// measured is one line of a Go benchmark.
-type measured struct {
-	nanoseconds, cpu, bytes, allocs float64 // cpu: nanoseconds of all cores; zero: not told
-}
-
-// processor is the CPU time of one run: what was told, or the time that passed.
-func (m measured) processor() float64 {
-	if m.cpu > 0 {
-		return m.cpu
-	}
-	return m.nanoseconds
-}
-
-// goBench runs the Go benchmarks of building a context and returns their table, and the number of
-// targets missed.
-func goBench(ctx context.Context) (string, int, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkBuild", "-benchmem", "-count", "6",
-		"-benchtime", "200ms", "./push")
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^("+strings.Join(names, "|")+")$",
+		"-count", "6", "-benchtime", "200ms", folder)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", 0, fmt.Errorf("go test -bench ./push, from the module's root: %w\n%s", err, out)
+		return "", fmt.Errorf("go test -bench %s, from the module's root: %w\n%s", folder, err, out)
 	}
-	text, missed := buildTable(parseBench(string(out)))
-	return text, missed, nil
+	return pairTable(title, pairs, parseBench(string(out))), nil
 }
 
-// parseBench reads the output of go test -bench -benchmem; of several runs of one benchmark the
-// fastest counts, for what disturbs a run only makes it slower.
-func parseBench(out string) map[string]measured {
-	all := map[string]measured{}
+func pairTable(title string, pairs []pair, cpu map[string]float64) string {
+	t := newTable(title+", the fastest of six runs", "what", "CPU:", "beside", "CPU:", "ratio:", "at most", "")
+	for _, p := range pairs {
+		ours, base, limit, verdict := cpu[p.name], cpu[p.base], "", ""
+		if p.most > 0 {
+			limit, verdict = fmt.Sprintf("%g ×", p.most), judge(ours > 0 && ours <= p.most*base)
+		}
+		t.row(p.what, fmt.Sprintf("%.1f µs", ours/1e3), p.of, fmt.Sprintf("%.1f µs", base/1e3),
+			fmt.Sprintf("%.2f", ours/base), limit, verdict)
+	}
+	return t.String()
+}
+
+// parseBench reads the CPU nanoseconds of one run from the output of go test -bench: what the
+// benchmark reports as cpu-ns/op, or else the time that passed. Of several runs the fastest counts,
+// because what disturbs a run only makes it slower.
+func parseBench(out string) map[string]float64 {
+	all := map[string]float64{}
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line) // name, runs, value, unit, value, unit, …
 		if len(f) < 4 || !strings.HasPrefix(f[0], "Benchmark") {
 			continue
 		}
+		units := map[string]float64{}
+		for i := 2; i+1 < len(f); i += 2 {
+			if v, err := strconv.ParseFloat(f[i], 64); err == nil {
+				units[f[i+1]] = v
+			}
+		}
 		name := f[0]
 		if i := strings.LastIndexByte(name, '-'); i > 0 { // "-2": GOMAXPROCS
 			name = name[:i]
 		}
-		m := readUnits(f[2:])
-		if old, ok := all[name]; !ok || m.processor() < old.processor() {
-			all[name] = m
+		v, ok := units["cpu-ns/op"]
+		if !ok {
+			v = units["ns/op"]
+		}
+		if old, known := all[name]; !known || v < old {
+			all[name] = v
 		}
 	}
 	return all
-}
-
-func readUnits(f []string) measured {
-	var m measured
-	for i := 0; i+1 < len(f); i += 2 {
-		v, err := strconv.ParseFloat(f[i], 64)
-		if err != nil {
-			continue // not a figure
-		}
-		switch f[i+1] {
-		case "ns/op":
-			m.nanoseconds = v
-		case "cpu-ns/op":
-			m.cpu = v
-		case "B/op":
-			m.bytes = v
-		case "allocs/op":
-			m.allocs = v
-		}
-	}
-	return m
-}
-
-// buildTable compares meshes of 1,000 and 10,000 services.
-func buildTable(all map[string]measured) (string, int) {
-	var b strings.Builder
-	missed := 0
-	b.WriteString("**Building a context after a change, the fastest of six runs**\n\n| change | 1,000 services | 10,000 services | ratio | at most | allocations at 10,000 | |\n| --- | --: | --: | --: | --- | --- | --- |\n")
-	for _, bench := range buildBenchmarks() {
-		small, large := all[bench.name+"/1000"], all[bench.name+"/10000"]
-		verdict := "reached"
-		if small.nanoseconds == 0 || large.nanoseconds > 2*small.nanoseconds {
-			verdict = "**missed**"
-			missed++
-		}
-		fmt.Fprintf(&b, "| %s | %.1f µs | %.1f µs | %.2f | 2 × | %.0f, %.1f KB | %s |\n", bench.what,
-			small.nanoseconds/1e3, large.nanoseconds/1e3,
-			large.nanoseconds/small.nanoseconds, large.allocs, large.bytes/1e3, verdict)
-	}
-	b.WriteString("\n")
-	return b.String(), missed
 }

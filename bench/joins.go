@@ -14,6 +14,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/ashore-mesh/ashore/agent"
@@ -44,19 +45,18 @@ spec:
 const joinGroup = "shop/web"
 
 const (
-	// joinTime is how long all joins may take: the target.
-	joinTime = time.Minute
-	// joinPatience is how long they are waited for.
-	joinPatience = 5 * time.Minute
-	// joinPace is how often is asked who is registered: the answer is large.
-	joinPace = 500 * time.Millisecond
+	// joinTarget is how long all joins may take; joinTimeout is how long they are waited for.
+	joinTarget  = time.Minute
+	joinTimeout = 5 * time.Minute
+	// joinPoll is how often is asked who is registered: the answer is large.
+	joinPoll = 500 * time.Millisecond
 	// tokenCallers ask for join tokens at once, as operators' scripts do.
 	tokenCallers = 8
 )
 
 // joining is so many workloads that join at once.
 type joining struct {
-	*server
+	*process
 	admin     *admin.Client
 	dir       string // state folders of the workloads
 	tokens    []admin.Token
@@ -67,132 +67,122 @@ type joining struct {
 	mu     sync.Mutex
 	issued []time.Duration // guarded by mu: when each had its certificate
 	served []time.Duration // guarded by mu: when each had its configuration
-	failed []error         // guarded by mu
+	failed error           // guarded by mu
 }
 
 // join measures how long workloads need to join: each makes its key with the agent's own code,
 // proves itself by a token of its own, keeps its identity on disk, connects by mutual TLS, is
 // registered and gets its configuration.
-func (b *bench) join(ctx context.Context) (section, error) {
+func (b *bench) join(ctx context.Context) (string, error) {
 	say("\n%d workloads join", b.joins)
-	s, err := b.secureAshored(ctx)
+	p, err := b.startForJoins(ctx)
 	if err != nil {
-		return section{}, err
+		return "", err
 	}
-	dir, err := memoryFolder(b.work)
+	// Each workload has a disk of its own in life: here memory, where there is such a file system.
+	parent := b.work
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		parent = "/dev/shm"
+	}
+	dir, err := os.MkdirTemp(parent, "bench")
 	if err != nil {
-		return section{}, errors.Join(err, s.stop())
+		return "", errors.Join(err, p.stop())
 	}
-	j := &joining{server: s, admin: admin.NewClient(s.socket), dir: dir, simulator: fleet.NewSimulator()}
-	out, err := j.measure(ctx, b.joins)
-	return out, errors.Join(err, s.stop(), os.RemoveAll(dir))
+	j := &joining{process: p, admin: admin.NewClient(p.socket), dir: dir, simulator: fleet.NewSimulator()}
+	text, err := j.measure(ctx, b.joins)
+	return text, errors.Join(err, p.stop(), os.RemoveAll(dir))
 }
 
-// secureAshored starts one with an authority of its own, the mesh of the options and a
+// startForJoins starts ashored with an authority of its own, the mesh of the options and a
 // WorkloadGroup.
-func (b *bench) secureAshored(ctx context.Context) (*server, error) {
-	files, err := b.mesh(b.shape)
+func (b *bench) startForJoins(ctx context.Context) (*process, error) {
+	m, err := b.newMesh(b.shape)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(files, "group.yaml"), []byte(groupFile), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(m.dir, "group.yaml"), []byte(groupFile), 0o600); err != nil {
 		return nil, err
 	}
-	return startAshored(ctx, ashored{bin: b.ashored, files: files, work: b.work, secure: true})
+	return startAshored(ctx, b.ashored, b.work, m, true)
 }
 
-// memoryFolder is for the state of workloads, each of which has a disk of its own in life: in
-// memory where there is such a file system.
-func memoryFolder(work string) (string, error) {
-	const memory = "/dev/shm"
-	if info, err := os.Stat(memory); err == nil && info.IsDir() {
-		work = memory
-	}
-	return os.MkdirTemp(work, "bench")
-}
-
-func (j *joining) measure(ctx context.Context, n int) (section, error) {
+func (j *joining) measure(ctx context.Context, n int) (string, error) {
 	began := time.Now()
 	if err := j.makeTokens(ctx, n); err != nil {
-		return section{}, err
+		return "", err
 	}
 	made := time.Since(began)
-	say("    %d tokens in %.1f s", n, made.Seconds())
-	before, err := fleet.CPUSeconds(j.cmd.Process.Pid)
+	before, err := fleet.CPUSeconds(j.pid())
 	if err != nil {
-		return section{}, err
+		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, joinPatience)
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	j.start = time.Now()
 	for i := range n {
-		wg.Go(func() { j.one(ctx, i) })
+		wg.Go(func() {
+			if err := j.one(ctx, i); err != nil {
+				j.mu.Lock()
+				defer j.mu.Unlock()
+				j.failed = errors.Join(j.failed, fmt.Errorf("workload %d: %w", i, err))
+			}
+		})
 	}
 	registered, err := j.registered(ctx, n)
 	if err != nil {
-		return section{}, err
+		return "", err
 	}
-	after, err1 := fleet.CPUSeconds(j.cmd.Process.Pid)
-	memory, err2 := fleet.MemoryMB(j.cmd.Process.Pid, "VmHWM")
+	after, err1 := fleet.CPUSeconds(j.pid())
+	memory, err2 := fleet.MemoryMB(j.pid(), "VmHWM")
 	if err := errors.Join(err1, err2); err != nil {
-		return section{}, err
+		return "", err
 	}
-	return j.table(n, made, registered, after-before, memory)
+	return j.table(n, registered) + fmt.Sprintf(
+		"ashored: %.2f s of CPU, %.0f MB at its peak. The tokens were made before, in %s.\n\n", after-before, memory,
+		seconds(made)), nil
 }
 
 // makeTokens asks ashored for join tokens as ashorectl does.
 func (j *joining) makeTokens(ctx context.Context, n int) error {
 	j.tokens = make([]admin.Token, n)
-	next := make(chan int)
-	errs := make([]error, tokenCallers)
-	var wg sync.WaitGroup
-	for c := range tokenCallers {
-		wg.Go(func() {
-			for i := range next {
-				var err error
-				j.tokens[i], err = j.admin.CreateToken(ctx, admin.TokenRequest{Group: joinGroup})
-				errs[c] = errors.Join(errs[c], err)
-			}
+	var g errgroup.Group
+	g.SetLimit(tokenCallers)
+	for i := range n {
+		g.Go(func() (err error) {
+			j.tokens[i], err = j.admin.CreateToken(ctx, admin.TokenRequest{Group: joinGroup})
+			return err
 		})
 	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-	return errors.Join(errs...)
+	return g.Wait()
 }
 
 // one is workload i: it joins, and stays connected until ctx ends.
-func (j *joining) one(ctx context.Context, i int) {
+func (j *joining) one(ctx context.Context, i int) error {
 	c, err := joinConfig(j.tokens[i])
 	if err != nil {
-		j.fail(i, err)
-		return
+		return err
 	}
 	c.Settings.State = filepath.Join(j.dir, fmt.Sprint("w", i))
 	c.Settings.Workload.Name = fmt.Sprint("web-", i)
 	c.Settings.Workload.Addresses = []string{fmt.Sprintf("10.200.%d.%d", i>>8, i&0xff)}
 	r, err := agent.Join(ctx, c)
 	if err != nil {
-		j.fail(i, err)
-		return
+		return err
 	}
 	j.mark(&j.issued)
 	node, err := nodeOf(r.Settings)
 	if err != nil {
-		j.fail(i, err)
-		return
+		return err
 	}
 	k, err := agent.NewCertManager(agent.CertManagerConfig{Dir: r.Settings.State, Addresses: r.Settings.XDS.Addresses,
 		Name: r.Settings.Workload.Name, Log: c.Log})
 	if err != nil {
-		j.fail(i, err)
-		return
+		return err
 	}
 	j.simulator.Run(ctx, j.addr, node, k.ClientTLS(), func() { j.mark(&j.served) })
+	return nil
 }
 
 // joinConfig is what the command of a token says.
@@ -237,12 +227,6 @@ func (j *joining) mark(times *[]time.Duration) {
 	*times = append(*times, time.Since(j.start))
 }
 
-func (j *joining) fail(i int, err error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.failed = append(j.failed, fmt.Errorf("workload %d: %w", i, err))
-}
-
 // registered waits until ashored knows all of them as workloads and each has its configuration, and
 // tells how long that took.
 func (j *joining) registered(ctx context.Context, n int) (time.Duration, error) {
@@ -256,7 +240,7 @@ func (j *joining) registered(ctx context.Context, n int) (time.Duration, error) 
 			last = time.Since(j.start)
 		}
 		j.mu.Lock()
-		served, failed := len(j.served), errors.Join(j.failed...)
+		served, failed := len(j.served), j.failed
 		j.mu.Unlock()
 		switch {
 		case failed != nil:
@@ -267,34 +251,25 @@ func (j *joining) registered(ctx context.Context, n int) (time.Duration, error) 
 		select {
 		case <-ctx.Done():
 			return 0, fmt.Errorf("after %s %d of %d workloads are registered and %d have their configuration: %w",
-				joinPatience, len(entries), n, served, ctx.Err())
+				joinTimeout, len(entries), n, served, ctx.Err())
 		case <-j.done:
 			return 0, j.ended()
-		case <-time.After(joinPace):
+		case <-time.After(joinPoll):
 		}
 	}
 }
 
-func (j *joining) table(n int, made, registered time.Duration, cpu, memory float64) (section, error) {
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+func (j *joining) table(n int, registered time.Duration) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	slices.Sort(j.issued)
 	slices.Sort(j.served)
-	out := section{}
-	verdict := "reached"
-	if end := max(registered, j.served[n-1]); end > joinTime {
-		verdict = "**missed**"
-		out.missed++
-	}
-	seconds := func(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
-	var b strings.Builder
-	fmt.Fprintf(&b, "**%d workloads join at once**\n\n| what | median | last | at most | |\n| --- | --: | --: | --- | --- |\n", n)
-	fmt.Fprintf(&b, "| has its certificate | %s | %s | | |\n", seconds(j.issued[n/2]), seconds(j.issued[n-1]))
-	fmt.Fprintf(&b, "| is registered, an endpoint of its service | | %s | | |\n", seconds(registered))
-	fmt.Fprintf(&b, "| has its configuration by mutual TLS | %s | %s | %s | %s |\n", seconds(j.served[n/2]),
-		seconds(j.served[n-1]), joinTime, verdict)
-	fmt.Fprintf(&b, "\nashored: %.2f s of CPU, %.0f MB at its peak. The tokens were made before, in %s.\n\n", cpu,
-		memory, seconds(made))
-	out.text = b.String()
-	return out, nil
+	t := newTable(fmt.Sprintf("%d workloads join at once", n), "what", "median:", "last:", "at most", "")
+	t.row("has its certificate", seconds(j.issued[n/2]), seconds(j.issued[n-1]), "", "")
+	t.row("is registered, an endpoint of its service", "", seconds(registered), "", "")
+	t.row("has its configuration by mutual TLS", seconds(j.served[n/2]), seconds(j.served[n-1]), joinTarget.String(),
+		judge(max(registered, j.served[n-1]) <= joinTarget))
+	return t.String()
 }

@@ -24,7 +24,9 @@ func Accept(o *Object) (problems []Problem, ok bool) {
 		}
 	}
 	if len(c.problems) == 0 {
-		lowerHosts(o)
+		if o.Spec != nil {
+			lowerHosts(o.Spec.ProtoReflect())
+		}
 		c.problems = Validate(o)
 	}
 	if slices.ContainsFunc(c.problems, Problem.IsError) {

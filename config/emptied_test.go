@@ -158,7 +158,7 @@ func FuzzEmptied(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tree, err := newJSONReader(body).value(0)
+			tree, err := nodeOf(body)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,8 +170,8 @@ func FuzzEmptied(f *testing.F) {
 				}
 				before := *n
 				*n = emptyNode("null")
-				d := &decoder{parser: &parser{maxVisits: MaxFileSize}, lines: lines{root: tree}, guarded: true}
-				d.message(info.NewSpec().ProtoReflect(), tree)
+				d := &decoder{parser: &parser{}, lines: lines{root: tree}, guarded: true}
+				d.decode("", info.NewSpec(), tree)
 				*n = before
 				if !slices.ContainsFunc(d.problems, func(p Problem) bool { return "."+p.Field == path && p.Text == emptiedText }) {
 					t.Errorf("%s: null as %s is not found, in %s", kind, path, body)

@@ -47,11 +47,10 @@ func documentOf(o *Object) (*yaml.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := newJSONReader(body).value(0)
+	spec, err := nodeOf(body)
 	if err != nil {
 		return nil, err
 	}
-	prepare(spec)
 	spellOut(o.Spec.ProtoReflect().Descriptor(), spec)
 
 	metadata := mapping("name", text(o.Name), "namespace", text(o.Namespace))
@@ -98,8 +97,35 @@ func text(s string) *yaml.Node {
 	return n
 }
 
-// prepare makes the nodes that were read from JSON ready to be written.
+// nodeOf is JSON as a tree in block style.
+func nodeOf(body []byte) (*yaml.Node, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(escape(body), &doc); err != nil {
+		return nil, err
+	}
+	prepare(doc.Content[0])
+	return doc.Content[0], nil
+}
+
+// escape writes the letters of JSON that YAML would change or refuse in YAML's own way.
+func escape(body []byte) []byte {
+	if !bytes.ContainsFunc(body, func(r rune) bool { return r > '~' }) {
+		return body
+	}
+	var out bytes.Buffer
+	for _, r := range string(body) {
+		if r > '~' {
+			fmt.Fprintf(&out, `\U%08X`, r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.Bytes()
+}
+
+// prepare gives the nodes that were read from JSON the style of YAML.
 func prepare(n *yaml.Node) {
+	n.Style = 0
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
 		n.Style = text(n.Value).Style
 	}

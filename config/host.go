@@ -3,7 +3,7 @@ package config
 import (
 	"strings"
 
-	networking "istio.io/api/networking/v1alpha3"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // ResolveHost is the full name of a host as operators write it: a name without dots is a service of
@@ -17,98 +17,44 @@ func ResolveHost(short, namespace, domain string) string {
 	return short + "." + namespace + ".svc." + domain
 }
 
-// lowerHosts writes the hosts of o in lower case. Hosts have no case, and they are found by their
-// text: a rule for Web.example would pass over web.example. o.Spec is not shared yet.
-func lowerHosts(o *Object) {
-	switch s := o.Spec.(type) {
-	case *networking.VirtualService:
-		lowerAll(s.Hosts)
-		lowerRoutes(s)
-	case *networking.DestinationRule:
-		s.Host = strings.ToLower(s.Host)
-		lowerSNI(s.TrafficPolicy)
-		for _, subset := range s.Subsets {
-			lowerSNI(subset.GetTrafficPolicy())
+// lowerHosts writes the hosts of a specification in lower case. Hosts have no case, and they are
+// found by their text: a rule for Web.example would pass over web.example. m is not shared yet.
+func lowerHosts(m protoreflect.Message) {
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case fd.IsMap(): // no map has hosts
+		case fd.Message() != nil && fd.IsList():
+			for i := range v.List().Len() {
+				lowerHosts(v.List().Get(i).Message())
+			}
+		case fd.Message() != nil:
+			lowerHosts(v.Message())
+		case hasHosts(fd) && fd.IsList():
+			for i := range v.List().Len() {
+				v.List().Set(i, protoreflect.ValueOfString(lowerHost(v.List().Get(i).String())))
+			}
+		case hasHosts(fd):
+			m.Set(fd, protoreflect.ValueOfString(lowerHost(v.String())))
 		}
-	case *networking.ServiceEntry:
-		lowerAll(s.Hosts)
-		for _, e := range s.Endpoints {
-			lowerAddress(e)
-		}
-	case *networking.WorkloadEntry:
-		lowerAddress(s)
-	case *networking.Gateway:
-		for _, server := range s.Servers {
-			lowerScoped(server.Hosts)
-		}
-	case *networking.Sidecar:
-		for _, l := range s.Egress {
-			lowerScoped(l.Hosts)
-		}
-		lowerDestination(s.GetOutboundTrafficPolicy().GetEgressProxy())
-	}
+		return true
+	})
 }
 
-// lowerRoutes is lowerHosts for the routes of a VirtualService.
-func lowerRoutes(vs *networking.VirtualService) {
-	for _, r := range vs.Http {
-		for _, d := range r.Route {
-			lowerDestination(d.Destination)
-		}
-		lowerDestination(r.Mirror)
-		for _, m := range r.Mirrors {
-			lowerDestination(m.Destination)
-		}
+// hasHosts says that a field has hosts, maybe after a namespace, or addresses.
+func hasHosts(fd protoreflect.FieldDescriptor) bool {
+	switch name, _ := strings.CutPrefix(string(fd.FullName()), "istio.networking.v1alpha3."); name {
+	case "VirtualService.hosts", "DestinationRule.host", "ServiceEntry.hosts", "Server.hosts", "IstioEgressListener.hosts",
+		"Destination.host", "TLSMatchAttributes.sni_hosts", "ClientTLSSettings.sni", "WorkloadEntry.address":
+		return true
 	}
-	for _, r := range vs.Tls {
-		for _, m := range r.Match {
-			lowerAll(m.SniHosts)
-		}
-		for _, d := range r.Route {
-			lowerDestination(d.Destination)
-		}
-	}
-	for _, r := range vs.Tcp {
-		for _, d := range r.Route {
-			lowerDestination(d.Destination)
-		}
-	}
+	return false
 }
 
-func lowerDestination(d *networking.Destination) {
-	if d != nil {
-		d.Host = strings.ToLower(d.Host)
+// lowerHost leaves namespaces alone, of which capitals are an error, and paths of sockets.
+func lowerHost(host string) string {
+	if strings.HasPrefix(host, unixPrefix) {
+		return host
 	}
-}
-
-func lowerSNI(p *networking.TrafficPolicy) {
-	if t := p.GetTls(); t != nil {
-		t.Sni = strings.ToLower(t.Sni)
-	}
-	for _, port := range p.GetPortLevelSettings() {
-		if t := port.GetTls(); t != nil {
-			t.Sni = strings.ToLower(t.Sni)
-		}
-	}
-}
-
-// lowerAddress leaves the paths of sockets alone.
-func lowerAddress(e *networking.WorkloadEntry) {
-	if !strings.HasPrefix(e.Address, unixPrefix) {
-		e.Address = strings.ToLower(e.Address)
-	}
-}
-
-func lowerAll(hosts []string) {
-	for i, h := range hosts {
-		hosts[i] = strings.ToLower(h)
-	}
-}
-
-// lowerScoped leaves the namespaces before hosts alone, of which capitals are an error.
-func lowerScoped(hosts []string) {
-	for i, h := range hosts {
-		slash := strings.IndexByte(h, '/') + 1
-		hosts[i] = h[:slash] + strings.ToLower(h[slash:])
-	}
+	slash := strings.IndexByte(host, '/') + 1
+	return host[:slash] + strings.ToLower(host[slash:])
 }

@@ -5,10 +5,10 @@ package config
 const (
 	// MaxFileSize is how large one file may be, in bytes.
 	MaxFileSize = 4 << 20
-	// MaxDepth is how deep values may nest within a document of JSON.
+	// MaxDepth is how deep values may nest within a document.
 	MaxDepth = 64
-	// MaxAliasNodes is how many values a file's YAML aliases may stand for, in sum.
-	MaxAliasNodes = 100_000
+	// MaxAliasSize is about how many bytes a file's YAML aliases may stand for, in sum.
+	MaxAliasSize = 1 << 20
 	// MaxDocuments is how many documents one file may hold.
 	MaxDocuments = 50_000
 	// MaxItems is how many items one list may have.

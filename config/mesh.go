@@ -67,11 +67,9 @@ func ParseMeshNetworks(file string, node *yaml.Node) (*mesh.MeshNetworks, []Prob
 
 // parseSection reads node into m.
 func parseSection(m proto.Message, file, section string, node *yaml.Node) *decoder {
-	p := &parser{file: file, maxVisits: MaxFileSize + MaxAliasNodes}
-	d := &decoder{parser: p, lines: lines{root: node}}
-	d.push(section)
+	d := &decoder{parser: &parser{file: file}, lines: lines{root: node}}
 	if !isNull(node) {
-		d.message(m.ProtoReflect(), deref(node))
+		d.decode(section, m, node)
 	}
 	return d
 }

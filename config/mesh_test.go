@@ -44,7 +44,7 @@ func TestMeshFieldsComplete(t *testing.T) {
 	}
 	expect := map[string]bool{}
 	walk := func(prefix string, m protoreflect.MessageDescriptor) {
-		for _, name := range fieldNames(m) {
+		for _, name := range fieldNames(m.Fields()) {
 			expect[prefix+name] = true
 			if _, ok := listed[prefix+name]; !ok {
 				t.Errorf("%s%s is not in the table", prefix, name)

@@ -28,12 +28,12 @@ type head struct {
 func (d *decoder) head() (h head, ok bool) {
 	root := deref(d.lines.root)
 	if root.Kind != yaml.MappingNode {
-		d.errorf(root, "want an object with apiVersion, kind, metadata and spec, not %s", shapeOf(root))
+		d.errorf("", root, "want an object with apiVersion, kind, metadata and spec, not %s", shapeOf(root))
 		return h, false
 	}
 	kind := valueOf(root, "kind")
 	if isNull(kind) || kind.Kind != yaml.ScalarNode {
-		d.errorf(root, "the kind is missing: write apiVersion and kind, such as networking.istio.io/v1 and VirtualService")
+		d.errorf("", root, "the kind is missing: write apiVersion and kind, such as networking.istio.io/v1 and VirtualService")
 		return h, false
 	}
 	h.kind = Kind(kind.Value)
@@ -41,7 +41,7 @@ func (d *decoder) head() (h head, ok bool) {
 		return h, false
 	}
 	var apiVersion *yaml.Node
-	d.fields(root, func(key, value *yaml.Node) {
+	d.fields("", root, func(key, value *yaml.Node) {
 		switch key.Value {
 		case "apiVersion":
 			apiVersion = value
@@ -53,14 +53,14 @@ func (d *decoder) head() (h head, ok bool) {
 			h.items = value
 		case "kind", "status": // the status is written by others about the object, and never read
 		default:
-			d.unknown(key, []string{"apiVersion", "kind", "metadata", "spec", "status", "items"})
+			d.unknown("", key, []string{"apiVersion", "kind", "metadata", "spec", "status", "items"})
 		}
 	})
 	if h.kind == listKind {
 		return h, true
 	}
 	if h.items != nil {
-		d.fieldErrorf("items", h.items, "unknown field: only a List has items")
+		d.errorf("items", h.items, "unknown field: only a List has items")
 	}
 	d.version(h, root, apiVersion)
 	return h, true
@@ -78,38 +78,37 @@ func valueOf(n *yaml.Node, name string) *yaml.Node {
 
 // kind finds out which kind is meant.
 func (d *decoder) kind(h *head, n *yaml.Node) bool {
-	names, supported := make([]string, 0, len(d.kinds)), make([]string, 0, len(d.kinds))
+	var accepted []string
 	for _, info := range d.kinds {
 		if info.Kind == h.kind {
 			h.info = info
 			return true
 		}
-		names = append(names, string(info.Kind))
 		if info.Supported {
-			supported = append(supported, string(info.Kind))
+			accepted = append(accepted, string(info.Kind))
 		}
 	}
-	hint := didYouMean(n.Value, names)
+	hint := didYouMean(n.Value, accepted)
 	if hint == "" {
-		hint = "; Ashore takes only " + strings.Join(supported, ", ") + ": remove this object"
+		hint = ": the accepted kinds are " + strings.Join(accepted, ", ") + "; remove this object"
 	}
 	name := ""
 	if isLabel(n.Value, true, 63) {
 		name = " " + quote(n.Value)
 	}
-	d.fieldErrorf("kind", n, "unknown kind%s%s", name, hint)
+	d.errorf("kind", n, "unknown kind%s%s", name, hint)
 	return false
 }
 
 // version reports an apiVersion that the kind never had.
 func (d *decoder) version(h head, root, n *yaml.Node) {
 	if isNull(n) || n.Kind != yaml.ScalarNode {
-		d.fieldErrorf("apiVersion", root, "the apiVersion is missing: write %s", h.info.APIVersion())
+		d.errorf("apiVersion", root, "the apiVersion is missing: write %s", h.info.APIVersion())
 		return
 	}
 	group, version, _ := strings.Cut(n.Value, "/")
 	if group != h.info.Group || !slices.Contains(h.info.Versions, version) {
-		d.fieldErrorf("apiVersion", n, "%s is not a version of %s: write %s", quote(n.Value), h.kind,
+		d.errorf("apiVersion", n, "%s is not a version of %s: write %s", quote(n.Value), h.kind,
 			h.info.APIVersion())
 	}
 }
@@ -125,18 +124,16 @@ func (d *decoder) object(h head) (*Object, bool) {
 	d.about = o.Key.String()
 	o.Spec = h.info.NewSpec()
 	if isNull(h.spec) {
-		d.fieldErrorf("spec", d.lines.root, "the spec is missing or empty")
+		d.errorf("spec", d.lines.root, "the spec is missing or empty")
 		return o, true
 	}
 	if !h.info.Supported {
 		return o, true
 	}
-	d.push("spec")
 	d.guarded = true
-	d.message(o.Spec.ProtoReflect(), h.spec)
-	d.pop()
+	d.decode("spec", o.Spec, h.spec)
 	if p := proto.Size(o.Spec); p > MaxFileSize {
-		d.errorf(d.lines.root, "the object has %d bytes, more than %d", p, MaxFileSize)
+		d.errorf("", d.lines.root, "the object has %d bytes, more than %d", p, MaxFileSize)
 	}
 	return o, true
 }
@@ -144,47 +141,44 @@ func (d *decoder) object(h head) (*Object, bool) {
 // metadata reads the metadata. It is not ok when there is no proper name or namespace.
 func (d *decoder) metadata(o *Object, h head) (ok bool) {
 	n := h.metadata
-	d.push("metadata")
-	defer d.pop()
 	if isNull(n) || n.Kind != yaml.MappingNode {
-		d.errorf(d.lines.root, "the metadata is missing: write at least metadata.name")
+		d.errorf("metadata", d.lines.root, "the metadata is missing: write at least metadata.name")
 		return false
 	}
 	o.Namespace = DefaultNamespace
 	d.about = d.aboutOf(o.Kind, n)
 	named, ok := false, true
-	d.fields(n, func(key, value *yaml.Node) {
-		d.push(key.Value)
-		defer d.pop()
+	d.fields("metadata", n, func(key, value *yaml.Node) {
+		path := below("metadata", key.Value)
 		switch key.Value {
 		case "name":
 			named = true
-			o.Name = d.nameOf(value, checkObjectName, &ok)
+			o.Name = d.nameOf(path, value, checkObjectName, &ok)
 		case "namespace":
 			switch empty := isEmpty(value); {
 			case empty && h.info.Protects:
-				d.errorf(key, "the namespace is empty, which means %q: write it, or remove the field", DefaultNamespace)
+				d.errorf(path, key, "the namespace is empty, which means %q: write it, or remove the field",
+					DefaultNamespace)
 				ok = false
 			case !empty:
-				o.Namespace = d.nameOf(value, checkDNSLabel, &ok)
+				o.Namespace = d.nameOf(path, value, checkDNSLabel, &ok)
 			}
 		case "labels":
-			o.Labels = d.stringMap(value)
+			o.Labels = d.stringMap(path, value)
 		case "annotations":
-			o.Annotations = d.stringMap(value)
+			o.Annotations = d.stringMap(path, value)
 		case "creationTimestamp":
-			o.Created = d.timestamp(value)
+			o.Created = d.timestamp(path, value)
 		case "uid", "resourceVersion", "generation", "managedFields", "selfLink", "ownerReferences", "finalizers",
 			"generateName", "deletionTimestamp", "deletionGracePeriodSeconds", "clusterName":
 			// Kubernetes' own bookkeeping, in what kubectl prints; without effect here.
 		default:
-			d.errorf(key, "unknown field %s%s", quote(key.Value),
-				didYouMean(key.Value, []string{"name", "namespace", "labels", "annotations", "creationTimestamp"}))
+			d.unknown("metadata", key, []string{"name", "namespace", "labels", "annotations", "creationTimestamp"})
 			ok = false // it may have been the name or the namespace
 		}
 	})
 	if !named {
-		d.fieldErrorf("name", n, "the name is missing: every object needs one")
+		d.errorf("metadata.name", n, "the name is missing: every object needs one")
 	}
 	return named && ok
 }
@@ -204,46 +198,44 @@ func (d *decoder) aboutOf(kind Kind, metadata *yaml.Node) string {
 }
 
 // nameOf reads a name or namespace, and sets ok to false when it is none.
-func (d *decoder) nameOf(n *yaml.Node, check func(string) string, ok *bool) string {
-	name, isText := d.text(n)
+func (d *decoder) nameOf(path string, n *yaml.Node, check func(string) string, ok *bool) string {
+	name, isText := d.readText(path, n)
 	why := ""
 	if isText {
 		why = check(name)
 	}
 	if why != "" {
-		d.errorf(n, "%s", why)
+		d.errorf(path, n, "%s", why)
 	}
 	*ok = *ok && isText && why == ""
 	return name
 }
 
 // timestamp reads a creation time; null is none.
-func (d *decoder) timestamp(n *yaml.Node) time.Time {
+func (d *decoder) timestamp(path string, n *yaml.Node) time.Time {
 	if isNull(n) {
 		return time.Time{}
 	}
 	t, err := time.Parse(time.RFC3339Nano, n.Value)
 	if err != nil {
-		d.errorf(n, "%s is not a time: write it as 2006-01-02T15:04:05Z", quote(n.Value))
+		d.errorf(path, n, "%s is not a time: write it as 2006-01-02T15:04:05Z", quote(n.Value))
 		return time.Time{}
 	}
 	return t.UTC()
 }
 
 // stringMap reads labels or annotations; nil when there are none.
-func (d *decoder) stringMap(n *yaml.Node) map[string]string {
+func (d *decoder) stringMap(path string, n *yaml.Node) map[string]string {
 	if isNull(n) {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		d.errorf(n, "want names and values, not %s", describe(n))
+		d.errorf(path, n, "want names and values, not %s", describe(n))
 		return nil
 	}
 	var m map[string]string
-	d.fields(n, func(key, value *yaml.Node) {
-		d.push("[" + key.Value + "]")
-		defer d.pop()
-		text, ok := d.text(value)
+	d.fields(path, n, func(key, value *yaml.Node) {
+		text, ok := d.readText(entry(path, key.Value), value)
 		if !ok {
 			return
 		}

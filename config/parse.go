@@ -32,14 +32,16 @@ type Result struct {
 }
 
 // Parse reads a file of Istio's configuration: YAML or JSON, any number of documents, and the kind
-// List. The extension .json chooses strict JSON, everything else is YAML, of which most JSON is a
-// part. A document with an error is refused and the others are read all the same. Of two documents
+// List. JSON is read as the YAML that it is. A document with an error is refused and the others are read all the same. Of two documents
 // with one key the second is refused. name stands in the problems and in the objects' Origin;
 // nothing is read but data.
 func Parse(name string, data []byte) Result {
-	p := &parser{file: name, kinds: Kinds(), defined: map[Key]int{}, maxVisits: len(data) + MaxAliasNodes}
+	p := &parser{file: name, kinds: Kinds(), defined: map[Key]int{},
+		room: maxCost*len(data) + MaxAliasSize}
 	for _, doc := range p.documents(data) {
-		p.document(doc, false)
+		if p.affordable(doc) {
+			p.document(doc, false)
+		}
 	}
 	return p.result()
 }
@@ -57,8 +59,7 @@ type parser struct {
 	problems  []Problem
 	errors    int // reported, also beyond MaxProblems
 	omitted   int // problems for which MaxProblems leaves no room
-	visits    int // values looked at; more than the file has when aliases repeat them
-	maxVisits int
+	room      int // what documents may still cost, with their aliases written out; see cost
 }
 
 // documents splits data and reads the syntax of each part.
@@ -74,9 +75,41 @@ func (p *parser) documents(data []byte) []lines {
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if filepath.Ext(p.file) == ".json" {
-		return p.readJSON(data)
+		data = escape(data)
 	}
 	return p.readYAML(data)
+}
+
+// affordable says that a document is not made to cost memory or time by nesting or aliases.
+func (p *parser) affordable(doc lines) bool {
+	left, deep := p.room, false
+	cost(doc.root, 0, &left, &deep)
+	p.room = left
+	switch {
+	case deep:
+		p.refuse(doc.line(doc.root), fmt.Sprintf("values nest deeper than %d levels: an alias (*name) may stand within its own anchor (&name)", MaxDepth))
+	case left < 0:
+		p.refuse(doc.line(doc.root), fmt.Sprintf(
+			"aliases (*name) stand for more than %d bytes: write less with them, or several files", MaxAliasSize))
+	}
+	return !deep && left >= 0
+}
+
+// valueCost is what a value costs beside its text; maxCost is more than a byte of a file without
+// aliases can cost.
+const valueCost, maxCost = 8, 10
+
+// cost takes what a value costs from left, those behind aliases each time.
+func cost(n *yaml.Node, depth int, left *int, deep *bool) {
+	n = deref(n)
+	*left -= valueCost + len(n.Value)
+	*deep = *deep || depth > MaxDepth
+	for _, c := range n.Content {
+		if *left < 0 || *deep {
+			return
+		}
+		cost(c, depth+1, left, deep)
+	}
 }
 
 // document reads one document, which may be a List of further ones.
@@ -91,7 +124,7 @@ func (p *parser) document(doc lines, nested bool) {
 	case !ok:
 		p.unread = true
 	case head.kind == listKind && nested:
-		d.errorf(doc.root, "a List within a List is not read: make one list of them")
+		d.errorf("", doc.root, "a List within a List is not read: make one list of them")
 		p.unread = true
 	case head.kind == listKind:
 		p.unread = p.unread || p.errors != before
@@ -104,7 +137,7 @@ func (p *parser) document(doc lines, nested bool) {
 // list reads the items of a document of kind List.
 func (p *parser) list(d *decoder, head head) {
 	if head.items == nil || head.items.Kind != yaml.SequenceNode {
-		d.errorf(d.lines.root, "a List needs items, a list of objects")
+		d.errorf("", d.lines.root, "a List needs items, a list of objects")
 		p.unread = true
 		return
 	}
@@ -122,13 +155,13 @@ func (p *parser) object(d *decoder, head head, before int) {
 	}
 	if line, twice := p.defined[o.Key]; twice {
 		p.report(Problem{Severity: feed.Error, Object: o.Key.String(), Line: o.Origin.Line,
-			Text: fmt.Sprintf("defined in this line and in line %d of the same file: remove one of the two", line)})
+			Text: fmt.Sprintf("line %d of the same file defines it too and takes precedence: remove one of the two", line)})
 		p.broken = append(p.broken, o.Key)
 		return
 	}
 	p.defined[o.Key] = o.Origin.Line
 	if p.errors == before { // what was read only in part would have errors that are none
-		lowerHosts(o)
+		lowerHosts(o.Spec.ProtoReflect())
 		for _, problem := range validate(o, head.info) {
 			problem.Line = d.lines.of(problem.Field)
 			p.report(problem)

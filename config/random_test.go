@@ -128,11 +128,10 @@ func readBack(t *testing.T, seed uint64, want protoreflect.Message) {
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
-	asJSON, err := newJSONReader(text).value(0)
+	asJSON, err := nodeOf(text)
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
-	prepare(asJSON)
 	text, err = yaml.Marshal(asJSON)
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
@@ -143,8 +142,8 @@ func readBack(t *testing.T, seed uint64, want protoreflect.Message) {
 	}
 	for _, node := range []*yaml.Node{asJSON, asYAML.Content[0]} {
 		got := want.New()
-		d := &decoder{parser: &parser{maxVisits: MaxFileSize}, lines: lines{root: node}}
-		d.message(got, node)
+		d := &decoder{parser: &parser{}, lines: lines{root: node}}
+		d.decode("", got.Interface(), node)
 		for _, p := range d.problems {
 			t.Fatalf("seed %d: %s in\n%s", seed, p, text)
 		}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ashore-mesh/ashore/internal/strictyaml"
 )
 
 // readYAML reads the documents of a file one by one, so that one with a syntax error does not hide
@@ -32,7 +32,8 @@ func (p *parser) readYAML(data []byte) []lines {
 				break
 			}
 			if err != nil {
-				p.syntaxError(err, part.offset)
+				line, text := strictyaml.SyntaxError(part.text, err)
+				p.refuse(line+part.offset, text)
 				break
 			}
 			if len(doc.Content) == 1 {
@@ -90,20 +91,4 @@ func hasContent(text []byte) bool {
 		}
 	}
 	return false
-}
-
-// syntaxError reports what the YAML reader said, in the file's own line numbers.
-func (p *parser) syntaxError(err error, offset int) {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	line, near := 1, ""
-	if m := regexp.MustCompile(`^line (\d+): (?s:(.*))$`).FindStringSubmatch(text); m != nil {
-		if n, err := strconv.Atoi(m[1]); err == nil {
-			line, text, near = n, m[2], " near this line"
-		}
-	}
-	if strings.HasPrefix(text, "unknown anchor") { // it would quote the file, which may be any
-		text = "an alias (*name) has no anchor (&name) before it"
-	}
-	text = strings.TrimSpace(strings.ReplaceAll(text, "\n", " "))
-	p.refuse(line+offset, fmt.Sprintf("not valid YAML%s: %s", near, text))
 }

@@ -34,6 +34,7 @@ func validate(o *Object, info KindInfo) []Problem {
 	case !info.Supported:
 		c.errorf("", "%s is not supported yet: %s; remove it", o.Kind, info.without)
 	default:
+		c.unsupportedFields("spec", o.Spec.ProtoReflect())
 		info.validate(&c)
 	}
 	return c.problems

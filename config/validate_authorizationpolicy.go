@@ -15,13 +15,6 @@ const dryRunAnnotation = "istio.io/dry-run"
 func validateAuthorizationPolicy(c *checker) {
 	p := spec[*security.AuthorizationPolicy](c)
 	c.selector(p.Selector)
-	const targets = "there are no waypoints, and no Gateways of Kubernetes: choose workloads and gateways by spec.selector.matchLabels"
-	if p.TargetRef != nil {
-		c.unsupported("spec.targetRef", "choosing workloads by reference", targets)
-	}
-	if len(p.TargetRefs) > 0 {
-		c.unsupported("spec.targetRefs", "choosing workloads by reference", targets)
-	}
 	c.policyAction(p)
 	for i, r := range p.Rules {
 		c.policyRule(at("spec.rules", i), r)

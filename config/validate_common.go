@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -126,4 +127,18 @@ func (c *checker) protocol(path, name string, except ...string) {
 
 func allowedProtocols(except []string) []string {
 	return slices.DeleteFunc(protocols(), func(p string) bool { return slices.Contains(except, p) })
+}
+
+// present are those of the named fields of m that are set.
+func present(m proto.Message, names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		fd := m.ProtoReflect().Descriptor().Fields().ByJSONName(name)
+		return !m.ProtoReflect().Has(fd) || isWrapper(fd.Message()) && isZero(m.ProtoReflect().Get(fd).Message())
+	})
+}
+
+// others are the fields of m that are set, but for the named ones.
+func others(m proto.Message, names ...string) []string {
+	all := fieldNames(m.ProtoReflect().Descriptor().Fields())
+	return present(m, slices.DeleteFunc(all, func(name string) bool { return slices.Contains(names, name) })...)
 }

@@ -10,10 +10,6 @@ func validateDestinationRule(c *checker) {
 	dr := spec[*networking.DestinationRule](c)
 	c.why("spec.host", checkWildcardHost(dr.Host))
 	c.exportTo("spec.exportTo", dr.ExportTo, false)
-	if dr.WorkloadSelector != nil {
-		c.unsupported("spec.workloadSelector", "a rule for some clients only",
-			"remove workloadSelector, the rule then holds for all of its namespace")
-	}
 	c.trafficPolicy("spec.trafficPolicy", dr.TrafficPolicy)
 	names := make(map[string]bool, len(dr.Subsets))
 	for i, s := range dr.Subsets {
@@ -41,12 +37,6 @@ func (c *checker) trafficPolicy(path string, p *networking.TrafficPolicy) {
 	c.outliers(path+".outlierDetection", p.OutlierDetection)
 	c.clientTLS(path+".tls", p.Tls)
 	c.retryBudget(path+".retryBudget", p.RetryBudget)
-	if p.Tunnel != nil {
-		c.unsupported(path+".tunnel", "a tunnel through a proxy", "remove it")
-	}
-	if p.ProxyProtocol != nil {
-		c.unsupported(path+".proxyProtocol", "the PROXY protocol", "remove it")
-	}
 	ports := make(map[uint32]bool, len(p.PortLevelSettings))
 	for i, s := range p.PortLevelSettings {
 		path, port := at(path+".portLevelSettings", i), s.Port.GetNumber()
@@ -79,9 +69,6 @@ func (c *checker) loadBalancer(path string, l *networking.LoadBalancerSettings) 
 		c.consistentHash(path+".consistentHash", h)
 	}
 	c.locality(path+".localityLbSetting", l.LocalityLbSetting)
-	if l.ZoneAwareLbSetting != nil {
-		c.unsupported(path+".zoneAwareLbSetting", "balancing within a zone", "use localityLbSetting")
-	}
 	c.warmup(path, l)
 }
 

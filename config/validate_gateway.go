@@ -55,9 +55,6 @@ func (c *checker) server(path string, s *networking.Server) {
 			c.why(path+".bind", checkAddress(s.Bind))
 		}
 	}
-	if s.DefaultEndpoint != "" {
-		c.unsupported(path+".defaultEndpoint", "a default endpoint of a gateway", "remove it")
-	}
 	if len(s.Hosts) == 0 {
 		c.errorf(path+".hosts", "the hosts are missing: write them, or \"*\" for all")
 	}

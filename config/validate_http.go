@@ -39,11 +39,9 @@ func (c *checker) httpRoute(path string, r *networking.HTTPRoute) {
 // httpAction checks that the route does exactly one thing, and nothing that does not go with it.
 func (c *checker) httpAction(path string, r *networking.HTTPRoute) {
 	if r.Delegate != nil {
-		c.unsupported(path+".delegate", "delegation to another VirtualService", "write its routes here")
-		return
+		return // unsupported
 	}
-	switch actions := set(given{"route", len(r.Route) > 0}, given{"redirect", r.Redirect != nil},
-		given{"directResponse", r.DirectResponse != nil}); {
+	switch actions := present(r, "route", "redirect", "directResponse"); {
 	case len(actions) == 0:
 		c.errorf(path, "the route leads nowhere: write route, redirect or directResponse")
 	case len(actions) > 1:
@@ -51,30 +49,11 @@ func (c *checker) httpAction(path string, r *networking.HTTPRoute) {
 	case actions[0] == "route":
 		return
 	}
-	for _, field := range set(given{"rewrite", r.Rewrite != nil}, given{"fault", r.Fault != nil},
-		given{"timeout", r.Timeout != nil},
-		given{"retries", r.Retries != nil}, given{"mirror", r.Mirror != nil}, given{"mirrors", len(r.Mirrors) > 0}) {
+	for _, field := range present(r, "rewrite", "fault", "timeout", "retries", "mirror", "mirrors") {
 		if len(r.Route) == 0 && (r.Redirect != nil || r.DirectResponse != nil) {
 			c.errorf(path+"."+field, "%s works only together with route: remove it", field)
 		}
 	}
-}
-
-// given says whether a field is set.
-type given struct {
-	field string
-	is    bool
-}
-
-// set lists the fields that are set.
-func set(fields ...given) []string {
-	var names []string
-	for _, f := range fields {
-		if f.is {
-			names = append(names, f.field)
-		}
-	}
-	return names
 }
 
 // httpMatch checks one set of conditions.

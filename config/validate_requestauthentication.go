@@ -14,12 +14,6 @@ import (
 func validateRequestAuthentication(c *checker) {
 	s := spec[*security.RequestAuthentication](c)
 	c.selector(s.Selector)
-	if s.TargetRef != nil { //nolint:staticcheck // refused, so that it is not ignored
-		c.unsupported("spec.targetRef", "a target", "select the workloads, or the gateway's, by spec.selector")
-	}
-	if len(s.TargetRefs) > 0 {
-		c.unsupported("spec.targetRefs", "a target", "select the workloads, or the gateway's, by spec.selector")
-	}
 	if len(s.JwtRules) == 0 {
 		c.warnf("spec.jwtRules", "there are no rules, so that no token is looked at: write some, or remove the object")
 	}

@@ -99,10 +99,6 @@ func (c *checker) sidecarPort(path string, p *networking.SidecarPort, also ...st
 	if !slices.Contains(also, strings.ToUpper(p.Protocol)) {
 		c.protocol(path+".protocol", p.Protocol, "UDP")
 	}
-	if p.TargetPort != 0 { //nolint:staticcheck // refused, so that it is not ignored
-		c.unsupported(path+".targetPort", "the deprecated field targetPort",
-			"name the application's port in defaultEndpoint")
-	}
 }
 
 // checkDefaultEndpoint is the rule for where an inbound listener passes traffic on to.

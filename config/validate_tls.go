@@ -16,17 +16,13 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 	if t == nil {
 		return
 	}
-	if t.CredentialName != "" {
-		c.unsupported(path+".credentialName", "a certificate by the name of a secret",
-			"put it into files and name them by clientCertificate, privateKey and caCertificates")
-	}
 	switch t.Mode {
 	case networking.ClientTLSSettings_DISABLE:
-		for _, f := range append(ownTLS(t), set(given{"sni", t.Sni != ""}, given{"subjectAltNames", len(t.SubjectAltNames) > 0})...) {
+		for _, f := range others(t, "mode", "credentialName") {
 			c.errorf(path+"."+f, "the mode DISABLE makes this without effect: remove it, or choose SIMPLE or MUTUAL")
 		}
 	case networking.ClientTLSSettings_ISTIO_MUTUAL:
-		for _, f := range ownTLS(t) {
+		for _, f := range others(t, "mode", "credentialName", "sni", "subjectAltNames") {
 			c.errorf(path+"."+f, "ISTIO_MUTUAL takes certificates and authorities of the mesh: remove it, or choose MUTUAL")
 		}
 	case networking.ClientTLSSettings_SIMPLE:
@@ -45,20 +41,11 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 	}
 	c.names(path+".subjectAltNames", t.SubjectAltNames)
 	if t.InsecureSkipVerify.GetValue() {
-		for _, f := range set(given{"caCertificates", t.CaCertificates != ""},
-			given{"subjectAltNames", len(t.SubjectAltNames) > 0}, given{"caCrl", t.CaCrl != ""}) {
+		for _, f := range present(t, "caCertificates", "subjectAltNames", "caCrl") {
 			c.errorf(path+".insecureSkipVerify", "%s would not be checked: remove one of the two", f)
 		}
 		c.warnf(path+".insecureSkipVerify", "anybody can pretend to be this destination")
 	}
-}
-
-// ownTLS are the settings of certificates and authorities that are set, which neither DISABLE nor
-// ISTIO_MUTUAL takes.
-func ownTLS(t *networking.ClientTLSSettings) []string {
-	return set(given{"clientCertificate", t.ClientCertificate != ""}, given{"privateKey", t.PrivateKey != ""},
-		given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""},
-		given{"insecureSkipVerify", t.InsecureSkipVerify.GetValue()})
 }
 
 // keyPair checks the files of a certificate and its key, which are both needed.
@@ -107,7 +94,6 @@ func (c *checker) names(path string, names []string) {
 
 // serverTLS checks how a server ends TLS, or passes it on.
 func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
-	c.refuseServerTLS(path, t)
 	switch t.Mode {
 	case networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
 		if len(t.TlsCertificates) > 0 && (t.ServerCertificate != "" || t.PrivateKey != "") {
@@ -116,16 +102,14 @@ func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
 		c.serverCertificates(path, t)
 		c.clientCertificates(path, t)
 	case networking.ServerTLSSettings_ISTIO_MUTUAL:
-		for _, f := range slices.Concat(certificateFields(t),
-			set(given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""})) {
+		for _, f := range present(t, append(certificateFields(), "caCertificates", "caCrl")...) {
 			c.errorf(path+"."+f, "ISTIO_MUTUAL takes certificates and authorities of the mesh: remove it, or choose MUTUAL")
 		}
 		c.names(path+".subjectAltNames", t.SubjectAltNames)
 	case networking.ServerTLSSettings_PASSTHROUGH:
-		for _, f := range slices.Concat(certificateFields(t), clientFields(t),
-			set(given{"cipherSuites", len(t.CipherSuites) > 0},
-				given{"minProtocolVersion", t.MinProtocolVersion != 0}, given{"maxProtocolVersion",
-					t.MaxProtocolVersion != 0})) {
+		fields := slices.Concat(certificateFields(), clientFields(),
+			[]string{"cipherSuites", "minProtocolVersion", "maxProtocolVersion"})
+		for _, f := range present(t, fields...) {
 			c.errorf(path+"."+f, "PASSTHROUGH (also the default mode) does not end TLS: remove it, or set mode SIMPLE")
 		}
 	default:
@@ -136,23 +120,19 @@ func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
 }
 
 // certificateFields are those of a server's own certificates that are set.
-func certificateFields(t *networking.ServerTLSSettings) []string {
-	return set(given{"serverCertificate", t.ServerCertificate != ""}, given{"privateKey", t.PrivateKey != ""},
-		given{"tlsCertificates", len(t.TlsCertificates) > 0})
+func certificateFields() []string {
+	return []string{"serverCertificate", "privateKey", "tlsCertificates"}
 }
 
 // clientFields are those that say which clients a server believes, and are set.
-func clientFields(t *networking.ServerTLSSettings) []string {
-	return set(given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""},
-		given{"subjectAltNames", len(t.SubjectAltNames) > 0},
-		given{"verifyCertificateSpki", len(t.VerifyCertificateSpki) > 0}, given{"verifyCertificateHash",
-			len(t.VerifyCertificateHash) > 0})
+func clientFields() []string {
+	return []string{"caCertificates", "caCrl", "subjectAltNames", "verifyCertificateSpki", "verifyCertificateHash"}
 }
 
 // clientCertificates checks which clients a server believes.
 func (c *checker) clientCertificates(path string, t *networking.ServerTLSSettings) {
 	if t.Mode == networking.ServerTLSSettings_SIMPLE {
-		for _, f := range clientFields(t) {
+		for _, f := range present(t, clientFields()...) {
 			if f == "caCertificates" { // Istio ignores it, and many gateways have it
 				c.warnf(path+"."+f, "SIMPLE asks clients for no certificate, so this has no effect: remove it, or choose MUTUAL")
 				continue
@@ -177,26 +157,6 @@ func (c *checker) clientCertificates(path string, t *networking.ServerTLSSetting
 		if b, err := hex.DecodeString(strings.ReplaceAll(s, ":", "")); err != nil || len(b) != sha256.Size {
 			c.errorf(at(path+".verifyCertificateHash", i),
 				"%s is not the SHA-256 of a certificate in hexadecimal digits", quote(s))
-		}
-	}
-}
-
-// refuseServerTLS refuses what would be accepted and ignored.
-func (c *checker) refuseServerTLS(path string, t *networking.ServerTLSSettings) {
-	const files = "put the certificate into files and name them by serverCertificate and privateKey"
-	for _, f := range []struct {
-		field string
-		set   bool
-		todo  string
-	}{
-		{"credentialName", t.CredentialName != "", files},
-		{"credentialNames", len(t.CredentialNames) > 0, files},
-		{"caCertCredentialName", t.CaCertCredentialName != "",
-			"put the authorities into a file and name it by caCertificates"},
-		{"insecureSkipVerify", t.InsecureSkipVerify.GetValue(), "anybody could pretend to be any client; remove it"},
-	} {
-		if f.set {
-			c.unsupported(path+"."+f.field, f.field, f.todo)
 		}
 	}
 }

@@ -183,10 +183,6 @@ func (c *checker) tcpRoute(path string, r *networking.TCPRoute) {
 	for i, m := range r.Match {
 		p := at(path+".match", i)
 		c.subnets(p+".destinationSubnets", m.DestinationSubnets)
-		if m.SourceSubnet != "" {
-			c.unsupported(p+".sourceSubnet", "a match by the client's address",
-				"match sourceLabels or sourceNamespace instead")
-		}
 		c.source(p, m.SourceLabels, m.SourceNamespace)
 		c.optionalPort(p+".port", m.Port)
 	}

@@ -48,7 +48,7 @@ func TestTogether(t *testing.T) {
 	}
 	all.Add(Parse("c.yaml", nil))
 	want := []string{
-		"b.yaml:1: ServiceEntry default/x: is defined in a.yaml:1 too: remove one of the two",
+		"b.yaml:1: ServiceEntry default/x: a.yaml:1 defines it too and takes precedence: remove one of the two",
 		"c.yaml: the file is empty: it defines nothing and removes nothing",
 	}
 	if got := problemTexts(all.Problems); !slices.Equal(got, want) || len(all.Objects) != 3 || !all.Unread {

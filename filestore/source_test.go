@@ -250,7 +250,7 @@ func TestProblems(t *testing.T) {
 		"an object twice, the first used": {good + entry("a", "10.0.0.3"), "a.yaml: a=10.0.0.1 "},
 		"both places of an object twice": {
 			good + good, "a.yaml: a=10.0.0.1 invalid ServiceEntry default/a; a.yaml:10: ServiceEntry default/a: " +
-				"defined in this line and in line 1 of the same file: remove one of the two",
+				"line 1 of the same file defines it too and takes precedence: remove one of the two",
 		},
 	}
 	for name, c := range tests {

@@ -33,7 +33,7 @@ func (t *Together) Add(r config.Result) {
 		if first, twice := t.seen[o.Key]; twice {
 			t.Problems = append(t.Problems, config.Problem{
 				Severity: feed.Error, Object: o.Key.String(), File: o.Origin.File, Line: o.Origin.Line,
-				Text: fmt.Sprintf("is defined in %s:%d too: remove one of the two", first.File, first.Line),
+				Text: fmt.Sprintf("%s:%d defines it too and takes precedence: remove one of the two", first.File, first.Line),
 			})
 			continue
 		}

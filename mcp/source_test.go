@@ -324,7 +324,7 @@ func TestInvalid(t *testing.T) {
 				t.Errorf("%s has the problems %v", u.Group, u.Problems)
 			}
 		}
-		if r := d.asked(gatewayV1 + " nack"); !strings.Contains(r.ErrorDetail.Message, "6 invalid resources: ") {
+		if r := d.asked(gatewayV1 + " nack"); !strings.Contains(r.ErrorDetail.Message, "invalid resources (6): ") {
 			t.Errorf("the server is told %q", r.ErrorDetail.Message)
 		}
 		d.say(gatewayV1, bad) // at once again

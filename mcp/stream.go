@@ -333,7 +333,7 @@ func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a respo
 		return st.send(conn, sub, a.nonce, nil)
 	}
 	sub.rejected = now
-	text := fmt.Sprintf("%d invalid resources: ", len(problems))
+	text := fmt.Sprintf("invalid resources (%d): ", len(problems))
 	for i, p := range problems[:min(maxProblems, len(problems))] {
 		if i > 0 {
 			text += "; "

@@ -85,6 +85,13 @@ func (vs *VirtualService) Destinations() iter.Seq2[string, *networking.Destinati
 	}
 }
 
+// PeerModeOf returns the mTLS mode of an endpoint's port and the PeerAuthentication that sets it, or
+// nil if none does.
+func (c *Context) PeerModeOf(ep *registry.Endpoint, port uint32) (PeerMode, *config.Object) {
+	root := c.in.Mesh.Config.GetRootNamespace()
+	return decide(c.peerPolicies().Of(ep.Namespace, ep.Labels), root).at(port)
+}
+
 // PeerModeAt returns the mTLS mode of a port and the PeerAuthentication that sets it, or nil if
 // none does.
 func (sc *Scope) PeerModeAt(port uint32) (PeerMode, *config.Object) {

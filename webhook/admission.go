@@ -26,14 +26,18 @@ func (s *Server) admission(_ *http.Request, data []byte) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	v, err := judge(q)
-	if err != nil {
-		return answer{}, err
+	out := &response{UID: q.UID, Allowed: true}
+	switch {
+	case q.Operation == opDelete || q.Operation == opConnect: // nothing is written
+	case q.SubResource != "": // neither status nor scale is configuration
+	case len(q.Object) == 0 || string(q.Object) == "null":
+		return answer{}, refusef(http.StatusBadRequest, "request.object is missing, and %s needs one", q.Operation)
+	case !ours(q.Kind.Group):
+		out.Warnings = []string{fmt.Sprintf("%.200s is none of Ashore's kinds and was not checked: leave it out of the rules of the webhook", q.Kind.Kind)}
+	default:
+		s.metrics.review(q, out.judge(q))
 	}
-	if v.checked {
-		s.metrics.review(q, v.why)
-	}
-	return jsonAnswer(http.StatusOK, review{APIVersion: reviewVersion, Kind: reviewKind, Response: v.response(q)})
+	return jsonAnswer(http.StatusOK, review{APIVersion: reviewVersion, Kind: reviewKind, Response: out})
 }
 
 // readReview reads a review. Errors: a refusal.
@@ -63,68 +67,27 @@ func readReview(data []byte) (*request, error) {
 	return q, nil
 }
 
-// verdict is what is said of a request.
-type verdict struct {
-	checked  bool             // its object was looked at
-	why      string           // it is not allowed; for metrics
-	problems []config.Problem // of the object
-	note     string           // a further warning
-}
-
-// judge says what is wrong with what a request would write. Errors: a refusal.
-func judge(q *request) (verdict, error) {
-	switch {
-	case q.Operation == opDelete || q.Operation == opConnect:
-		return verdict{}, nil // nothing is written
-	case q.SubResource != "":
-		return verdict{}, nil // neither status nor scale is configuration
-	case len(q.Object) == 0 || string(q.Object) == "null":
-		return verdict{}, refusef(http.StatusBadRequest, "request.object is missing, and %s needs one", q.Operation)
-	case !ours(q.Kind.Group):
-		return verdict{note: fmt.Sprintf("%.200s is none of Ashore's kinds and was not checked: leave it out of the rules of the webhook", q.Kind.Kind)}, nil
-	}
-	return examine(q), nil
-}
-
 // ours says that a group is one of Istio's that configuration is of.
 func ours(group string) bool {
 	return slices.ContainsFunc(config.Kinds(), func(k config.KindInfo) bool { return k.Group == group })
 }
 
-// examine validates the object of a request.
-func examine(q *request) verdict {
-	v := verdict{checked: true, problems: config.Parse("request.object.json", q.Object).Problems}
-	for i := range v.problems {
-		v.problems[i].File, v.problems[i].Line = "", 0 // API servers send neither
-	}
+// judge validates the object of a request, and returns why it is refused, for metrics; empty: it is
+// not.
+func (out *response) judge(q *request) (why string) {
+	problems := config.Parse("request.object.json", q.Object).Problems
 	var object struct {
 		Metadata struct {
 			DeletionTimestamp string `json:"deletionTimestamp"`
 		} `json:"metadata"`
 	}
 	_ = json.Unmarshal(q.Object, &object) // what is wrong with it is among the problems
-	_, known := config.Info(config.Kind(q.Kind.Kind))
-	switch {
-	case !slices.ContainsFunc(v.problems, config.Problem.IsError):
-	case q.Operation == opUpdate && object.Metadata.DeletionTimestamp != "":
-		// A step of a deletion that waits for finalizers: refused, the object would stay for ever.
-	case known:
-		v.why = whyInvalid
-	default:
-		v.why = whyKind
-	}
-	return v
-}
-
-// response is the verdict as Kubernetes wants it.
-func (v verdict) response(q *request) *response {
-	out := &response{UID: q.UID, Allowed: v.why == ""}
-	if v.note != "" {
-		out.Warnings = append(out.Warnings, v.note)
-	}
+	// A step of a deletion that waits for finalizers is let in, else the object would stay for ever.
+	deleting := q.Operation == opUpdate && object.Metadata.DeletionTimestamp != ""
+	out.Allowed = deleting || !slices.ContainsFunc(problems, config.Problem.IsError)
 	var lines []string
 	d := &details{Group: q.Kind.Group, Kind: q.Kind.Kind}
-	for _, p := range v.problems {
+	for _, p := range problems {
 		line := sentence(p)
 		if out.Allowed || !p.IsError() {
 			out.Warnings = append(out.Warnings, line)
@@ -136,17 +99,16 @@ func (v verdict) response(q *request) *response {
 			_, d.Name, _ = strings.Cut(p.Object, "/")
 		}
 	}
-	if !out.Allowed {
-		out.Status = &status{Code: http.StatusUnprocessableEntity, Reason: "Invalid",
-			Message: strings.Join(lines, "\n"), Details: d}
+	if out.Allowed {
+		return ""
 	}
-	return out
+	out.Status = &status{Code: http.StatusUnprocessableEntity, Reason: "Invalid", Message: strings.Join(lines, "\n"),
+		Details: d}
+	if _, known := config.Info(config.Kind(q.Kind.Kind)); !known {
+		return whyKind
+	}
+	return whyInvalid
 }
 
-// sentence is a problem without its object, which who asks knows.
-func sentence(p config.Problem) string {
-	if p.Field == "" {
-		return p.Text
-	}
-	return p.Field + ": " + p.Text
-}
+// sentence is a problem without its object, which the client knows.
+func sentence(p config.Problem) string { return strings.TrimPrefix(p.Field+": "+p.Text, ": ") }

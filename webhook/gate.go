@@ -48,11 +48,10 @@ func newGate(c Config) *gate {
 func (g *gate) enter(from string, now time.Time) (leave func(), err error) {
 	if ok, _ := g.limiter.Allow(from, now); !ok {
 		return nil, refusef(http.StatusTooManyRequests,
-			"too many requests from %s: try again later, or have the setting webhook.rate of the control plane raised", from)
+			"too many requests from %s: try again later", from)
 	}
 	if !g.requests.TryAcquire(1) {
-		return nil, refusef(http.StatusServiceUnavailable,
-			"too many requests at once: try again in a moment, or have the setting webhook.requests of the control plane raised")
+		return nil, refusef(http.StatusServiceUnavailable, "too many requests at once: try again in a moment")
 	}
 	return func() { g.requests.Release(1) }, nil
 }
@@ -70,8 +69,7 @@ func (g *gate) read(w http.ResponseWriter, r *http.Request, from string) ([]byte
 			g.maxBytes)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refusef(http.StatusRequestTimeout,
-			"the body did not arrive within %s: send it faster, or have the setting webhook.timeout of the control plane raised",
-			g.timeout)
+			"the body did not arrive within %s: send it faster", g.timeout)
 	case err != nil:
 		return nil, refusef(http.StatusBadRequest, "the body cannot be read: %v", err)
 	}

@@ -86,26 +86,21 @@ func (s *Server) route(path string) (string, func(*http.Request, []byte) (answer
 
 // check refuses what can be refused by the head alone.
 func check(r *http.Request, path string) error {
-	if path == otherPath {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // empty if it cannot be read
+	encoding := r.Header.Get("Content-Encoding")
+	switch {
+	case path == otherPath:
 		return refusef(http.StatusNotFound,
 			"there is nothing here: POST an AdmissionReview to %s, or configuration as YAML or JSON to %s", reviewPath, validatePath)
-	}
-	if r.Method != http.MethodPost {
-		if path == reviewPath {
-			return refusef(http.StatusMethodNotAllowed,
-				"POST an AdmissionReview of %s here, as an API server does; text of configuration goes to %s", reviewVersion, validatePath)
-		}
+	case r.Method != http.MethodPost && path == reviewPath:
+		return refusef(http.StatusMethodNotAllowed, "POST an AdmissionReview of %s here, as an API server does", reviewVersion)
+	case r.Method != http.MethodPost:
 		return refusef(http.StatusMethodNotAllowed,
 			"POST configuration as YAML or JSON here: curl --cacert ca.pem --data-binary @web.yaml 'https://HOST:PORT%s?%s=web.yaml'", validatePath, fileParameter)
-	}
-	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return refusef(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", e)
-	}
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	switch {
-	case path == reviewPath && (err != nil || kind != jsonType):
-		return refusef(http.StatusUnsupportedMediaType, "the Content-Type is %.100q, want %s",
-			r.Header.Get("Content-Type"), jsonType)
+	case encoding != "" && !strings.EqualFold(encoding, "identity"):
+		return refusef(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", encoding)
+	case path == reviewPath && kind != jsonType:
+		return refusef(http.StatusUnsupportedMediaType, "the Content-Type is %.100q, want %s", kind, jsonType)
 	case kind == "multipart/form-data":
 		return refusef(http.StatusUnsupportedMediaType,
 			"the body is a form: send the text itself (curl --data-binary @FILE, not -F)")
@@ -136,18 +131,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request,
 	return serve(r, data)
 }
 
-// refuse is the answer that tells an error.
+// refuse is the answer that tells an error. It is logged, as a warning if an operator could do
+// something about it.
 func (s *Server) refuse(r *http.Request, err error) answer {
 	var no *refusal
 	if !errors.As(err, &no) {
 		no = refusef(http.StatusInternalServerError, "%v", err)
 	}
-	s.note(r, no)
-	return textAnswer(no.code, no.text+"\n")
-}
-
-// note logs a refusal, as a warning if an operator could do something about it.
-func (s *Server) note(r *http.Request, no *refusal) {
 	level := hclog.Debug
 	switch no.code {
 	case http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError:
@@ -158,4 +148,5 @@ func (s *Server) note(r *http.Request, no *refusal) {
 	from := connlimit.Source(r.RemoteAddr).String()
 	s.log.Log(level, from, "request to validate refused", "from", from, "path", fmt.Sprintf("%.100q", r.URL.Path),
 		"status", no.code, "error", no.text)
+	return textAnswer(no.code, no.text+"\n")
 }

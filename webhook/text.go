@@ -3,9 +3,7 @@ package webhook
 import (
 	"cmp"
 	"fmt"
-	"mime"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -48,31 +46,9 @@ func (s *Server) text(r *http.Request, data []byte) (answer, error) {
 	return jsonAnswer(code, problems)
 }
 
-// fileName is what the text is called, in problems. Its extension tells how it is read; one that
-// has no name is JSON when its type says so. Errors: a refusal.
+// fileName is the name of the text in problems. Errors: a refusal.
 func fileName(r *http.Request) (string, error) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return "", refusef(http.StatusBadRequest, "the query of the address cannot be read: %v", err)
-	}
-	for name := range query {
-		if name != fileParameter {
-			return "", refusef(http.StatusBadRequest, "unknown parameter %.100q: there is %s alone", name,
-				fileParameter)
-		}
-	}
-	names := slices.Compact(append(slices.Clone(query[fileParameter]), r.Header.Values(fileHeader)...))
-	if len(names) > 1 {
-		return "", refusef(http.StatusBadRequest,
-			"the text has several names: give one, by the parameter %s or the header %s", fileParameter, fileHeader)
-	}
-	if len(names) == 0 || names[0] == "" {
-		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == jsonType {
-			return "request.json", nil
-		}
-		return "request", nil
-	}
-	name := names[0]
+	name := cmp.Or(r.Header.Get(fileHeader), r.URL.Query().Get(fileParameter), "request")
 	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return "", refusef(http.StatusBadRequest,
 			"the name of the text is not one of a file: want up to %d bytes of UTF-8 without control characters", maxName)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,56 +9,26 @@ import (
 	"strings"
 )
 
-// clockTicks is the kernel's USER_HZ, 100 on every architecture that Go supports.
-const clockTicks = 100
-
-// CPUSeconds is the CPU time of a process: by its threads' scheduler statistics (nanoseconds),
-// which a Go server's few long-lived threads keep complete, or by clock ticks where the kernel has
-// none.
+// CPUSeconds is the CPU time of a process, in the kernel's nanoseconds. A thread that ended does not
+// count; a Go server has few, and they live long.
 func CPUSeconds(pid int) (float64, error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil {
-		return 0, err
+	if err != nil || len(threads) == 0 {
+		return 0, errors.Join(err, fmt.Errorf("CPU time of process %d: the kernel has no statistics", pid))
 	}
-	var ns float64
+	var total float64
 	for _, f := range threads {
 		b, err := os.ReadFile(f)
 		if err != nil {
 			continue // the thread ended since it was listed
 		}
-		if v := strings.Fields(string(b)); len(v) == 3 {
-			n, err := strconv.ParseFloat(v[0], 64)
-			if err != nil {
-				return 0, fmt.Errorf("read %s: %w", f, err)
-			}
-			ns += n
+		var ns float64
+		if _, err := fmt.Sscan(string(b), &ns); err != nil {
+			return 0, fmt.Errorf("read %s: %w", f, err)
 		}
+		total += ns
 	}
-	if ns > 0 {
-		return ns / 1e9, nil
-	}
-	return tickSeconds(pid)
-}
-
-func tickSeconds(pid int) (float64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("CPU time of the server: %w", err)
-	}
-	_, rest, _ := strings.Cut(string(b), ") ") // the name before it may hold anything
-	f := strings.Fields(rest)
-	if len(f) < 13 {
-		return 0, fmt.Errorf("CPU time of the server: /proc/%d/stat is short", pid)
-	}
-	var ticks float64
-	for _, v := range f[11:13] { // utime, stime: proc(5) fields 14 and 15
-		n, err := strconv.ParseFloat(v, 64)
-		if err != nil {
-			return 0, fmt.Errorf("CPU time of the server: %w", err)
-		}
-		ticks += n
-	}
-	return ticks / clockTicks, nil
+	return total / 1e9, nil
 }
 
 // MemoryMB is a field of a process's status in megabytes: VmRSS now, VmHWM at its peak.

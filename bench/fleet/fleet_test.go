@@ -117,7 +117,7 @@ func TestRunOnFloor(t *testing.T) {
 	var phases []string
 	for _, f := range got.Phases {
 		phases = append(phases, f.Phase)
-		if f.Missing != 0 || f.MaxMs <= 0 || f.PeakMB <= 0 || f.Messages == 0 {
+		if f.Missing != 0 || f.MaxMs <= 0 || f.PeakMB <= 0 || f.RecvMB == 0 {
 			t.Errorf("phase %+v: want no proxy missing and all figures", f)
 		}
 	}
@@ -242,8 +242,8 @@ func TestShapeIsValid(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{0x0a, 1, 'v', 0x22, 1, 't'})
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		parseDelta(b)
-		parseSotW(b)
+		parse(b, true)
+		parse(b, false)
 		assignmentOf(b)
 	})
 }

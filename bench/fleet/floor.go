@@ -126,49 +126,40 @@ func (f *Floor) broadcast(b []byte) {
 	}
 }
 
-// watch broadcasts changes until w is closed.
+// watch broadcasts what each changed file must cost at least, until w is closed.
 func (f *Floor) watch(w *fsnotify.Watcher) error {
-	ip := regexp.MustCompile(`172\.\d+\.\d+\.\d+`)
-	marker := regexp.MustCompile(`(?:x-marker: "|paths: \["/)(marker-[^"]+)"`)
 	for ev := range w.Events {
 		if !ev.Has(fsnotify.Create) || !strings.HasSuffix(ev.Name, ".yaml") {
 			continue
 		}
-		if err := f.change(ev.Name, ip, marker); err != nil {
+		body, err := os.ReadFile(ev.Name)
+		if err != nil {
 			return fmt.Errorf("changed file: %w", err)
+		}
+		response, err := f.changed(filepath.Base(ev.Name), string(body))
+		if err != nil {
+			return fmt.Errorf("changed file %s: %w", ev.Name, err)
+		}
+		if response != nil {
+			f.broadcast(response)
 		}
 	}
 	return nil
 }
 
-// change sends the bytes that the change of a file must cost at least; ip and marker find what
-// changed.
-func (f *Floor) change(path string, ip, marker *regexp.Regexp) error {
-	body, err := os.ReadFile(path)
-	if err != nil {
-		return err
+// changed is what a changed file must cost; nil if that is nothing.
+func (f *Floor) changed(name, body string) ([]byte, error) {
+	marker := regexp.MustCompile(`marker-[a-z]+-\w+`).FindString(body)
+	switch {
+	case strings.HasPrefix(name, "policy"):
+		return f.rec.withPolicy(marker)
+	case strings.HasPrefix(name, "route"):
+		return f.rec.withRoute(marker), nil
 	}
-	base := filepath.Base(path)
-	if m := marker.FindSubmatch(body); m != nil {
-		b, err := f.rec.withMarker(base, string(m[1]))
-		if err != nil {
-			return err
-		}
-		f.broadcast(b)
-		return nil
+	var service int
+	ip := regexp.MustCompile(`172\.\d+\.\d+\.\d+`).FindString(body) // which no endpoint had before
+	if n, err := fmt.Sscanf(name, "svc%d.yaml", &service); n != 1 || err != nil || ip == "" {
+		return nil, nil
 	}
-	var i int
-	if n, err := fmt.Sscanf(base, "svc%d.yaml", &i); n != 1 || err != nil {
-		return nil // not a service
-	}
-	extra := ip.Find(body)
-	if extra == nil {
-		return nil
-	}
-	b, err := f.rec.withEndpoint(i, string(extra))
-	if err != nil {
-		return err
-	}
-	f.broadcast(b)
-	return nil
+	return f.rec.withEndpoint(service, ip)
 }

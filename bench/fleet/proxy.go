@@ -53,9 +53,9 @@ type proxy struct {
 	got     map[string]bool            // types answered at least once
 	hit     *watch                     // the last one that was seen
 
-	ready                    atomic.Bool
-	received, messages, lost atomic.Int64
-	lastErr                  atomic.Pointer[error]
+	ready          atomic.Bool
+	received, lost atomic.Int64
+	lastErr        atomic.Pointer[error]
 }
 
 // run keeps the proxy connected as Envoy does until ctx ends.
@@ -153,7 +153,6 @@ func (p *proxy) receive(st grpc.ClientStream) error {
 
 func (p *proxy) handle(st grpc.ClientStream, raw []byte) error {
 	p.received.Add(int64(len(raw)))
-	p.messages.Add(1)
 	r := parse(raw, p.delta)
 	var names []string
 	if !p.delta {

@@ -67,7 +67,7 @@ func (r *Recording) fill(st grpc.ClientStream) error {
 		if err := st.RecvMsg(&raw); err != nil {
 			return err
 		}
-		typ := parseDelta(raw).typeURL
+		typ := parse(raw, true).typeURL
 		// one type in several responses is one message: repeated fields append
 		r.first[typ] = append(r.first[typ], raw...)
 		if err := p.handle(st, raw); err != nil {
@@ -81,7 +81,7 @@ func (r *Recording) fill(st grpc.ClientStream) error {
 // assignments, each with that endpoint.
 func (r *Recording) withEndpoint(i int, ip string) ([]byte, error) {
 	out := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: edsType, Nonce: "n"}
-	for _, res := range parseDelta(r.first[edsType]).resources {
+	for _, res := range parse(r.first[edsType], true).resources {
 		parts := strings.Split(string(res.name), "|")
 		if len(parts) != 4 || parts[3] != r.shape.host(i) || parts[2] != "" && parts[2] != "v1" {
 			continue
@@ -105,14 +105,6 @@ func (r *Recording) withEndpoint(i int, ip string) ([]byte, error) {
 			Resource: body})
 	}
 	return proto.Marshal(out)
-}
-
-// withMarker is the response that the change of a file must cost into which a marker was put.
-func (r *Recording) withMarker(file, marker string) ([]byte, error) {
-	if strings.HasPrefix(file, "policy") {
-		return r.withPolicy(marker)
-	}
-	return r.withRoute(marker), nil
 }
 
 // withRoute is the response that a changed route must cost: the recorded route configurations, with

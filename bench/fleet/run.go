@@ -38,21 +38,18 @@ type RunConfig struct {
 
 // Figures are what one phase cost.
 type Figures struct {
-	Phase   string `json:"phase"`
-	Proxies int    `json:"proxies"`
+	Phase string `json:"phase"`
 	// Missing proxies did not converge in time.
 	Missing int `json:"missing"`
-	// Milliseconds from the change to the median, the 99th of 100, and the last proxy.
+	// Milliseconds from the change to the median and the last proxy.
 	P50ms float64 `json:"p50_ms"`
-	P99ms float64 `json:"p99_ms"`
 	MaxMs float64 `json:"max_ms"`
 	// Server's CPU seconds in the phase, memory after it and at its peak so far.
 	ServerCPU float64 `json:"server_cpu_s"`
 	RSSMB     float64 `json:"server_rss_mb"`
 	PeakMB    float64 `json:"server_peak_mb"`
-	// What the fleet received.
-	RecvMB   float64 `json:"recv_mb"`
-	Messages int64   `json:"messages"`
+	// RecvMB is what the fleet received.
+	RecvMB float64 `json:"recv_mb"`
 }
 
 // Result is one measurement: its phases in order, rounds one by one.
@@ -123,21 +120,41 @@ func (f *fleet) make(onReady func(time.Duration)) error {
 	return nil
 }
 
-// changes runs the phases that change files.
+// changes runs the phases that change files: each is a marker that a change brings into resources
+// of one type.
 func (f *fleet) changes(ctx context.Context) error {
-	expect := f.affected()
-	for r := range f.cfg.Rounds {
-		if err := f.endpoint(ctx, fmt.Sprintf("172.16.0.%d", r+1), expect); err != nil {
-			return err
+	s, dir, expect := f.cfg.Shape, f.cfg.Dir, f.affected()
+	edits := []struct {
+		phase, typeURL, marker string
+		expect                 int
+		edit                   func(marker string) error
+	}{
+		{"endpoint", edsType, "172.16.0.%d", expect, func(ip string) error {
+			return replace(servicePath(dir, 0), s.serviceFile(0, ip)) // an address is text in an assignment
+		}},
+		{"route", rdsType, "marker-round-%d", expect, func(m string) error {
+			return replace(routePath(dir, 0), s.routeFile(0, m))
+		}},
+		{"policy", ecdsType, "marker-policy-%d", f.cfg.Proxies, func(m string) error {
+			return replace(policyPath(dir, 0), s.policyFile(0, m))
+		}},
+	}
+	if s.Policies == 0 {
+		edits = edits[:2]
+	}
+	for _, e := range edits {
+		for r := range f.cfg.Rounds {
+			marker, seen := fmt.Sprintf(e.marker, r+1), make(chan time.Duration, len(f.proxies))
+			if err := f.phase(ctx, e.phase, e.expect, seen, func() error {
+				f.await(marker, e.typeURL, seen)
+				return e.edit(marker)
+			}); err != nil {
+				return err
+			}
 		}
 	}
-	for r := range f.cfg.Rounds {
-		if err := f.route(ctx, fmt.Sprintf("marker-round-%d", r), expect); err != nil {
-			return err
-		}
-	}
-	if err := f.policies(ctx); err != nil || f.cfg.Churn == 0 {
-		return err
+	if f.cfg.Churn == 0 {
+		return nil
 	}
 	return f.churn(ctx, expect)
 }
@@ -157,44 +174,9 @@ func (f *fleet) affected() int {
 	return n
 }
 
-// await makes every proxy look for marker in resources of typeURL and do makes the change that
-// brings it.
-func (f *fleet) await(ctx context.Context, phase, marker, typeURL string, expect int, do func() error) error {
-	seen := make(chan time.Duration, len(f.proxies))
-	return f.phase(ctx, phase, expect, seen, func() error {
-		f.current.Store(&watch{marker: []byte(marker), typeURL: typeURL, seen: seen, start: time.Now()})
-		return do()
-	})
-}
-
-// endpoint adds one endpoint to service 0: an address stands in an EDS response as text.
-func (f *fleet) endpoint(ctx context.Context, ip string, expect int) error {
-	return f.await(ctx, "endpoint", ip, edsType, expect, func() error {
-		return replace(servicePath(f.cfg.Dir, 0), f.cfg.Shape.serviceFile(0, ip))
-	})
-}
-
-// route edits the VirtualService of service 0.
-func (f *fleet) route(ctx context.Context, marker string, expect int) error {
-	return f.await(ctx, "route", marker, rdsType, expect, func() error {
-		return replace(routePath(f.cfg.Dir, 0), f.cfg.Shape.routeFile(0, marker))
-	})
-}
-
-// policies edits the policy of the whole mesh, where there are policies.
-func (f *fleet) policies(ctx context.Context) error {
-	if f.cfg.Shape.Policies == 0 {
-		return nil
-	}
-	for r := range f.cfg.Rounds {
-		marker := fmt.Sprintf("marker-policy-%d", r)
-		if err := f.await(ctx, "policy", marker, ecdsType, f.cfg.Proxies, func() error {
-			return replace(policyPath(f.cfg.Dir, 0), f.cfg.Shape.policyFile(0, marker))
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
+// await makes every proxy look for marker in resources of typeURL, and report to seen.
+func (f *fleet) await(marker, typeURL string, seen chan time.Duration) {
+	f.current.Store(&watch{marker: []byte(marker), typeURL: typeURL, seen: seen, start: time.Now()})
 }
 
 // churn changes many services at a fixed pace; the arrival of the last change closes the phase, and
@@ -212,11 +194,11 @@ func (f *fleet) churn(ctx context.Context, expect int) error {
 				fmt.Sprintf("172.20.%d.%d", c>>8, c&0xff))); err != nil {
 				return err
 			}
-			if err := wait(ctx, 100*time.Millisecond); err != nil {
+			if err := Wait(ctx, 100*time.Millisecond); err != nil {
 				return err
 			}
 		}
-		f.current.Store(&watch{marker: []byte(lastIP), typeURL: edsType, seen: seen, start: time.Now()})
+		f.await(lastIP, edsType, seen)
 		return replace(servicePath(f.cfg.Dir, last), s.serviceFile(last, lastIP))
 	})
 }
@@ -228,12 +210,12 @@ func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan 
 	if err != nil {
 		return err
 	}
-	bytes, messages := f.traffic()
+	received := f.received()
 	if err := do(); err != nil {
 		return fmt.Errorf("phase %s: %w", name, err)
 	}
 	latencies := f.collect(ctx, expect, seen)
-	if err := wait(ctx, f.cfg.Settle); err != nil {
+	if err := Wait(ctx, f.cfg.Settle); err != nil {
 		return err
 	}
 	after, err := CPUSeconds(f.cfg.PID)
@@ -245,12 +227,10 @@ func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan 
 	if err := errors.Join(rssErr, peakErr); err != nil {
 		return err
 	}
-	bytesNow, messagesNow := f.traffic()
-	fig := Figures{Phase: name, Proxies: expect, Missing: expect - len(latencies), ServerCPU: after - before,
-		RSSMB: rss, PeakMB: peak,
-		RecvMB: float64(bytesNow-bytes) / 1e6, Messages: messagesNow - messages}
+	fig := Figures{Phase: name, Missing: expect - len(latencies), ServerCPU: after - before,
+		RSSMB: rss, PeakMB: peak, RecvMB: float64(f.received()-received) / 1e6}
 	if n := len(latencies); n > 0 {
-		fig.P50ms, fig.P99ms, fig.MaxMs = ms(latencies[n/2]), ms(latencies[n*99/100]), ms(latencies[n-1])
+		fig.P50ms, fig.MaxMs = ms(latencies[n/2]), ms(latencies[n-1])
 	}
 	f.out.Phases = append(f.out.Phases, fig)
 	if f.cfg.Report != nil {
@@ -277,19 +257,19 @@ func (f *fleet) collect(ctx context.Context, expect int, seen <-chan time.Durati
 	return out
 }
 
-// traffic is what the fleet received so far.
-func (f *fleet) traffic() (bytes, messages int64) {
+// received is how many bytes the fleet received so far.
+func (f *fleet) received() int64 {
+	var n int64
 	for _, p := range f.proxies {
-		bytes += p.received.Load()
-		messages += p.messages.Load()
+		n += p.received.Load()
 	}
-	return bytes, messages
+	return n
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// wait waits for d, or less when ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
+// Wait waits for d, or less when ctx ends.
+func Wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

@@ -79,28 +79,19 @@ func fields(b []byte, f func(num protowire.Number, typ protowire.Type, varint ui
 			return
 		}
 		b = b[n:]
+		n = protowire.ConsumeFieldValue(num, typ, b)
+		if n < 0 {
+			return
+		}
 		switch typ {
 		case protowire.VarintType:
-			v, n := protowire.ConsumeVarint(b)
-			if n < 0 {
-				return
-			}
+			v, _ := protowire.ConsumeVarint(b)
 			f(num, typ, v, nil)
-			b = b[n:]
 		case protowire.BytesType:
-			v, n := protowire.ConsumeBytes(b)
-			if n < 0 {
-				return
-			}
+			v, _ := protowire.ConsumeBytes(b)
 			f(num, typ, 0, v)
-			b = b[n:]
-		default:
-			n := protowire.ConsumeFieldValue(num, typ, b)
-			if n < 0 {
-				return
-			}
-			b = b[n:]
 		}
+		b = b[n:]
 	}
 }
 
@@ -115,46 +106,23 @@ func bytesField(b []byte, want protowire.Number) []byte {
 	return out
 }
 
-// parse reads a response of either protocol.
+// parse reads a response of either protocol, whose fields have the same numbers. In delta a resource
+// has its name beside it. In state of the world its name is its own field 1, in all types that a
+// sidecar asks for.
 func parse(raw []byte, delta bool) response {
-	if delta {
-		return parseDelta(raw)
-	}
-	return parseSotW(raw)
-}
-
-// parseDelta reads a DeltaDiscoveryResponse.
-func parseDelta(raw []byte) response {
 	var r response
 	fields(raw, func(num protowire.Number, _ protowire.Type, _ uint64, d []byte) {
-		switch num {
-		case 1:
+		switch {
+		case num == 1:
 			r.version = string(d)
-		case 2:
+		case num == 2 && delta:
 			r.resources = append(r.resources, resource{name: bytesField(d, 3), value: bytesField(bytesField(d, 2), 2)})
-		case 4:
-			r.typeURL = string(d)
-		case 5:
-			r.nonce = string(d)
-		}
-	})
-	return r
-}
-
-// parseSotW reads a DiscoveryResponse. The name of every resource that a sidecar asks for is its
-// field 1.
-func parseSotW(raw []byte) response {
-	var r response
-	fields(raw, func(num protowire.Number, _ protowire.Type, _ uint64, d []byte) {
-		switch num {
-		case 1:
-			r.version = string(d)
-		case 2:
+		case num == 2:
 			value := bytesField(d, 2)
 			r.resources = append(r.resources, resource{name: bytesField(value, 1), value: value})
-		case 4:
+		case num == 4:
 			r.typeURL = string(d)
-		case 5:
+		case num == 5:
 			r.nonce = string(d)
 		}
 	})

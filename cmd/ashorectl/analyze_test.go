@@ -28,6 +28,12 @@ spec:
   - route: [{destination: {host: dv}}]
 `
 
+const denyCaller = `apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: no-batch, namespace: shop}
+spec: {action: DENY, rules: [{from: [{source: {principals: [cluster.local/ns/data/sa/batch]}}]}]}
+`
+
 // analyze exits with 1 for errors alone: what a registry could supply is information.
 func TestAnalyze(t *testing.T) {
 	t.Parallel()
@@ -51,8 +57,12 @@ func TestAnalyze(t *testing.T) {
 			map[string]string{"b.yaml": strings.Replace(toSubset, "HOST", "db.service.consul", 1)}, 0,
 			[]string{"INFO [IST0101]", "no service has host db.service.consul", "fail, unless a registry", "0 errors, 0 warnings, 1 note"},
 		},
+		"a caller that a registry may have": {
+			map[string]string{"a.yaml": good, "b.yaml": denyCaller}, 0,
+			[]string{"INFO [ASH0009]", "no workload of this mesh has the identity cluster.local/ns/data/sa/batch", "unless a registry", "1 note"},
+		},
 		"an invalid object": {map[string]string{"a.yaml": strings.Replace(good, "hosts:", "hostz:", 1)}, 1, []string{"ERROR [IST0106]", "a.yaml:5"}},
-		"one object twice":  {map[string]string{"a.yaml": good, "b.yaml": good}, 1, []string{"ERROR [IST0106]", "b.yaml:1", "is defined in ", "a.yaml:1 too"}},
+		"one object twice":  {map[string]string{"a.yaml": good, "b.yaml": good}, 1, []string{"ERROR [IST0106]", "b.yaml:1", "a.yaml:1 defines it too and takes precedence"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,7 @@ func (t *tool) applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return write(t, cmd, o, each(pieces), (*admin.Client).Apply)
+			return write(t, cmd, o, pieces, (*admin.Client).Apply)
 		},
 	}
 	filesFlag(cmd, &paths)
@@ -61,7 +61,7 @@ func (t *tool) deleteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return write(t, cmd, o, each(pieces), (*admin.Client).Delete)
+			return write(t, cmd, o, pieces, (*admin.Client).Delete)
 		},
 		ValidArgsFunction: t.kindAndName(true),
 	}
@@ -152,17 +152,6 @@ func (t *tool) nothingWritten(cmd *cobra.Command, problems []feed.Problem) error
 	return errors.New("nothing was written")
 }
 
-// each yields pieces.
-func each(list []admin.Piece) admin.Pieces {
-	return func(yield func(admin.Piece, error) bool) {
-		for _, p := range list {
-			if !yield(p, nil) {
-				return
-			}
-		}
-	}
-}
-
 // write sends a write to the store and prints its result.
 func write[Q any](t *tool, cmd *cobra.Command, o admin.StoreOptions, q Q,
 	send func(*admin.Client, context.Context, Q, admin.StoreOptions) (admin.Written, error)) error {
@@ -179,7 +168,7 @@ func write[Q any](t *tool, cmd *cobra.Command, o admin.StoreOptions, q Q,
 		return t.print(cmd, done, writtenText(done))
 	case isRefusal && len(refused.Problems) > 0:
 		return t.nothingWritten(cmd, refused.Problems)
-	case isRefusal:
+	case isRefusal && len(refused.Conflicts) > 0:
 		return t.printConflicts(cmd, refused.Conflicts)
 	case o.Preview:
 		return err

@@ -38,7 +38,8 @@ func (t *tool) explainCommand() *cobra.Command {
 }
 
 func explanationText(e admin.Explanation) string {
-	texts := []string{fmt.Sprintf("%s: %s to %s\n%s\n", strings.ToUpper(e.Verdict), e.From, e.To, e.Reason),
+	texts := []string{fmt.Sprintf("%s: %s to %s\nRequest: %s\n%s\n", strings.ToUpper(e.Verdict), e.From, e.To,
+		e.Request, e.Reason),
 		policyTable(e.Steps)}
 	for _, p := range e.Parts {
 		texts = append(texts, fmt.Sprintf("%s, %s: %s\n%s\n", strings.Join(p.At, ", "), p.Call,
@@ -57,11 +58,11 @@ func policyTable(steps []admin.ExplainStep) string {
 		if s.Decides {
 			mark = ">"
 		}
-		if s.Matched {
-			matches = "yes"
-			if s.Rule >= 0 {
-				matches = fmt.Sprintf("rule %d", s.Rule)
-			}
+		switch {
+		case s.Matched:
+			matches = fmt.Sprintf("rule %d", s.Rule)
+		case s.Depends:
+			matches = fmt.Sprintf("depends (rule %d)", s.Rule)
 		}
 		tb.add(mark, s.Action, s.Policy, matches, s.Why, s.Origin)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
-func (*fake) CreateToken(_ context.Context, r admin.TokenRequest, _ string) (admin.Token, error) {
+func (*fake) CreateToken(_ context.Context, r admin.TokenRequest) (admin.Token, error) {
 	if r.Group == "none/none" {
 		return admin.Token{}, admin.NewError(admin.ErrNotFound, "there is no WorkloadGroup none/none")
 	}
@@ -25,7 +25,7 @@ func (*fake) CreateToken(_ context.Context, r admin.TokenRequest, _ string) (adm
 		Token:   "ashore-join.abc.secret", Notes: []string{"Mind the address."}}, err
 }
 
-func (*fake) ListTokens(context.Context) ([]admin.TokenStatus, error) {
+func (*fake) ListTokens(context.Context, admin.None) ([]admin.TokenStatus, error) {
 	now := time.Now()
 	return []admin.TokenStatus{
 		{ID: "abc", Group: "shop/web", Created: now.Add(-time.Minute), By: "user root (uid 0)", Expires: now.Add(59*time.Minute + time.Second), State: "unused"},
@@ -33,14 +33,14 @@ func (*fake) ListTokens(context.Context) ([]admin.TokenStatus, error) {
 	}, nil
 }
 
-func (*fake) RevokeToken(_ context.Context, id, _ string) error {
-	if id != "abc" && id != "def" {
-		return admin.NewError(admin.ErrNotFound, "no token "+id)
+func (*fake) RevokeToken(_ context.Context, q admin.TokenID) (admin.None, error) {
+	if q.ID != "abc" && q.ID != "def" {
+		return admin.None{}, admin.NewError(admin.ErrNotFound, "no token %s", q.ID)
 	}
-	return nil
+	return admin.None{}, nil
 }
 
-func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
+func (*fake) ShowAuthority(context.Context, admin.None) (admin.Authority, error) {
 	now := time.Now()
 	end := now.Add(100*24*time.Hour + time.Minute)
 	a := admin.Authority{Kind: "self-signed", Folder: "/var/lib/ashore/ca", TrustDomain: "cluster.local",
@@ -61,18 +61,18 @@ func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
 	return a, nil
 }
 
-func (f *fake) CreateReplicaToken(_ context.Context, r admin.ReplicaTokenRequest, _ string) (admin.ReplicaToken,
+func (f *fake) CreateReplicaToken(_ context.Context, r admin.ReplicaTokenRequest) (admin.ReplicaToken,
 	error) {
 	return admin.ReplicaToken{Token: "ashore-replica.abc." + r.TTL, Expires: time.Now().Add(time.Hour)}, nil
 }
 
-func (f *fake) RotateAuthority(ctx context.Context, r admin.RotateRequest, _ string) (admin.Authority, error) {
-	a, err := f.ShowAuthority(ctx)
+func (f *fake) RotateAuthority(ctx context.Context, r admin.RotateRequest) (admin.Authority, error) {
+	a, err := f.ShowAuthority(ctx, admin.None{})
 	a.Rotation = admin.Rotation{Step: fmt.Sprintf("force %s %s", r.Force, r.Reason), Since: time.Now(), Next: "x"}
 	return a, err
 }
 
-func (*fake) ListWorkloads(context.Context) (admin.WorkloadList, error) {
+func (*fake) ListWorkloads(context.Context, admin.None) (admin.WorkloadList, error) {
 	now := time.Now()
 	return admin.WorkloadList{
 		Workloads: []admin.Workload{
@@ -87,7 +87,7 @@ func (*fake) ListWorkloads(context.Context) (admin.WorkloadList, error) {
 	}, nil
 }
 
-func (*fake) Revoke(_ context.Context, r admin.RevokeRequest, _ string) (admin.Revoked, error) {
+func (*fake) Revoke(_ context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
 	switch {
 	case r.Identity != "":
 		return admin.Revoked{Kind: "identity", Name: r.Identity, Workloads: []string{"shop/web-1", "shop/web-2"}}, nil
@@ -98,29 +98,29 @@ func (*fake) Revoke(_ context.Context, r admin.RevokeRequest, _ string) (admin.R
 		Notes: []string{"2 proxies are connected and hear of it"}}, nil
 }
 
-func (f *fake) Restore(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
-	return f.Revoke(ctx, r, who)
+func (f *fake) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
+	return f.Revoke(ctx, r)
 }
 
 func (*fake) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
-	return admin.Explanation{From: r.From, To: r.To, Verdict: "denied",
+	return admin.Explanation{From: r.From, To: r.To, Request: "what was asked", Verdict: "denied",
 		Reason: strings.TrimSpace(fmt.Sprintf("port %d %s %s %s", r.Port, r.Method, r.Path,
 			r.Host)), Notes: []string{"Mutual TLS is STRICT."},
 		Steps: []admin.ExplainStep{{Policy: "AuthorizationPolicy shop/no", Action: "DENY", Matched: true, Rule: 0,
 			Decides: true, Why: "path /x", Origin: "a.yaml:3"}, {Policy: "AuthorizationPolicy shop/all", Action: "ALLOW", Rule: -1}}}, nil
 }
 
-func (*fake) Tail(ctx context.Context, n int, follow bool, emit func(audit.Event) error) error {
+func (*fake) Tail(ctx context.Context, q admin.TailRequest, emit func(audit.Event) error) error {
 	at := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 	for _, e := range []audit.Event{
 		{Time: at, Action: audit.TokenCreate, Actor: "user root (uid 0)", Target: "abc", Outcome: audit.OK, Details: map[string]string{"group": "shop/web"}},
 		{Time: at, Action: audit.TokenRefuse, Actor: "10.0.0.9", Target: "abc\x1b[2J", Outcome: audit.Refused, Reason: "another key"},
-	}[2-min(n, 2):] {
+	}[2-min(q.Lines, 2):] {
 		if err := emit(e); err != nil {
 			return err
 		}
 	}
-	if follow {
+	if q.Follow {
 		<-ctx.Done()
 	}
 	return nil
@@ -187,6 +187,7 @@ serial    0c          0s     -                  -
 		{"audit tail", at + "  token.create         abc by user root (uid 0) group=shop/web\n" + at + "  token.refuse         REFUSED abc?[2J by 10.0.0.9: another key\n", ""},
 		{"audit tail -n 1 -o json", `{"time":"2026-08-01T12:00:00Z","action":"token.refuse","actor":"10.0.0.9","target":"abc\u001b[2J","outcome":"refused","reason":"another key"}` + "\n", ""},
 		{"authz explain shop/web shop/api --port 80 --method GET --path /x", `DENIED: shop/web to shop/api
+Request: what was asked
 port 80 GET /x
 
    ACTION  POLICY                        MATCHES  WHY      READ FROM
@@ -196,6 +197,7 @@ port 80 GET /x
 Mutual TLS is STRICT.
 `, ""},
 		{"authz explain shop/web shop/api --host web.example:8080", `DENIED: shop/web to shop/api
+Request: what was asked
 port 0   web.example:8080
 
    ACTION  POLICY                        MATCHES  WHY      READ FROM

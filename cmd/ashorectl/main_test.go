@@ -58,9 +58,9 @@ func (f *fake) Status() admin.Status {
 
 func (f *fake) Problems() []feed.Problem { return f.problems }
 
-func (*fake) Objects(kind, namespace, name string) ([]admin.Object, error) {
-	if kind != "vs" {
-		return nil, admin.NewError(admin.ErrInvalid, `unknown kind "`+kind+`"`)
+func (*fake) Objects(_ context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
+	if q.Kind != "vs" {
+		return nil, admin.NewError(admin.ErrInvalid, "unknown kind %q", q.Kind)
 	}
 	o := admin.Object{APIVersion: "networking.istio.io/v1", Kind: "VirtualService",
 		Metadata: admin.Metadata{Name: "web", Namespace: "shop"},
@@ -69,11 +69,11 @@ func (*fake) Objects(kind, namespace, name string) ([]admin.Object, error) {
 	return []admin.Object{o}, nil
 }
 
-func (*fake) Dump(proxy, typ string) (admin.Dump, error) {
-	if proxy != "web-1.shop" {
-		return admin.Dump{}, admin.NewError(admin.ErrNotFound, "no proxy "+proxy)
+func (*fake) Dump(_ context.Context, q admin.DumpRequest) (admin.Dump, error) {
+	if q.Proxy != "web-1.shop" {
+		return admin.Dump{}, admin.NewError(admin.ErrNotFound, "no proxy %s", q.Proxy)
 	}
-	return admin.Dump{Proxy: proxy, Types: []admin.DumpType{{Type: "cds", TypeURL: "t", Resources: []admin.DumpResource{
+	return admin.Dump{Proxy: q.Proxy, Types: []admin.DumpType{{Type: "cds", TypeURL: "t", Resources: []admin.DumpResource{
 		{Name: "a", Version: "1", Bytes: 9, Body: json.RawMessage(`{"name":"a"}`)}, {Name: "b", Version: "2", Bytes: 8, Body: json.RawMessage(`{"name":"b"}`)}}}}}, nil
 }
 
@@ -92,6 +92,38 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
+// always returns the handler of a call without a request.
+func always[A any](f func() A) func(context.Context, admin.None) (A, error) {
+	return func(context.Context, admin.None) (A, error) { return f(), nil }
+}
+
+func (f *fake) routes() []admin.Route {
+	return []admin.Route{
+		admin.Handle(admin.CallVersion, admin.Viewer, always(f.Version)),
+		admin.Handle(admin.CallStatus, admin.Viewer, always(f.Status)),
+		admin.Handle(admin.CallProblems, admin.Viewer, always(f.Problems)),
+		admin.Handle(admin.CallObjects, admin.Viewer, f.Objects),
+		admin.Handle(admin.CallDump, admin.Operator, f.Dump),
+		admin.Handle(admin.CallExplain, admin.Viewer, f.Explain),
+		admin.Handle(admin.CallStored, admin.Viewer, f.Stored),
+		admin.Handle(admin.CallHistory, admin.Viewer, f.History),
+		admin.Handle(admin.CallDifferences, admin.Viewer, f.History),
+		admin.Handle(admin.CallWrite, admin.Operator, f.Write),
+		admin.Handle(admin.CallPreview, admin.Viewer, f.Preview),
+		admin.Handle(admin.CallCreateToken, admin.Operator, f.CreateToken),
+		admin.Handle(admin.CallTokens, admin.Viewer, f.ListTokens),
+		admin.Handle(admin.CallRevokeToken, admin.Operator, f.RevokeToken),
+		admin.Handle(admin.CallAuthority, admin.Viewer, f.ShowAuthority),
+		admin.Handle(admin.CallRotate, admin.Admin, f.RotateAuthority),
+		admin.Handle(admin.CallCreateReplicaToken, admin.Admin, f.CreateReplicaToken),
+		admin.Handle(admin.CallWorkloads, admin.Viewer, f.ListWorkloads),
+		admin.Handle(admin.CallRevoke, admin.Operator, f.Revoke),
+		admin.Handle(admin.CallRestore, admin.Operator, f.Restore),
+		admin.HandleStream(admin.StreamServices, admin.Viewer, f.Services),
+		admin.HandleStream(admin.StreamAudit, admin.Operator, f.Tail),
+	}
+}
+
 // serve starts the fake and returns its socket.
 func serve(t *testing.T, f *fake) string {
 	t.Helper()
@@ -103,8 +135,7 @@ func serve(t *testing.T, f *fake) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- admin.New(admin.Config{Listener: l, Backend: f, Tokens: f, Authority: f, Workloads: f, Audit: f,
-			Explain: f, Store: f, Catalog: f, Log: testlog.New(t)}).Run(ctx)
+		done <- admin.Serve(ctx, admin.Config{Listener: l, Routes: f.routes(), Log: testlog.New(t)})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -136,7 +167,7 @@ func TestCommands(t *testing.T) {
 4 objects (3 ServiceEntry, 1 VirtualService), 3 services, 7 endpoints
 1 error, 0 warnings: see "ashorectl problems"
 file:/old: an older version of 2 parts is active: see "ashorectl problems"
-store: not read yet
+store: it has not been read yet
 
 PROXY       KIND     PEER        CONNECTED  AGENT  ENVOY  CDS     EDS  LDS             RDS
 api-1.shop  sidecar  10.0.0.2:4  1h         -      -      5 sent  -    2               3 behind
@@ -239,8 +270,6 @@ func TestMistakes(t *testing.T) {
 		{"proxy-config xyz web-1.shop", 2, `unknown type "xyz": want cluster, endpoint, listener, route, secret, `},
 		{"join-token create", 2, "--group is missing"},
 		{"join-token create --group a/b c", 2, `unexpected argument "c": write flags of "ashore-agent join" after "--"`},
-		{"audit tail -n -1", 2, `n is "-1": want a number from 0 to`},
-		{"authz explain a b --port 70000", 2, `"70000" is not a port: want 1 to 65535`},
 		{"validate", 2, "name at least one file or folder with -f"},
 		{"validate -f /does/not/exist", 2, "/does/not/exist: no such file or directory"},
 		{"join-token create --group none/none", 1, "there is no WorkloadGroup none/none"},

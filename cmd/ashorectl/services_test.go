@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +43,7 @@ func (*fake) Services(ctx context.Context, q admin.ServiceQuery, emit func(admin
 		}
 	}
 	if len(events) == 0 && q.Host != "" {
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("the mesh knows no service %q", q.Host))
+		return admin.NewError(admin.ErrNotFound, "the mesh knows no service %q", q.Host)
 	}
 	if q.Watch {
 		web := fakeServices()[1]

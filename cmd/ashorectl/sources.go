@@ -86,17 +86,17 @@ func sourceState(s feed.SourceStatus) (state, reason string) {
 	const problems = `: see "ashorectl problems"`
 	switch {
 	case s.Reading > 0:
-		return fmt.Sprintf("reading, %d files", s.Reading), "its files are being read"
-	case !s.Synced && s.Items == 0:
-		return "not read", cmp.Or(s.Error, "not read yet")
+		return "reading, " + count(s.Reading, "file"), "its files are being read"
 	case s.Error != "":
 		return "down", fmt.Sprintf("%s, for %s", s.Error, age(s.ErrorSince))
+	case !s.Synced && s.Items == 0:
+		return "not read", "it has not been read yet"
 	case !s.Synced:
-		return "stale", "not read yet; its last known content is active"
+		return "stale", "it has not been read since the start; its last known content is active"
 	case s.Stale > 0:
 		return "stale", "an older version of " + count(s.Stale, "part") + " is active" + problems
 	case s.Retained > 0:
-		return "retained", count(s.Retained, "item") + " retained that it does not have any more" + problems
+		return "retained", "retains " + count(s.Retained, "item") + " that it no longer has" + problems
 	default:
 		return "ok", ""
 	}

@@ -24,11 +24,11 @@ import (
 
 // The store of fake: an apply is answered by the name of the first file, the rest always the same.
 
-func (*fake) Stored(_ context.Context, kind, namespace, name string) ([]admin.Object, error) {
-	if name == "none" {
+func (*fake) Stored(_ context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
+	if q.Name == "none" {
 		return nil, admin.NewError(admin.ErrNotFound, `the store has no VirtualService "none"`)
 	}
-	if kind == "gateway" {
+	if q.Kind == "gateway" {
 		return []admin.Object{{Kind: "Gateway", Metadata: admin.Metadata{Name: "old", Namespace: "shop"},
 			Unusable: "the stored object cannot be used"}}, nil
 	}
@@ -37,12 +37,24 @@ func (*fake) Stored(_ context.Context, kind, namespace, name string) ([]admin.Ob
 		Spec:     json.RawMessage(`{"hosts":["web"]}`), Origin: admin.Origin{Source: "store:/x", Revision: "7"}}}, nil
 }
 
-func (*fake) Apply(ctx context.Context, p admin.Pieces, o admin.StoreOptions, _ string) (admin.Written, error) {
+func (f *fake) Preview(ctx context.Context, w admin.StoreWrite) (admin.Written, error) {
+	w.StoreOptions.Preview = true
+	return f.Write(ctx, w)
+}
+
+func (f *fake) Write(ctx context.Context, w admin.StoreWrite) (admin.Written, error) {
+	switch w.Action {
+	case admin.Apply:
+		return f.apply(ctx, w.Pieces, w.StoreOptions)
+	case admin.Delete:
+		return f.remove(w.Pieces, w.StoreOptions)
+	}
+	return f.rollback(w.RollbackRequest, w.StoreOptions)
+}
+
+func (*fake) apply(ctx context.Context, p []admin.Piece, o admin.StoreOptions) (admin.Written, error) {
 	var files []string
-	for piece, err := range p {
-		if err != nil {
-			return admin.Written{}, err
-		}
+	for _, piece := range p {
 		files = append(files, filepath.Base(piece.File))
 	}
 	se := admin.Ref{Kind: "ServiceEntry", Namespace: "shop", Name: "web"}
@@ -70,12 +82,9 @@ func (*fake) Apply(ctx context.Context, p admin.Pieces, o admin.StoreOptions, _ 
 	return w, nil
 }
 
-func (*fake) Delete(_ context.Context, p admin.Pieces, o admin.StoreOptions, _ string) (admin.Written, error) {
+func (*fake) remove(p []admin.Piece, o admin.StoreOptions) (admin.Written, error) {
 	w := admin.Written{Revision: "42", Preview: o.Preview}
-	for piece, err := range p {
-		if err != nil {
-			return w, err
-		}
+	for _, piece := range p {
 		if piece.Ref == nil {
 			piece.Ref = &admin.Ref{Kind: "file", Namespace: "of", Name: filepath.Base(piece.File)}
 		}
@@ -84,8 +93,7 @@ func (*fake) Delete(_ context.Context, p admin.Pieces, o admin.StoreOptions, _ s
 	return w, nil
 }
 
-func (*fake) Rollback(_ context.Context, r admin.RollbackRequest, o admin.StoreOptions, _ string) (admin.Written,
-	error) {
+func (*fake) rollback(r admin.RollbackRequest, o admin.StoreOptions) (admin.Written, error) {
 	ref := admin.Ref{Kind: "all", Namespace: "to", Name: r.Revision}
 	if r.Ref != nil {
 		ref = *r.Ref
@@ -167,7 +175,6 @@ func TestStoreCommands(t *testing.T) {
 		{"rollback vs shop/web 12 --dry-run", 0, "vs shop/web created\nnothing was written (--dry-run); compared with revision 43: 1 created. Use --at 43 to write this\n"},
 		{"rollback vs web", 2, "ashorectl: the revision is missing: want ashorectl rollback [KIND NAME] REVISION [flags]\nSee \"ashorectl rollback --help\".\n"},
 		{"history --limit 1", 0, "none; the store is at revision 42\n"},
-		{"history --limit -1", 2, "ashorectl: limit is \"-1\": want 0 or more\nSee \"ashorectl history --help\".\n"},
 		{"history vs", 2, "ashorectl: the name is missing: name the vs, such as shop/web\nSee \"ashorectl history --help\".\n"},
 		{"get vs --store", 0, "NAMESPACE  NAME  READ FROM\nshop       web   store:/x revision 7\n"},
 		{"get vs none --store", 1, "ashorectl: the store has no VirtualService \"none\"\n"},

@@ -31,7 +31,9 @@ func (t *tool) analyzeCommand() *cobra.Command {
 		for _, p := range append(all.Problems, problems...) {
 			findings = append(findings, analyze.Invalid(p))
 		}
-		references := analyze.Offline(analyze.Run(cmd.Context(), push.Build(nil, in)))
+		mesh := push.Build(nil, in)
+		references := analyze.Offline(append(analyze.Run(cmd.Context(), mesh),
+			analyze.UnknownPrincipals(cmd.Context(), mesh, nil)...))
 		setFieldLines(references)
 		return t.reportFindings(cmd, append(findings, references...), fmt.Sprintf("%s in %s: nothing found",
 			count(len(all.Objects), "object"), count(files, "file")))

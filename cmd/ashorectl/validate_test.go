@@ -41,7 +41,7 @@ func TestValidate(t *testing.T) {
 		{"too large", map[string]string{"a.yaml": good + "#" + strings.Repeat("x", config.MaxFileSize-len(good))}, 1, []string{"4194305 bytes, more than 4194304"}},
 		{"a comment alone", map[string]string{"a.yaml": "# nothing\n"}, 0, []string{"0 objects in 1 file: no problems"}},
 		// One object in two files names both.
-		{"twice", map[string]string{"a.yaml": good, "b.yaml": good}, 1, []string{"b.yaml:1", "ServiceEntry shop/db", "a.yaml:1 too"}},
+		{"twice", map[string]string{"a.yaml": good, "b.yaml": good}, 1, []string{"b.yaml:1", "ServiceEntry shop/db", "a.yaml:1 defines it too and takes precedence"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +115,7 @@ func TestValidateInput(t *testing.T) {
 	}{
 		"good":         {good, nil, "1 object in 1 file: no problems"},
 		"wrong":        {strings.Replace(good, "hosts:", "hostz:", 1), nil, "ERROR standard input:5"},
-		"with a file":  {good, []string{"-f", file}, "is defined in standard input:1 too"},
+		"with a file":  {good, []string{"-f", file}, "standard input:1 defines it too and takes precedence"},
 		"much too big": {strings.Repeat("#", config.MaxFileSize+5), nil, "split it into several files"},
 	} {
 		t.Run(name, func(t *testing.T) {

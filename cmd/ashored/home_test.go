@@ -38,7 +38,7 @@ func TestStoreFileMoved(t *testing.T) {
 		!strings.Contains(err.Error(), "moved away") {
 		t.Errorf("a join token: got %+v, %v, want it refused", made, err)
 	}
-	files := func(yield func(admin.Piece, error) bool) { yield(serviceFile("shop"), nil) }
+	files := []admin.Piece{serviceFile("shop")}
 	if got, err := client.Apply(ctx, files, admin.StoreOptions{}); err == nil ||
 		!strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("apply: got %+v, %v, want it refused", got, err)

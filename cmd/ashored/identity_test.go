@@ -339,7 +339,7 @@ func TestOperatorMistakes(t *testing.T) {
 		{"long life", token("shop/web", "9999h"), admin.ErrInvalid, "want 1m to 168h0m0s"},
 		{"no such token", client.RevokeToken(ctx, "none"), admin.ErrNotFound, "none"},
 		{"no such workload", revoke(admin.RevokeRequest{Workload: "shop/none"}), admin.ErrNotFound, "shop/none"},
-		{"nearly a workload", revoke(admin.RevokeRequest{Workload: "shop/wbe-1"}), admin.ErrNotFound, "nothing is revoked: no workload shop/wbe-1 has joined. There are others with a name like it (shop/web-1): make sure whom you mean"},
+		{"nearly a workload", revoke(admin.RevokeRequest{Workload: "shop/wbe-1"}), admin.ErrNotFound, "nothing is revoked: no workload shop/wbe-1 has joined. There is one with a similar name (shop/web-1): revoke it only if you mean it"},
 		{"nearly an identity", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/wbe"}), admin.ErrNotFound, "(spiffe://cluster.local/ns/shop/sa/web)"},
 		{"no such certificate", revoke(admin.RevokeRequest{Serial: "ab"}), admin.ErrNotFound, "ab"},
 		{"no serial", revoke(admin.RevokeRequest{Serial: "xyz"}), admin.ErrInvalid, "want hexadecimal digits"},

@@ -469,16 +469,6 @@ func serviceFile(name string) admin.Piece {
 	return admin.Piece{File: name + ".yaml", Data: fmt.Appendf(nil, entryFile, name)}
 }
 
-func piecesOf(list []admin.Piece) admin.Pieces {
-	return func(yield func(admin.Piece, error) bool) {
-		for _, p := range list {
-			if !yield(p, nil) {
-				return
-			}
-		}
-	}
-}
-
 // write creates a file for the test and returns its path.
 func write(t *testing.T, name, text string) string {
 	t.Helper()

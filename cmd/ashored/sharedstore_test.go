@@ -42,7 +42,7 @@ func (s *site) apply(t *testing.T, names ...string) error {
 	for _, n := range names {
 		files = append(files, serviceFile(n))
 	}
-	_, err := admin.NewClient(s.socket).Apply(t.Context(), piecesOf(files), admin.StoreOptions{})
+	_, err := admin.NewClient(s.socket).Apply(t.Context(), files, admin.StoreOptions{})
 	return err
 }
 
@@ -73,7 +73,7 @@ func (s *site) wantKnown(t *testing.T) {
 		t.Errorf("history: got %+v, %v", past, err)
 	}
 	preview := admin.StoreOptions{Preview: true}
-	applied, err := client.Apply(ctx, piecesOf([]admin.Piece{serviceFile("web"), serviceFile("new")}), preview)
+	applied, err := client.Apply(ctx, []admin.Piece{serviceFile("web"), serviceFile("new")}, preview)
 	back, backErr := client.Rollback(ctx, admin.RollbackRequest{Revision: "0"}, preview)
 	for what, got := range map[string]struct {
 		admin.Written
@@ -196,7 +196,7 @@ func TestDeleteWhatAFileHasWrong(t *testing.T) {
 	s.put(t, "db.yaml", strings.Replace(string(serviceFile("db").Data), "number: 80", "number: 80000", 1))
 	s.until(t, "the error is reported", func() bool { return s.problem(t, "db.yaml:") })
 	done, err := admin.NewClient(s.socket).Delete(t.Context(),
-		piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "se", Namespace: "shop", Name: "db"}}}), admin.StoreOptions{})
+		[]admin.Piece{{Ref: &admin.Ref{Kind: "se", Namespace: "shop", Name: "db"}}}, admin.StoreOptions{})
 	if err != nil || len(done.Changes) != 1 || !strings.Contains(done.Changes[0].Note, "db.yaml:") ||
 		!strings.Contains(done.Changes[0].Note, "it takes effect when that is fixed") {
 		t.Errorf("got %+v, %v", done, err)

@@ -4,18 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
@@ -27,73 +30,98 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fake answers with what the tests expect. The dump of proxy "slow" waits for release.
-type fake struct {
-	entered, release chan struct{}
+// fake answers calls and streams. The dump of proxy "slow" waits for release.
+type fake struct{ entered, release chan struct{} }
+
+func newFake() *fake {
+	return &fake{entered: make(chan struct{}, maxRequests), release: make(chan struct{})}
 }
 
-func (*fake) Version() Version { return Version{Version: "v1.2.3", Go: "go1"} }
-
-func (*fake) Status() Status {
-	return Status{
-		Version: Version{Version: "v1.2.3"}, Ready: true, Started: time.Unix(1, 0).UTC(),
-		Config: ConfigStatus{Objects: map[string]int{"Gateway": 2}},
-		Proxies: []ProxyStatus{{ID: "web-1.shop", Types: []TypeStatus{{Type: "cds",
-			Rejected: []Rejection{{Resource: "a", Error: "no"}}}}}},
-	}
-}
-
-func (*fake) Problems() []feed.Problem {
-	return []feed.Problem{{Severity: feed.Error, File: "web.yaml", Line: 3, Text: "wrong"}}
-}
-
-func (*fake) Objects(kind, namespace, name string) ([]Object, error) {
-	if kind == "nonsense" {
-		return nil, NewError(ErrInvalid, `unknown kind "nonsense"`)
-	}
-	return []Object{{Kind: kind, Metadata: Metadata{Namespace: namespace, Name: name},
-		Spec: json.RawMessage(`{"a":1}`)}}, nil
-}
-
-func (f *fake) Dump(proxy, typ string) (Dump, error) {
-	switch proxy {
+func (f *fake) dump(_ context.Context, q DumpRequest) (Dump, error) {
+	switch q.Proxy {
 	case "slow":
 		f.entered <- struct{}{}
 		<-f.release
 	case "nobody":
-		return Dump{}, NewError(ErrNotFound, `no proxy "nobody" is connected`)
+		return Dump{}, NewError(ErrNotFound, "no proxy %q is connected", q.Proxy)
 	case "broken":
 		return Dump{}, errors.New("decode: bad bytes")
 	}
-	return Dump{Proxy: proxy, Types: []DumpType{{Type: typ}}}, nil
+	return Dump{Proxy: q.Proxy, Types: []DumpType{{Type: q.Type}}}, nil
 }
 
-// serve starts a server and returns a client of it; both end with the test.
-func serve(t *testing.T, role func(Peer) Role) (*Client, *fake, string) {
+// tail emits the numbers below q.Lines, then fails if that is odd; when it follows it waits for the
+// end of ctx.
+func (f *fake) tail(ctx context.Context, q TailRequest, emit func(audit.Event) error) error {
+	for i := range q.Lines {
+		if err := emit(audit.Event{Action: audit.TokenUse, Target: fmt.Sprint(i)}); err != nil {
+			return err
+		}
+	}
+	if q.Follow {
+		f.entered <- struct{}{}
+		<-ctx.Done()
+		return nil
+	}
+	if q.Lines%2 == 1 {
+		return NewError(ErrConflict, "%v", syscall.EIO)
+	}
+	return nil
+}
+
+func (f *fake) routes() []Route {
+	return []Route{
+		Handle(CallVersion, Viewer, func(context.Context, None) (Version, error) {
+			return Version{Version: "v1.2.3", Go: "go1"}, nil
+		}),
+		Handle(CallStatus, Viewer, func(context.Context, None) (Status, error) { return Status{Ready: true}, nil }),
+		Handle(CallObjects, Viewer, func(_ context.Context, q ObjectQuery) ([]Object, error) {
+			return []Object{{Kind: q.Kind, Metadata: Metadata{Namespace: q.Namespace, Name: q.Name},
+				Spec: json.RawMessage(`{"a":1}`)}}, nil
+		}),
+		Handle(CallDump, Operator, f.dump),
+		Handle(CallCreateToken, Operator, func(ctx context.Context, r TokenRequest) (Token, error) {
+			return Token{Group: r.Group, Identity: Actor(ctx)}, nil
+		}),
+		Handle(CallRotate, Admin, func(_ context.Context, r RotateRequest) (Authority, error) {
+			return Authority{Kind: r.Force}, nil
+		}),
+		Handle(CallWorkloads, Viewer, func(context.Context, None) (WorkloadList, error) {
+			return WorkloadList{}, nil
+		}).NotSetUp("set xds.address"),
+		HandleStream(StreamAudit, Operator, f.tail),
+	}
+}
+
+// serve serves cfg until the test ends, and returns a client.
+func serve(t testing.TB, cfg Config) *Client {
 	t.Helper()
-	path := socketPath(t)
-	l, err := Listen(path, false)
+	socket := socketPath(t)
+	l, err := Listen(socket, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{entered: make(chan struct{}, maxRequests), release: make(chan struct{})}
+	cfg.Listener, cfg.Log = l, testlog.New(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- New(Config{Listener: l, Backend: f, Log: testlog.New(t), Role: role}).Run(ctx) }()
+	go func() { done <- Serve(ctx, cfg) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the server ended with %v", err)
 		}
-		if _, err := os.Lstat(path); err == nil {
-			t.Errorf("the server left %s behind", path)
+		if _, err := os.Lstat(socket); err == nil {
+			t.Errorf("the server left %s behind", socket)
 		}
 	})
-	return NewClient(path), f, path
+	return NewClient(socket)
 }
 
+// as returns a Config.Role that gives everybody a role.
+func as(r Role) func(Peer) Role { return func(Peer) Role { return r } }
+
 // socketPath is short: t.TempDir's may not fit into a socket's address.
-func socketPath(t *testing.T) string {
+func socketPath(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "admin")
 	if err != nil {
@@ -107,11 +135,10 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "run", "admin.sock")
 }
 
-// What the backend says arrives unchanged.
+// Requests arrive, with who sends them, and responses come back.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
-	c, f, path := serve(t, nil)
-	ctx := t.Context()
+	c, ctx := serve(t, Config{Routes: newFake().routes()}), t.Context()
 	check := func(what string, got any, err error, want any) {
 		t.Helper()
 		if err != nil {
@@ -121,57 +148,99 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 	version, err := c.Version(ctx)
-	check("version", version, err, f.Version())
-	status, err := c.Status(ctx)
-	check("status", status, err, f.Status())
-	problems, err := c.Problems(ctx)
-	check("problems", problems, err, f.Problems())
+	check("version", version, err, Version{Version: "v1.2.3", Go: "go1"})
 	objects, err := c.Objects(ctx, "Gateway", "shop", "a b&c")
-	want, wantErr := f.Objects("Gateway", "shop", "a b&c")
-	check("objects", objects, errors.Join(err, wantErr), want)
+	check("objects", objects, err, []Object{{Kind: "Gateway", Metadata: Metadata{Namespace: "shop", Name: "a b&c"},
+		Spec: json.RawMessage(`{"a":1}`)}})
 	dump, err := c.Dump(ctx, "web-1.shop", "cds")
 	check("dump", dump, err, Dump{Proxy: "web-1.shop", Types: []DumpType{{Type: "cds"}}})
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("socket: %v, %v; want mode 0600", info.Mode(), err)
+	token, err := c.CreateToken(ctx, TokenRequest{Group: "shop/web"})
+	check("token", token.Group, err, "shop/web")
+	if !strings.HasPrefix(token.Identity, "user ") && !strings.HasPrefix(token.Identity, "uid ") {
+		t.Errorf("the actor is %q", token.Identity)
 	}
 }
 
-// An error says what the backend said, and still is what it was.
+// An error has the text and the kind that the handler gave it.
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	c, _, _ := serve(t, nil)
+	c := serve(t, Config{Routes: newFake().routes()})
 	for _, tc := range []struct {
 		name string
-		ask  func() error
+		ask  func(context.Context) error
 		is   error
 		want string
 	}{
-		{"not found", func() error { _, err := c.Dump(t.Context(), "nobody", ""); return err }, ErrNotFound, `no proxy "nobody" is connected`},
-		{"invalid", func() error { _, err := c.Objects(t.Context(), "nonsense", "", ""); return err }, ErrInvalid, `unknown kind "nonsense"`},
-		{"internal", func() error { _, err := c.Dump(t.Context(), "broken", ""); return err }, nil, "decode: bad bytes"},
-		{"unknown path", func() error { _, err := get[Version](t.Context(), c, "/v9/x", nil); return err }, ErrNotFound, "GET /v9/x is not part of the admin API of this version"},
+		{"not found", func(ctx context.Context) error { _, err := c.Dump(ctx, "nobody", ""); return err },
+			ErrNotFound, `no proxy "nobody" is connected`},
+		{"internal", func(ctx context.Context) error { _, err := c.Dump(ctx, "broken", ""); return err },
+			nil, "decode: bad bytes"},
+		{"unknown call", func(ctx context.Context) error {
+			_, err := call(ctx, c, Call[None, None]("nonsense"), None{})
+			return err
+		}, ErrNotFound, "POST /v1/nonsense is not part of the admin API"},
+		{"not set up", func(ctx context.Context) error { _, err := c.Workloads(ctx); return err },
+			ErrNotSetUp, "set xds.address"},
+		{"unknown field", func(ctx context.Context) error {
+			_, err := call(ctx, c, Call[map[string]string, Token](CallCreateToken), map[string]string{"grop": "x"})
+			return err
+		}, ErrInvalid, `unknown field "grop"`},
+		{"large", func(ctx context.Context) error {
+			_, err := c.CreateToken(ctx, TokenRequest{Group: strings.Repeat("x", maxBody*2)})
+			return err
+		}, ErrInvalid, "more than 1 MiB"},
+		{"stream", func(ctx context.Context) error {
+			return c.TailAudit(ctx, 1, false, func(audit.Event) error { return nil })
+		}, ErrConflict, "input/output error"},
 	} {
-		err := tc.ask()
-		if err == nil || err.Error() != tc.want || tc.is != nil && !errors.Is(err, tc.is) {
-			t.Errorf("%s: error %v, want %q that is %v", tc.name, err, tc.want, tc.is)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			err := tc.ask(t.Context())
+			if err == nil || !strings.Contains(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) {
+				t.Errorf("error %v, want %q that is %v", err, tc.want, tc.is)
+			}
+		})
 	}
 }
 
-// Who asks is decided by the kernel's word, not by the address.
-func TestForbidden(t *testing.T) {
+// A code stands for one error, and an error has one code.
+func TestCodes(t *testing.T) {
 	t.Parallel()
-	c, _, _ := serve(t, func(Peer) Role { return Nobody })
-	_, err := c.Status(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "may not use the admin API") {
-		t.Errorf("error %v, want a refusal", err)
+	seen := map[int]bool{}
+	for is, code := range codes() {
+		r := refusalOf(NewError(is, "x"))
+		if seen[code] || r.Code != code || !errors.Is((&Refusal{Code: code}).received(), is) {
+			t.Errorf("%v is %d", is, code)
+		}
+		seen[code] = true
+	}
+}
+
+// Problems and conflicts of a write arrive with its error.
+func TestRefusal(t *testing.T) {
+	t.Parallel()
+	want := &Refusal{Text: "2 errors", Is: ErrInvalid, Code: http.StatusBadRequest,
+		Problems:  []feed.Problem{{Severity: feed.Error, File: "a.yaml", Line: 3, Text: "is missing"}},
+		Conflicts: []Conflict{{Ref: Ref{"Gateway", "shop", "a"}, Revision: "6", Who: "x", When: time.Unix(1, 0).UTC()}}}
+	c := serve(t, Config{Routes: []Route{Handle(CallWrite, Operator, func(context.Context, StoreWrite) (Written, error) {
+		return Written{}, want
+	})}})
+	_, err := c.Apply(t.Context(), nil, StoreOptions{})
+	got, ok := errors.AsType[*Refusal](err)
+	if !ok || !errors.Is(err, ErrInvalid) {
+		t.Fatalf("got %v, want the refusal", err)
+	}
+	got.Is, want.Is = nil, nil
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 
 // More requests than the limit are refused at once instead of piling up.
 func TestTooMany(t *testing.T) {
 	t.Parallel()
-	c, f, _ := serve(t, nil)
+	f := newFake()
+	c := serve(t, Config{Routes: f.routes()})
 	answers := make(chan error, maxRequests)
 	for range maxRequests {
 		go func() { _, err := c.Dump(t.Context(), "slow", ""); answers <- err }()
@@ -179,7 +248,7 @@ func TestTooMany(t *testing.T) {
 	for range maxRequests {
 		<-f.entered
 	}
-	if _, err := c.Version(t.Context()); err == nil ||
+	if _, err := c.Version(t.Context()); !errors.Is(err, ErrBusy) ||
 		!strings.Contains(err.Error(), "16 requests are being processed") {
 		t.Errorf("error %v, want a refusal", err)
 	}
@@ -197,7 +266,7 @@ func TestTooMany(t *testing.T) {
 // Profiles are served beside the API.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
-	c, _, _ := serve(t, nil)
+	c := serve(t, Config{})
 	resp, err := c.http.Get("http://ashored/debug/pprof/goroutine?debug=1")
 	if err != nil {
 		t.Fatal(err)
@@ -206,6 +275,88 @@ func TestProfiles(t *testing.T) {
 	if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK ||
 		!strings.Contains(string(body), "goroutine profile") {
 		t.Errorf("status %s, error %v, body %.60q", resp.Status, err, body)
+	}
+}
+
+// A stream arrives item by item; one that follows ends with its client, without an error.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	c := serve(t, Config{Routes: f.routes()}).Within(time.Minute)
+	var got []string
+	if err := c.TailAudit(t.Context(), 4, false, func(e audit.Event) error {
+		got = append(got, e.Target)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"0", "1", "2", "3"}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	seen := 0
+	err := c.TailAudit(ctx, 100, true, func(audit.Event) error {
+		if seen++; seen == 100 {
+			cancel()
+		}
+		return nil
+	})
+	if err != nil || seen != 100 {
+		t.Errorf("followed %d, %v", seen, err)
+	}
+	stop := errors.New("enough")
+	if err := c.TailAudit(t.Context(), 1, true, func(audit.Event) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A limited number of streams may follow. Other requests go on beside them.
+func TestTooManyStreams(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	c := serve(t, Config{Routes: f.routes()})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, maxStreams)
+	for range maxStreams {
+		go func() { ended <- c.TailAudit(ctx, 0, true, nil) }()
+		<-f.entered
+	}
+	if err := c.TailAudit(t.Context(), 0, true, nil); !errors.Is(err, ErrBusy) ||
+		!strings.Contains(err.Error(), "16 streams follow") {
+		t.Errorf("one too many: %v", err)
+	}
+	if err := c.TailAudit(t.Context(), 0, false, nil); err != nil {
+		t.Errorf("one that ends: %v", err)
+	}
+	cancel()
+	for range maxStreams {
+		if err := <-ended; err != nil {
+			t.Errorf("a stream that was ended: %v", err)
+		}
+	}
+}
+
+// A stream that follows does not keep a server from ending, and its client learns that.
+func TestServerEnds(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	l, err := Listen(socket, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFake()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, Config{Listener: l, Routes: f.routes(), Log: testlog.New(t)}) }()
+	followed := make(chan error, 1)
+	go func() { followed <- NewClient(socket).TailAudit(t.Context(), 0, true, nil) }()
+	<-f.entered
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := <-followed; !errors.Is(err, ErrEnded) {
+		t.Errorf("the client got %v", err)
 	}
 }
 
@@ -293,7 +444,8 @@ func TestListen(t *testing.T) {
 	})
 	t.Run("leaves a live one alone", func(t *testing.T) {
 		t.Parallel()
-		c, _, path := serve(t, nil)
+		c := serve(t, Config{Routes: newFake().routes()})
+		path := c.socket
 		if _, err := Listen(path, false); err == nil || !strings.Contains(err.Error(), "another ashored serves there") {
 			t.Errorf("error %v", err)
 		}

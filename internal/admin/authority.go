@@ -1,11 +1,6 @@
 package admin
 
-import (
-	"context"
-	"errors"
-	"net/http"
-	"time"
-)
+import "time"
 
 // Authority is how the certificate authority is.
 type Authority struct {
@@ -97,51 +92,4 @@ type RotateRequest struct {
 	Force string `json:"force,omitempty"`
 	// Reason is for the audit log.
 	Reason string `json:"reason,omitempty"`
-}
-
-// Authorities shows and changes the certificate authority. Safe for concurrent use.
-type Authorities interface {
-	ShowAuthority(ctx context.Context) (Authority, error)
-	// RotateAuthority begins a rotation, or does a step. Errors: ErrInvalid, ErrConflict when that
-	// is not what comes next.
-	RotateAuthority(ctx context.Context, r RotateRequest, who string) (Authority, error)
-	// CreateReplicaToken makes a token for one more control plane. Errors: ErrInvalid, ErrConflict
-	// where none can be made.
-	CreateReplicaToken(ctx context.Context, r ReplicaTokenRequest, who string) (ReplicaToken, error)
-}
-
-func (s *Server) authorityRoutes() []route {
-	a := s.cfg.Authority
-	return []route{
-		{"GET /v1/ca", Viewer, a != nil, func(r *http.Request) (any, error) { return a.ShowAuthority(r.Context()) }},
-		{"POST /v1/ca/rotate", Admin, a != nil, func(r *http.Request) (any, error) {
-			var q RotateRequest
-			if err := errors.Join(decode(r, &q), bounded(q.Reason)); err != nil {
-				return nil, err
-			}
-			return a.RotateAuthority(r.Context(), q, who(r))
-		}},
-		{"POST /v1/ca/replica-tokens", Admin, a != nil, func(r *http.Request) (any, error) {
-			var q ReplicaTokenRequest
-			if err := decode(r, &q); err != nil {
-				return nil, err
-			}
-			return a.CreateReplicaToken(r.Context(), q, who(r))
-		}},
-	}
-}
-
-// Authority asks how the certificate authority is.
-func (c *Client) Authority(ctx context.Context) (Authority, error) {
-	return get[Authority](ctx, c, "/v1/ca", nil)
-}
-
-// RotateAuthority asks for a rotation, or a step of it; see Authorities.
-func (c *Client) RotateAuthority(ctx context.Context, r RotateRequest) (Authority, error) {
-	return post[Authority](ctx, c, "/v1/ca/rotate", r)
-}
-
-// CreateReplicaToken asks for a token for one more control plane; see Authorities.
-func (c *Client) CreateReplicaToken(ctx context.Context, r ReplicaTokenRequest) (ReplicaToken, error) {
-	return post[ReplicaToken](ctx, c, "/v1/ca/replica-tokens", r)
 }

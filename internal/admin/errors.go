@@ -4,62 +4,34 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 var (
-	// ErrNotFound says that there is no object or proxy of that name.
+	// ErrNotFound says that there is no object, proxy or workload of that name.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalid says that the question makes no sense: an unknown kind or type.
+	// ErrInvalid says that the request is invalid, such as an unknown kind.
 	ErrInvalid = errors.New("invalid request")
-	// ErrForbidden says that who asks does not have the role.
+	// ErrForbidden says that the user does not have the role.
 	ErrForbidden = errors.New("not allowed")
-	// ErrConflict says that what is asked for does not fit what is, or has changed meanwhile.
+	// ErrConflict says that the request does not fit the present state.
 	ErrConflict = errors.New("not now")
-	// ErrBusy says that too much is asked for at once.
+	// ErrBusy says that there are too many requests at once.
 	ErrBusy = errors.New("too many requests")
-	// ErrNotSetUp says that this control plane does not do what is asked for.
+	// ErrNotSetUp says that this control plane does not have what the request is about.
 	ErrNotSetUp = errors.New("not set up")
-	// ErrNotRunning says that nobody answers at the socket.
+	// ErrNotRunning says that no ashored listens on the socket.
 	ErrNotRunning = errors.New("ashored is not running")
-	// ErrEnded is an ErrNotRunning that came while the question was under way: nobody knows what
-	// became of it.
+	// ErrEnded is an ErrNotRunning during a request, whose outcome is unknown.
 	ErrEnded = fmt.Errorf("%w any more", ErrNotRunning)
-	// ErrSilent says that there was no answer in time.
+	// ErrSilent says that there was no response in time.
 	ErrSilent = errors.New("no answer in time")
 )
 
-// answer is an error with the text that the other side is to read, and a sentinel of above.
-type answer struct {
-	text string
-	is   error
-}
-
-func (a *answer) Error() string { return a.text }
-func (a *answer) Unwrap() error { return a.is }
-
-// NewError is text for the operator that wraps one of the sentinels without repeating its words.
-func NewError(is error, text string) error { return &answer{text: text, is: is} }
-
-// refusalBody is how an error is answered.
-type refusalBody struct {
-	Error     string         `json:"error"`
-	Problems  []feed.Problem `json:"problems,omitempty"`
-	Conflicts []Conflict     `json:"conflicts,omitempty"`
-}
-
-// refusalOf is all that an error tells.
-func refusalOf(err error) refusalBody {
-	b := refusalBody{Error: err.Error()}
-	if r, ok := errors.AsType[*Refusal](err); ok {
-		b.Problems, b.Conflicts = r.Problems, r.Conflicts
-	}
-	return b
-}
-
-// statuses are the HTTP statuses of errors; any other error is one of the server.
-func statuses() map[error]int {
+// codes are the HTTP statuses of errors. Any other error is one of the server.
+func codes() map[error]int {
 	return map[error]int{
 		ErrNotFound:  http.StatusNotFound,
 		ErrInvalid:   http.StatusBadRequest,
@@ -70,22 +42,56 @@ func statuses() map[error]int {
 	}
 }
 
-// status is the HTTP status of an error.
-func status(err error) int {
-	for is, code := range statuses() {
-		if errors.Is(err, is) {
-			return code
-		}
-	}
-	return http.StatusInternalServerError
+// Conflict is an object that somebody else changed.
+type Conflict struct {
+	Ref
+	// Revision is the one of the change, with who made it and when.
+	Revision string    `json:"revision"`
+	Who      string    `json:"who,omitempty"`
+	When     time.Time `json:"when,omitzero"`
 }
 
-// sentinel is the error of an HTTP status; nil when it has none.
-func sentinel(code int) error {
-	for is, have := range statuses() {
-		if have == code {
-			return is
+// Refusal is the error of a call, as it is sent to the client.
+type Refusal struct {
+	// Text is for the operator, and Is one of the errors of this package or nil.
+	Text string `json:"error"`
+	Is   error  `json:"-"`
+	// Problems are those of the files of a write, warnings too.
+	Problems []feed.Problem `json:"problems,omitempty"`
+	// Conflicts are the objects of a write that others changed.
+	Conflicts []Conflict `json:"conflicts,omitempty"`
+	// Code is the HTTP status of Is. It is set when the refusal is sent.
+	Code int `json:"code"`
+}
+
+func (r *Refusal) Error() string { return r.Text }
+func (r *Refusal) Unwrap() error { return r.Is }
+
+// NewError returns an error with a text for the operator. is is one of the errors of this package.
+func NewError(is error, format string, args ...any) error {
+	return &Refusal{Is: is, Text: fmt.Sprintf(format, args...)}
+}
+
+// refusalOf returns an error as it is sent.
+func refusalOf(err error) *Refusal {
+	out := &Refusal{Text: err.Error(), Code: http.StatusInternalServerError}
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		out.Problems, out.Conflicts = r.Problems, r.Conflicts
+	}
+	for is, code := range codes() {
+		if errors.Is(err, is) {
+			out.Code = code
 		}
 	}
-	return nil
+	return out
+}
+
+// received returns a refusal with the error that its code stands for.
+func (r *Refusal) received() *Refusal {
+	for is, code := range codes() {
+		if code == r.Code {
+			r.Is = is
+		}
+	}
+	return r
 }

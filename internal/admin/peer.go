@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os/user"
 	"strconv"
 	"unsafe"
@@ -37,9 +36,29 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, c.RemoteAddr())
 }
 
-// peerOf returns who sent a request.
-func peerOf(r *http.Request) (Peer, error) {
-	p, ok := r.Context().Value(peerKey{}).(*peerAddr)
+// actorKey is the context key of WithActor.
+type actorKey struct{}
+
+// WithActor returns a context whose Actor is name, for handlers that are called without a connection.
+func WithActor(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, actorKey{}, name)
+}
+
+// Actor returns who sent the request with that context, for operators and the audit log.
+func Actor(ctx context.Context) string {
+	if name, ok := ctx.Value(actorKey{}).(string); ok {
+		return name
+	}
+	p, err := peerOf(ctx)
+	if err != nil {
+		return "unknown"
+	}
+	return p.String()
+}
+
+// peerOf returns who sent the request with that context.
+func peerOf(ctx context.Context) (Peer, error) {
+	p, ok := ctx.Value(peerKey{}).(*peerAddr)
 	if !ok {
 		return Peer{}, errors.New("the connection has no peer")
 	}
@@ -86,4 +105,33 @@ func peerGroups(fd uintptr) ([]uint32, error) {
 			return nil, fmt.Errorf("groups of the peer: %w", errno)
 		}
 	}
+}
+
+// peerListener is a listener whose connections have the peer as their remote address.
+type peerListener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l peerListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	p, err := credentials(c)
+	return peerConn{c, &peerAddr{c.RemoteAddr(), p, err}}, nil
+}
+
+// peerConn is a connection of a peer.
+type peerConn struct {
+	net.Conn
+	remote *peerAddr
+}
+
+// RemoteAddr implements net.Conn.
+func (c peerConn) RemoteAddr() net.Addr { return c.remote }
+
+// peerAddr is the address of a peer, or why the peer is not known.
+type peerAddr struct {
+	net.Addr
+	peer Peer
+	err  error
 }

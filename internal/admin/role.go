@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"slices"
 	"strconv"
 )
 
@@ -25,18 +24,7 @@ const (
 )
 
 // String is the role as settings name it.
-func (r Role) String() string {
-	switch r {
-	case Viewer:
-		return "viewer"
-	case Operator:
-		return "operator"
-	case Admin:
-		return "admin"
-	default:
-		return "nobody"
-	}
-}
+func (r Role) String() string { return [...]string{"nobody", "viewer", "operator", "admin"}[r] }
 
 // Members are users and groups of this machine, by name or number.
 type Members struct {
@@ -56,69 +44,46 @@ type Access struct {
 	users, groups map[uint32]Role
 }
 
-// Resolve looks names up, once: a user who comes to a group later needs no new look, one who is
-// made anew does. Errors name the role and the name that this machine does not know.
+// Resolve looks names up, once: a user who joins a group later needs no new look, one who is created
+// again does. Of two roles of one user the higher one counts. Errors name the role and the name that
+// this machine does not know.
 func (r Roles) Resolve() (Access, error) {
 	a := Access{users: map[uint32]Role{}, groups: map[uint32]Role{}}
 	var errs []error
-	for role, m := range map[Role]Members{Viewer: r.Viewer, Operator: r.Operator, Admin: r.Admin} {
-		for _, name := range m.Users {
-			errs = append(errs, a.add(a.users, role, "user", name, userID))
-		}
-		for _, name := range m.Groups {
-			errs = append(errs, a.add(a.groups, role, "group", name, groupID))
+	add := func(role Role, what string, names []string, to map[uint32]Role, look func(string) (string, error)) {
+		for _, name := range names {
+			id, err := strconv.ParseUint(name, 10, 32)
+			if err != nil {
+				var number string
+				if number, err = look(name); err == nil {
+					id, err = strconv.ParseUint(number, 10, 32)
+				}
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: this machine has no %s %q (%w)", role, what, name, err))
+				continue
+			}
+			to[uint32(id)] = max(to[uint32(id)], role)
 		}
 	}
-	slices.SortFunc(errs, func(x, y error) int { return compareText(x, y) })
+	for i, m := range []Members{r.Viewer, r.Operator, r.Admin} {
+		role := Viewer + Role(i)
+		add(role, "user", m.Users, a.users, func(name string) (string, error) {
+			u, err := user.Lookup(name)
+			if err != nil {
+				return "", err
+			}
+			return u.Uid, nil
+		})
+		add(role, "group", m.Groups, a.groups, func(name string) (string, error) {
+			g, err := user.LookupGroup(name)
+			if err != nil {
+				return "", err
+			}
+			return g.Gid, nil
+		})
+	}
 	return a, errors.Join(errs...)
-}
-
-// add gives the user or group of that name a role, the higher one when it has two.
-func (Access) add(to map[uint32]Role, role Role, what, name string, look func(string) (string, error)) error {
-	number := name
-	if _, err := strconv.ParseUint(name, 10, 32); err != nil {
-		if number, err = look(name); err != nil {
-			return fmt.Errorf("%s: this machine has no %s %q (%w)", role, what, name, err)
-		}
-	}
-	id, err := strconv.ParseUint(number, 10, 32)
-	if err != nil {
-		return fmt.Errorf("%s: %s %q: %w", role, what, name, err)
-	}
-	to[uint32(id)] = max(to[uint32(id)], role)
-	return nil
-}
-
-func userID(name string) (string, error) {
-	u, err := user.Lookup(name)
-	if err != nil {
-		return "", err
-	}
-	return u.Uid, nil
-}
-
-func groupID(name string) (string, error) {
-	g, err := user.LookupGroup(name)
-	if err != nil {
-		return "", err
-	}
-	return g.Gid, nil
-}
-
-func compareText(x, y error) int {
-	text := func(e error) string {
-		if e == nil {
-			return ""
-		}
-		return e.Error()
-	}
-	switch a, b := text(x), text(y); {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // Others says that somebody besides root and the user of this process has a role.

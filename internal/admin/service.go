@@ -1,13 +1,5 @@
 package admin
 
-import (
-	"context"
-	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
-)
-
 // Service is one destination that the mesh knows.
 type Service struct {
 	Host      string `json:"host"`
@@ -106,14 +98,16 @@ type EndpointPort struct {
 	Number  uint32 `json:"number"`
 }
 
-// ServiceQuery says which services are asked for.
+// ServiceQuery selects services.
 type ServiceQuery struct {
-	// Namespace and Host name some; empty: all.
-	Namespace, Host string
-	// Endpoints asks for those too.
-	Endpoints bool
-	// Watch goes on with what changes.
-	Watch bool
+	// Namespace and Host select some; empty: all.
+	Namespace string `json:"namespace"`
+	Host      string `json:"host"`
+	// Endpoints adds the endpoints.
+	Endpoints bool `json:"endpoints"`
+	// Watch continues with changes. Of several changes of one service that happen while the client
+	// is busy, only the last state is sent.
+	Watch bool `json:"watch"`
 }
 
 // What a ServiceEvent says.
@@ -131,51 +125,4 @@ const (
 type ServiceEvent struct {
 	Event   string  `json:"event"`
 	Service Service `json:"service"`
-}
-
-// Catalog tells of services. Safe for concurrent use.
-type Catalog interface {
-	// Services hands emit each service that q asks for, in the order of hosts, with q.Watch then
-	// ServicesListed and every service that changes, until ctx ends, which is no error. Of several
-	// changes of one service that happen while emit is busy, the last state alone is told. Errors:
-	// ErrNotFound when nothing has the name that q asks for, unless it watches; emit's.
-	Services(ctx context.Context, q ServiceQuery, emit func(ServiceEvent) error) error
-}
-
-// services answers with a stream.
-func (s *Server) services(w http.ResponseWriter, r *http.Request) error {
-	q, err := serviceQuery(r.URL.Query())
-	if err != nil {
-		return err
-	}
-	release, err := s.stream(q.Watch)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return s.lines(w, r, q.Watch, func(ctx context.Context, emit func(any) error) error {
-		return s.cfg.Catalog.Services(ctx, q, func(e ServiceEvent) error { return emit(e) })
-	})
-}
-
-// serviceQuery is what is asked for. Errors: ErrInvalid.
-func serviceQuery(v url.Values) (ServiceQuery, error) {
-	q := ServiceQuery{Namespace: v.Get("namespace"), Host: v.Get("host")}
-	for name, into := range map[string]*bool{"endpoints": &q.Endpoints, "watch": &q.Watch} {
-		if text := v.Get(name); text != "" {
-			b, err := strconv.ParseBool(text)
-			if err != nil {
-				return q, NewError(ErrInvalid, fmt.Sprintf("%s is %.40q: want true or false", name, text))
-			}
-			*into = b
-		}
-	}
-	return q, nil
-}
-
-// Services hands emit what Catalog.Services does.
-func (c *Client) Services(ctx context.Context, q ServiceQuery, emit func(ServiceEvent) error) error {
-	v := url.Values{"namespace": {q.Namespace}, "host": {q.Host}, "endpoints": {strconv.FormatBool(q.Endpoints)},
-		"watch": {strconv.FormatBool(q.Watch)}}
-	return readLines(ctx, c, "/v1/services", v, q.Watch, "services were watched", emit)
 }

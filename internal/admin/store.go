@@ -1,19 +1,29 @@
 package admin
 
 import (
-	"context"
-	"iter"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
+// MaxApply limits the files of one write to the store, in bytes.
+const MaxApply = 64 << 20
+
+// The actions of a write to the store.
 const (
-	// MaxApply bounds the files of one write to the store, in bytes, all together.
-	MaxApply = 64 << 20
-	// storePaths is what the paths of the store begin with.
-	storePaths = "/v1/store/"
+	Apply    = "apply"
+	Delete   = "delete"
+	Rollback = "rollback"
 )
+
+// StoreWrite is a write to the store, or its preview.
+type StoreWrite struct {
+	Action string `json:"action"`
+	// Pieces are for Apply and Delete.
+	Pieces []Piece `json:"pieces,omitempty"`
+	RollbackRequest
+	StoreOptions
+}
 
 // Ref names an object, as operators name kinds.
 type Ref struct {
@@ -35,20 +45,17 @@ type Piece struct {
 	Ref *Ref `json:"ref,omitempty"`
 }
 
-// Pieces are those of one write, as they come. An error is the last one.
-type Pieces = iter.Seq2[Piece, error]
-
 // StoreOptions say how to write.
 type StoreOptions struct {
-	// Preview writes nothing and tells what would be written, with the differences.
-	Preview bool
+	// Preview writes nothing and returns what would be written, with the differences.
+	Preview bool `json:"-"`
 	// At is a revision of the store: objects that were changed after it are conflicts. Empty: those
 	// that change during the write.
-	At string
+	At string `json:"at,omitempty"`
 	// Force writes whatever others write meanwhile.
-	Force bool
-	// MissingOK deletes what is there, where some of it is not.
-	MissingOK bool
+	Force bool `json:"force,omitempty"`
+	// MissingOK deletes the objects that exist, although others do not.
+	MissingOK bool `json:"missingOK,omitempty"`
 }
 
 // The actions on an object.
@@ -85,45 +92,23 @@ type Written struct {
 	Warnings []feed.Problem `json:"warnings,omitempty"`
 }
 
-// Conflict is an object that somebody else changed.
-type Conflict struct {
-	Ref
-	// Revision is the one at which it was changed, by whom and when.
-	Revision string    `json:"revision"`
-	Who      string    `json:"who,omitempty"`
-	When     time.Time `json:"when,omitzero"`
-}
-
-// Refusal is why a write to the store was not done, none of it.
-type Refusal struct {
-	// Text says it in one line, and Is is ErrInvalid, ErrConflict or another of the errors of this
-	// package.
-	Text string
-	Is   error
-	// Problems are what is wrong with the files, warnings too.
-	Problems []feed.Problem
-	// Conflicts are what others changed.
-	Conflicts []Conflict
-}
-
-func (r *Refusal) Error() string { return r.Text }
-func (r *Refusal) Unwrap() error { return r.Is }
-
 // RollbackRequest asks for what the store held at a revision.
 type RollbackRequest struct {
-	Revision string `json:"revision"`
-	// Ref is the one object that is meant; nil: all.
+	Revision string `json:"revision,omitempty"`
+	// Ref is the one object that is restored; nil: all.
 	Ref *Ref `json:"ref,omitempty"`
 }
 
 // HistoryRequest asks for past writes.
 type HistoryRequest struct {
-	// Ref is the one object that is meant; nil: all.
-	Ref *Ref
+	// Ref is the one object whose writes are listed; nil: all.
+	Ref *Ref `json:"ref,omitempty"`
 	// Limit is how many revisions there may be, the latest ones; 0: all.
-	Limit int
-	// Differences asks for these, and All for all changes of large revisions.
-	Differences, All bool
+	Limit int `json:"limit"`
+	// Differences adds the difference of each change.
+	Differences bool `json:"differences,omitempty"`
+	// All lists all changes of large revisions.
+	All bool `json:"all,omitempty"`
 }
 
 // StoreHistory is what the store remembers of its writes.
@@ -144,23 +129,4 @@ type StoreRevision struct {
 	Changes []ObjectChange `json:"changes"`
 	// Count is how many objects it wrote, by action.
 	Count map[string]int `json:"count"`
-}
-
-// Stores writes and reads the store of configuration. Safe for concurrent use. The errors of what
-// writes are often a *Refusal.
-type Stores interface {
-	// Stored lists objects of the store, in use or not, and those that cannot be read (Unusable);
-	// an empty kind, namespace or name means all. Errors: ErrNotFound for one name, ErrInvalid for
-	// the kind.
-	Stored(ctx context.Context, kind, namespace, name string) ([]Object, error)
-	// Apply writes the objects of files, all or none. Errors: ErrInvalid, ErrConflict.
-	Apply(ctx context.Context, p Pieces, o StoreOptions, who string) (Written, error)
-	// Delete deletes the objects of files, or those that are named, all or none. Errors:
-	// ErrInvalid, ErrConflict, ErrNotFound.
-	Delete(ctx context.Context, p Pieces, o StoreOptions, who string) (Written, error)
-	// Rollback writes what the store held at a revision. Errors: ErrInvalid, ErrConflict,
-	// ErrNotFound.
-	Rollback(ctx context.Context, r RollbackRequest, o StoreOptions, who string) (Written, error)
-	// History tells of past writes. Errors: ErrInvalid.
-	History(ctx context.Context, r HistoryRequest) (StoreHistory, error)
 }

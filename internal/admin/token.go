@@ -1,12 +1,6 @@
 package admin
 
-import (
-	"context"
-	"fmt"
-	"net/http"
-	"net/url"
-	"time"
-)
+import "time"
 
 // TokenRequest asks for a join token.
 type TokenRequest struct {
@@ -50,53 +44,7 @@ type TokenStatus struct {
 	UsedAt time.Time `json:"usedAt,omitzero"`
 }
 
-// Tokens makes and revokes join tokens. Safe for concurrent use.
-type Tokens interface {
-	// CreateToken makes a token for who asks. Errors: ErrNotFound for the group, ErrInvalid.
-	CreateToken(ctx context.Context, r TokenRequest, who string) (Token, error)
-	// ListTokens lists those that can be used and those of late that cannot any more.
-	ListTokens(ctx context.Context) ([]TokenStatus, error)
-	// RevokeToken makes a token useless; the workload that one made which was used stays. Errors:
-	// ErrNotFound.
-	RevokeToken(ctx context.Context, id, who string) error
-}
-
-func (s *Server) tokenRoutes() []route {
-	t := s.cfg.Tokens
-	return []route{
-		{"POST /v1/join-tokens", Operator, t != nil, func(r *http.Request) (any, error) {
-			var q TokenRequest
-			if err := decode(r, &q); err != nil {
-				return nil, err
-			}
-			if len(q.Group) > maxName || len(q.TTL) > maxName {
-				return nil, NewError(ErrInvalid, fmt.Sprintf("the group or the time is too long: want %d bytes at most",
-					maxName))
-			}
-			return t.CreateToken(r.Context(), q, who(r))
-		}},
-		{"GET /v1/join-tokens", Viewer, t != nil, func(r *http.Request) (any,
-			error) {
-			return t.ListTokens(r.Context())
-		}},
-		{"DELETE /v1/join-tokens/{id}", Operator, t != nil, func(r *http.Request) (any, error) {
-			return struct{}{}, t.RevokeToken(r.Context(), r.PathValue("id"), who(r))
-		}},
-	}
-}
-
-// CreateToken asks for a join token; see Tokens.
-func (c *Client) CreateToken(ctx context.Context, r TokenRequest) (Token, error) {
-	return post[Token](ctx, c, "/v1/join-tokens", r)
-}
-
-// ListTokens asks for the join tokens; see Tokens.
-func (c *Client) ListTokens(ctx context.Context) ([]TokenStatus, error) {
-	return get[[]TokenStatus](ctx, c, "/v1/join-tokens", nil)
-}
-
-// RevokeToken makes a join token useless; see Tokens.
-func (c *Client) RevokeToken(ctx context.Context, id string) error {
-	_, err := ask[struct{}](ctx, c, http.MethodDelete, "/v1/join-tokens/"+url.PathEscape(id), nil, nil)
-	return err
+// TokenID names a join token.
+type TokenID struct {
+	ID string `json:"id"`
 }

@@ -146,6 +146,20 @@ type Origin struct {
 	Revision string `json:"revision,omitempty"`
 }
 
+// ObjectQuery selects objects. An empty namespace or name means all.
+type ObjectQuery struct {
+	// Kind is a name of the kind, as operators write it: "virtualservice", "vs".
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// DumpRequest selects what one proxy is sent. An empty type means all.
+type DumpRequest struct {
+	Proxy string `json:"proxy"`
+	Type  string `json:"type"`
+}
+
 // Dump is what one proxy is sent.
 type Dump struct {
 	Proxy string     `json:"proxy"`
@@ -169,17 +183,27 @@ type DumpResource struct {
 	Body json.RawMessage `json:"body"`
 }
 
-// Backend answers the server's questions. Safe for concurrent use.
-type Backend interface {
-	Version() Version
-	Status() Status
-	// Problems is everything that is wrong with the configuration now.
-	Problems() []feed.Problem
-	// Objects returns the objects of kind that are in use, as operators name kinds
-	// ("virtualservice", "vs"); an empty namespace or name means all. Errors: ErrNotFound for one
-	// name, ErrInvalid for the kind.
-	Objects(kind, namespace, name string) ([]Object, error)
-	// Dump returns what the proxy is sent; an empty type means all. Errors: ErrNotFound,
-	// ErrInvalid.
-	Dump(proxy, typ string) (Dump, error)
+// AcceptRequest names the source whose removals are accepted.
+type AcceptRequest struct {
+	Source string `json:"source"`
+}
+
+// Accepted is the source, as it is named in logs.
+type Accepted struct {
+	Source string `json:"source"`
+	// Removed is how many items were removed.
+	Removed int `json:"removed"`
+}
+
+// ReleasedVIPs are the hosts whose virtual IPs were released.
+type ReleasedVIPs struct {
+	Hosts []string `json:"hosts"`
+}
+
+// TailRequest selects events of the audit log.
+type TailRequest struct {
+	// Lines is how many of the latest events there are, 0 to 10,000.
+	Lines int `json:"lines"`
+	// Follow continues with new events.
+	Follow bool `json:"follow"`
 }

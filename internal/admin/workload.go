@@ -1,11 +1,6 @@
 package admin
 
-import (
-	"context"
-	"fmt"
-	"net/http"
-	"time"
-)
+import "time"
 
 // Workload is a workload that has, or had, certificates.
 type Workload struct {
@@ -77,39 +72,6 @@ type RevokeRequest struct {
 	Force bool `json:"force,omitempty"`
 }
 
-const (
-	// maxName bounds an identity or the name of a workload, group or token, in bytes. Source of the
-	// longest: SPIFFE-ID.md, 2.3.
-	maxName = 2048
-	// maxReason bounds an operator's words, in bytes.
-	maxReason = 1024
-)
-
-// bounded refuses words that are too long to keep.
-func bounded(reason string) error {
-	if len(reason) > maxReason {
-		return NewError(ErrInvalid, fmt.Sprintf("the reason has %d bytes: want %d at most", len(reason), maxReason))
-	}
-	return nil
-}
-
-// check says what keeps a request from naming one thing.
-func (q RevokeRequest) check() error {
-	named := 0
-	for _, s := range []string{q.Identity, q.Workload, q.Serial} {
-		if s != "" {
-			named++
-		}
-		if len(s) > maxName {
-			return NewError(ErrInvalid, fmt.Sprintf("%.40q… is too long for a name: want %d bytes at most", s, maxName))
-		}
-	}
-	if named != 1 {
-		return NewError(ErrInvalid, "name one of identity, workload and serial")
-	}
-	return bounded(q.Reason)
-}
-
 // Revoked is what a revocation, or its end, concerns.
 type Revoked struct {
 	Kind string `json:"kind"`
@@ -122,56 +84,4 @@ type Revoked struct {
 	Proxies int `json:"proxies"`
 	// Notes are what is worth knowing, such as how many hear of it, and what else is still revoked.
 	Notes []string `json:"notes,omitempty"`
-}
-
-// Workloads shows, revokes and restores workloads. Safe for concurrent use.
-type Workloads interface {
-	ListWorkloads(ctx context.Context) (WorkloadList, error)
-	// Revoke ends trust: when it returns, every peer that is connected refuses within a second; the
-	// answer counts them. What was revoked already is no error. Errors: ErrInvalid; ErrNotFound for
-	// a workload or serial that was never seen, and for an identity that nobody has, unless that is
-	// forced.
-	Revoke(ctx context.Context, r RevokeRequest, who string) (Revoked, error)
-	// Restore undoes Revoke. Errors: ErrInvalid; ErrNotFound when that is not revoked.
-	Restore(ctx context.Context, r RevokeRequest, who string) (Revoked, error)
-}
-
-func (s *Server) workloadRoutes() []route {
-	w := s.cfg.Workloads
-	change := func(f func(Workloads, context.Context, RevokeRequest, string) (Revoked, error)) func(*http.Request) (any,
-		error) {
-		return func(r *http.Request) (any, error) {
-			var q RevokeRequest
-			if err := decode(r, &q); err != nil {
-				return nil, err
-			}
-			if err := q.check(); err != nil {
-				return nil, err
-			}
-			return f(w, r.Context(), q, who(r))
-		}
-	}
-	return []route{
-		{"GET /v1/workloads", Viewer, w != nil, func(r *http.Request) (any,
-			error) {
-			return w.ListWorkloads(r.Context())
-		}},
-		{"POST /v1/workloads/revoke", Operator, w != nil, change(Workloads.Revoke)},
-		{"POST /v1/workloads/restore", Operator, w != nil, change(Workloads.Restore)},
-	}
-}
-
-// Workloads asks for all workloads and revocations.
-func (c *Client) Workloads(ctx context.Context) (WorkloadList, error) {
-	return get[WorkloadList](ctx, c, "/v1/workloads", nil)
-}
-
-// Revoke ends trust; see Workloads.
-func (c *Client) Revoke(ctx context.Context, r RevokeRequest) (Revoked, error) {
-	return post[Revoked](ctx, c, "/v1/workloads/revoke", r)
-}
-
-// Restore undoes Revoke; see Workloads.
-func (c *Client) Restore(ctx context.Context, r RevokeRequest) (Revoked, error) {
-	return post[Revoked](ctx, c, "/v1/workloads/restore", r)
 }

@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,23 +8,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/xds"
 )
-
-// connectedProxies are the proxies of an xDS server.
-type connectedProxies interface {
-	// Status returns every connected proxy, by ID.
-	Status() []admin.ProxyStatus
-	// Dump returns the resources of a proxy, with the bodies in JSON. Errors: admin.ErrNotFound.
-	Dump(id string) (admin.Dump, error)
-}
 
 // assembler reports the state of the sources.
 type assembler interface {
@@ -47,18 +41,40 @@ type SourceNames interface {
 	Awaited(source string) string
 }
 
-// Backend implements admin.Backend. The fields are set before use. Safe for concurrent use.
+// Backend answers about the state of ashored, its configuration and its proxies. The fields are set
+// before use. Safe for concurrent use.
 type Backend struct {
 	Started   time.Time
 	Settings  []feed.Problem // warnings about the settings file
 	Published *Published
 	Assembler assembler
-	Proxies   connectedProxies
+	// Connected returns the connected proxies by ID, and Resources what one is sent.
+	Connected func() []xds.ProxyStatus
+	Resources func(id string) ([]xds.TypeDump, error)
 	Names     SourceNames
 	// Entries returns the WorkloadEntries of workloads that registered themselves.
 	Entries func() entry.Entries
 	// More returns the problems of other parts.
-	More []func() []feed.Problem
+	More   []func() []feed.Problem
+	Record func(audit.Event)
+	Log    hclog.Logger
+}
+
+// Routes returns the routes of the calls that b answers.
+func (b *Backend) Routes() []admin.Route {
+	return []admin.Route{
+		admin.Handle(admin.CallVersion, admin.Viewer, func(context.Context, admin.None) (admin.Version, error) {
+			return build.Read(), nil
+		}),
+		admin.Handle(admin.CallStatus, admin.Viewer, func(context.Context, admin.None) (admin.Status, error) {
+			return b.Status(), nil
+		}),
+		admin.Handle(admin.CallProblems, admin.Viewer, func(context.Context, admin.None) ([]feed.Problem, error) {
+			return b.Problems(), nil
+		}),
+		admin.Handle(admin.CallObjects, admin.Viewer, b.Objects),
+		admin.Handle(admin.CallDump, admin.Operator, b.Dump),
+	}
 }
 
 // assemblerTimeout is how long the assembler may take to answer.
@@ -119,10 +135,7 @@ func (b *Backend) named(all []feed.SourceStatus) []feed.SourceStatus {
 	return all
 }
 
-// Version implements admin.Backend.
-func (b *Backend) Version() admin.Version { return build.Read() }
-
-// Problems implements admin.Backend: those of the settings, of the sources, then of other parts.
+// Problems returns all problems: those of the settings, of the sources, then of other parts.
 func (b *Backend) Problems() []feed.Problem {
 	out := append([]feed.Problem{}, b.Settings...)
 	out = append(out, b.SourceProblems()...)
@@ -158,10 +171,10 @@ func (b *Backend) Waiting() []string {
 	return out
 }
 
-// Status implements admin.Backend.
+// Status returns the state of ashored and of every proxy.
 func (b *Backend) Status() admin.Status {
 	s := b.Summary()
-	s.Proxies = b.Proxies.Status()
+	s.Proxies = proxyList(b.Connected())
 	return s
 }
 
@@ -178,21 +191,22 @@ func (b *Backend) Summary() admin.Status {
 	return s
 }
 
-// Objects implements admin.Backend.
-func (b *Backend) Objects(kind, namespace, name string) ([]admin.Object, error) {
-	info, err := kindNamed(kind)
+// Objects returns active objects. Errors: admin.ErrInvalid for the kind, admin.ErrNotFound for one
+// name.
+func (b *Backend) Objects(_ context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
+	info, err := kindNamed(q.Kind)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Supported {
-		return nil, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%s is not supported yet: there are none", info.Kind))
+		return nil, admin.NewError(admin.ErrInvalid, "%s is not supported yet: there are none", info.Kind)
 	}
 	out := []admin.Object{}
 	for key, o := range b.objects(info.Kind).From(config.Key{Kind: info.Kind}) {
 		if key.Kind != info.Kind {
 			break
 		}
-		if namespace != "" && namespace != key.Namespace || name != "" && name != key.Name {
+		if !selects(q, key) {
 			continue
 		}
 		shown, err := objectOf(o, info)
@@ -202,12 +216,17 @@ func (b *Backend) Objects(kind, namespace, name string) ([]admin.Object, error) 
 		shown.Origin.File = b.Names.File(o.Origin.Source, o.Origin.File)
 		out = append(out, shown)
 	}
-	if name != "" && len(out) == 0 {
+	if q.Name != "" && len(out) == 0 {
 		return nil, admin.NewError(admin.ErrNotFound,
-			fmt.Sprintf("no %s %q is in use; \"ashorectl problems\" says why when a file defines it", info.Kind,
-				strings.TrimPrefix(namespace+"/"+name, "/")))
+			"no %s %q is in use; \"ashorectl problems\" says why when a file defines it", info.Kind,
+			joined(q.Namespace, q.Name))
 	}
 	return out, nil
+}
+
+// selects says that an object of the kind is one that q selects.
+func selects(q admin.ObjectQuery, k config.Key) bool {
+	return (q.Namespace == "" || q.Namespace == k.Namespace) && (q.Name == "" || q.Name == k.Name)
 }
 
 // objects is everything of a kind that is in use, and more of other kinds: what operators wrote,
@@ -246,39 +265,49 @@ func objectOf(o *config.Object, info config.KindInfo) (admin.Object, error) {
 	}, nil
 }
 
-// Dump implements admin.Backend.
-func (b *Backend) Dump(proxy, typ string) (admin.Dump, error) {
-	d, err := b.Proxies.Dump(proxy)
-	if err != nil || typ == "" {
-		return d, err
+// Dump returns what a proxy is sent, and records that in the audit log. Errors: admin.ErrNotFound.
+func (b *Backend) Dump(ctx context.Context, q admin.DumpRequest) (admin.Dump, error) {
+	out, err := b.dump(q)
+	e := audit.Event{Action: audit.DumpRead, Actor: admin.Actor(ctx), Target: q.Proxy}
+	if q.Type != "" {
+		e.Details = map[string]string{"type": q.Type}
 	}
-	var known []string
-	for _, t := range d.Types {
-		if t.Type == strings.ToLower(typ) {
-			d.Types = []admin.DumpType{t}
-			return d, nil
-		}
-		known = append(known, t.Type)
-	}
-	slices.SortFunc(known, cmp.Compare)
-	return admin.Dump{}, notAsked(proxy, strings.ToLower(typ), strings.Join(known, ", "))
+	b.Log.Info("dump read", "proxy", q.Proxy, "type", q.Type, "by", e.Actor)
+	recordOutcome(b.Record, e, err)
+	return out, err
 }
 
-// notAsked is the error for a type that a proxy did not ask for; asked are those that it did.
-func notAsked(proxy, typ, asked string) error {
-	switch typ {
-	case "cds", "eds", "lds", "rds", "sds", "ecds":
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s is sent no %s: it asked for %s alone", proxy, typ,
-			asked))
-	case "pcds", "probe":
-		return admin.NewError(admin.ErrNotFound,
-			fmt.Sprintf("%s is sent no %s: Envoy itself never asks for it, the agents of workloads with an identity do; it asked for %s", proxy, typ, asked))
-	case "nds":
-		return admin.NewError(admin.ErrNotFound,
-			fmt.Sprintf("%s is sent no nds, the table of names: Envoy itself never asks for it, clients that answer DNS do, as Istio's agent; it asked for %s", proxy, asked))
-	default:
-		return admin.NewError(admin.ErrInvalid,
-			fmt.Sprintf("%q is not a type: want cds, eds, lds, rds, sds, ecds, nds, pcds or probe; %s asked for %s",
-				typ, proxy, asked))
+func (b *Backend) dump(q admin.DumpRequest) (admin.Dump, error) {
+	types, err := b.Resources(q.Proxy)
+	if err != nil {
+		return admin.Dump{}, admin.NewError(admin.ErrNotFound, "%v: \"ashorectl status\" lists them", err)
 	}
+	out := admin.Dump{Proxy: q.Proxy}
+	var sent []string
+	for _, t := range types {
+		short := shortType(t.TypeURL)
+		sent = append(sent, short)
+		if q.Type != "" && short != strings.ToLower(q.Type) {
+			continue
+		}
+		shown, err := dumpOf(t)
+		if err != nil {
+			return admin.Dump{}, err
+		}
+		out.Types = append(out.Types, shown)
+	}
+	if q.Type != "" && len(out.Types) == 0 {
+		slices.Sort(sent)
+		return admin.Dump{}, admin.NewError(admin.ErrNotFound, "%s is sent no %s: it subscribes to %s alone", q.Proxy,
+			q.Type, strings.Join(sent, ", "))
+	}
+	return out, nil
+}
+
+// recordOutcome takes an event to the audit log, with err as its outcome.
+func recordOutcome(to func(audit.Event), e audit.Event, err error) {
+	if err != nil {
+		e.Outcome, e.Reason = audit.Failed, err.Error()
+	}
+	to(e)
 }

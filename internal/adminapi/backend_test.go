@@ -8,13 +8,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/xds"
 )
 
 // ownNames shows sources and files by their own names.
@@ -30,14 +33,12 @@ func (ownNames) Awaited(source string) string { return source }
 
 func noEntries() (none entry.Entries) { return none }
 
-// nobody is a server without proxies, or with one that is sent clusters and endpoints.
-type nobody struct{}
-
-func (nobody) Status() []admin.ProxyStatus { return []admin.ProxyStatus{} }
-
-func (nobody) Dump(id string) (admin.Dump, error) {
-	return admin.Dump{Proxy: id, Types: []admin.DumpType{{Type: "cds"}, {Type: "eds"}}}, nil
+// twoTypes are what a proxy is sent that asks for clusters and endpoints.
+func twoTypes(string) ([]xds.TypeDump, error) {
+	return []xds.TypeDump{{TypeURL: xds.ClusterType}, {TypeURL: xds.EndpointType}}, nil
 }
+
+func noProxies() []xds.ProxyStatus { return nil }
 
 // answers is an assembler that answers this.
 type answers struct {
@@ -66,7 +67,7 @@ func newBackend(t *testing.T, texts ...string) *Backend {
 	key := registry.Key{Host: "web", Namespace: "shop"}
 	in.Services = in.Services.With(key, &registry.Service{Key: key})
 	in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: make([]registry.Endpoint, 3)})
-	b := &Backend{Published: NewPublished(), Names: ownNames{}, Entries: noEntries, Proxies: nobody{}, Settings: []feed.Problem{{Severity: feed.Warning, Text: "of the settings"}},
+	b := &Backend{Published: NewPublished(), Names: ownNames{}, Entries: noEntries, Connected: noProxies, Resources: twoTypes, Record: func(audit.Event) {}, Log: hclog.NewNullLogger(), Settings: []feed.Problem{{Severity: feed.Warning, Text: "of the settings"}},
 		Assembler: answers{problems: []feed.Problem{{Severity: feed.Error}, {Severity: feed.Warning}}}}
 	if !b.Published.Publish(push.Build(nil, in)) {
 		t.Error("the first context is not the first")
@@ -109,22 +110,14 @@ func TestBackendStatus(t *testing.T) {
 	}
 }
 
-// asked is a server that must not be asked for its proxies.
-type asked struct {
-	nobody
-	t *testing.T
-}
-
-func (a asked) Status() []admin.ProxyStatus {
-	a.t.Error("the proxies were asked for")
-	return nil
-}
-
 // What metrics are taken from is counted once for each context, and asks no proxy.
 func TestBackendSummary(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, gatewayFile)
-	b.Proxies = asked{t: t}
+	b.Connected = func() []xds.ProxyStatus {
+		t.Error("the proxies were asked for")
+		return nil
+	}
 	first, second := b.Summary().Config, b.Summary().Config
 	if d := cmp.Diff(first, second); d != "" || first.Endpoints != 3 || first.Errors != 1 {
 		t.Errorf("got %+v, then (-first +second):\n%s", first, d)
@@ -137,7 +130,7 @@ func TestBackendSummary(t *testing.T) {
 // Before the first context nothing is ready, and the sources that are missing are named.
 func TestBackendWaiting(t *testing.T) {
 	t.Parallel()
-	b := &Backend{Published: NewPublished(), Names: ownNames{}, Entries: noEntries, Proxies: nobody{}, Assembler: answers{status: push.Status{Waiting: []string{"consul:dc1"}}}}
+	b := &Backend{Published: NewPublished(), Names: ownNames{}, Entries: noEntries, Connected: noProxies, Resources: twoTypes, Record: func(audit.Event) {}, Log: hclog.NewNullLogger(), Assembler: answers{status: push.Status{Waiting: []string{"consul:dc1"}}}}
 	s := b.Status()
 	if s.Ready || !cmp.Equal(s.Waiting, []string{"the first build", "consul:dc1"}) {
 		t.Errorf("ready %v, waiting for %q", s.Ready, s.Waiting)
@@ -145,7 +138,7 @@ func TestBackendWaiting(t *testing.T) {
 	if p := b.Problems(); p == nil || len(p) != 0 {
 		t.Errorf("problems %#v, want an empty list: programs read [], not null", p)
 	}
-	if o, err := b.Objects("gateway", "", ""); err != nil || len(o) != 0 {
+	if o, err := b.Objects(t.Context(), admin.ObjectQuery{Kind: "gateway"}); err != nil || len(o) != 0 {
 		t.Errorf("objects %v, %v; want none", o, err)
 	}
 }
@@ -162,7 +155,7 @@ func TestBackendObjects(t *testing.T) {
 		{"Gateways", "", "gw", []string{"other/gw", "shop/gw"}},
 		{"vs", "", "", nil},
 	} {
-		got, err := b.Objects(tc.kind, tc.namespace, tc.name)
+		got, err := b.Objects(t.Context(), admin.ObjectQuery{Kind: tc.kind, Namespace: tc.namespace, Name: tc.name})
 		var names []string
 		for _, o := range got {
 			names = append(names, o.Metadata.Namespace+"/"+o.Metadata.Name)
@@ -171,7 +164,7 @@ func TestBackendObjects(t *testing.T) {
 			t.Errorf("%s %s/%s: %q, %v; want %q", tc.kind, tc.namespace, tc.name, names, err, tc.want)
 		}
 	}
-	one, err := b.Objects("gw", "shop", "gw")
+	one, err := b.Objects(t.Context(), admin.ObjectQuery{Kind: "gw", Namespace: "shop", Name: "gw"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,32 +182,36 @@ func TestBackendObjects(t *testing.T) {
 		{"gatway", "", admin.ErrInvalid, `did you mean "gateway"?`},
 		{"WasmPlugin", "", admin.ErrInvalid, "WasmPlugin is not supported yet"},
 	} {
-		if _, err := b.Objects(tc.kind,
-			"", tc.name); !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.want) {
+		if _, err := b.Objects(t.Context(), admin.ObjectQuery{Kind: tc.kind, Name: tc.name}); !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s %s: error %v, want %q", tc.kind, tc.name, err, tc.want)
 		}
 	}
 }
 
+// A dump shows one type or all, and is in the audit log.
 func TestBackendDump(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	if d, err := b.Dump("web", "EDS"); err != nil || len(d.Types) != 1 || d.Types[0].Type != "eds" {
+	var events []audit.Event
+	b.Record = func(e audit.Event) { events = append(events, e) }
+	dump := func(typ string) (admin.Dump, error) {
+		return b.Dump(admin.WithActor(t.Context(), "ann"), admin.DumpRequest{Proxy: "web", Type: typ})
+	}
+	if d, err := dump("EDS"); err != nil || len(d.Types) != 1 || d.Types[0].Type != "eds" {
 		t.Errorf("dump %+v, %v; want endpoints alone", d, err)
 	}
-	if d, err := b.Dump("web", ""); err != nil || len(d.Types) != 2 {
+	if d, err := dump(""); err != nil || len(d.Types) != 2 {
 		t.Errorf("dump %+v, %v; want both types", d, err)
 	}
-	for typ, want := range map[string]struct {
-		is   error
-		text string
-	}{
-		"rds": {admin.ErrNotFound, "web is sent no rds: it asked for cds, eds alone"},
-		"NDS": {admin.ErrNotFound, "web is sent no nds, the table of names: Envoy itself never asks for it"},
-		"xyz": {admin.ErrInvalid, `"xyz" is not a type: want cds, eds,`},
-	} {
-		if _, err := b.Dump("web", typ); !errors.Is(err, want.is) || !strings.Contains(err.Error(), want.text) {
-			t.Errorf("%s: got %v, want %q", typ, err, want.text)
-		}
+	_, err := dump("rds")
+	if !errors.Is(err, admin.ErrNotFound) || err.Error() != "web is sent no rds: it subscribes to cds, eds alone" {
+		t.Errorf("got %v, want the types that there are", err)
+	}
+	want := []audit.Event{{Action: audit.DumpRead, Actor: "ann", Target: "web", Details: map[string]string{"type": "EDS"}},
+		{Action: audit.DumpRead, Actor: "ann", Target: "web"},
+		{Action: audit.DumpRead, Actor: "ann", Target: "web", Details: map[string]string{"type": "rds"},
+			Outcome: audit.Failed, Reason: "web is sent no rds: it subscribes to cds, eds alone"}}
+	if d := cmp.Diff(want, events); d != "" {
+		t.Errorf("recorded (-want +got):\n%s", d)
 	}
 }

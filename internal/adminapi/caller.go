@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,63 +14,61 @@ import (
 	"github.com/ashore-mesh/ashore/xds/authz"
 )
 
-// explainedCaller is who asks.
+// explainedCaller is who sends the request.
 type explainedCaller struct {
 	id spiffe.ID
-	// revoked is what of it is revoked beside its identity, "the workload shop/web"; empty:
+	// revoked names what of it is revoked beside its identity, "the workload shop/web-1"; empty:
 	// nothing.
 	revoked string
-	// notes are what is worth knowing of it.
-	notes []string
+	notes   []string
 }
 
-// caller finds out who asks: a workload by the ID of its proxy, which need not be connected, for
-// revoked ones are cut off; an identity; or a workload by its name. Errors: admin.ErrInvalid.
+// caller finds the caller: an identity, a connected proxy, or a workload by the ID of its proxy,
+// because a revoked proxy is not connected. Errors: admin.ErrInvalid.
 func (e Explainer) caller(ctx context.Context, c *push.Context, text string) (explainedCaller, error) {
 	var joined []ca.Workload
-	var unread error
+	var notes []string
 	if e.Workloads != nil {
-		joined, unread = e.Workloads(ctx)
-	}
-	who, err := e.callerOf(c, joined, text)
-	if unread != nil {
-		who.notes = append(who.notes, "some of who has joined or is revoked cannot be told: "+unread.Error())
-	}
-	return who, err
-}
-
-// callerOf is caller among those that have joined.
-func (e Explainer) callerOf(c *push.Context, joined []ca.Workload, text string) (explainedCaller, error) {
-	for _, p := range e.Proxies() {
-		if p.ID == text || p.Node.ID == text {
-			return explainedCaller{id: p.Who.Identity, revoked: revokedOf(joined, p.Who.Serial)}, nil
+		var err error
+		if joined, err = e.Workloads(ctx); err != nil {
+			notes = append(notes, "some workloads or revocations are not known: "+err.Error())
 		}
+	}
+	if p, ok := e.proxy(text); ok {
+		return explainedCaller{p.Who.Identity, revokedOf(joined, p.Who.Serial), notes}, nil
 	}
 	if i := strings.LastIndexByte(text, '.'); i > 0 && !strings.Contains(text, "/") {
-		if who, ok := workloadCalled(joined, text[i+1:]+"/"+text[:i]); ok {
-			return who, nil
+		if named, ok := workloadNamed(joined, text[i+1:]+"/"+text[:i]); ok {
+			named.notes = notes
+			return named, nil
 		}
-		return explainedCaller{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf(
-			"no proxy %.200q is connected, and no workload of that name has joined: write the identity, shop/web, a proxy, web-1.shop, or anonymous", text))
+		return explainedCaller{}, admin.NewError(admin.ErrInvalid, "no proxy %.200q is connected, and no workload of that "+
+			"name has joined: write the identity, shop/web, a proxy, web-1.shop, or anonymous", text)
 	}
 	id, err := authz.Caller(c, text)
 	if err != nil {
-		return explainedCaller{}, admin.NewError(admin.ErrInvalid, err.Error())
+		return explainedCaller{}, admin.NewError(admin.ErrInvalid, "%v", err)
 	}
-	have := slices.DeleteFunc(slices.Clone(joined), func(w ca.Workload) bool { return w.Identity != id.String() })
-	if who, ok := workloadCalled(joined, text); ok && len(have) == 0 {
-		who.notes = append(who.notes,
-			fmt.Sprintf("nobody has the identity %s: this is about the workload %s, which is %s", id, text, who.id))
-		return who, nil
+	out := explainedCaller{id, "", notes}
+	if !slices.ContainsFunc(joined, func(w ca.Workload) bool { return w.Identity == id.String() }) {
+		named, ok := workloadNamed(joined, text)
+		if !ok {
+			named.id, ok = e.identityNamed(c, text)
+		}
+		if ok {
+			named.notes = append(notes, fmt.Sprintf("no workload has the identity %s: this is about the workload %s, "+
+				"whose identity is %s", id, text, cmp.Or(named.id.String(), "none")))
+			return named, nil
+		}
 	}
-	if e.Workloads == nil || id == (spiffe.ID{}) {
-		return explainedCaller{id: id}, nil
+	if e.Workloads != nil && id != (spiffe.ID{}) {
+		out.addIdentity(joined)
 	}
-	return ofIdentity(id, have), nil
+	return out, nil
 }
 
-// workloadCalled is the workload of a name, "shop/web".
-func workloadCalled(joined []ca.Workload, name string) (explainedCaller, bool) {
+// workloadNamed returns the joined workload called "shop/web-1".
+func workloadNamed(joined []ca.Workload, name string) (explainedCaller, bool) {
 	i := slices.IndexFunc(joined, func(w ca.Workload) bool { return w.Name == name })
 	if i < 0 {
 		return explainedCaller{}, false
@@ -78,61 +77,49 @@ func workloadCalled(joined []ca.Workload, name string) (explainedCaller, bool) {
 	return explainedCaller{id: id, revoked: revokedPart(joined[i])}, err == nil
 }
 
-// ofIdentity is a caller of an identity, which some workloads have: it is revoked when all of them
-// are.
-func ofIdentity(id spiffe.ID, have []ca.Workload) explainedCaller {
-	out := explainedCaller{id: id}
-	var in, left []string
-	for _, w := range have {
-		if part := revokedPart(w); part != "" {
-			left, out.revoked = append(left, w.Name), part
-		} else {
-			in = append(in, w.Name)
+// revokedOf names what is revoked of the workload that has the certificate with a serial number.
+func revokedOf(joined []ca.Workload, serial string) string {
+	for _, w := range joined {
+		if slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return l.Serial == serial }) {
+			return revokedPart(w)
+		}
+	}
+	return ""
+}
+
+// addIdentity adds what is known of the workloads that have the identity of c.
+func (c *explainedCaller) addIdentity(joined []ca.Workload) {
+	var active, revoked []string
+	for _, w := range joined {
+		switch part := revokedPart(w); {
+		case w.Identity != c.id.String():
+		case part == "":
+			active = append(active, w.Name)
+		default:
+			revoked = append(revoked, w.Name)
+			c.revoked = part
 		}
 	}
 	switch {
-	case len(have) == 0:
-		out.notes = []string{fmt.Sprintf("no workload that has joined has the identity %s: \"ashorectl workload list\" shows who has which", id)}
-	case len(in) > 0 && len(left) > 0:
-		out.revoked = ""
-		out.notes = []string{fmt.Sprintf("of the workloads with this identity %s revoked and refused, and this is about the others: %s", areRevoked(left), strings.Join(in, ", "))}
-	case len(left) > 1:
-		out.revoked = "every workload with this identity (" + strings.Join(left, ", ") + ")"
+	case len(active)+len(revoked) == 0:
+		c.notes = append(c.notes, fmt.Sprintf(
+			"no workload that has joined has the identity %s: \"ashorectl workload list\" shows who has which", c.id))
+	case len(active) > 0 && len(revoked) > 0:
+		c.revoked = ""
+		c.notes = append(c.notes, fmt.Sprintf("some workloads with this identity are revoked and refused (%s); "+
+			"this is about the others: %s", strings.Join(revoked, ", "), strings.Join(active, ", ")))
+	case len(revoked) > 1:
+		c.revoked = "every workload with this identity (" + strings.Join(revoked, ", ") + ")"
 	}
-	return out
 }
 
-// areRevoked lists workloads with the verb that they take.
-func areRevoked(names []string) string {
-	if len(names) == 1 {
-		return names[0] + " is"
-	}
-	return strings.Join(names, ", ") + " are"
-}
-
-// revokedPart is what of a workload is revoked so that it can show no certificate; empty: nothing.
+// revokedPart names what of a workload is revoked so that it can show no certificate; empty: nothing.
 func revokedPart(w ca.Workload) string {
 	switch {
 	case w.Revoked:
 		return "the workload " + w.Name
 	case len(w.Leaves) > 0 && w.Leaves[len(w.Leaves)-1].Revoked:
 		return "the latest certificate of the workload " + w.Name
-	}
-	return ""
-}
-
-// revokedOf is what is revoked of the workload with a certificate.
-func revokedOf(joined []ca.Workload, serial string) string {
-	for _, w := range joined {
-		for _, l := range w.Leaves {
-			if l.Serial != serial {
-				continue
-			}
-			if l.Revoked && !w.Revoked {
-				return "the certificate of the workload " + w.Name
-			}
-			return revokedPart(w)
-		}
 	}
 	return ""
 }

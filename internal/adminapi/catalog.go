@@ -19,7 +19,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// Catalog implements admin.Catalog. The fields are set before use. Safe for concurrent use.
+// Catalog answers about services. The fields are set before use. Safe for concurrent use.
 type Catalog struct {
 	Published *Published
 	// Supplied returns a service and the parts that it is made of.
@@ -31,9 +31,16 @@ type Catalog struct {
 	Names   SourceNames
 }
 
-var _ admin.Catalog = (*Catalog)(nil)
+// Routes returns the route of the stream that c answers.
+func (c *Catalog) Routes() []admin.Route {
+	return []admin.Route{admin.HandleStream(admin.StreamServices, admin.Viewer, c.Services)}
+}
 
-// Services implements admin.Catalog. A watch compares the contexts that there were when it looked:
+// Services emits the services that q selects, by host. With q.Watch it then emits
+// admin.ServicesListed, and every service that changes, until ctx ends. Errors: admin.ErrNotFound if
+// there is no service that q names, unless it watches; emit's.
+//
+// A watch compares the contexts that there were when it looked:
 // what it costs is what changed, and nothing piles up while emit is busy.
 func (c *Catalog) Services(ctx context.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
 	seen, replaced := c.Published.watch()
@@ -77,8 +84,8 @@ func (c *Catalog) list(ctx context.Context, in *push.Context, q admin.ServiceQue
 		}
 	}
 	if none && q.Host != "" && !q.Watch {
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("the mesh knows no service %q%s",
-			joined(q.Namespace, q.Host), likeHost(in, q.Host)))
+		return admin.NewError(admin.ErrNotFound, "the mesh knows no service %q%s", joined(q.Namespace, q.Host),
+			likeHost(in, q.Host))
 	}
 	return nil
 }
@@ -156,9 +163,9 @@ func (c *Catalog) tell(ctx context.Context, in *push.Context, k registry.Key, q 
 func (c *Catalog) service(in *push.Context, s registry.Joined, endpoints bool) admin.Service {
 	svc := s.Service
 	out := admin.Service{
-		Host: svc.Host, Namespace: svc.Namespace, Ports: make([]admin.ServicePort,
-			len(svc.Ports)), Resolution: svc.Resolution.String(), Location: "MESH_INTERNAL",
-		ExportTo: svc.ExportTo, Labels: svc.Labels, SubjectAltNames: svc.SubjectAltNames, Allocated: len(svc.Addresses) == 0 && len(svc.AutoAddresses) > 0,
+		Host: svc.Host, Namespace: svc.Namespace, Ports: make([]admin.ServicePort, len(svc.Ports)),
+		Resolution: svc.Resolution.String(), Location: "MESH_INTERNAL", ExportTo: svc.ExportTo, Labels: svc.Labels,
+		SubjectAltNames: svc.SubjectAltNames, Allocated: len(svc.Addresses) == 0 && len(svc.AutoAddresses) > 0,
 	}
 	if svc.External {
 		out.Location = "MESH_EXTERNAL"
@@ -272,10 +279,10 @@ func (c *Catalog) origin(objects push.Objects, p registry.Part, ep *registry.End
 // endpoint is an endpoint for operators.
 func endpoint(in *push.Context, svc *registry.Service, ep *registry.Endpoint, from admin.Place) admin.Endpoint {
 	out := admin.Endpoint{
-		Address: ep.Address, Ports: make([]admin.EndpointPort, 0,
-			len(svc.Ports)), Health: ep.Health.String(), Identity: in.IdentityOf(ep).String(),
-		ServiceAccount: ep.ServiceAccount, Namespace: ep.Namespace, Workload: ep.Workload, TLSMode: ep.TLSMode, Locality: ep.Locality.String(),
-		Network: ep.Network, Weight: cmp.Or(ep.Weight, 1), Labels: ep.Labels, From: from,
+		Address: ep.Address, Ports: make([]admin.EndpointPort, 0, len(svc.Ports)), Health: ep.Health.String(),
+		Identity: in.IdentityOf(ep).String(), ServiceAccount: ep.ServiceAccount, Namespace: ep.Namespace,
+		Workload: ep.Workload, TLSMode: ep.TLSMode, Locality: ep.Locality.String(), Network: ep.Network,
+		Weight: cmp.Or(ep.Weight, 1), Labels: ep.Labels, From: from,
 	}
 	for _, p := range svc.Ports {
 		if n := ep.Port(p); n != 0 {

@@ -8,6 +8,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
@@ -35,7 +36,7 @@ func TestRegisteredEntriesAreShown(t *testing.T) {
 	}}
 	b.Published.Publish(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: &mesh.MeshConfig{}, Domain: "cluster.local"},
 		Objects: written}))
-	all, err := b.Objects("we", "", "")
+	all, err := b.Objects(t.Context(), admin.ObjectQuery{Kind: "we"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,10 +47,10 @@ func TestRegisteredEntriesAreShown(t *testing.T) {
 	if want := "a workloads, b file, both file"; strings.Join(got, ", ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
-	if one, err := b.Objects("workloadentry", "shop", "a"); err != nil || len(one) != 1 {
+	if one, err := b.Objects(t.Context(), admin.ObjectQuery{Kind: "workloadentry", Namespace: "shop", Name: "a"}); err != nil || len(one) != 1 {
 		t.Errorf("by name: %v, %v", one, err)
 	}
-	if none, err := b.Objects("wg", "", ""); err != nil || len(none) != 0 {
+	if none, err := b.Objects(t.Context(), admin.ObjectQuery{Kind: "wg"}); err != nil || len(none) != 0 {
 		t.Errorf("groups: %v, %v", none, err)
 	}
 }

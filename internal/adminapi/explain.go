@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -18,7 +19,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
-// Explainer implements admin.Explainer. The fields are set before use. Safe for concurrent use.
+// Explainer explains what policies say of a request. The fields are set before use. Safe for
+// concurrent use.
 type Explainer struct {
 	Published *Published
 	// Proxies returns the connected proxies.
@@ -28,30 +30,51 @@ type Explainer struct {
 	Workloads func(context.Context) ([]ca.Workload, error)
 }
 
-var _ admin.Explainer = Explainer{}
+// Routes returns the route of the call that e answers.
+func (e Explainer) Routes() []admin.Route {
+	return []admin.Route{admin.Handle(admin.CallExplain, admin.Viewer, e.Explain)}
+}
 
-// Explain looks at what is in use now. Errors: admin.ErrInvalid for a caller that nobody can be, a
-// method that there is not, what is no host, or a request to what takes connections alone;
-// admin.ErrNotFound for a target that nobody knows, admin.ErrConflict before there is any
-// configuration.
+// Explain uses the active configuration. Errors: admin.ErrInvalid for a request that no client can
+// send, or a request to a port that has connections alone; admin.ErrNotFound for an unknown target,
+// admin.ErrConflict before there is any configuration.
 func (e Explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
 	c := e.Published.Context()
 	if c == nil {
 		return admin.Explanation{}, admin.NewError(admin.ErrConflict, "there is no configuration yet")
 	}
+	if err := checkRequest(r); err != nil {
+		return admin.Explanation{}, err
+	}
 	who, err := e.caller(ctx, c, r.From)
 	if err != nil {
-		return admin.Explanation{}, err
-	}
-	if err := checkMethod(r.Method); err != nil {
-		return admin.Explanation{}, err
-	}
-	if err := cmp.Or(checkHost(r.Host), checkPath(r.Path)); err != nil {
 		return admin.Explanation{}, err
 	}
 	out, err := e.explain(c, who, r)
 	out.Notes = append(out.Notes, who.notes...)
 	return out, err
+}
+
+// checkRequest refuses what no client can send. Errors: admin.ErrInvalid.
+func checkRequest(r admin.ExplainRequest) error {
+	other := func(more string) func(rune) bool {
+		return func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(more, c) }
+	}
+	switch {
+	case r.From == "" || r.To == "":
+		return admin.NewError(admin.ErrInvalid, "both from and to are needed")
+	case r.Port < 0 || r.Port > 65535:
+		return admin.NewError(admin.ErrInvalid, "%d is not a port: want 1 to 65535", r.Port)
+	case r.Method != "" && (!httpguts.ValidHeaderFieldName(r.Method) || r.Method != strings.ToUpper(r.Method)):
+		return admin.NewError(admin.ErrInvalid, "%.40q is not a method of HTTP: write GET, POST or another; "+
+			"policies distinguish upper and lower case", r.Method)
+	case strings.ContainsFunc(r.Host, other(`/?#@\`)):
+		return admin.NewError(admin.ErrInvalid, "%.80q is not a host: write web.example or web.example:8080", r.Host)
+	case r.Path != "" && r.Path[0] != '/', strings.ContainsFunc(r.Path, other("#")):
+		return admin.NewError(admin.ErrInvalid,
+			"%.80q is not a path: write /orders; what is not ASCII, spaces and # are encoded, %%20", r.Path)
+	}
+	return nil
 }
 
 // explain asks what r means for a caller.
@@ -60,26 +83,34 @@ func (e Explainer) explain(c *push.Context, who explainedCaller, r admin.Explain
 	call := authz.Request{From: from, Revoked: who.revoked, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"),
 		Path: cmp.Or(r.Path, "/"), Host: r.Host}
 	request := r.Method != "" || r.Path != "" || r.Host != ""
-	if p, ok := e.proxy(r.To); ok {
+	p, ok := e.proxy(r.To)
+	node := p.Node
+	var found []authz.Explained
+	if !ok {
+		if found = authz.Explain(c, gen.AuthorizationFilters, call, r.To); len(found) == 0 {
+			node, ok = e.nodeNamed(c, r.To)
+		}
+	}
+	if ok {
 		call.TCP = !request
-		return explanation(from, r.To, []authz.Explained{{
-			Target:   authz.Target{Namespace: p.Namespace, Workload: p.ID, Port: call.Port, MutualTLS: p.Identity},
-			Decision: authz.Judge(c.Scope(c.Classify(p)), gen.AuthorizationFilters, call), Request: call,
+		return explanation(from, r, []authz.Explained{{
+			Target: authz.Target{Namespace: node.Namespace, Workload: node.ID, Port: call.Port,
+				MutualTLS: node.Identity},
+			Decision: authz.Judge(c.Scope(c.Classify(node)), gen.AuthorizationFilters, call), Request: call,
 		}}), nil
 	}
-	found := authz.Explain(c, gen.AuthorizationFilters, call, r.To)
 	if len(found) == 0 {
 		return admin.Explanation{}, unknownTarget(c, r)
 	}
 	if !request {
-		return explanation(from, r.To, found), nil
+		return explanation(from, r, found), nil
 	}
-	return ofRequests(from, r.To, found)
+	return ofRequests(from, r, found)
 }
 
 // ofRequests explains a request: ports that speak no HTTP have no part in it. Errors:
 // admin.ErrInvalid when no port does.
-func ofRequests(from spiffe.ID, to string, found []authz.Explained) (admin.Explanation, error) {
+func ofRequests(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained) (admin.Explanation, error) {
 	var asked []authz.Explained
 	var left []string
 	for _, f := range found {
@@ -90,11 +121,11 @@ func ofRequests(from spiffe.ID, to string, found []authz.Explained) (admin.Expla
 		}
 	}
 	if len(asked) == 0 {
-		return admin.Explanation{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf(
-			"%s speaks no HTTP: ask without a method, a path and a host, for a connection; if it does, declare the protocol of the port, such as name: http-web",
-			strings.Join(left, ", ")))
+		return admin.Explanation{}, admin.NewError(admin.ErrInvalid,
+			"%s speaks no HTTP: ask without a method, a path and a host, for a connection; if it does, "+
+				"declare the protocol of the port, such as name: http-web", strings.Join(left, ", "))
 	}
-	out := explanation(from, to, asked)
+	out := explanation(from, r, asked)
 	if len(left) > 0 {
 		out.Notes = append(out.Notes, "ports that speak no HTTP take no requests and are left out: "+strings.Join(left,
 			", "))
@@ -102,78 +133,25 @@ func ofRequests(from spiffe.ID, to string, found []authz.Explained) (admin.Expla
 	return out, nil
 }
 
-// checkMethod refuses what no request has as its method, and one of HTTP's in another case:
-// policies tell them apart by case. Errors: admin.ErrInvalid.
-func checkMethod(method string) error {
-	upper := strings.ToUpper(method)
-	known := []string{
-		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodConnect, http.MethodOptions, http.MethodTrace,
-	}
-	switch {
-	case method != "" && strings.ContainsFunc(method, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
-			!strings.ContainsRune("!#$%&'*+-.^_`|~", c)
-	}):
-		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.40q is not a method of HTTP: write GET, POST or another",
-			method))
-	case method != upper && slices.Contains(known, upper):
-		return admin.NewError(admin.ErrInvalid,
-			fmt.Sprintf("the method %q is not %s: policies tell them apart by case; write %s", method, upper, upper))
-	}
-	return nil
-}
-
-// checkHost refuses what no request has as its host, such as a URL. Errors: admin.ErrInvalid.
-func checkHost(host string) error {
-	if strings.ContainsFunc(host, func(c rune) bool {
-		return c <= ' ' || c > '~' ||
-			strings.ContainsRune("/?#@\\", c)
-	}) {
-		return admin.NewError(admin.ErrInvalid,
-			fmt.Sprintf("%.80q is not a host: write web.example or web.example:8080", host))
-	}
-	return nil
-}
-
-// checkPath refuses what proxies take as the path of no request. Errors: admin.ErrInvalid.
-func checkPath(path string) error {
-	if path != "" && path[0] != '/' || strings.ContainsFunc(path,
-		func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }) {
-		return admin.NewError(admin.ErrInvalid,
-			fmt.Sprintf("%.80q is not a path: write /orders; what is not ASCII, spaces and # are encoded, %%20", path))
-	}
-	return nil
-}
-
-// unknownTarget says why nobody is what was asked about.
+// unknownTarget returns why a target is unknown.
 func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
 	if ports := authz.Ports(c, r.To); len(ports) > 0 {
 		to := r.To
 		if r.Port != 0 {
 			to += " with port " + strconv.Itoa(r.Port)
 		}
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s has no such port: there are %s", to,
-			strings.Join(ports, ", ")))
+		return admin.NewError(admin.ErrNotFound, "%s has no such port: there are %s", to,
+			strings.Join(ports, ", "))
 	}
-	return admin.NewError(admin.ErrNotFound,
-		fmt.Sprintf("nobody is %q: write the host of a service, web.example:80, a workload, shop/web, its address, or the ID of a proxy", r.To))
-}
-
-// proxy is the connected one of an ID.
-func (e Explainer) proxy(id string) (push.Node, bool) {
-	for _, p := range e.Proxies() {
-		if p.ID == id || p.Node.ID == id {
-			return p.Node, true
-		}
-	}
-	return push.Node{}, false
+	return admin.NewError(admin.ErrNotFound, "%q is unknown: write the host of a service (web.example:80), "+
+		"a workload (shop/web), its address, or the ID of a proxy", r.To)
 }
 
 // explanation puts what is said of several workloads and ports into one answer: where they differ,
 // each is told of.
-func explanation(from spiffe.ID, to string, found []authz.Explained) admin.Explanation {
-	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous"), To: to, Steps: []admin.ExplainStep{}}
+func explanation(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained) admin.Explanation {
+	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous"), To: r.To, Request: requestText(from, r, found),
+		Steps: []admin.ExplainStep{}}
 	for _, f := range found {
 		note := f.Name() + " is not known to take mutual TLS: callers reach it without an identity, unless a DestinationRule says otherwise"
 		if from != (spiffe.ID{}) && !f.MutualTLS && !slices.Contains(out.Notes, note) {
@@ -206,11 +184,8 @@ func explanation(from spiffe.ID, to string, found []authz.Explained) admin.Expla
 func partsOf(found []authz.Explained) []admin.ExplainPart {
 	var out []admin.ExplainPart
 	for _, f := range found {
-		p := admin.ExplainPart{At: []string{place(f)}, Call: f.Request.Method + " " + f.Request.Path,
-			Verdict: string(f.Verdict), Reason: f.Reason, Steps: []admin.ExplainStep{}}
-		if f.Request.TCP {
-			p.Call = "a connection"
-		}
+		p := admin.ExplainPart{At: []string{place(f)}, Call: callText(f.Request), Verdict: string(f.Verdict),
+			Reason: f.Reason, Steps: []admin.ExplainStep{}}
 		for _, s := range f.Steps {
 			p.Steps = append(p.Steps, explainStep(s))
 		}
@@ -236,7 +211,7 @@ func place(f authz.Explained) string {
 
 func explainStep(s authz.Step) admin.ExplainStep {
 	out := admin.ExplainStep{Policy: s.Policy.Key.String(), Action: s.Action, Matched: s.Rule >= 0 && !s.Unsure,
-		Rule: s.Rule, Decides: s.Decides, Why: s.Why}
+		Depends: s.Unsure, Rule: s.Rule, Decides: s.Decides, Why: s.Why}
 	if s.DryRun {
 		out.Action += " (dry run)"
 	}
@@ -244,4 +219,39 @@ func explainStep(s authz.Step) admin.ExplainStep {
 		out.Origin = o.File + ":" + strconv.Itoa(o.Line)
 	}
 	return out
+}
+
+// requestText describes what was judged: "GET /x to shop/web, workload port 8080, from shop/api
+// (spiffe://…)".
+func requestText(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained) string {
+	var calls, hosts, ports []string
+	for _, f := range found {
+		calls = append(calls, callText(f.Request))
+		if f.Request.Host != "" && !f.Request.TCP {
+			hosts = append(hosts, f.Request.Host)
+		}
+		if f.Port != 0 {
+			ports = append(ports, strconv.FormatUint(uint64(f.Port), 10))
+		}
+	}
+	list := func(before string, all []string) string {
+		slices.Sort(all)
+		if all = slices.Compact(all); len(all) == 0 {
+			return ""
+		}
+		return before + strings.Join(all, " or ")
+	}
+	caller := fmt.Sprintf("%s (no identity: plaintext)", r.From)
+	if from != (spiffe.ID{}) {
+		caller = fmt.Sprintf("%s (%s)", r.From, from)
+	}
+	return list("", calls) + " to " + r.To + list(", workload port ", ports) + list(", host ", hosts) + ", from " + caller
+}
+
+// callText describes a request without its place: "GET /items", or "a connection".
+func callText(r authz.Request) string {
+	if r.TCP {
+		return "a connection"
+	}
+	return r.Method + " " + r.Path
 }

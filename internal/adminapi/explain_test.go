@@ -85,7 +85,7 @@ func TestExplanationOfSeveral(t *testing.T) {
 	two := one
 	two.Workload, two.MutualTLS, two.Verdict, two.Reason = "b", false, authz.Denied, "y"
 	id := spiffe.ID{TrustDomain: "td", Namespace: "a", ServiceAccount: "b"}
-	got := explanation(id, "web", []authz.Explained{one, two, one})
+	got := explanation(id, admin.ExplainRequest{From: "a/b", To: "web"}, []authz.Explained{one, two, one})
 	want := []admin.ExplainPart{
 		{At: []string{"shop/a:80", "shop/a:80"}, Call: "GET /", Verdict: "allowed", Reason: "x", Steps: []admin.ExplainStep{}},
 		{At: []string{"shop/b:80"}, Call: "GET /", Verdict: "denied", Reason: "y", Steps: []admin.ExplainStep{}},
@@ -94,7 +94,7 @@ func TestExplanationOfSeveral(t *testing.T) {
 		diff != "" {
 		t.Errorf("got %+v %s", got, diff)
 	}
-	if got := explanation(spiffe.ID{}, "web", []authz.Explained{one, one}); got.Verdict != "allowed" ||
+	if got := explanation(spiffe.ID{}, admin.ExplainRequest{To: "web"}, []authz.Explained{one, one}); got.Verdict != "allowed" ||
 		got.From != "anonymous" || got.Notes != nil || got.Parts != nil {
 		t.Errorf("of two that are alike: %+v", got)
 	}
@@ -164,8 +164,10 @@ func TestExplainPorts(t *testing.T) {
 		{"db.example", 0, "GET", "", admin.ErrInvalid, "shop/db:7081 speaks no HTTP: ask without a method, a path and a host"},
 		{"api.example:99", 0, "", "", admin.ErrNotFound, "api.example:99 has no such port: there are 70 (at the workloads 7080), 80 (at the workloads 8080)"},
 		{"api.example", 99, "", "", admin.ErrNotFound, "has no such port"},
-		{"api.example", 0, "get", "", admin.ErrInvalid, `"get" is not GET`},
+		{"api.example", 0, "get", "", admin.ErrInvalid, "upper and lower case"},
 		{"api.example", 0, "G T", "", admin.ErrInvalid, "not a method of HTTP"},
+		{"api.example", 70000, "", "", admin.ErrInvalid, "70000 is not a port"},
+		{"", 0, "", "", admin.ErrInvalid, "both from and to are needed"},
 	} {
 		if _, err := ask("shop/web", tc.to, tc.port, tc.method, tc.path); !errors.Is(err, tc.is) ||
 			!strings.Contains(err.Error(), tc.want) {
@@ -251,16 +253,16 @@ func TestExplainRevoked(t *testing.T) {
 		return []xds.ProxyStatus{{ID: "a", Node: push.Node{ID: "w-9.shop"}, Who: xds.Peer{Identity: id, Serial: "03"}},
 			{ID: "b", Node: push.Node{ID: "w-8.shop"}, Who: xds.Peer{Identity: id, Serial: "01"}}}
 	}
-	const damaged = "some of who has joined or is revoked cannot be told: workload shop/bad: damaged"
+	const damaged = "some workloads or revocations are not known: workload shop/bad: damaged"
 	for _, tc := range []struct{ from, verdict, reason, note string }{
 		{"shop/alone", "denied", "the workload shop/one is revoked", ""},
 		{"one.shop", "denied", "the workload shop/one is revoked", ""},
-		{"shop/one", "denied", "the workload shop/one is revoked", "nobody has the identity spiffe://cluster.local/ns/shop/sa/one: this is about the workload shop/one, which is spiffe://cluster.local/ns/shop/sa/alone"},
-		{"shop/web", "allowed", "allows it", "of the workloads with this identity shop/w-2, shop/w.3 are revoked and refused, and this is about the others: shop/w-1"},
+		{"shop/one", "denied", "the workload shop/one is revoked", "no workload has the identity spiffe://cluster.local/ns/shop/sa/one: this is about the workload shop/one, whose identity is spiffe://cluster.local/ns/shop/sa/alone"},
+		{"shop/web", "allowed", "allows it", "some workloads with this identity are revoked and refused (shop/w-2, shop/w.3); this is about the others: shop/w-1"},
 		{"w-1.shop", "allowed", "allows it", ""},
 		{"w-2.shop", "denied", "the workload shop/w-2 is revoked", ""},
 		{"w.3.shop", "denied", "the latest certificate of the workload shop/w.3 is revoked", ""},
-		{"w-9.shop", "denied", "the certificate of the workload shop/w.3 is revoked", ""},
+		{"w-9.shop", "denied", "the latest certificate of the workload shop/w.3 is revoked", ""},
 		{"w-8.shop", "allowed", "allows it", ""},
 		{"shop/old", "denied", "every workload with this identity (shop/old-1, shop/old-2) is revoked", ""},
 		{"shop/none", "denied", "none of them matches", `no workload that has joined has the identity spiffe://cluster.local/ns/shop/sa/none: "ashorectl workload list" shows who has which`},
@@ -288,6 +290,49 @@ func TestExplainPath(t *testing.T) {
 		if _, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example", Path: bad}); !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "is not a path: write /orders") {
 			t.Errorf("%q: got %v", bad, err)
 		}
+	}
+}
+
+// A workload is known by its name too: a connected proxy, an endpoint or a WorkloadEntry. The answer
+// says which request was judged, and whether the caller has an identity.
+func TestExplainNames(t *testing.T) {
+	t.Parallel()
+	e := twoPorts(t, `
+apiVersion: networking.istio.io/v1
+kind: WorkloadEntry
+metadata: {name: batch-1, namespace: shop, labels: {app: batch}}
+spec: {address: 10.0.0.7, serviceAccount: web}
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: batch, namespace: shop}
+spec: {action: DENY, selector: {matchLabels: {app: batch}}, rules: [{when: [{key: "request.headers[x-a]", values: [b]}]}]}
+`)
+	e.Proxies = func() []xds.ProxyStatus {
+		return []xds.ProxyStatus{
+			{ID: "p", Node: push.Node{ID: "web-1.shop", Namespace: "shop"}, Who: xds.Peer{Identity: spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}}},
+			{ID: "q", Node: push.Node{ID: "plain-1.shop", Namespace: "shop"}},
+		}
+	}
+	const web = "spiffe://cluster.local/ns/shop/sa/web"
+	for _, tc := range []struct{ from, to, verdict, request string }{
+		{"shop/batch-1", "api.example", "allowed", "GET /items to api.example, workload port 8080, host api.example, from shop/batch-1 (" + web + ")"},
+		{"shop/web-1", "shop/api", "allowed", "GET /items to shop/api, workload port 8080, host api.example, from shop/web-1 (" + web + ")"},
+		{"shop/plain-1", "shop/api", "denied", "GET /items to shop/api, workload port 8080, host api.example, from shop/plain-1 (no identity: plaintext)"},
+		{"anonymous", "shop/web-1", "denied", "GET /items to shop/web-1, from anonymous (no identity: plaintext)"},
+		{"shop/web", "shop/batch-1", "depends", "GET /items to shop/batch-1, from shop/web (" + web + ")"},
+	} {
+		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: tc.from, To: tc.to, Path: "/items"})
+		if err != nil || got.Verdict != tc.verdict || got.Request != tc.request {
+			t.Errorf("%s to %s: got %s, request %q, %v; want %s, %q", tc.from, tc.to, got.Verdict, got.Request, err, tc.verdict, tc.request)
+		}
+		if tc.verdict == "depends" && (!got.Steps[0].Depends || got.Steps[0].Matched || got.Steps[0].Why != "the header x-a is unknown") {
+			t.Errorf("the step is %+v", got.Steps[0])
+		}
+	}
+	if got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example"}); err != nil ||
+		got.Request != "GET / or a connection to api.example, workload port 7080 or 8080, host api.example, from shop/web ("+web+")" {
+		t.Errorf("got %q, %v", got.Request, err)
 	}
 }
 

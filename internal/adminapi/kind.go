@@ -29,11 +29,13 @@ func kindNamed(name string) (config.KindInfo, error) {
 		if lower == singular || lower == k.Plural || shortNames()[lower] == k.Kind {
 			return k, nil
 		}
-		names = append(names, singular)
+		if k.Supported {
+			names = append(names, singular)
+		}
 	}
-	hint := "known are " + strings.Join(names, ", ")
+	hint := "the accepted kinds are " + strings.Join(names, ", ")
 	if near := nearest.Name(lower, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return config.KindInfo{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("unknown kind %q: %s", name, hint))
+	return config.KindInfo{}, admin.NewError(admin.ErrInvalid, "unknown kind %q: %s", name, hint)
 }

@@ -19,7 +19,7 @@ func TestKindNamed(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", name, got.Kind, err, want)
 		}
 	}
-	for name, want := range map[string]string{"virtualservise": `did you mean "virtualservice"?`, "pod": "known are "} {
+	for name, want := range map[string]string{"virtualservise": `did you mean "virtualservice"?`, "pod": "the accepted kinds are "} {
 		if _, err := kindNamed(name); !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want ErrInvalid with %q", name, err, want)
 		}

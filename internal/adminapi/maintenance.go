@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry/vip"
 )
 
-// Maintenance implements admin.Maintenance. The fields are set before use.
+// Maintenance removes what ashored retains until an operator says so. The fields are set before use.
 type Maintenance struct {
 	// Named returns a source by its name in the settings.
 	Named    func(setting string) (source string, ok bool)
@@ -24,34 +23,49 @@ type Maintenance struct {
 	Record   func(audit.Event)
 }
 
-var _ admin.Maintenance = (*Maintenance)(nil)
+// Routes returns the routes of the calls that m answers.
+func (m *Maintenance) Routes() []admin.Route {
+	return []admin.Route{
+		admin.Handle(admin.CallAcceptRemovals, admin.Operator, m.AcceptRemovals),
+		admin.Handle(admin.CallReleaseVIPs, admin.Operator, m.ReleaseVIPs),
+	}
+}
 
-// AcceptRemovals implements admin.Maintenance.
-func (m *Maintenance) AcceptRemovals(ctx context.Context, r admin.AcceptRequest, who string) (admin.Accepted, error) {
+// AcceptRemovals removes what is active although the source does not supply it any more. Errors:
+// admin.ErrNotFound.
+func (m *Maintenance) AcceptRemovals(ctx context.Context, r admin.AcceptRequest) (admin.Accepted, error) {
 	source, ok := m.Named(r.Source)
 	if !ok && slices.ContainsFunc(m.Problems(), func(p feed.Problem) bool { return p.Source == r.Source }) {
 		source, ok = r.Source, true // not in the settings any more, but its items are still active
 	}
 	if !ok {
 		return admin.Accepted{}, admin.NewError(admin.ErrNotFound,
-			fmt.Sprintf("there is no source %q: \"ashorectl sources\" lists them", r.Source))
+			"there is no source %q: \"ashorectl sources\" lists them", r.Source)
 	}
 	removed, err := m.Accept(ctx, source)
-	m.note(audit.RemovalsAccept, who, source, map[string]string{"removed": strconv.Itoa(removed)}, err)
+	recordOutcome(m.Record, audit.Event{Action: audit.RemovalsAccept, Actor: admin.Actor(ctx), Target: source,
+		Details: map[string]string{"removed": strconv.Itoa(removed)}}, err)
 	return admin.Accepted{Source: source, Removed: removed}, err
 }
 
-// ReleaseVIPs implements admin.Maintenance.
-func (m *Maintenance) ReleaseVIPs(ctx context.Context, who string) (admin.ReleasedVIPs, error) {
+// ReleaseVIPs releases the virtual IPs of hosts that no replica has used for a week.
+func (m *Maintenance) ReleaseVIPs(ctx context.Context, _ admin.None) (admin.ReleasedVIPs, error) {
 	hosts, err := vip.Release(ctx, m.Records, time.Now())
-	m.note(audit.VIPRelease, who, "virtual IPs", map[string]string{"released": strconv.Itoa(len(hosts))}, err)
+	recordOutcome(m.Record, audit.Event{Action: audit.VIPRelease, Actor: admin.Actor(ctx), Target: "virtual IPs",
+		Details: map[string]string{"released": strconv.Itoa(len(hosts))}}, err)
 	return admin.ReleasedVIPs{Hosts: hosts}, err
 }
 
-func (m *Maintenance) note(action, who, target string, details map[string]string, err error) {
-	e := audit.Event{Action: action, Actor: who, Target: target, Details: details}
-	if err != nil {
-		e.Outcome, e.Reason = audit.Failed, err.Error()
-	}
-	m.Record(e)
+// maxTail limits how many events of the audit log are read at once.
+const maxTail = 10_000
+
+// AuditRoute returns the route of the stream that answers from the audit log.
+func AuditRoute(log *audit.Log) admin.Route {
+	return admin.HandleStream(admin.StreamAudit, admin.Operator,
+		func(ctx context.Context, q admin.TailRequest, emit func(audit.Event) error) error {
+			if q.Lines < 0 || q.Lines > maxTail {
+				return admin.NewError(admin.ErrInvalid, "%d lines: want a number from 0 to %d", q.Lines, maxTail)
+			}
+			return log.Tail(ctx, q.Lines, q.Follow, emit)
+		})
 }

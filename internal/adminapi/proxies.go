@@ -1,28 +1,55 @@
 package adminapi
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// Proxies shows the proxies of an xDS server to operators.
-type Proxies struct{ Server *xds.Server }
+// shortType is the name of a type to operators: "cds".
+func shortType(typeURL string) string {
+	switch typeURL {
+	case xds.ClusterType:
+		return "cds"
+	case xds.EndpointType:
+		return "eds"
+	case xds.ListenerType:
+		return "lds"
+	case xds.RouteType:
+		return "rds"
+	case xds.SecretType:
+		return "sds"
+	case xds.ExtensionConfigType:
+		return "ecds"
+	case xds.NameTableType:
+		return "nds"
+	case xds.ProxyConfigType:
+		return "pcds"
+	case xds.ProbeType:
+		return "probe"
+	default:
+		return typeURL
+	}
+}
 
-var _ connectedProxies = Proxies{}
-
-// Status returns every connected proxy.
-func (p Proxies) Status() []admin.ProxyStatus { return proxyList(p.Server.Proxies()) }
-
-// proxyList names each proxy by its short name where that is its own.
+// proxyList names each proxy by its short name unless another has the same.
 func proxyList(connected []xds.ProxyStatus) []admin.ProxyStatus {
-	names := map[string]int{} // how many proxies go by a short name
+	names := map[string]int{} // how many proxies have a short name
 	for _, p := range connected {
 		names[p.Node.ID]++
 	}
@@ -38,8 +65,8 @@ func proxyList(connected []xds.ProxyStatus) []admin.ProxyStatus {
 
 func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 	out := admin.ProxyStatus{ID: p.ID, Node: p.ID, Kind: "sidecar", Namespace: p.Node.Namespace, Version: p.Version,
-		Agent: p.Agent, Envoy: p.Envoy, Peer: p.Peer,
-		Connected: p.Connected, Identity: p.Who.Identity.String(), Serial: p.Who.Serial, Expires: p.Who.Expires, Bundle: p.Bundle, Delta: p.Delta, Types: []admin.TypeStatus{}}
+		Agent: p.Agent, Envoy: p.Envoy, Peer: p.Peer, Connected: p.Connected, Identity: p.Who.Identity.String(),
+		Serial: p.Who.Serial, Expires: p.Who.Expires, Bundle: p.Bundle, Delta: p.Delta, Types: []admin.TypeStatus{}}
 	if p.Node.Type == push.Router {
 		out.Kind = "router"
 	}
@@ -52,8 +79,8 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 
 func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, Acknowledged: t.Acknowledged,
-		AcknowledgedAt: t.AcknowledgedAt,
-		Target:         t.Target, Latest: t.Latest, InFlight: t.InFlight, Rejections: t.Rejections, Everything: t.Everything}
+		AcknowledgedAt: t.AcknowledgedAt, Target: t.Target, Latest: t.Latest, InFlight: t.InFlight,
+		Rejections: t.Rejections, Everything: t.Everything}
 	if t.Objects {
 		out.Objects = path.Base(t.TypeURL) // networking.istio.io/v1/VirtualService, core/v1alpha1/MeshConfig
 	}
@@ -64,46 +91,96 @@ func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version,
 			Error: r.Words})
 	}
-	if t.Rejected != nil && len(out.Rejected) == 0 { // the culprit is still looked for
+	if t.Rejected != nil && len(out.Rejected) == 0 { // the culprit is not found yet
 		out.Rejected = []admin.Rejection{{Error: t.Rejected.Message}}
 	}
 	return out
 }
 
-// Dump returns the resources of a proxy, with the bodies in JSON. Errors: admin.ErrNotFound.
-func (p Proxies) Dump(id string) (admin.Dump, error) {
-	types, err := p.Server.Dump(id)
-	if err != nil {
-		return admin.Dump{}, admin.NewError(admin.ErrNotFound, err.Error()+": \"ashorectl status\" lists them")
-	}
-	out := admin.Dump{Proxy: id}
-	for _, t := range types {
-		shown := admin.DumpType{Type: shortType(t.TypeURL), TypeURL: t.TypeURL, Resources: []admin.DumpResource{}}
-		for _, r := range t.Resources {
-			body, size, err := anyJSON(t.TypeURL, r.Name, r.Any)
-			if err != nil {
-				return admin.Dump{}, fmt.Errorf("show %s: %w", r.Name, err)
-			}
-			shown.Resources = append(shown.Resources, admin.DumpResource{Name: r.Name, Version: r.Version, Bytes: size,
-				Body: body})
+// dumpOf returns the resources of one type with their content in JSON.
+func dumpOf(t xds.TypeDump) (admin.DumpType, error) {
+	out := admin.DumpType{Type: shortType(t.TypeURL), TypeURL: t.TypeURL, Resources: []admin.DumpResource{}}
+	for _, r := range t.Resources {
+		var a anypb.Any
+		err := proto.Unmarshal(r.Any, &a)
+		var body json.RawMessage
+		if err == nil {
+			body, err = bodyJSON(t.TypeURL, r.Name, a.GetValue())
 		}
-		out.Types = append(out.Types, shown)
+		if err != nil {
+			return out, fmt.Errorf("show %s: %w", r.Name, err)
+		}
+		out.Resources = append(out.Resources, admin.DumpResource{Name: r.Name, Version: r.Version,
+			Bytes: len(a.GetValue()), Body: body})
 	}
 	return out, nil
 }
 
-// anyJSON is an encoded Any in protobuf's JSON, and the size of what is in it.
-func anyJSON(typeURL, name string, encoded []byte) ([]byte, int, error) {
-	var value []byte
-	err := eachField(encoded, func(num protowire.Number, v []byte) error {
-		if num == 2 { // google.protobuf.Any.value
-			value = v
+// bodyJSON is a resource in protobuf's JSON. A type that this program does not know is shown as its
+// bytes. Of a secret only the name is shown.
+func bodyJSON(typeURL, name string, body []byte) (json.RawMessage, error) {
+	var m proto.Message
+	switch mt, err := protoregistry.GlobalTypes.FindMessageByURL(typeURL); {
+	case typeURL == xds.SecretType:
+		return json.Marshal(map[string]string{"name": name, "secret": "[redacted]"})
+	case typeURL == xds.NameTableType:
+		if m, err = newNameTable(); err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, 0, err
+	case err != nil:
+		return bytesJSON(typeURL, body)
+	default:
+		m = mt.New().Interface()
 	}
-	body, err := bodyJSON(typeURL, name, value)
-	return body, len(value), err
+	if err := proto.Unmarshal(body, m); err != nil {
+		return nil, fmt.Errorf("decode a resource of %s: %w", typeURL, err)
+	}
+	b, err := protojson.Marshal(m)
+	if err != nil { // a nested Any of an unknown type
+		return bytesJSON(typeURL, body)
+	}
+	return b, nil
+}
+
+// bytesJSON is what protobuf's JSON of an Any looks like, with the bytes in base64.
+func bytesJSON(typeURL string, body []byte) (json.RawMessage, error) {
+	return json.Marshal(map[string]string{"@type": typeURL, "value": base64.StdEncoding.EncodeToString(body)})
+}
+
+// nameTable describes the type of Istio's name table, which has no Go type outside Istio.
+// Source: Istio, pkg/dns/proto/nds.proto.
+const nameTable = `
+name: "nds.proto"  package: "istio.networking.nds.v1"  syntax: "proto3"
+message_type {
+  name: "NameTable"
+  field { name: "table"  number: 1  label: LABEL_REPEATED  type: TYPE_MESSAGE
+    type_name: ".istio.networking.nds.v1.NameTable.TableEntry" }
+  nested_type {
+    name: "NameInfo"
+    field { name: "ips"  number: 1  label: LABEL_REPEATED  type: TYPE_STRING }
+    field { name: "registry"  number: 2  label: LABEL_OPTIONAL  type: TYPE_STRING }
+    field { name: "shortname"  number: 3  label: LABEL_OPTIONAL  type: TYPE_STRING }
+    field { name: "namespace"  number: 4  label: LABEL_OPTIONAL  type: TYPE_STRING }
+    field { name: "alt_hosts"  number: 5  label: LABEL_REPEATED  type: TYPE_STRING }
+  }
+  nested_type {
+    name: "TableEntry"
+    options { map_entry: true }
+    field { name: "key"  number: 1  label: LABEL_OPTIONAL  type: TYPE_STRING }
+    field { name: "value"  number: 2  label: LABEL_OPTIONAL  type: TYPE_MESSAGE
+      type_name: ".istio.networking.nds.v1.NameTable.NameInfo" }
+  }
+}`
+
+// newNameTable returns an empty name table.
+func newNameTable() (proto.Message, error) {
+	var file descriptorpb.FileDescriptorProto
+	if err := prototext.Unmarshal([]byte(nameTable), &file); err != nil {
+		return nil, err
+	}
+	d, err := protodesc.NewFile(&file, protoregistry.GlobalFiles)
+	if err != nil {
+		return nil, err
+	}
+	return dynamicpb.NewMessage(d.Messages().ByName("NameTable")), nil
 }

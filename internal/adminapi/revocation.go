@@ -16,28 +16,30 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// Revoke implements admin.Workloads. An identity that nobody has is most likely mistyped: whoever
-// revokes it is to know.
-func (o *Authority) Revoke(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
-	q, err := revocation(r, who)
+// Revoke revokes an identity, a workload or a certificate. When it returns, every connected peer
+// refuses it within a second. What was revoked already is no error. Errors: admin.ErrInvalid;
+// admin.ErrNotFound for a workload or serial that is not known, and for an identity that no workload
+// has, which is most likely mistyped, unless it is forced.
+func (o *Authority) Revoke(ctx context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
+	q, err := revocation(ctx, r)
 	if err != nil {
 		return admin.Revoked{}, err
 	}
 	known, _ := o.Ledger.Workloads(ctx) // what matters fails by itself
 	concerned := concerned(known, q)
 	if len(concerned) == 0 && q.Kind == ca.RevokeIdentity && !r.Force && !o.Ledger.Revocations().Has(q.Kind, q.Name) {
-		err := o.nobody(q.Name, known)
+		err := o.unknown(q, known)
 		o.Ledger.NotRevoked(q, err)
 		return admin.Revoked{}, err
 	}
 	err = o.Ledger.Revoke(ctx, q)
 	if errors.Is(err, ca.ErrNotFound) {
-		return admin.Revoked{}, unknown(q, known)
+		return admin.Revoked{}, o.unknown(q, known)
 	}
-	out := o.delivered(admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned)})
+	out := o.delivered(admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: concerned})
 	if errors.Is(err, ca.ErrPending) { // it is in force
-		out.Notes = append(out.Notes,
-			"WARNING: "+err.Error(), "It is retried every few seconds; \"ashorectl problems\" shows this until the store has it.")
+		out.Notes = append(out.Notes, "WARNING: "+err.Error(),
+			"It is retried every few seconds; \"ashorectl problems\" shows this until the store has it.")
 		return out, nil
 	}
 	return out, answered(err)
@@ -57,146 +59,103 @@ func (o *Authority) delivered(out admin.Revoked) admin.Revoked {
 	return out
 }
 
-// Restore implements admin.Workloads.
-func (o *Authority) Restore(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
-	q, err := revocation(r, who)
+// Restore undoes Revoke. Errors: admin.ErrInvalid; admin.ErrNotFound if that is not revoked.
+func (o *Authority) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
+	q, err := revocation(ctx, r)
 	if err != nil {
 		return admin.Revoked{}, err
 	}
 	err = o.Ledger.Restore(ctx, q)
 	if errors.Is(err, ca.ErrNotFound) {
 		return admin.Revoked{}, admin.NewError(admin.ErrNotFound,
-			fmt.Sprintf("%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind, q.Name))
+			"%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind, q.Name)
 	}
 	if err != nil {
 		return admin.Revoked{}, answered(err)
 	}
-	known, errs := o.Ledger.Workloads(ctx)
 	out := o.delivered(admin.Revoked{Kind: string(q.Kind), Name: q.Name})
-	list, err := o.ListWorkloads(ctx)
-	if err = errors.Join(err, errs); err != nil { // what was asked for is done
-		out.Notes = append(out.Notes,
-			"whom it concerns, and by what else they are revoked, cannot be told: "+err.Error())
+	known, err := o.Ledger.Workloads(ctx)
+	if err != nil { // the workloads are restored
+		out.Notes = append(out.Notes, "the workloads and other revocations of them are not known: "+err.Error())
 		return out, nil
 	}
-	out.Workloads = names(concerned(known, q))
-	out.Notes = append(out.Notes, stillRevoked(list, out.Workloads)...)
-	return out, nil
-}
-
-// stillRevoked says of workloads by what else they are revoked.
-func stillRevoked(list admin.WorkloadList, workloads []string) []string {
-	var out []string
-	for _, w := range list.Workloads {
-		if !w.Revoked || !slices.Contains(workloads, w.Name) {
+	out.Workloads = concerned(known, q)
+	revoked := o.Ledger.Revocations()
+	for _, w := range known {
+		if !slices.Contains(out.Workloads, w.Name) {
 			continue
 		}
-		for _, r := range list.Revocations {
+		for _, r := range revoked.List {
 			if r.Name == w.Name || r.Name == w.Identity {
-				out = append(out, fmt.Sprintf("%s is still revoked: \"ashorectl workload restore %s\" restores the %s",
-					w.Name, r.Name, r.Kind))
+				out.Notes = append(out.Notes, fmt.Sprintf(
+					"%s is still revoked: \"ashorectl workload restore %s\" restores the %s", w.Name, r.Name, r.Kind))
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
-// revocation is what a request names. Errors: admin.ErrInvalid.
-func revocation(r admin.RevokeRequest, who string) (ca.RevokeRequest, error) {
-	q := ca.RevokeRequest{Reason: r.Reason, By: who}
+// revocation returns what a request names. Errors: admin.ErrInvalid.
+func revocation(ctx context.Context, r admin.RevokeRequest) (ca.RevokeRequest, error) {
+	q := ca.RevokeRequest{Reason: r.Reason, By: admin.Actor(ctx)}
+	n, isSerial := new(big.Int).SetString(strings.ReplaceAll(r.Serial, ":", ""), 16)
 	switch {
+	case len(slices.DeleteFunc([]string{r.Identity, r.Workload, r.Serial}, func(s string) bool { return s == "" })) != 1:
+		return q, admin.NewError(admin.ErrInvalid, "name one of identity, workload and serial")
 	case r.Identity != "":
 		if _, err := spiffe.Parse(r.Identity); err != nil {
-			return q, admin.NewError(admin.ErrInvalid, err.Error())
+			return q, admin.NewError(admin.ErrInvalid, "%v", err)
 		}
 		q.Kind, q.Name = ca.RevokeIdentity, r.Identity
 	case r.Workload != "":
-		if _, _, ok := cutName(r.Workload); !ok {
-			return q, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.200q is not a workload: want NAMESPACE/NAME",
-				r.Workload))
+		if !qualified(r.Workload) {
+			return q, admin.NewError(admin.ErrInvalid, "%.200q is not a workload: want NAMESPACE/NAME", r.Workload)
 		}
 		q.Kind, q.Name = ca.RevokeWorkload, r.Workload
+	case !isSerial || n.Sign() <= 0 || len(r.Serial) > 80:
+		return q, admin.NewError(admin.ErrInvalid,
+			"%.80q is not the serial number of a certificate: want hexadecimal digits", r.Serial)
 	default:
-		n, ok := new(big.Int).SetString(strings.ReplaceAll(r.Serial, ":", ""), 16)
-		if !ok || n.Sign() <= 0 || len(r.Serial) > 80 {
-			return q, admin.NewError(admin.ErrInvalid,
-				fmt.Sprintf("%.80q is not the serial number of a certificate: want hexadecimal digits", r.Serial))
-		}
 		q.Kind, q.Name = ca.RevokeSerial, hex.EncodeToString(n.Bytes())
 	}
-	return q, nil
+	return q, checkReason(r.Reason)
 }
 
-// nobody is the error for an identity that no workload has.
-func (o *Authority) nobody(name string, known []ca.Workload) error {
-	hint := similar(name, identities(known))
-	if id, err := spiffe.Parse(name); err == nil && id.TrustDomain != o.TrustDomain {
+// unknown is the error for a subject that is not known. It names a similar one, but does not suggest
+// to revoke that one.
+func (o *Authority) unknown(q ca.RevokeRequest, known []ca.Workload) error {
+	var names []string
+	for _, w := range known {
+		names = append(names, map[ca.RevocationKind]string{ca.RevokeIdentity: w.Identity, ca.RevokeWorkload: w.Name}[q.Kind])
+	}
+	hint := ""
+	if near := nearest.Name(q.Name, names); near != "" {
+		hint = fmt.Sprintf(" There is one with a similar name (%s): revoke it only if you mean it.", near)
+	}
+	if id, err := spiffe.Parse(q.Name); err == nil && id.TrustDomain != o.TrustDomain {
 		hint = fmt.Sprintf(" The trust domain of this mesh is %s.", o.TrustDomain)
 	}
-	return admin.NewError(admin.ErrNotFound,
-		fmt.Sprintf("nothing is revoked: no workload has the identity %s.%s \"ashorectl workload list\" shows who has which; --force revokes it for whoever may get it later", name, hint))
-}
-
-// unknown is the error for something to revoke that was never seen.
-func unknown(q ca.RevokeRequest, known []ca.Workload) error {
-	if q.Kind == ca.RevokeSerial {
-		return admin.NewError(admin.ErrNotFound,
-			fmt.Sprintf("no certificate with the serial number %s is known, or it ended so long ago that no peer can have a connection by it: \"ashorectl workload list\" shows the latest of each workload", q.Name))
+	const list = "\"ashorectl workload list\" shows"
+	switch q.Kind {
+	case ca.RevokeIdentity:
+		return admin.NewError(admin.ErrNotFound, "nothing is revoked: no workload has the identity %s.%s "+list+
+			" who has which; --force revokes it for whoever may get it later", q.Name, hint)
+	case ca.RevokeWorkload:
+		return admin.NewError(admin.ErrNotFound, "nothing is revoked: no workload %s has joined.%s "+list+" who did",
+			q.Name, hint)
 	}
-	return admin.NewError(admin.ErrNotFound,
-		fmt.Sprintf("nothing is revoked: no workload %s has joined.%s \"ashorectl workload list\" shows who did",
-			q.Name, similar(q.Name, names(known))))
+	return admin.NewError(admin.ErrNotFound, "no certificate with the serial number %s is known, or it ended so long ago "+
+		"that no peer can have a connection by it: "+list+" the latest of each workload", q.Name)
 }
 
-// maxSimilar is how many names are told that may have been meant.
-const maxSimilar = 3
-
-// similar is a sentence about the names that are like one that is not known. It does not say that
-// one of them was meant: to revoke another one is no small mistake.
-func similar(name string, known []string) string {
-	var near []string
-	rest := slices.Clone(known)
-	for len(near) < maxSimilar {
-		one := nearest.Name(name, rest)
-		if one == "" {
-			break
-		}
-		near = append(near, one)
-		rest = slices.DeleteFunc(rest, func(k string) bool { return k == one })
-	}
-	if len(near) == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" There are others with a name like it (%s): make sure whom you mean before you revoke one of these.", strings.Join(near, ", "))
-}
-
-// concerned are those of workloads that a revocation is about.
-func concerned(workloads []ca.Workload, q ca.RevokeRequest) []ca.Workload {
-	return slices.DeleteFunc(slices.Clone(workloads), func(w ca.Workload) bool {
-		switch q.Kind {
-		case ca.RevokeIdentity:
-			return w.Identity != q.Name
-		case ca.RevokeWorkload:
-			return w.Name != q.Name
-		}
-		return !slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return strings.EqualFold(l.Serial, q.Name) })
-	})
-}
-
-// names are those of workloads.
-func names(workloads []ca.Workload) []string {
-	var out []string
+// concerned returns the names of the workloads that a revocation is about.
+func concerned(workloads []ca.Workload, q ca.RevokeRequest) (out []string) {
 	for _, w := range workloads {
-		out = append(out, w.Name)
-	}
-	return out
-}
-
-// identities are those of workloads.
-func identities(workloads []ca.Workload) []string {
-	var out []string
-	for _, w := range workloads {
-		out = append(out, w.Identity)
+		serial := func(l ca.Leaf) bool { return q.Kind == ca.RevokeSerial && strings.EqualFold(l.Serial, q.Name) }
+		if q.Kind == ca.RevokeIdentity && w.Identity == q.Name || q.Kind == ca.RevokeWorkload && w.Name == q.Name ||
+			slices.ContainsFunc(w.Leaves, serial) {
+			out = append(out, w.Name)
+		}
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/storage"
@@ -22,7 +23,8 @@ type ObjectStore interface {
 	Unusable(ctx context.Context) ([]storage.Unusable, error)
 }
 
-// Store implements admin.Stores. The fields are set before use. Safe for concurrent use.
+// Store writes and reads the store of configuration. The fields are set before use. Safe for
+// concurrent use.
 type Store struct {
 	Store     ObjectStore
 	Published *Published
@@ -34,57 +36,57 @@ type Store struct {
 	Log      hclog.Logger
 }
 
-var _ admin.Stores = (*Store)(nil)
+// Routes returns the routes of the calls that k answers. One write, and one preview or difference,
+// runs at a time: they need much memory.
+func (k *Store) Routes() []admin.Route {
+	write := admin.Handle(admin.CallWrite, admin.Operator, k.Write)
+	write.MaxBody, write.Turn = admin.MaxApply, semaphore.NewWeighted(1)
+	preview := admin.Handle(admin.CallPreview, admin.Viewer, k.Preview)
+	preview.MaxBody, preview.Turn = admin.MaxApply, semaphore.NewWeighted(1)
+	differences := admin.Handle(admin.CallDifferences, admin.Viewer, k.History)
+	differences.Turn = preview.Turn
+	return []admin.Route{write, preview, differences, admin.Handle(admin.CallStored, admin.Viewer, k.Stored),
+		admin.Handle(admin.CallHistory, admin.Viewer, k.History)}
+}
 
-// Stored implements admin.Stores.
-func (k *Store) Stored(ctx context.Context, kind, namespace, name string) ([]admin.Object, error) {
+// Stored lists objects of the store, active or not, and those that cannot be read (Unusable).
+// Errors: admin.ErrNotFound for one name, admin.ErrInvalid for the kind.
+func (k *Store) Stored(ctx context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
 	var info config.KindInfo
-	if kind != "" {
+	if q.Kind != "" {
 		var err error
-		if info, err = kindNamed(kind); err != nil {
+		if info, err = kindNamed(q.Kind); err != nil {
 			return nil, err
 		}
 	}
-	list, err := k.Store.List(ctx, info.Kind, namespace)
+	list, err := k.Store.List(ctx, info.Kind, q.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	out := []admin.Object{}
 	for _, o := range list {
-		if name != "" && o.Name != name {
+		if !selects(q, o.Key) {
 			continue
 		}
-		shown, err := storedObject(o)
+		info, _ := config.Info(o.Kind) // a store has no others
+		shown, err := objectOf(o, info)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, shown)
 	}
 	unusable, err := k.Store.Unusable(ctx)
-	if err != nil {
-		return nil, err
-	}
 	for _, u := range unusable {
-		if (kind == "" || u.Key.Kind == info.Kind) && (namespace == "" || u.Key.Namespace == namespace) &&
-			(name == "" || u.Key.Name == name) {
+		if (q.Kind == "" || u.Key.Kind == info.Kind) && selects(q, u.Key) {
 			out = append(out, admin.Object{Kind: string(u.Key.Kind),
 				Metadata: admin.Metadata{Name: u.Key.Name, Namespace: u.Key.Namespace}, Unusable: u.Why})
 		}
 	}
-	if name != "" && len(out) == 0 {
-		return nil, admin.NewError(admin.ErrNotFound, fmt.Sprintf("the store has no %s %q%s", info.Kind,
-			joined(namespace, name), k.elsewhere(info.Kind, namespace, name)))
+	if err == nil && q.Name != "" && len(out) == 0 {
+		err = admin.NewError(admin.ErrNotFound, "the store has no %s %q%s", info.Kind, joined(q.Namespace, q.Name),
+			k.elsewhere(info.Kind, q.Namespace, q.Name))
 	}
-	return out, nil
-}
-
-// storedObject is an object of the store for operators.
-func storedObject(o *config.Object) (admin.Object, error) {
-	info, known := config.Info(o.Kind)
-	if !known { // a store has no others
-		return admin.Object{}, fmt.Errorf("show %s: unknown kind", o.Key)
-	}
-	return objectOf(o, info)
+	return out, err
 }
 
 // joined is NAMESPACE/NAME, or the name alone.
@@ -101,21 +103,25 @@ func (k *Store) elsewhere(kind config.Kind, namespace, name string) string {
 	if c := k.Published.Context(); c != nil && namespace != "" {
 		if o, found := c.Inputs().Objects.Get(config.Key{Kind: kind, Namespace: namespace, Name: name}); found &&
 			o.Origin.Source != k.Store.Name() {
-			return fmt.Sprintf(": %s defines the one that is in use", originOf(o))
+			return ": " + originOf(o) + " defines the one that is in use"
 		}
 	}
 	return "; \"ashorectl get " + string(kind) + " --store\" lists what it has"
 }
 
-// originOf is where an object was read, for people.
-func originOf(o *config.Object) string {
+// position is where something was read, for operators.
+func position(source, file string, line int) string {
 	switch {
-	case o.Origin.File == "":
-		return o.Origin.Source
-	case o.Origin.Line == 0:
-		return o.Origin.File
+	case file == "":
+		return source
+	case line == 0:
+		return file
 	}
-	return fmt.Sprintf("%s:%d", o.Origin.File, o.Origin.Line)
+	return fmt.Sprintf("%s:%d", file, line)
+}
+
+func originOf(o *config.Object) string {
+	return position(o.Origin.Source, o.Origin.File, o.Origin.Line)
 }
 
 // notes tells what there is to know of objects that are written to the store, or deleted there:
@@ -137,7 +143,7 @@ func (k *Store) notes() func(key config.Key, deleted bool) string {
 		o, found := c.Inputs().Objects.Get(key)
 		if !found || o.Origin.Source == k.Store.Name() {
 			if p, also := refused()[key.String()]; found && deleted && also {
-				return fmt.Sprintf("%s has it too, with an error: it takes effect when that is fixed", placeOf(p))
+				return fmt.Sprintf("%s has it too, with an error: it takes effect when that is fixed", position(p.Source, p.File, p.Line))
 			}
 			return ""
 		}
@@ -164,17 +170,6 @@ func (k *Store) refused() map[string]feed.Problem {
 	return out
 }
 
-// placeOf is where a problem is, for people.
-func placeOf(p feed.Problem) string {
-	switch {
-	case p.File == "":
-		return p.Source
-	case p.Line == 0:
-		return p.File
-	}
-	return fmt.Sprintf("%s:%d", p.File, p.Line)
-}
-
 // keyOf is the object that is meant by a name. Errors: admin.ErrInvalid.
 func keyOf(r admin.Ref) (config.Key, error) {
 	info, err := kindNamed(r.Kind)
@@ -182,8 +177,8 @@ func keyOf(r admin.Ref) (config.Key, error) {
 		return config.Key{}, err
 	}
 	if r.Namespace == "" || r.Name == "" {
-		return config.Key{}, admin.NewError(admin.ErrInvalid,
-			fmt.Sprintf("%s %q: want a namespace and a name", info.Kind, joined(r.Namespace, r.Name)))
+		return config.Key{}, admin.NewError(admin.ErrInvalid, "%s %q: want a namespace and a name", info.Kind,
+			joined(r.Namespace, r.Name))
 	}
 	return config.Key{Kind: info.Kind, Namespace: r.Namespace, Name: r.Name}, nil
 }
@@ -196,9 +191,9 @@ func refOf(k config.Key) admin.Ref {
 func storeError(err error) error {
 	switch {
 	case errors.Is(err, config.ErrConflict):
-		return admin.NewError(admin.ErrConflict, err.Error())
+		return admin.NewError(admin.ErrConflict, "%v", err)
 	case errors.Is(err, config.ErrNotFound), errors.Is(err, config.ErrForgotten), errors.Is(err, config.ErrNoRevision):
-		return admin.NewError(admin.ErrNotFound, err.Error())
+		return admin.NewError(admin.ErrNotFound, "%v", err)
 	}
 	return err
 }

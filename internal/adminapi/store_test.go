@@ -82,7 +82,7 @@ func with(p admin.Piece, old, now string) admin.Piece {
 }
 
 func (b *storeBench) apply(o admin.StoreOptions, files ...admin.Piece) (admin.Written, error) {
-	return b.Apply(b.t.Context(), piecesOf(files), o, "user test")
+	return b.Apply(b.t.Context(), files, o, "user test")
 }
 
 // must is an apply that works.
@@ -163,7 +163,7 @@ func testStoreAudit(t *testing.T, newStoreBench newBench) {
 	mine := with(serviceFile("web"), "10.0.0.1", "10.0.0.222")
 	b.must(serviceFile("web"), serviceFile("api"))
 	b.must(mine, serviceFile("api"))
-	if _, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{},
+	if _, err := b.Delete(t.Context(), []admin.Piece{serviceFile("web")}, admin.StoreOptions{},
 		"user test"); err != nil {
 		t.Fatal(err)
 	}
@@ -251,8 +251,8 @@ func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 		"half a file":           {[]admin.Piece{serviceFile("web"), {File: "h.yaml", Data: fmt.Appendf(nil, entryFile, "api")[:120]}}, "h.yaml"},
 		"binary":                {[]admin.Piece{serviceFile("web"), {File: "b.yaml", Data: []byte("\x7fELF\x02\xff")}}, "b.yaml:1: the text is not UTF-8"},
 		"large":                 {[]admin.Piece{serviceFile("web"), {File: "l.yaml", Data: bytes.Repeat([]byte("a"), config.MaxFileSize+1)}}, "l.yaml"},
-		"one key in two files":  {[]admin.Piece{serviceFile("web"), {File: "w.yaml", Data: serviceFile("web").Data}}, "w.yaml:1: ServiceEntry shop/web: is defined in web.yaml:1 too"},
-		"one key in one file":   {[]admin.Piece{{File: "w.yaml", Data: slices.Concat(serviceFile("web").Data, []byte("---\n"), serviceFile("web").Data)}}, "defined in this line and in line"},
+		"one key in two files":  {[]admin.Piece{serviceFile("web"), {File: "w.yaml", Data: serviceFile("web").Data}}, "w.yaml:1: ServiceEntry shop/web: web.yaml:1 defines it too and takes precedence"},
+		"one key in one file":   {[]admin.Piece{{File: "w.yaml", Data: slices.Concat(serviceFile("web").Data, []byte("---\n"), serviceFile("web").Data)}}, "of the same file defines it too"},
 		"a field that is wrong": {[]admin.Piece{serviceFile("web"), with(serviceFile("api"), "number: 80", "number: 80000")}, "spec.ports[0]"},
 		"not supported yet":     {[]admin.Piece{serviceFile("web"), {File: "f.yaml", Data: []byte("apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: a, namespace: shop}\nspec: {}\n")}}, "not supported yet"},
 	} {
@@ -280,16 +280,10 @@ func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 		})
 	}
 	b := newStoreBench(t)
-	for what, p := range map[string]admin.Pieces{
-		"nothing at all": piecesOf(nil),
-		"far too many": func(yield func(admin.Piece, error) bool) {
-			for yield(serviceFile("web"), nil) {
-			}
-		},
-		"a name": piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "vs", Namespace: "a", Name: "b"}}}),
-		"cut off": func(yield func(admin.Piece, error) bool) {
-			_ = yield(serviceFile("web"), nil) && yield(admin.Piece{}, admin.ErrInvalid)
-		},
+	for what, p := range map[string][]admin.Piece{
+		"nothing at all": nil,
+		"far too many":   make([]admin.Piece, maxPieces+1),
+		"a name":         []admin.Piece{{Ref: &admin.Ref{Kind: "vs", Namespace: "a", Name: "b"}}},
 	} {
 		if _, err := b.Apply(t.Context(), p, admin.StoreOptions{}, "x"); !errors.Is(err, admin.ErrInvalid) ||
 			len(b.has()) > 0 {
@@ -358,7 +352,7 @@ func testStoreRace(t *testing.T, newStoreBench newBench) {
 			b.must(serviceFile("web"))
 			other := *b.Store
 			b.Store.Store = &faster{b.Store.Store, func() {
-				if _, err := other.Apply(t.Context(), piecesOf([]admin.Piece{c.other}), admin.StoreOptions{},
+				if _, err := other.Apply(t.Context(), []admin.Piece{c.other}, admin.StoreOptions{},
 					"somebody else"); err != nil {
 					t.Error(err)
 				}
@@ -398,7 +392,7 @@ func TestStoreAway(t *testing.T) {
 		"delete": func(o admin.StoreOptions) (admin.Written, error) {
 			o.MissingOK = true
 			ref := admin.Ref{Kind: "ServiceEntry", Namespace: "shop", Name: "gone"}
-			return b.Delete(t.Context(), piecesOf([]admin.Piece{{Ref: &ref}}), o, "user test")
+			return b.Delete(t.Context(), []admin.Piece{{Ref: &ref}}, o, "user test")
 		},
 		"rollback": func(o admin.StoreOptions) (admin.Written, error) {
 			return b.Rollback(t.Context(), admin.RollbackRequest{Revision: "2"}, o, "user test")
@@ -443,7 +437,7 @@ func testStoreDelete(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	b.must(serviceFile("web"), serviceFile("api"), serviceFile("db"))
 	remove := func(o admin.StoreOptions, p ...admin.Piece) (admin.Written, error) {
-		return b.Delete(t.Context(), piecesOf(p), o, "user test")
+		return b.Delete(t.Context(), p, o, "user test")
 	}
 	named := func(kind, name string) admin.Piece {
 		return admin.Piece{Ref: &admin.Ref{Kind: kind, Namespace: "shop", Name: name}}
@@ -486,7 +480,7 @@ func testStoreRollback(t *testing.T, newStoreBench newBench) {
 		}
 		b.must(files...)
 		states = append(states, b.has())
-		w, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile(names[random.IntN(len(names))])}),
+		w, err := b.Delete(t.Context(), []admin.Piece{serviceFile(names[random.IntN(len(names))])},
 			admin.StoreOptions{MissingOK: true}, "x")
 		if err != nil {
 			t.Fatal(err)
@@ -584,7 +578,7 @@ func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	if got := note(b.apply(admin.StoreOptions{}, serviceFile("api"))); got != "" {
 		t.Errorf("got %q for what nobody else defines", got)
 	}
-	if got := note(b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{},
+	if got := note(b.Delete(t.Context(), []admin.Piece{serviceFile("web")}, admin.StoreOptions{},
 		"x")); !strings.Contains(got, "that one is in use") {
 		t.Errorf("delete: got %q", got)
 	}
@@ -605,11 +599,11 @@ func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	if got := note(b.apply(admin.StoreOptions{Preview: true}, serviceFile("db"))); got != "" {
 		t.Errorf("apply of what a file has with an error: got %q", got)
 	}
-	if got := note(b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("db")}), admin.StoreOptions{Preview: true},
+	if got := note(b.Delete(t.Context(), []admin.Piece{serviceFile("db")}, admin.StoreOptions{Preview: true},
 		"x")); got != "db.yaml:7 has it too, with an error: it takes effect when that is fixed" {
 		t.Errorf("delete of what a file has with an error: got %q", got)
 	}
-	_, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{}, "x")
+	_, err := b.Delete(t.Context(), []admin.Piece{serviceFile("web")}, admin.StoreOptions{}, "x")
 	if err == nil || !strings.Contains(err.Error(), "web.yaml:1 defines the one that is in use") {
 		t.Errorf("delete of what a file defines: got %v", err)
 	}
@@ -625,7 +619,7 @@ func testStored(t *testing.T, newStoreBench newBench) {
 		err                   error
 	}{{"", "", "", 2, nil}, {"se", "shop", "web", 1, nil}, {"se", "other", "", 0, nil}, {"vs", "", "", 0, nil}, {"se",
 		"shop", "none", 0, admin.ErrNotFound}, {"xx", "", "", 0, admin.ErrInvalid}} {
-		got, err := b.Stored(t.Context(), c.kind, c.namespace, c.name)
+		got, err := b.Stored(t.Context(), admin.ObjectQuery{Kind: c.kind, Namespace: c.namespace, Name: c.name})
 		if len(got) != c.want || !errors.Is(err, c.err) || c.want > 0 &&
 			(got[0].Origin.Revision != "1" || got[0].Kind != "ServiceEntry") {
 			t.Errorf("%+v: got %v, %v", c, got, err)
@@ -651,7 +645,7 @@ func testStoreRollbackRace(t *testing.T, newStoreBench newBench) {
 	b.must(with(serviceFile("web"), "10.0.0.1", "10.0.0.2"))
 	other := *b.Store
 	b.Store.Store = &lately{b.Store.Store, func() {
-		if _, err := other.Apply(t.Context(), piecesOf([]admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.3")}),
+		if _, err := other.Apply(t.Context(), []admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.3")},
 			admin.StoreOptions{}, "somebody else"); err != nil {
 			t.Error(err)
 		}
@@ -684,6 +678,9 @@ func TestStoreHistoryEndless(t *testing.T) {
 	if !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "--limit") {
 		t.Errorf("got %v, want ErrInvalid and what to do", err)
 	}
+	if _, err := b.History(t.Context(), admin.HistoryRequest{Limit: -1}); !errors.Is(err, admin.ErrInvalid) {
+		t.Errorf("a negative limit: got %v", err)
+	}
 }
 
 // deserted is a store whose caller goes away while it lists its objects.
@@ -704,7 +701,7 @@ func TestStoreDifferencesEnd(t *testing.T) {
 	b.must(serviceFile("web"))
 	ctx, cancel := context.WithCancel(t.Context())
 	b.Store.Store = deserted{b.Store.Store, cancel}
-	files := piecesOf([]admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.2")})
+	files := []admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.2")}
 	if _, err := b.Apply(ctx, files, admin.StoreOptions{Preview: true}, "user test"); !errors.Is(err,
 		context.Canceled) {
 		t.Errorf("got %v, want the end of who asked", err)
@@ -744,7 +741,7 @@ func testStoreMany(t *testing.T, newStoreBench newBench) {
 		err.Error() != "1500 errors: nothing was written" {
 		t.Errorf("got %v, want every error counted", err)
 	}
-	if w, err = b.Delete(t.Context(), piecesOf(gateways("80000")), admin.StoreOptions{}, "x"); err != nil ||
+	if w, err = b.Delete(t.Context(), gateways("80000"), admin.StoreOptions{}, "x"); err != nil ||
 		len(w.Changes) != n || len(b.has()) > 0 {
 		t.Errorf("deleted are %d, and %d are left, %v", len(w.Changes), len(b.has()), err)
 	}

@@ -35,14 +35,28 @@ func manyFiles(objects int, version string) []admin.Piece {
 	return out
 }
 
-func piecesOf(list []admin.Piece) admin.Pieces {
-	return func(yield func(admin.Piece, error) bool) {
-		for _, p := range list {
-			if !yield(p, nil) {
-				return
-			}
-		}
+// Apply applies files as who.
+func (k *Store) Apply(ctx context.Context, files []admin.Piece, o admin.StoreOptions, who string) (admin.Written, error) {
+	return k.do(ctx, admin.StoreWrite{Action: admin.Apply, Pieces: files, StoreOptions: o}, who)
+}
+
+// Delete deletes pieces as who.
+func (k *Store) Delete(ctx context.Context, p []admin.Piece, o admin.StoreOptions, who string) (admin.Written, error) {
+	return k.do(ctx, admin.StoreWrite{Action: admin.Delete, Pieces: p, StoreOptions: o}, who)
+}
+
+// Rollback rolls back as who.
+func (k *Store) Rollback(ctx context.Context, r admin.RollbackRequest, o admin.StoreOptions,
+	who string) (admin.Written, error) {
+	return k.do(ctx, admin.StoreWrite{Action: admin.Rollback, RollbackRequest: r, StoreOptions: o}, who)
+}
+
+func (k *Store) do(ctx context.Context, w admin.StoreWrite, who string) (admin.Written, error) {
+	ctx = admin.WithActor(ctx, who)
+	if w.Preview {
+		return k.Preview(ctx, w)
 	}
+	return k.Write(ctx, w)
 }
 
 // newStorekeeper keeps a store; events go to record.
@@ -104,7 +118,7 @@ func benchApply(b *testing.B, s meshStore) {
 		b.StopTimer()
 		files := manyFiles(10_000, fmt.Sprintf("v%d", i))
 		b.StartTimer()
-		if _, err := k.Apply(b.Context(), piecesOf(files), admin.StoreOptions{}, "bench"); err != nil {
+		if _, err := k.Apply(b.Context(), files, admin.StoreOptions{}, "bench"); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -115,7 +129,7 @@ func BenchmarkStoreUnchanged(b *testing.B) {
 	k := newStorekeeper(openBolt(b), func(audit.Event) {})
 	files := manyFiles(10_000, "v1")
 	for b.Loop() {
-		if _, err := k.Apply(b.Context(), piecesOf(files), admin.StoreOptions{}, "bench"); err != nil {
+		if _, err := k.Apply(b.Context(), files, admin.StoreOptions{}, "bench"); err != nil {
 			b.Fatal(err)
 		}
 	}

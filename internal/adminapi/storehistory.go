@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -16,19 +15,32 @@ const (
 	maxDifferences = 20_000
 )
 
-// History implements admin.Stores.
+// History returns past writes, the latest first. Errors: admin.ErrInvalid, also for too many
+// differences; admin.ErrNotFound.
 func (k *Store) History(ctx context.Context, r admin.HistoryRequest) (admin.StoreHistory, error) {
-	q := config.Query{Limit: r.Limit, Bare: !r.Differences}
+	q := config.Query{Limit: r.Limit, Bare: true}
+	if r.Limit < 0 {
+		return admin.StoreHistory{}, admin.NewError(admin.ErrInvalid, "limit is %d: want 0 or more", r.Limit)
+	}
 	if r.Ref != nil {
 		var err error
 		if q.Key, err = keyOf(*r.Ref); err != nil {
 			return admin.StoreHistory{}, err
 		}
 	}
-	if err := k.few(ctx, q); err != nil {
-		return admin.StoreHistory{}, err
-	}
 	past, err := k.Store.History(ctx, q)
+	if err == nil && r.Differences {
+		n := 0
+		for _, r := range past.Revisions {
+			n += len(r.Writes)
+		}
+		if n > maxDifferences {
+			return admin.StoreHistory{}, admin.NewError(admin.ErrInvalid, "%d changes are too many to show how each one "+
+				"changed its object, %d may be: ask for fewer revisions (--limit), or for one object", n, maxDifferences)
+		}
+		q.Bare = false
+		past, err = k.Store.History(ctx, q)
+	}
 	if err != nil {
 		return admin.StoreHistory{}, storeError(err)
 	}
@@ -43,28 +55,6 @@ func (k *Store) History(ctx context.Context, r admin.HistoryRequest) (admin.Stor
 	return out, nil
 }
 
-// few says that there are not too many changes to show with their differences. Errors:
-// admin.ErrInvalid.
-func (k *Store) few(ctx context.Context, q config.Query) error {
-	if q.Bare {
-		return nil
-	}
-	q.Bare = true
-	past, err := k.Store.History(ctx, q)
-	if err != nil {
-		return storeError(err)
-	}
-	n := 0
-	for _, r := range past.Revisions {
-		n += len(r.Writes)
-	}
-	if n > maxDifferences {
-		return admin.NewError(admin.ErrInvalid,
-			fmt.Sprintf("%d changes are too many to show how each one changed its object, %d may be: ask for fewer revisions (--limit), or for one object", n, maxDifferences))
-	}
-	return nil
-}
-
 // shownRevision is a past write for operators.
 func shownRevision(ctx context.Context, r config.Revision, q admin.HistoryRequest) (admin.StoreRevision, error) {
 	out := admin.StoreRevision{Revision: r.Number, Who: r.Who, When: r.When, Changes: []admin.ObjectChange{},
@@ -76,11 +66,8 @@ func shownRevision(ctx context.Context, r config.Revision, q admin.HistoryReques
 			continue
 		}
 		if q.Differences {
-			err := ctx.Err()
-			if err == nil {
-				c.Difference, err = objectDifference(w.Before, w.After)
-			}
-			if err != nil {
+			var err error
+			if c.Difference, err = objectDifference(ctx, w.Before, w.After); err != nil {
 				return out, err
 			}
 		}

@@ -5,13 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/audit"
@@ -37,35 +37,38 @@ type ConfigAudit struct {
 func (w *ConfigAudit) Published(objects push.Objects) {
 	last, begun := w.last, w.begun
 	w.last, w.begun = objects, true
+	all := audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything", Reason: "read at the start"}
 	if !begun {
-		w.Record(audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything",
-			Reason:  "read at the start",
-			Details: map[string]string{"objects": strconv.Itoa(objects.Len()), "sha256": digest(objects)}})
+		all.Details = digest(objects.Len(), objects.All())
+		w.Record(all)
 		return
 	}
 	n := 0
 	for c := range objects.Diff(last) {
-		if c.HadOld && c.HasNew && c.Old.Hash == c.New.Hash {
-			continue // it stands elsewhere now
-		}
-		if w.Store != "" && w.recorded(c.Old) && w.recorded(c.New) {
-			continue
-		}
-		if n++; n <= maxWritten {
-			w.Record(change(c.Old, c.New))
+		switch {
+		case c.HadOld && c.HasNew && c.Old.Hash == c.New.Hash: // it is defined elsewhere now
+		case w.Store != "" && w.recorded(c.Old) && w.recorded(c.New):
+		default:
+			if n++; n <= maxWritten {
+				w.Record(change(c.Old, c.New))
+			}
 		}
 	}
 	if n > maxWritten {
-		w.Record(audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything",
-			Reason:  fmt.Sprintf("%d more objects were changed at once", n-maxWritten),
-			Details: map[string]string{"objects": strconv.Itoa(objects.Len()), "sha256": digest(objects)}})
+		all.Reason, all.Details = moreChanged(n), digest(objects.Len(), objects.All())
+		w.Record(all)
 	}
 }
 
 // recorded says that an object, nil when there is none, is one of the store.
 func (w *ConfigAudit) recorded(o *config.Object) bool { return o == nil || o.Origin.Source == w.Store }
 
-// change is the event of one object; one of the two may be nil.
+// moreChanged is the reason of the event about the changes beyond the first ones.
+func moreChanged(n int) string {
+	return fmt.Sprintf("%d more objects were changed at once", n-maxWritten)
+}
+
+// change returns the event of one object; one of the two may be nil.
 func change(old, now *config.Object) audit.Event {
 	o := cmp.Or(now, old)
 	e := audit.Event{Action: audit.ConfigWrite, Actor: o.Origin.Source, Target: o.Key.String(),
@@ -90,7 +93,7 @@ func change(old, now *config.Object) audit.Event {
 	return e
 }
 
-// difference names the fields in which two versions of an object differ, never what is in them.
+// difference names the fields in which two versions of an object differ, never their content.
 func difference(old, now *config.Object) string {
 	var out []string
 	if !maps.Equal(old.Labels, now.Labels) {
@@ -105,19 +108,14 @@ func difference(old, now *config.Object) string {
 	a, b := old.Spec.ProtoReflect(), now.Spec.ProtoReflect()
 	for i := range b.Descriptor().Fields().Len() {
 		f := b.Descriptor().Fields().Get(i)
-		if a.Has(f) != b.Has(f) || a.Has(f) && !alike(f, a, b) {
+		if a.Has(f) != b.Has(f) || a.Has(f) && !a.Get(f).Equal(b.Get(f)) {
 			out = append(out, "spec."+f.JSONName())
 		}
 	}
 	return strings.Join(out, ", ")
 }
 
-// alike says that a field of two messages holds the same.
-func alike(f protoreflect.FieldDescriptor, a, b protoreflect.Message) bool {
-	return a.Get(f).Equal(b.Get(f))
-}
-
-// contentHash is the SHA-256 of what an object says, the same on every replica of one version.
+// contentHash is the SHA-256 of an object's content, the same on every replica of one release.
 func contentHash(o *config.Object) string {
 	h := sha256.New()
 	for _, m := range []map[string]string{o.Labels, o.Annotations} {
@@ -134,11 +132,16 @@ func contentHash(o *config.Object) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// digest is that of all objects.
-func digest(objects push.Objects) string {
+// digest returns the number and the SHA-256 of n objects, as details of an event. A nil object is a
+// deleted one.
+func digest(n int, objects iter.Seq2[config.Key, *config.Object]) map[string]string {
 	h := sha256.New()
-	for key, o := range objects.All() {
-		_, _ = fmt.Fprintf(h, "%s %s\n", key, contentHash(o)) // a hash takes everything
+	for key, o := range objects {
+		content := ""
+		if o != nil {
+			content = contentHash(o)
+		}
+		_, _ = fmt.Fprintf(h, "%s %s\n", key, content) // a hash takes everything
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return map[string]string{"objects": strconv.Itoa(n), "sha256": hex.EncodeToString(h.Sum(nil))}
 }

@@ -68,6 +68,7 @@ type source[K Key, T any] struct {
 
 	groups map[string]*group[K, T]
 	faulty map[*group[K, T]]struct{} // groups that have problems or faults, or retain items
+	ended  map[K]time.Time           // items whose retention by R4 ended without their return, and when
 
 	delivered bool // the source sent content, perhaps before the restart
 	expired   bool // the items are older than MaxAge and not used
@@ -122,7 +123,8 @@ func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed [
 func (m *Merger[K, T]) source(name string) *source[K, T] {
 	s := m.sources[name]
 	if s == nil {
-		s = &source[K, T]{rank: unlisted, groups: map[string]*group[K, T]{}, faulty: map[*group[K, T]]struct{}{}}
+		s = &source[K, T]{rank: unlisted, groups: map[string]*group[K, T]{}, faulty: map[*group[K, T]]struct{}{},
+			ended: map[K]time.Time{}}
 		s.Name = name
 		m.sources[name] = s
 	}
@@ -225,6 +227,7 @@ func (i *item[K, T]) compare(o *item[K, T]) int {
 
 // add indexes an item and ends the retention of items it replaces.
 func (m *Merger[K, T]) add(i *item[K, T]) {
+	delete(i.group.source.ended, i.key)
 	for _, o := range slices.Clone(m.items[i.key]) {
 		if o.lost() && m.replaces(i, o) {
 			m.endRemoval(o)

@@ -57,6 +57,9 @@ func (m *Merger[K, T]) Status() []SourceStatus {
 		if s.status.Error != "" {
 			out[n].Problems++
 		}
+		if len(s.ended) > 0 {
+			out[n].Problems++
+		}
 		for g := range s.faulty {
 			out[n].Problems += len(g.problems)
 			out[n].Retained += len(g.removed)
@@ -85,6 +88,9 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 	for _, s := range m.sources {
 		if p := s.problem(); p.Text != "" {
 			out = append(out, p)
+		}
+		if len(s.ended) > 0 {
+			out = append(out, s.endedProblem(m.cfg.MassRemoval))
 		}
 		for g := range s.faulty {
 			for _, p := range g.problems {
@@ -183,16 +189,42 @@ func (s *source[K, T]) retainedProblems(describe func(T) string) (out []Problem)
 
 // commonProblem returns one problem for items retained for the same reason.
 func commonProblem[K Key, T any](items []*item[K, T]) Problem {
-	names := make([]string, len(items))
+	keys := map[K]time.Time{}
 	first := items[0] // removed first
-	for n, i := range items {
-		names[n] = i.key.String()
+	for _, i := range items {
+		keys[i.key] = i.At
 		if i.At.Before(first.At) {
 			first = i
 		}
 	}
+	return first.retained(countAndNames(keys) + " removed")
+}
+
+// countAndNames returns "1 item (Thing x) was", or "12 items (Thing a, Thing b, Thing c, ...) were".
+func countAndNames[K Key](keys map[K]time.Time) string {
+	names := make([]string, 0, len(keys))
+	for k := range keys {
+		names = append(names, k.String())
+	}
 	slices.Sort(names)
-	return first.retained(fmt.Sprintf("%d items were removed (%s, ...)", len(items), strings.Join(names[:3], ", ")))
+	if len(names) == 1 {
+		return fmt.Sprintf("1 item (%s) was", names[0])
+	}
+	if len(names) > 3 {
+		names = append(names[:3], "...")
+	}
+	return fmt.Sprintf("%d items (%s) were", len(keys), strings.Join(names, ", "))
+}
+
+// endedProblem returns a problem that names the items whose retention by R4 ended.
+func (s *source[K, T]) endedProblem(limit time.Duration) Problem {
+	p := Problem{Severity: Warning, Source: s.Name}
+	for _, at := range s.ended {
+		p.Since = earlier(p.Since, at)
+	}
+	p.Text = fmt.Sprintf("%s lost by source %s at once and did not return within %s, so they are no longer active; "+
+		"restore them, or run %s", countAndNames(s.ended), s.Name, limit, s.acceptCommand())
+	return p
 }
 
 // retained returns a problem that says why an item is retained. removed says what was removed.

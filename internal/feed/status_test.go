@@ -61,6 +61,29 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// When services are no longer retained, a warning names them until they return or their removal is
+// accepted.
+func TestEndOfMassRemoval(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, serviceConfig, named("s1")...)
+	w.run("s1 full "+many("a", 12), "s1 full", "wait 10m", "want ")
+	const rest = ` lost by source s1 at once and did not return within 10m0s, so they are no longer active; restore them, or run "ashorectl sources accept-removals s1"` + "\n"
+	check := func(want string) {
+		t.Helper()
+		if diff := cmp.Diff(want, problemTexts(w.m)); diff != "" {
+			t.Errorf("problems (-want +got):\n%s", diff)
+		}
+		if problems := w.m.Status()[0].Problems; (problems == 0) != (want == "") {
+			t.Errorf("the source has %d problems, want %q", problems, want)
+		}
+	}
+	check("warning s1: 12 items (Thing a000, Thing a001, Thing a002, ...) were" + rest)
+	w.run("s1 full " + many("a", 11))
+	check("warning s1: 1 item (Thing a011) was" + rest)
+	w.run("accept s1")
+	check("")
+}
+
 // An item that is not used because of maxAge is not a duplicate.
 func TestDuplicateOfDroppedSource(t *testing.T) {
 	t.Parallel()
@@ -130,7 +153,7 @@ func TestProblemInCommon(t *testing.T) {
 		if len(problems) != want {
 			t.Errorf("%d items have %d problems, want %d", n, len(problems), want)
 		}
-		if text := fmt.Sprintf("%d items were removed (", n); want == 1 && !strings.HasPrefix(problems[0].Text, text) {
+		if text := fmt.Sprintf("%d items (Thing a000, Thing a001, Thing a002, ...) were removed, but still active", n); want == 1 && !strings.HasPrefix(problems[0].Text, text) {
 			t.Errorf("the problem is %q, want %q at the start", problems[0].Text, text)
 		}
 	}

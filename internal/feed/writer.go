@@ -66,7 +66,7 @@ func (w *Writer[T]) Problems() []Problem {
 	if err == nil {
 		return nil
 	}
-	text := fmt.Sprintf("what is active cannot be saved for a restart: %v; it is tried again", err)
+	text := fmt.Sprintf("cannot save the active content for a restart: %v; ashored retries until it can", err)
 	return []Problem{{Severity: Error, Text: text, Since: since}}
 }
 

@@ -79,7 +79,7 @@ func (c *authorityHealth) examine(ctx context.Context, now time.Time) findings {
 	if err != nil {
 		return findings{err: err}
 	}
-	list, err := c.authority.ListWorkloads(ctx)
+	list, err := c.authority.ListWorkloads(ctx, admin.None{})
 	if err != nil {
 		return findings{err: err}
 	}

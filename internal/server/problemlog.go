@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -33,9 +34,24 @@ func (l *problemLog) run(ctx context.Context) error {
 		if err != nil {
 			continue
 		}
-		l.report(without(now, logged), without(logged, now))
+		appeared := without(now, logged)
+		l.report(appeared, ended(without(logged, now), appeared))
 		logged = now
 	}
+}
+
+// ended returns the problems of gone that are over. A problem is not over if another one about the
+// same field, or about the whole source, takes its place: such as that retained services were
+// removed.
+func ended(gone, appeared []feed.Problem) []feed.Problem {
+	type place struct{ source, file, object, field string }
+	replaced := map[place]bool{}
+	for _, p := range appeared {
+		replaced[place{p.Source, p.File, p.Object, p.Field}] = true
+	}
+	return slices.DeleteFunc(gone, func(p feed.Problem) bool {
+		return replaced[place{p.Source, p.File, p.Object, p.Field}] || replaced[place{source: p.Source}]
+	})
 }
 
 // without returns the problems of list that are not in other, each once.

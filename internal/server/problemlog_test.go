@@ -13,11 +13,14 @@ import (
 )
 
 // A problem is logged once when it appears and once when it is over, and not again because its
-// source cannot be asked meanwhile.
+// source cannot be asked meanwhile. It is not over when another one takes its place.
 func TestProblemLog(t *testing.T) {
 	t.Parallel()
 	typo, twice := feed.Problem{Source: "file:/x", Text: "typo"}, feed.Problem{Source: "file:/x", Text: "defined twice"}
 	elsewhere := feed.Problem{Source: "file:/y", Text: "typo"}
+	retained := func(object string) feed.Problem {
+		return feed.Problem{Source: "dc1", Object: object, Text: object + " retained"}
+	}
 	synctest.Test(t, func(t *testing.T) {
 		var now []feed.Problem
 		var fails error
@@ -48,6 +51,10 @@ func TestProblemLog(t *testing.T) {
 			{"one is over", []feed.Problem{typo, elsewhere}, nil, []string{"- file:/x defined twice"}},
 			{"all are over", nil, nil, []string{"- file:/x typo", "- file:/y typo"}},
 			{"one is back", []feed.Problem{typo}, nil, []string{"+ file:/x typo"}},
+			{"objects are retained", []feed.Problem{retained("a"), retained("b")}, nil,
+				[]string{"+ dc1 a retained", "+ dc1 b retained", "- file:/x typo"}},
+			{"they are removed", []feed.Problem{{Source: "dc1", Text: "removed"}}, nil, []string{"+ dc1 removed"}},
+			{"they are back", nil, nil, []string{"- dc1 removed"}},
 		} {
 			now, fails, logged = step.now, step.err, nil
 			time.Sleep(3 * problemLogGap)

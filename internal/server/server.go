@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -188,18 +189,16 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 // serveOperators builds the admin API, metrics and health.
 func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, workloads workloads,
 	deriver *entry.Deriver) error {
-	s.backend = &adminapi.Backend{Started: time.Now(), Settings: cfg.Warnings, Published: s.published,
-		Assembler: s.assembler, Proxies: adminapi.Proxies{Server: s.proxies}, Names: s.sources,
-		Entries: deriver.Entries}
 	log := s.log.Named("admin")
-	control := admin.Config{Listener: s.listeners.admin, Backend: s.backend, Audit: s.audit,
-		Missing: adminapi.NoAuthority, Record: s.audit.Record, Log: log, Role: cfg.Access.Role}
+	s.backend = &adminapi.Backend{Started: time.Now(), Settings: cfg.Warnings, Published: s.published,
+		Assembler: s.assembler, Connected: s.proxies.Proxies, Resources: s.proxies.Dump, Names: s.sources,
+		Entries: deriver.Entries, Record: s.audit.Record, Log: log}
+	authority := &adminapi.Authority{Published: s.published, Proxies: s.proxies, Addresses: reach.addresses,
+		Notes: reach.notes, OtherAddresses: workloads.Advertised}
 	explainer := adminapi.Explainer{Published: s.published, Proxies: s.proxies.Proxies}
 	if id != nil {
-		authority := &adminapi.Authority{Manager: id.manager, Ledger: id.ledger, TrustDomain: id.domain,
-			Published: s.published, Proxies: s.proxies, Group: id.group, Revoked: id.revoked,
-			Addresses: reach.addresses, Notes: reach.notes, OtherAddresses: workloads.Advertised}
-		control.Tokens, control.Authority, control.Workloads = authority, authority, authority
+		authority.Manager, authority.Ledger, authority.TrustDomain = id.manager, id.ledger, id.domain
+		authority.Group, authority.Revoked = id.group, id.revoked
 		explainer.Workloads = id.ledger.Workloads
 		health := &authorityHealth{authority: authority, jwt: id.jwt, log: s.log.Named("ca")}
 		s.report(health.problems)
@@ -208,15 +207,19 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 			return err
 		}
 	}
-	control.Explain = explainer
-	control.Catalog = &adminapi.Catalog{Published: s.published, Supplied: s.assembler.Supplied,
-		Entries: deriver.Entries, Derived: deriver.Name(), Names: s.sources}
-	control.Store = &adminapi.Store{Store: s.store, Published: s.published, Sources: s.backend.Sources,
+	catalog := &adminapi.Catalog{Published: s.published, Supplied: s.assembler.Supplied, Entries: deriver.Entries,
+		Derived: deriver.Name(), Names: s.sources}
+	store := &adminapi.Store{Store: s.store, Published: s.published, Sources: s.backend.Sources,
 		Problems: s.backend.SourceProblems, Record: s.audit.Record, Log: log.Named("store")}
-	control.Maintenance = &adminapi.Maintenance{Named: s.sources.named, Problems: s.backend.SourceProblems,
+	maintenance := &adminapi.Maintenance{Named: s.sources.named, Problems: s.backend.SourceProblems,
 		Accept: s.assembler.AcceptRemovals, Records: s.store.Records(), Record: s.audit.Record}
 	s.backend.More = s.problems
-	s.run("admin", admin.New(control).Run)
+	routes := slices.Concat(s.backend.Routes(), authority.Routes(), explainer.Routes(), catalog.Routes(), store.Routes(),
+		maintenance.Routes(), []admin.Route{adminapi.AuditRoute(s.audit)})
+	s.run("admin", func(ctx context.Context) error {
+		return admin.Serve(ctx, admin.Config{Listener: s.listeners.admin, Routes: routes, Record: s.audit.Record,
+			Log: log, Role: cfg.Access.Role})
+	})
 	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.backend.Waiting,
 		log: s.log.Named("metrics")}
 	s.run("metrics", site.run)

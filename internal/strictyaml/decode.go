@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ashore-mesh/ashore/internal/nearest"
 )
 
 // Error is one problem of a settings file.
@@ -43,7 +45,8 @@ func Decode(file string, data []byte, into any) (*Places, error) {
 	case errors.Is(err, io.EOF):
 		return places, nil // nothing but comments: the defaults
 	case err != nil:
-		return places, syntaxError(file, err)
+		line, text := SyntaxError(data, err)
+		return places, &Error{File: file, Line: line, Text: text}
 	}
 	var more yaml.Node
 	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
@@ -53,16 +56,6 @@ func Decode(file string, data []byte, into any) (*Places, error) {
 	d := decoder{file: file, places: places}
 	d.value("", doc.Content[0], reflect.ValueOf(into).Elem())
 	return places, errors.Join(d.errs...)
-}
-
-// syntaxError turns an error of the YAML library, "yaml: line 3: …", into an Error.
-func syntaxError(file string, err error) error {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
-	if n, scanErr := fmt.Sscanf(text, "line %d:", &line); n == 1 && scanErr == nil {
-		_, text, _ = strings.Cut(text, ": ")
-	}
-	return &Error{File: file, Line: line, Text: "not valid YAML: " + text}
 }
 
 // decoder decodes a document into a struct.
@@ -197,4 +190,12 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
+}
+
+// suggestion returns "; did you mean X?", or the list of known names if none is similar.
+func suggestion(name string, known []string) string {
+	if near := nearest.Name(name, known); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return "; known here: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
 }

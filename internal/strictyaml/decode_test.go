@@ -100,7 +100,8 @@ func TestDecodeErrors(t *testing.T) {
 		{"text", "state: [a]\n", `a.yaml:1: state: want a text, got a list`},
 		{"section", "xds: yes\n", `a.yaml:1: xds: want settings with names (name: value), got "yes"`},
 		{"not a mapping", "- a\n", `a.yaml:1: want settings with names (name: value), got a list`},
-		{"syntax", "a: b\n  c: [\n", `a.yaml:2: not valid YAML: mapping values are not allowed in this context`},
+		{"tab", "a:\n\tb: c\n", `a.yaml:2: a tab where YAML wants spaces: replace it with spaces`},
+		{"syntax", "a: b\n  c: [\n", `a.yaml:2: not valid YAML near this line: mapping values are not allowed in this context`},
 		{"second document", "state: a\n---\nstate: b\n", "a.yaml:2: a second document: settings are one YAML document, remove the \"---\" between"},
 		// Everything that is wrong is told at once.
 		{"several", "stat: a\nverbos: true\n", "a.yaml:1: stat: unknown setting; did you mean \"state\"?\na.yaml:2: verbos: unknown setting; did you mean \"verbose\"?"},

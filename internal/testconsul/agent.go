@@ -1,9 +1,7 @@
 package testconsul
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -11,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,38 +21,7 @@ import (
 // fails.
 func Path(t testing.TB) string {
 	t.Helper()
-	path := os.Getenv("CONSUL")
-	var err error
-	if path == "" {
-		path, err = built()
-	}
-	if err == nil {
-		path, err = filepath.Abs(path)
-	}
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		t.Fatalf("no Consul for this test: run \"make tools\", or set CONSUL: %v", err)
-	}
-	return path
-}
-
-// built is where "make tools" puts it: below the folder of go.mod, which is above the test.
-func built() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, ".tools", "consul"), nil
-		}
-		if filepath.Dir(dir) == dir {
-			return "", errors.New("there is no go.mod above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
+	return testchild.Tool(t, "CONSUL", "consul")
 }
 
 // Agent is a server of a datacenter of its own on 127.0.0.1, at ports that it keeps when it is
@@ -75,7 +41,6 @@ type Agent struct {
 
 	kill   func()
 	signal func(os.Signal) error
-	log    *bytes.Buffer // read when the process has ended
 }
 
 // VerifyClients among the settings of an agent has it want certificates of its clients over HTTPS.
@@ -129,32 +94,10 @@ func (a *Agent) Start() {
 		a.t.Fatal(err)
 	}
 	cmd := exec.Command(Path(a.t), "agent", "-config-file", file)
-	a.log = &bytes.Buffer{}
-	cmd.Stdout, cmd.Stderr = a.log, a.log
-	wait, err := testchild.Start(cmd)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	log := a.log
+	a.kill = testchild.Run(a.t, cmd)
 	a.signal = cmd.Process.Signal
-	a.kill = sync.OnceFunc(func() {
-		if err := cmd.Process.Kill(); err != nil {
-			a.t.Errorf("consul had ended by itself: %v", err)
-		}
-		if exit := (*exec.ExitError)(nil); !errors.As(wait(), &exit) {
-			a.t.Error("consul ended well before it was killed")
-		}
-		if a.t.Failed() {
-			said := log.Bytes()
-			a.t.Logf("consul said:\n%s", said[max(0, len(said)-maxShown):])
-		}
-	})
-	a.t.Cleanup(a.kill)
 	a.ready()
 }
-
-// maxShown is how much is shown of what an agent said, in bytes.
-const maxShown = 8 << 10
 
 // Kill ends it as kill -9 does.
 func (a *Agent) Kill() { a.kill() }

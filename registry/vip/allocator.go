@@ -139,7 +139,7 @@ func (a *Allocator) setFailure(err error) {
 	}
 	a.failure, a.since = err, time.Now()
 	if err != nil {
-		a.cfg.Log.Warn("virtual IPs cannot be allocated; it is tried again", "error", err)
+		a.cfg.Log.Warn("cannot allocate virtual IPs; retrying", "error", err)
 	} else {
 		a.cfg.Log.Info("virtual IPs can be allocated again")
 	}

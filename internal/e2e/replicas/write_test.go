@@ -50,8 +50,7 @@ metadata: {name: %s, namespace: written}
 spec: {hosts: [%s.test], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.0.0.1}]}
 `, object, object)}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		_, err := client.Apply(ctx, func(yield func(admin.Piece, error) bool) { yield(piece, nil) },
-			admin.StoreOptions{})
+		_, err := client.Apply(ctx, []admin.Piece{piece}, admin.StoreOptions{})
 		cancel()
 		x.note(object, err)
 	}

@@ -69,13 +69,6 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-func FuzzNameTable(f *testing.F) {
-	f.Add(field(1, field(1, []byte("web"))))
-	f.Fuzz(func(_ *testing.T, b []byte) {
-		_, _ = nameTableJSON(b) // any bytes: an error or not, never a panic
-	})
-}
-
 // What the delivery protocol knows reaches the operator.
 func TestTypeStatus(t *testing.T) {
 	t.Parallel()

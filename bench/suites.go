@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/bench/fleet"
+)
+
+// bench is what is measured, and of which programs.
+type bench struct {
+	ashored string
+	write   string
+	strict  bool
+	command string
+	shape   fleet.Shape
+
+	plain, secure []setup // fleets
+	build         bool    // Go benchmarks of building a context
+	certificates  bool    // Go benchmarks of issuing
+	joins         int     // workloads that join at once; zero: none
+
+	self, work string // this program, and a folder for what it writes
+}
+
+// parseFlags decides what is measured: what is named, or plaintext fleets when nothing is.
+func parseFlags(args []string) (*bench, error) {
+	fs, b := flag.NewFlagSet("bench", flag.ContinueOnError), &bench{}
+	shapeFlags(fs, &b.shape)
+	fs.StringVar(&b.ashored, "ashored", "bin/ashored", "the control plane to measure")
+	fs.StringVar(&b.write, "write", "", "Markdown file whose tables of results are replaced; empty: none")
+	fs.BoolVar(&b.strict, "strict", false, "end with an error when a target is missed")
+	proxies := fs.String("proxies", "200,1000", "sizes of the fleet")
+	fs.BoolVar(&b.build, "build", true, "beside plaintext fleets, also the Go benchmarks of building a context")
+	sotw := fs.Bool("sotw", false, "measure state of the world beside delta too")
+	tls := fs.Bool("tls", false, "fleets that connect by mutual TLS, and one with policies")
+	fs.BoolVar(&b.certificates, "certificates", false, "what issuing a certificate costs")
+	fs.IntVar(&b.joins, "joins", 0, "so many workloads join at once")
+	all := fs.Bool("all", false,
+		"everything: also state of the world, 50 endpoints a service, a scoped mesh, and all of the above")
+	if err := parse(fs, args); err != nil {
+		return nil, err
+	}
+	b.command = strings.TrimSpace("make bench ARGS=\"" + strings.Join(args, " ") + "\"")
+	var sizes []int
+	for p := range strings.SplitSeq(*proxies, ",") {
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%w: -proxies %s: want numbers such as 200,1000", errUsage, *proxies)
+		}
+		sizes = append(sizes, n)
+	}
+	if b.joins < 0 {
+		return nil, fmt.Errorf("%w: -joins %d: want a number such as 1000", errUsage, b.joins)
+	}
+	named := *tls || b.certificates || b.joins > 0
+	if *all {
+		b.certificates, *tls = true, true
+		if b.joins == 0 {
+			b.joins = 1000
+		}
+	}
+	if *tls {
+		b.secureSetups(sizes)
+	}
+	if *all || !named {
+		b.plainSetups(sizes, *sotw, *all)
+	}
+	b.build = b.build && len(b.plain) > 0
+	return b, nil
+}
+
+func (b *bench) plainSetups(sizes []int, sotw, all bool) {
+	for _, n := range sizes {
+		b.plain = append(b.plain, setup{Shape: b.shape, Proxies: n, Delta: true})
+		if sotw || all && n <= 200 {
+			b.plain = append(b.plain, setup{Shape: b.shape, Proxies: n})
+		}
+	}
+	if all {
+		many, scoped := b.shape, b.shape
+		many.Endpoints, scoped.Services, scoped.Scoped = 50, 2*b.shape.Services, true
+		b.plain = append(b.plain, setup{Shape: many, Proxies: 200, Delta: true},
+			setup{Shape: scoped, Proxies: 1000, Delta: true})
+	}
+}
+
+// policies is how many there are where none are asked for.
+const policies = 200
+
+func (b *bench) secureSetups(sizes []int) {
+	for _, n := range sizes {
+		b.secure = append(b.secure, setup{Shape: b.shape, Proxies: n, Delta: true, TLS: true})
+	}
+	if b.shape.Policies == 0 {
+		judged := b.shape
+		judged.Policies = policies
+		b.secure = append(b.secure, setup{Shape: judged, Proxies: sizes[0], Delta: true, TLS: true})
+	}
+}
+
+// measureAll measures what the arguments say and prints, and maybe writes, the tables.
+func measureAll(ctx context.Context, args []string) error {
+	b, err := parseFlags(args)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(b.ashored); err != nil {
+		return fmt.Errorf("the program to measure (-ashored; \"make build\" makes it): %w", err)
+	}
+	if b.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if b.work, err = os.MkdirTemp("", "bench"); err != nil {
+		return err
+	}
+	return errors.Join(b.suites(ctx), os.RemoveAll(b.work))
+}
+
+// suites measures one after the other. What was measured is printed at once, so it is not lost when
+// a later suite fails.
+func (b *bench) suites(ctx context.Context) error {
+	misses := 0
+	for _, suite := range []struct {
+		name    string
+		wanted  bool
+		measure func(context.Context) (string, error)
+	}{
+		{"results", len(b.plain) > 0, b.plaintext},
+		{"mutual TLS", len(b.secure) > 0, func(ctx context.Context) (string, error) { return b.fleets(ctx, b.secure) }},
+		{"certificates", b.certificates, issuing},
+		{"joins", b.joins > 0, b.join},
+	} {
+		if !suite.wanted {
+			continue
+		}
+		text, err := suite.measure(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", suite.name, err)
+		}
+		misses += strings.Count(text, missed)
+		if _, err := fmt.Print("\n", text); err != nil {
+			return err
+		}
+		if b.write != "" {
+			if err := writeTable(b.write, suite.name, b.command, machine(), text); err != nil {
+				return err
+			}
+		}
+	}
+	if misses > 0 && b.strict {
+		return fmt.Errorf("%d targets missed", misses)
+	}
+	return nil
+}
+
+// plaintext measures the fleets without TLS, and building a context.
+func (b *bench) plaintext(ctx context.Context) (string, error) {
+	fleets, err := b.fleets(ctx, b.plain)
+	if err != nil || !b.build {
+		return fleets, err
+	}
+	table, err := building(ctx)
+	return fleets + table, err
+}

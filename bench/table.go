@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// missed is the verdict on a target that is not reached.
+const missed = "**missed**"
+
+func judge(reached bool) string {
+	if reached {
+		return "reached"
+	}
+	return missed
+}
+
+// table is a table of results in Markdown.
+type table struct{ strings.Builder }
+
+// newTable begins a table. A column whose name ends with a colon has numbers.
+func newTable(title string, columns ...string) *table {
+	t := &table{}
+	fmt.Fprintf(t, "**%s**\n\n", title)
+	rule := make([]string, len(columns))
+	for i, c := range columns {
+		name, numbers := strings.CutSuffix(c, ":")
+		columns[i], rule[i] = name, "---"
+		if numbers {
+			rule[i] = "--:"
+		}
+	}
+	t.row(columns...)
+	t.row(rule...)
+	return t
+}
+
+func (t *table) row(cells ...string) {
+	t.WriteByte('|')
+	for _, c := range cells {
+		if c != "" {
+			t.WriteString(" " + c)
+		}
+		t.WriteString(" |")
+	}
+	t.WriteByte('\n')
+}
+
+// String is the table, with a blank line behind it.
+func (t *table) String() string { return t.Builder.String() + "\n" }
+
+// machine says where the figures are from.
+func machine() string {
+	model := runtime.GOARCH
+	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(b)) {
+			if rest, ok := strings.CutPrefix(line, "model name"); ok {
+				model = strings.TrimSpace(strings.TrimLeft(rest, "\t :"))
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%d cores of %s, %s, the fleet on the same machine", runtime.NumCPU(), model, runtime.Version())
+}
+
+// marks are the lines between which a table of results stands in a file.
+func marks(name string) (begin, end string) {
+	return "<!-- " + name + ": begin -->", "<!-- " + name + ": end -->"
+}
+
+// writeTable replaces what stands between the marks of that name in the file path.
+func writeTable(path, name, command, machine, text string) error {
+	begin, end := marks(name)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	head, rest, began := strings.Cut(string(b), begin)
+	_, foot, ended := strings.Cut(rest, end)
+	if !began || !ended {
+		return fmt.Errorf("write the results: %s lacks the lines %q and %q that hold them", path, begin, end)
+	}
+	body := fmt.Sprintf("%s%s\n\n`%s` on %s:\n\n%s%s%s", head, begin, command, machine, text, end, foot)
+	if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	return nil
+}
