@@ -88,19 +88,19 @@ type Envoy struct {
 
 	units    bool   // systemd units run Envoy; set by UseUnits
 	workload string // in the units' names; empty: the machine's main workload
-	folder   string // of the units' files; empty: unitFolder; tests use another one
+	folder   string // of the units' files; empty: UnitFolder; tests use another one
 	program  string // of the units; empty: PackagedEnvoy; tests use another one
 }
 
-// unitFolder is where systemd's units of Envoy find their files.
-const unitFolder = "/run/ashore-agent"
+// UnitFolder is where systemd's units of Envoy find their files.
+const UnitFolder = "/run/ashore-agent"
 
 // UseUnits makes systemd units run Envoy: ashore-envoy@N.service for the main workload of the
 // machine, ashore-envoy@WORKLOAD-N.service for another one.
 func (s *Settings) UseUnits(workload string) { s.Envoy.units, s.Envoy.workload = true, workload }
 
 // unitFolder is the folder of the units' environment files.
-func (s *Settings) unitFolder() string { return cmp.Or(s.Envoy.folder, unitFolder) }
+func (s *Settings) unitFolder() string { return cmp.Or(s.Envoy.folder, UnitFolder) }
 
 // runtime is the folder of what the agent offers Envoy. With units Envoy's group may enter it.
 func (s *Settings) runtime() string {

@@ -81,6 +81,7 @@ func TestMachines(t *testing.T) {
 		{"a stopped application", stoppedApplication},
 		{"firewalls", firewalls},
 		{"restarts", restarts},
+		{"Envoy crashed", envoyCrashed},
 		{"backup", func(_ *testing.T, s *suite) { s.follow("Backup") }},
 		{"reboots", rebooted},
 		{"left and removed", func(t *testing.T, s *suite) {

@@ -266,6 +266,24 @@ func restarts(t *testing.T, s *suite) {
 	}
 }
 
+// envoyCrashed: an Envoy that took over by hot restart, and whose predecessor has ended, is back
+// soon after a crash.
+func envoyCrashed(t *testing.T, s *suite) {
+	unit := strings.TrimSpace(s.client.eventually(30*time.Second, `units=$(systemctl list-units --plain --no-legend `+
+		`--state=active 'ashore-envoy@*' | cut -d' ' -f1); test "$(wc -w <<< "$units")" = 1; echo "$units"`))
+	if unit == "ashore-envoy@0.service" {
+		t.Fatal("Envoy was not replaced before")
+	}
+	start := time.Now()
+	s.client.run("systemctl kill -s KILL " + unit)
+	s.client.eventually(10*time.Second, `test "$(systemctl show -p NRestarts --value `+unit+`)" = 1`)
+	s.reaches(5 * time.Second)
+	t.Logf("served %s after the crash", time.Since(start).Round(100*time.Millisecond))
+	if out := s.client.run("systemctl show -p NRestarts,ActiveState " + unit); out != "NRestarts=1\nActiveState=active\n" {
+		t.Errorf("%s: %s", unit, out)
+	}
+}
+
 // firewalls: those of Debian keep their policy beside the rules, and the rules outlive their
 // reloads.
 func firewalls(t *testing.T, s *suite) {
