@@ -163,6 +163,67 @@ func TestBootFails(t *testing.T) {
 	m.marked("after a boot that failed", false)
 }
 
+// Confirmed rules come back when another program deletes them. If that is not possible they do not
+// count as installed. They do not come back after a removal.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	m, there := pair(t)
+	m.Checks.ControlPlane = []string{controlPlane(t, there)}
+	m.envoy()
+	m.must("install")
+	if err := os.Remove(m.Machine.Installed); err != nil {
+		t.Fatal(err)
+	}
+	watch, out, problem := m.start("watch")
+	harness.Eventually(t, "the watch has begun", func() error { _, err := os.Stat(m.Machine.Installed); return err })
+	installed := func(want bool) func() error {
+		return func() error {
+			text, err := m.do("status") // it may fail while the kernel replaces the table
+			if err == nil && strings.Contains(text, `"Installed":true`) != want {
+				err = fmt.Errorf("status is %s", text)
+			}
+			return err
+		}
+	}
+	for range 2 {
+		m.Command("nft", "flush", "ruleset")
+		harness.Eventually(t, "the rules are back", installed(true))
+	}
+
+	record := filepath.Join(m.Machine.Folder, recordFile)
+	text, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := []byte(strings.ReplaceAll(string(text), `"`+testUser+`"`, `"nosuch"`))
+	if err := os.WriteFile(record, broken, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.Command("nft", "delete", "table", "inet", "ashore")
+	harness.Eventually(t, "the marker goes", func() error {
+		if _, err := os.Stat(m.Machine.Installed); err == nil {
+			return errors.New("it exists")
+		}
+		return nil
+	})
+	if err := os.WriteFile(record, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the rules are back once they can be installed", installed(true))
+	m.marked("once they are back", true)
+
+	m.must("delete")
+	m.Command("nft", "add", "table", "inet", "other")
+	m.Command("nft", "flush", "ruleset")
+	if err := errors.Join(watch.Process.Signal(syscall.SIGTERM), watch.Wait(), installed(false)()); err != nil {
+		t.Errorf("after a removal: %v, %s", err, problem)
+	}
+	if got, want := strings.Count(out.String(), "they are installed again"), 3; got != want ||
+		!strings.Contains(out.String(), "another program deleted the rules: no rules were installed: there is no user nosuch") {
+		t.Errorf("installed again %d times, want %d:\n%s", got, want, out)
+	}
+}
+
 // A machine whose kernel has no nf_tables has no rules to remove, unless some were installed.
 func TestRemoveWithoutKernel(t *testing.T) {
 	dir := t.TempDir()

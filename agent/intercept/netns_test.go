@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -68,6 +69,10 @@ func (o order) run() error {
 		return o.Machine.Remove(ctx)
 	case "delete":
 		return o.Machine.Delete(ctx)
+	case "watch":
+		ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+		defer stop()
+		return o.Machine.Watch(ctx, func() {}, func(text string) { fmt.Println(text) })
 	case "boot":
 		installed, err := o.Machine.Boot(ctx)
 		fmt.Print(installed)

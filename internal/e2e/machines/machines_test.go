@@ -78,6 +78,7 @@ func TestMachines(t *testing.T) {
 		{"two services on a machine", twoServices},
 		{"two identities on a machine", twoIdentities},
 		{"rules that cut the control plane off", rulesUndone},
+		{"rules that another program deletes", rulesFlushed},
 		{"a stopped application", stoppedApplication},
 		{"firewalls", firewalls},
 		{"restarts", restarts},

@@ -266,6 +266,20 @@ func restarts(t *testing.T, s *suite) {
 	}
 }
 
+// rulesFlushed: rules that another program deletes are back within a second.
+func rulesFlushed(t *testing.T, s *suite) {
+	for _, m := range []*machine{s.client, s.backend} {
+		m.run("printf '#!/usr/sbin/nft -f\nflush ruleset\n' > /root/nftables.conf; nft -f /root/nftables.conf")
+		m.eventually(time.Second, "nft list table inet ashore | grep -q tproxy")
+		m.run("rm /root/nftables.conf; ashore-agent status")
+	}
+	if status, body, err := s.get("http://" + s.backend.ip4 + "/"); err == nil {
+		t.Errorf("plaintext from outside the mesh was answered: %d %s", status, body)
+	}
+	s.reaches(5 * time.Second)
+	s.backend.run("systemctl stop ashore-intercept; nft list table inet ashore; systemctl start ashore-intercept")
+}
+
 // envoyCrashed: an Envoy that took over by hot restart, and whose predecessor has ended, is back
 // soon after a crash.
 func envoyCrashed(t *testing.T, s *suite) {
