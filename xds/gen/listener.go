@@ -24,6 +24,8 @@ type listeners struct {
 	resources *memo.Func[listenerSpec, madeListener]
 	layers    *memo.Func[*intern.List[*madeListener], listenerLayer]
 
+	bypasses *bypasses
+
 	// These return what layers returned, so that an input is remembered for as long as its layer is
 	// used.
 	outbound *memo.Func[outboundListenersIn, listenerLayer]
@@ -47,6 +49,7 @@ func newListeners() *listeners {
 		gateways:  memo.New(layOutGateways),
 		resources: memo.NewMarking(buildListener, (*madeListener).isRefused),
 		layers:    memo.New(newListenerLayer),
+		bypasses:  &bypasses{latest: map[string]bypass{}},
 	}
 	l.outbound = memo.New(func(in outboundListenersIn) *listenerLayer { return l.build(planOutbound(chains, in)) })
 	l.inbound = memo.New(func(in inboundListenersIn) *listenerLayer { return l.build(planInbound(chains, in)) })
@@ -59,6 +62,9 @@ type madeListener struct {
 	// resource is nil when the listener is left out.
 	resource *resource.Resource
 	refused  []feed.Problem
+	// workload is the one that bypassed is about.
+	workload string
+	bypassed bypass
 }
 
 func (l *madeListener) isRefused() bool { return len(l.refused) > 0 }
@@ -104,6 +110,7 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 		in := inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc)}
 		in.bypassed = bypassOf(sc, in.modes)
 		out.Own = &l.inbound.Get(in).Layer
+		l.bypasses.set(in.workload(), in.bypassed)
 	}
 	return out
 }

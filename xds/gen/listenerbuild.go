@@ -22,6 +22,7 @@ import (
 func buildListener(s listenerSpec) *madeListener {
 	out := &madeListener{}
 	if s.bypassed != (bypass{}) {
+		out.workload, out.bypassed = s.name, s.bypassed
 		out.refused = s.bypassed.problems(s.name)
 		return out
 	}

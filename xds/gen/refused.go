@@ -75,7 +75,7 @@ func (g *Generator) Refused() []feed.Problem {
 			out = append(out, *c.problem)
 		}
 	}
-	for _, l := range g.listeners.resources.Marked() {
+	for _, l := range g.listeners.bypasses.current(g.listeners.resources) {
 		out = append(out, l.refused...)
 	}
 	slices.SortFunc(out, func(a, b feed.Problem) int { return strings.Compare(a.Object+a.Text, b.Object+b.Text) })

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -58,6 +60,47 @@ func bypassOf(sc *push.Scope, modes push.PeerModes) bypass {
 		plain: portsText(plain), broken: portsText(broken), unguarded: portsText(unguarded),
 		ports: portsText(slices.Concat(plain, broken, unguarded)),
 	}
+}
+
+// bypasses has what is wrong with the ports of each workload, as found last. Listeners that no proxy
+// uses any more stay in memory for minutes, and their problems with them.
+type bypasses struct {
+	mu     sync.Mutex
+	latest map[string]bypass // guarded by mu; by workload; without the zero value
+}
+
+// set records what was found. Its listeners exist already.
+func (b *bypasses) set(workload string, found bypass) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if found == (bypass{}) {
+		delete(b.latest, workload)
+		return
+	}
+	b.latest[workload] = found
+}
+
+// current returns the listeners without those whose bypass is over. It forgets workloads without
+// listeners.
+func (b *bypasses) current(listeners *memo.Func[listenerSpec, madeListener]) []*madeListener {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	marked := listeners.Marked()
+	if len(marked) == 0 {
+		clear(b.latest)
+		return nil
+	}
+	kept, left := []*madeListener(nil), map[string]bypass{}
+	for _, l := range marked {
+		if l.bypassed == (bypass{}) {
+			kept = append(kept, l)
+		} else if b.latest[l.workload] == l.bypassed {
+			kept = append(kept, l)
+			left[l.workload] = l.bypassed
+		}
+	}
+	b.latest = left
+	return kept
 }
 
 // portsText lists ports, each once.

@@ -173,3 +173,43 @@ spec: {mtls: {mode: MODE}}
 		}
 	}
 }
+
+// The warning is over as soon as the proxy listens for the application, although the listeners from
+// before are still in memory.
+func TestBypassEnds(t *testing.T) {
+	t.Parallel()
+	scope := func(extra string) *push.Scope {
+		sc := scopeOf(t, &txtar.Archive{Files: []txtar.File{
+			{Name: "node.yaml", Data: []byte("addresses: [10.0.0.9]\nnamespace: shop\nidentity: true\ninterception: NONE\n")},
+			{Name: "config.yaml", Data: []byte(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: web, namespace: shop}
+spec:
+  hosts: [web.example]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 8080, name: http, protocol: HTTP}]
+  endpoints: [{address: 10.0.0.9, serviceAccount: web}]
+` + extra)},
+		}})
+		sc.Trust = &push.Trust{Roots: []string{"root"}}
+		return sc
+	}
+	g := New()
+	for i, tc := range []struct {
+		extra string
+		want  int
+	}{{"", 1}, {`---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: a, namespace: shop}
+spec: {ingress: [{port: {number: 8080, name: http, protocol: HTTP}, defaultEndpoint: 127.0.0.1:8080}]}
+`, 0}, {"", 1}} {
+		held := g.Set(ListenerType, scope(tc.extra))
+		defer runtime.KeepAlive(held)
+		if got := g.Refused(); len(got) != tc.want {
+			t.Errorf("step %d: problems %v, want %d", i, got, tc.want)
+		}
+	}
+}
