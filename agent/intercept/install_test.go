@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+	"github.com/ashore-mesh/ashore/internal/testchild"
 )
 
 // What would send Envoy's connections back to it, or break the machine in another way, is refused
@@ -59,6 +61,19 @@ func TestInstallUndone(t *testing.T) {
 	t.Parallel()
 	m, there := pair(t)
 	m.envoy()
+	sshd := filepath.Join(t.TempDir(), "sshd")
+	if err := os.Symlink(os.Args[0], sshd); err != nil {
+		t.Fatal(err)
+	}
+	ssh := m.Program(sshd, "sshd")
+	wait, err := testchild.Start(ssh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = ssh.Process.Kill() // it is a failure that Wait returns
+		_ = wait()
+	}()
 	good := m.order
 	good.Checks.ControlPlane = []string{controlPlane(t, there)}
 
@@ -76,6 +91,9 @@ func TestInstallUndone(t *testing.T) {
 
 	m.order = good
 	m.must("install")
+	if got := m.status().Settings.ExcludeInboundPorts; !slices.Contains(got, "2222") {
+		t.Errorf("the ports %q are excluded, want sshd's too", got)
+	}
 	m.Config.Settings.ExcludeInboundPorts = nil
 	m.Checks.ControlPlane = append([]string{"10.99.0.2:15013"}, m.Checks.ControlPlane[1:]...)
 	if _, err := m.do("install"); err == nil || !strings.Contains(err.Error(),

@@ -40,6 +40,8 @@ func TestMain(m *testing.M) {
 		if err = json.NewDecoder(os.Stdin).Decode(&in); err == nil {
 			err = in.run()
 		}
+	case len(os.Args) > 1 && os.Args[1] == "sshd":
+		err = http.ListenAndServe(":2222", nil)
 	case len(os.Args) > 1 && os.Args[1] == "query":
 		err = queryFrom()
 	default:
