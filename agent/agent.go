@@ -102,7 +102,8 @@ func (a *Agent) newRunner(c Config) (envoy.Runner, error) {
 	s := &a.settings
 	o := envoy.Options{Concurrency: s.Envoy.Concurrency, DrainTime: s.Envoy.DrainTime}
 	if !s.Envoy.units {
-		return envoy.NewChild(a.path, a.bootstrapPath(), o, c.Stdout, c.Log.Named("envoy"), a.log), nil
+		bootstrap := filepath.Join(s.State, bootstrapFile)
+		return envoy.NewChild(a.path, bootstrap, o, c.Stdout, c.Log.Named("envoy"), a.log), nil
 	}
 	if c.manager == nil {
 		c.manager = &envoy.Systemd{}
@@ -142,11 +143,6 @@ func (s *Settings) applyIdentity(id *Identity, j Joined) error {
 	w.serviceAccount = id.ID.ServiceAccount
 	return errors.Join(check.errs...)
 }
-
-// bootstrapFile is Envoy's first configuration, in the state folder.
-const bootstrapFile = "bootstrap.json"
-
-func (a *Agent) bootstrapPath() string { return filepath.Join(a.settings.State, bootstrapFile) }
 
 // Run starts Envoy, or continues with one that runs as a unit, and keeps it running. When ctx ends,
 // Run drains and ends Envoy and returns nil; that takes up to Drain.Maximum and a few seconds. An
@@ -189,7 +185,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 // makeFolders makes the folders of a unit, or writes the bootstrap of a child.
 func (a *Agent) makeFolders() error {
 	if !a.settings.Envoy.units {
-		return keepFile(a.bootstrapPath(), a.bootstrap)
+		return keepFile(filepath.Join(a.settings.State, bootstrapFile), a.bootstrap)
 	}
 	for dir, mode := range map[string]fs.FileMode{a.settings.runtime(): 0o750, a.settings.envoyFolder(): 0o770} {
 		if err := os.MkdirAll(dir, mode); err != nil {
@@ -234,7 +230,7 @@ func (a *Agent) open(ctx context.Context, resumed bool) (ls *listeners, err erro
 	if ls.status, err = a.claimPorts(ctx, resumed); err != nil {
 		return ls, err
 	}
-	if ls.control, err = listenUnix(a.settings.agentSocket(), 0o600); err != nil {
+	if ls.control, err = listenUnix(filepath.Join(a.settings.State, agentSocket), 0o600); err != nil {
 		return ls, diskError("start", err)
 	}
 	if ls.xds, err = listenUnix(a.settings.xdsSocket(), a.settings.socketMode()); err != nil {
@@ -247,32 +243,16 @@ func (a *Agent) open(ctx context.Context, resumed bool) (ls *listeners, err erro
 	return ls, err
 }
 
-// runParts runs all parts until ctx ends or an operator requests the end, and Envoy has drained.
+// runParts runs all parts. Serving ends when ctx ends or an operator requests it. Then Envoy drains,
+// and the other parts run until it has.
 func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
-	ctx, leave := context.WithCancel(ctx)
-	defer leave()
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	parts := []task.Part{
-		{Name: "envoy", Run: func(c context.Context) error {
-			defer end() // it returns early if Envoy ends during its drain
-			return a.envoy.Run(c, ctx)
-		}},
-		{Name: "status port", Run: func(c context.Context) error { return a.serveStatus(c, ls.status) }},
-		{Name: "readiness", Run: a.watchReadiness},
-		{Name: "drain", Run: func(c context.Context) error {
-			select {
-			case <-ctx.Done():
-				a.finish(c)
-				end()
-			case <-c.Done():
-			}
-			return nil
-		}},
-	}
 	a.quit = func() {
 		a.ending.Store(true)
-		leave()
+		stop()
 	}
 	control := &control{report: a.Report, log: a.log, leave: func() {
 		a.leaving.Store(a.certs != nil)
@@ -280,11 +260,27 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 	}}
 	server := newLocalServer()
 	a.relay.Register(server)
-	parts = append(parts,
-		task.Part{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }},
-		task.Part{Name: "control plane", Run: a.relay.Run},
-		task.Part{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
-		task.Part{Name: "probe", Run: a.prober.Run})
+	parts := []task.Part{
+		{Name: "envoy", Run: func(c context.Context) error {
+			defer end() // it returns early if Envoy ends during its drain
+			return a.envoy.Run(c, serving)
+		}},
+		{Name: "drain", Run: func(c context.Context) error {
+			select {
+			case <-serving.Done():
+				a.finish(c)
+				end()
+			case <-c.Done():
+			}
+			return nil
+		}},
+		{Name: "readiness", Run: a.watchReadiness},
+		{Name: "probe", Run: a.prober.Run},
+		{Name: "control plane", Run: a.relay.Run},
+		{Name: "status port", Run: func(c context.Context) error { return a.serveStatus(c, ls.status) }},
+		{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }},
+		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
+	}
 	if a.certs != nil {
 		a.secrets.Register(server)
 		parts = append(parts, task.Part{Name: "identity", Run: a.certs.Run})

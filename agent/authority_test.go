@@ -105,7 +105,7 @@ func (m *mesh) issue(t testing.TB, id spiffe.ID, csr []byte, life time.Duration)
 		t.Error(err)
 		return nil
 	}
-	leaf, err := ca.Issue(m.signer, ca.Rules{Validity: life}, ca.Grant{ID: id, Request: r}, time.Now())
+	leaf, err := ca.Issue(m.signer, ca.Grant{ID: id, Key: r.Key, Validity: life}, time.Now())
 	if err != nil {
 		t.Error(err)
 		return nil

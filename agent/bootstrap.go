@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"text/template"
 
 	"go.yaml.in/yaml/v3"
@@ -78,6 +77,3 @@ func jsonString(text string) (string, error) {
 	b, err := json.Marshal(text)
 	return string(b), err
 }
-
-// adminSocket is the path of the admin interface's unix socket.
-func (s *Settings) adminSocket() string { return filepath.Join(s.envoyFolder(), "admin.sock") }

@@ -170,7 +170,8 @@ func (m *CertManager) note(err error) {
 	case errors.As(err, &refused):
 		m.log.Error("the control plane does not renew the certificate", "left", left, "error", err, "next", pause)
 	default:
-		m.log.Warn("the certificate cannot be renewed now", "left", left, "tries", m.renewal.Tries, "error", err, "next", pause)
+		m.log.Warn("the certificate cannot be renewed now", "left", left, "tries", m.renewal.Tries, "error", err,
+			"next", pause)
 	}
 }
 

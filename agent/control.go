@@ -74,7 +74,7 @@ var errNotRunning = errors.New("no agent runs with this state folder")
 
 // askAgent sends a request to the agent of a state folder. Errors: errNotRunning.
 func askAgent(ctx context.Context, state, method, path string) ([]byte, error) {
-	socket := filepath.Join(state, "agent.sock")
+	socket := filepath.Join(state, agentSocket)
 	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {
 		return nil, err
@@ -145,8 +145,11 @@ func Leave(ctx context.Context, state string, wait time.Duration) error {
 
 // forget deletes what Join and the agent wrote. The caller holds the lock.
 func forget(state string) error {
-	if err := errors.Join(store{state}.remove(), wholefile.Remove(JoinedSettings(state)), wholefile.Remove(cacheFile(state)),
-		wholefile.Remove(filepath.Join(state, bootstrapFile))); err != nil {
+	err := store{state}.remove()
+	for _, name := range []string{settingsFile, cacheFile, bootstrapFile} {
+		err = errors.Join(err, wholefile.Remove(filepath.Join(state, name)))
+	}
+	if err != nil {
 		return diskError("remove the identity", err)
 	}
 	return nil

@@ -17,9 +17,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/build"
 )
 
-// cacheFile is the path of the cache of the configuration in a state folder.
-func cacheFile(state string) string { return filepath.Join(state, "configuration.cache") }
-
 // connect makes the relay between Envoy and the control planes. Its connections use the workload's
 // certificate, or plaintext with Dev.
 func (a *Agent) connect(log hclog.Logger) error {
@@ -36,7 +33,7 @@ func (a *Agent) connect(log hclog.Logger) error {
 		Dial:      dialPlaintext,
 		Plaintext: s.Dev,
 		SetRoots:  func([]string) error { return nil },
-		CacheFile: cacheFile(s.State),
+		CacheFile: filepath.Join(s.State, cacheFile),
 		Owner:     fmt.Sprintf("%s, group %s", n.GetId(), s.Workload.Group),
 		MaxAge:    s.XDS.MaxAge,
 		Log:       log,

@@ -92,7 +92,8 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if len(s.Workload.Addresses) == 0 {
 		s.Workload.Addresses = []string{local}
 	}
-	if err := wholefile.Remove(cacheFile(s.State)); err != nil { // of another mesh, perhaps, with the same names
+	// It may be of another mesh with the same names.
+	if err := wholefile.Remove(filepath.Join(s.State, cacheFile)); err != nil {
 		return nil, diskError("remove the copy of an earlier configuration", err)
 	}
 	if err := saveSettings(&s, c.Base); err != nil {

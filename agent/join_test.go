@@ -155,7 +155,7 @@ func TestJoinAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := joining(t, p)
 			p.set(func() { p.bound = nil })
-			if err := errors.Join(disk(c.Settings.State), os.WriteFile(cacheFile(c.Settings.State), nil,
+			if err := errors.Join(disk(c.Settings.State), os.WriteFile(filepath.Join(c.Settings.State, cacheFile), nil,
 				0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +163,7 @@ func TestJoinAnew(t *testing.T) {
 			if err != nil || r.Already {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			if _, err := os.Stat(cacheFile(c.Settings.State)); !errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Stat(filepath.Join(c.Settings.State, cacheFile)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the configuration of the former mesh is left: %v", err)
 			}
 		})

@@ -16,15 +16,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// settingsFile has the settings that a workload joined with. "run" reads it first.
-const settingsFile = "agent.yaml"
-
-// JoinedSettings is the path of the settings file that Join writes into a state folder.
-func JoinedSettings(state string) string { return filepath.Join(state, settingsFile) }
-
-// OperatorSettings is the operator's settings file for workloads that units run.
-const OperatorSettings = "/etc/ashore/agent.yaml"
-
 // ReadSettings applies the settings of a file to s. It returns their places in the file.
 func ReadSettings(file string, s *Settings) (*strictyaml.Places, error) {
 	data, err := strictyaml.ReadFile(file)
@@ -116,11 +107,6 @@ func subtract(a, b map[string]any) map[string]any {
 	}
 	return out
 }
-
-// MainLink is a symbolic link in the folder of all state folders. It points to the state folder of
-// the workload that ashore-agent.service runs. Further workloads run as
-// ashore-agent@NAME.NAMESPACE.service.
-const MainLink = "main"
 
 // AllJoined returns the state folders of the workloads of this machine that have joined. A name or
 // namespace that is not empty selects among them.

@@ -233,7 +233,7 @@ func wellStatus(t *testing.T, r *running, serial string) {
 			t.Errorf("want %q in:\n%s", want, text.String())
 		}
 	}
-	if info, err := os.Stat(r.s.agentSocket()); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(r.s.State, agentSocket)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("agent socket: %v, %v; want mode 0600", info, err)
 	}
 	if info, err := os.Stat(r.s.xdsSocket()); err != nil || info.Mode().Perm() != 0o600 {

@@ -49,7 +49,7 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 		}}); err != nil {
 		t.Fatal(err)
 	}
-	peers := ca.NewPeerVerifier(ca.PeerConfig{Bundle: a.manager.Bundle, TrustDomain: "cluster.local", Ledger: a.ledger})
+	peers := ca.NewPeerVerifier(a.manager.Bundle, a.ledger)
 	s := ca.NewServer(ca.ServerConfig{Signer: a.manager.Signer, Bundle: a.manager.Bundle, Ledger: a.ledger,
 		Now:   now,
 		Peers: peers})

@@ -1,13 +1,11 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/ashore-mesh/ashore/agent/intercept"
@@ -92,32 +90,9 @@ type Envoy struct {
 	program  string // of the units; empty: PackagedEnvoy; tests use another one
 }
 
-// UnitFolder is where systemd's units of Envoy find their files.
-const UnitFolder = "/run/ashore-agent"
-
 // UseUnits makes systemd units run Envoy: ashore-envoy@N.service for the main workload of the
 // machine, ashore-envoy@WORKLOAD-N.service for another one.
 func (s *Settings) UseUnits(workload string) { s.Envoy.units, s.Envoy.workload = true, workload }
-
-// unitFolder is the folder of the units' environment files.
-func (s *Settings) unitFolder() string { return cmp.Or(s.Envoy.folder, UnitFolder) }
-
-// runtime is the folder of what the agent offers Envoy. With units Envoy's group may enter it.
-func (s *Settings) runtime() string {
-	if !s.Envoy.units {
-		return s.State
-	}
-	return filepath.Join(s.unitFolder(), s.Envoy.workload)
-}
-
-// envoyFolder is the folder of the sockets that Envoy makes. With units Envoy's group may write to
-// it.
-func (s *Settings) envoyFolder() string {
-	if !s.Envoy.units {
-		return s.State
-	}
-	return filepath.Join(s.runtime(), "envoy")
-}
 
 // The ports on the workload's own address. The numbers are Istio's.
 const (
@@ -198,35 +173,6 @@ func (s *Settings) complete() error {
 	}
 	s.State = filepath.Join(base, s.Workload.Name+"."+s.Workload.Namespace)
 	return nil
-}
-
-// stateBase is the default folder of all state folders.
-func stateBase(dev bool) (string, error) {
-	base, err := "/var/lib", error(nil)
-	switch {
-	case dev:
-		base, err = os.UserCacheDir()
-	case os.Geteuid() != 0 && !ownsPackagedState():
-		base, err = os.UserHomeDir()
-		base = filepath.Join(base, ".local", "state")
-	}
-	if err != nil {
-		return "", fmt.Errorf("find a folder for the state (or set state): %w", err)
-	}
-	return filepath.Join(base, "ashore-agent"), nil
-}
-
-// PackagedState is the folder of the state folders of workloads that units run.
-const PackagedState = "/var/lib/ashore-agent"
-
-// ownsPackagedState reports whether this process runs as the user of the units.
-func ownsPackagedState() bool {
-	info, err := os.Stat(PackagedState)
-	if err != nil {
-		return false
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Geteuid()
 }
 
 // own is the address that ports are opened on. The settings are complete.

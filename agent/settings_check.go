@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -142,7 +143,7 @@ func (c *checker) rest(s *Settings) {
 	}
 	c.oneOf("log.level", s.Log.Level, "trace", "debug", "info", "warn", "error")
 	// all of them, so that the same folder works however the agent runs
-	for _, path := range []string{s.adminSocket(), s.xdsSocket(), s.agentSocket()} {
+	for _, path := range []string{s.adminSocket(), s.xdsSocket(), filepath.Join(s.State, agentSocket)} {
 		c.want(len(path) <= maxSocketPath, "state",
 			"the path of the socket %s has %d bytes and may have %d; choose a shorter folder",
 			path, len(path), maxSocketPath)

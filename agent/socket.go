@@ -7,22 +7,12 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/ashore-mesh/ashore/agent/relay"
 )
-
-// socketMode is the mode of sockets between the agent and Envoy. As a unit Envoy has another user
-// of the same group.
-func (s *Settings) socketMode() fs.FileMode {
-	if !s.Envoy.units {
-		return 0o600
-	}
-	return 0o660
-}
 
 // listenUnix opens a unix socket with a mode. It replaces the socket of an earlier agent: the
 // caller holds the lock of the state folder.
@@ -50,12 +40,6 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	}
 	return l, nil
 }
-
-// xdsSocket is the path of the unix socket where the agent serves xDS and SDS to Envoy.
-func (s *Settings) xdsSocket() string { return filepath.Join(s.runtime(), "xds.sock") }
-
-// agentSocket is the path of the unix socket where the agent serves "status" and "leave".
-func (s *Settings) agentSocket() string { return filepath.Join(s.State, "agent.sock") }
 
 // newLocalServer makes the gRPC server for Envoy.
 func newLocalServer() *grpc.Server {

@@ -2,10 +2,18 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/ashore-mesh/ashore/agent/envoy"
 )
 
 // serveStatus serves the status port until ctx ends.
@@ -37,4 +45,125 @@ func (a *Agent) serveQuit(w http.ResponseWriter, r *http.Request) {
 	}
 	a.log.Info("envoy and this agent end: /quitquitquit asks for it")
 	a.quit()
+}
+
+// maxScrapes is the maximum number of concurrent scrapes; more get 429. The server's write timeout
+// ends those of slow readers.
+const maxScrapes = 4
+
+// scrapeTimeout is less than the server's write timeout.
+const scrapeTimeout = 4 * envoy.AdminTimeout
+
+// serveMetrics answers with the agent's own metrics and, after them, Envoy's and the application's.
+func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	select {
+	case a.scrapes <- struct{}{}:
+		defer func() { <-a.scrapes }()
+	default:
+		http.Error(w, "too many scrapes at one time", http.StatusTooManyRequests)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), scrapeTimeout)
+	defer cancel()
+	application, appErr := a.applicationMetrics(ctx)
+	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	if err := a.writeMetrics(w, appErr); err != nil {
+		a.log.Debug("write metrics", "error", err)
+		return
+	}
+	// If Envoy does not answer, the metric envoy_up says so.
+	if body, err := a.admin.Open(ctx, http.MethodGet, "/stats/prometheus"); err == nil {
+		_, err := io.Copy(w, body) // streamed, because it may have 64 MiB and any host can ask
+		if err = errors.Join(err, body.Close()); err != nil {
+			a.log.Debug("pass on Envoy's metrics", "error", err)
+			panic(http.ErrAbortHandler) // so that the reader notices
+		}
+	}
+	if _, err := w.Write(application); err != nil {
+		a.log.Debug("write metrics", "error", err)
+	}
+}
+
+// maxApplicationMetrics is the maximum size of the application's metrics, in bytes. Source: Istio.
+const maxApplicationMetrics = 10 << 20
+
+// applicationMetrics reads the application's metrics; nil without the setting.
+func (a *Agent) applicationMetrics(ctx context.Context) ([]byte, error) {
+	url := a.settings.Metrics.Application
+	if url == "" {
+		return nil, nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	client := &http.Client{Timeout: envoy.AdminTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxApplicationMetrics+1))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s answers %d", url, resp.StatusCode)
+	case len(body) > maxApplicationMetrics:
+		return nil, fmt.Errorf("%s has more than %d MiB", url, maxApplicationMetrics>>20)
+	}
+	return append(body, '\n'), nil
+}
+
+// writeMetrics writes the agent's own metrics. appErr is why the application's are missing.
+func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
+	registry := prometheus.NewRegistry()
+	add := func(name, help string, value float64) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "ashore_agent", Name: name,
+			Help: help}, func() float64 { return value }))
+	}
+	add("envoy_restarts", "How often Envoy was started again.", float64(max(a.envoy.State().Runs-1, 0)))
+	add("envoy_up", "1 while an Envoy process runs.", boolean(a.envoy.State().PID != 0))
+	if a.settings.Metrics.Application != "" {
+		add("application_up", "1 when the application's metrics were read.", boolean(appErr == nil))
+	}
+	if a.certs != nil {
+		id, n := a.certs.Identity(), a.certs.Renewal()
+		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.",
+			time.Until(id.Leaf().NotAfter).Seconds())
+		add("certificate_not_after_seconds", "When the certificate ends, in seconds since 1970.",
+			float64(id.Leaf().NotAfter.Unix()))
+		add("certificate_renewals", "Certificates that came since the agent started.", float64(n.Count))
+		add("certificate_renewal_failures", "Failed renewals since the last certificate came.", float64(n.Tries))
+		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots)))
+	}
+	link := a.relay.Status()
+	add("xds_connected", "1 while a control plane is connected.", boolean(link.Connected != ""))
+	add("xds_copy", "1 while Envoy runs on a copy of its configuration from disk.", boolean(!link.CachedAt.IsZero()))
+	if a.dns != nil {
+		s := a.dns.State()
+		add("dns_names", "Names of the mesh that the agent resolves.", float64(s.Names))
+		add("dns_answered", "DNS queries that were answered with addresses of the mesh.", float64(s.Answered))
+		add("dns_forwarded", "DNS queries that another server answered.", float64(s.Forwarded))
+		add("dns_failed", "DNS queries that no server answered.", float64(s.Failed))
+		add("dns_refused", "DNS queries above the limit of those that wait for another server.", float64(s.Refused))
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		return err
+	}
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(w, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -72,7 +72,7 @@ func (a *analysis) selectors() {
 }
 
 func (a *analysis) selectsWorkload(namespace string, labels map[string]string) bool {
-	for range a.allWorkloads().selected(namespace, labels) {
+	for range a.selected(namespace, labels) {
 		return true
 	}
 	return false
@@ -105,7 +105,7 @@ func (a *analysis) policyPortList(o *config.Object, path string, ports []string)
 		}
 		var service *registry.Service
 		target, listens := uint32(0), false
-		for w := range a.allWorkloads().selected(a.policyNamespace(o), push.SelectorLabels(o)) {
+		for w := range a.selected(a.policyNamespace(o), push.SelectorLabels(o)) {
 			if w.service == nil {
 				continue
 			}

@@ -1,6 +1,7 @@
 package analyze_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ashore-mesh/ashore/analyze"
@@ -48,6 +49,12 @@ func TestPolicies(t *testing.T) {
 	}
 	check(t, []testCase{
 		{"selects a workload", []string{workload, selects("shop/p", "app: web")}, nil},
+		{
+			"selects a label of the metadata", []string{
+				strings.Replace(object(config.WorkloadEntry, "shop/web-1", "address: 10.0.0.1"), "namespace: shop", "namespace: shop, labels: {app: web}", 1),
+				selects("shop/p", "app: web"),
+			}, nil,
+		},
 		{"selects a Gateway's proxies", []string{gateway("edge/gw", `"*"`), selects("shop/p", "app: gw")}, nil},
 		{"selects a workload of another namespace, in the root namespace", []string{workload, selects("istio-system/p", "app: web")}, nil},
 		{

@@ -127,8 +127,7 @@ func (a *analysis) callers(joined []spiffe.ID) *callers {
 }
 
 // whyUnmatched returns why no caller has the value of an attribute in a policy of the namespace, and
-// the most similar known value, as similar does. why is empty if a caller has it, or if the attribute
-// is not an identity.
+// a hint from similar. why is empty if a caller has it, or if the attribute is not an identity.
 func (x *callers) whyUnmatched(a *analysis, key, value, namespace string) (why, hint string) {
 	known, text, name := x.identities, "no workload of this mesh has the identity ", value
 	switch key {

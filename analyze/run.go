@@ -48,8 +48,8 @@ type analysis struct {
 	byPattern map[string][]*registry.Service // services by each pattern that covers their host
 	byPort    map[uint32][]*registry.Service // services by each port, except UDP
 	gateways  map[string]*gateway            // by "namespace/name"
-	workloads workloads
-	hints     int // how many unknown names were compared with known ones
+	workloads map[string][]workload          // by namespace
+	hints     int                            // how many unknown names were compared with known ones
 }
 
 func newAnalysis(ctx context.Context, c *push.Context) *analysis {

@@ -26,30 +26,17 @@ func KeyHashOf(c *x509.Certificate) KeyHash { return sha256.Sum256(c.RawSubjectP
 // String is the hash as hexadecimal digits.
 func (k KeyHash) String() string { return hex.EncodeToString(k[:]) }
 
-// Call is what is known of a call before anything that it sends is read.
+// Call is what is known of a call before its request is received.
 type Call struct {
-	// Peer is the client's chain of the TLS connection, leaf first. That the client has the leaf's
-	// key is proven; nothing else is.
+	// Peer is the client's chain of the TLS connection, leaf first. Only that the client has the
+	// leaf's key is proven.
 	Peer []*x509.Certificate
 	// Bearer is the bearer token of the call, or empty.
 	Bearer string
-	// From is the address that the call comes from.
+	// From is the client's address.
 	From netip.Addr
 	// Now is when it came.
 	Now time.Time
-}
-
-// Ask is what a proven caller asks a certificate for.
-type Ask struct {
-	// Key is the hash of the key that it is for. The caller has the key.
-	Key KeyHash
-	// Workload is how the caller names itself within its namespace, or empty.
-	Workload string
-	// Group is the WorkloadGroup that the caller means to join, "namespace/name", or empty when he
-	// does not say.
-	Group string
-	// Replace says that the caller means to take the place of a workload of his name that is alive.
-	Replace bool
 }
 
 // Proof is who a call comes from.
@@ -62,18 +49,20 @@ type Proof struct {
 	Group string
 	// Caller is what calls are counted by: one for each token, workload or service account.
 	Caller string
-	// Leaf is the certificate that it was proven by, or nil.
+	// Leaf is the certificate that proved it, or nil.
 	Leaf *x509.Certificate
-	// name is the workload, "namespace/name", where the proof says so; empty: the request names it.
+	// name is the workload, "namespace/name", if the proof names it; empty: the request does.
 	name string
-	// byIndex says that Leaf was accepted because the index has it, for the audit log.
+	// byIndex means that Leaf was accepted because the index has it.
 	byIndex bool
-	// token is the text of the join token that it was proven by, or empty.
+	// token is the text of the join token that proved it, or empty.
 	token string
-	// shown is the hash of the key of the certificate that a caller with other evidence presents as
-	// well; nil: none. Its owner is not checked.
+	// replica is the replica token that proved it, or nil.
+	replica *replicaToken
+	// shown is the hash of the key of the certificate that a caller with a token presents as well;
+	// nil: none. Its identity is not checked.
 	shown *KeyHash
-	// from is the address that the call comes from.
+	// from is the client's address.
 	from netip.Addr
 }
 
@@ -85,14 +74,14 @@ const (
 	byReplica     = "replica"
 )
 
-// workload is the name, "namespace/name", of the workload that a certificate is for. Errors:
+// workload returns the name, "namespace/name", of the workload that a certificate is for. Errors:
 // *Refusal.
-func (p *Proof) workload(a Ask) (string, error) {
+func (p *Proof) workload(a *ask) (string, error) {
 	asked := p.ID.Namespace + "/" + a.Workload
 	switch {
 	case p.How == byToken && a.Group != "" && a.Group != p.Group:
-		return "", refuseToken("token of another group",
-			fmt.Errorf("the %s is of group %q, and comes for %.200q", p.Caller, p.Group, a.Group))
+		return "", refuseToken("token of another group", "the %s is of group %q, and comes for %.200q", p.Caller,
+			p.Group, a.Group)
 	case p.How == byToken && !dnsname.Valid(a.Workload):
 		return "", &Refusal{Code: codes.InvalidArgument, Reason: "bad name",
 			Err: fmt.Errorf("a workload names itself %.260q", a.Workload),
@@ -104,30 +93,41 @@ func (p *Proof) workload(a Ask) (string, error) {
 		return "", refuseCertificate("other workload", fmt.Errorf("workload %s asks for a certificate of %.260q",
 			p.name, a.Workload))
 	case p.name == "":
-		return keyName(p.ID, a.Key), nil
+		return keyName(p.ID, a.KeyHash), nil
 	}
 	return p.name, nil
 }
 
-// Refusal is why a call is refused: what its caller is told, and what only the operator is.
+// refuse is a refusal of a caller with this proof, who does not learn the reason.
+func (p *Proof) refuse(reason string, err error) *Refusal {
+	r := &Refusal{Code: codes.PermissionDenied, Public: publicToken, Reason: reason, Err: err}
+	switch p.How {
+	case byCertificate:
+		r.Code, r.Public = codes.Unauthenticated, publicCertificate
+	case byJWT:
+		r.Public = publicJWT
+	}
+	return r
+}
+
+// Refusal is why a call is refused.
 type Refusal struct {
 	// Code and Public are for the caller.
 	Code   codes.Code
 	Public string
 	// Reason is one word or two, for metrics: "expired".
 	Reason string
-	// Err is all that is known, for the audit log.
+	// Err is the whole reason, for the audit log.
 	Err error
 }
 
-// Error is all that is known.
+// Error is the whole reason.
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %v", r.Reason, r.Err) }
 
 // Unwrap is the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// What callers are told. Why exactly stands in the audit log: whoever guesses shall not learn how
-// near he is.
+// The answers to callers. The exact reason is only in the audit log, so that guessing does not help.
 const (
 	publicToken = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another " +
 		"group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"
@@ -149,7 +149,7 @@ func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
 		return s.config.Ledger.attestToken(ctx, c)
 	}
 	var refused error = &Refusal{Code: codes.Unauthenticated, Public: publicNobody, Reason: "no proof",
-		Err: errors.New("the call holds no evidence")}
+		Err: errors.New("the call has no token and no certificate")}
 	if len(c.Peer) > 0 && s.config.Peers != nil {
 		p, err := s.config.Peers.attest(ctx, c)
 		if r, ok := errors.AsType[*Refusal](err); err == nil || ok && r.Reason == reasonRevoked {
@@ -167,20 +167,20 @@ func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
 }
 
 // attestToken authenticates a caller by a join token, which lets one workload join its group.
-// Workloads choose their names. Errors: *Refusal, or why the token cannot be checked now.
+// Errors: *Refusal, or why the token cannot be checked now.
 func (l *Ledger) attestToken(ctx context.Context, c Call) (*Proof, error) {
 	t, _, err := l.checkToken(ctx, c.Bearer, c.Now)
 	if err != nil {
 		return nil, err
 	}
 	id, err := l.resolve(ctx, t.Group)
-	if err != nil && !errors.Is(err, ErrNoGroup) && !errors.Is(err, errGroupIdentity) {
-		return nil, err // not yet, or not now
-	}
-	if err != nil { // the token is good, so its holder may know
-		return nil, l.unsure(&Refusal{Code: codes.FailedPrecondition,
+	if errors.Is(err, ErrNoGroup) || errors.Is(err, errGroupIdentity) { // the token is good, so its holder may know
+		return nil, l.unlessBehind(&Refusal{Code: codes.FailedPrecondition,
 			Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group",
 			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)})
+	}
+	if err != nil {
+		return nil, err
 	}
 	p := &Proof{ID: id, How: byToken, Group: t.Group, Caller: "token " + t.ID, token: c.Bearer, from: c.From}
 	if len(c.Peer) > 0 {

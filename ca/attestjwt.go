@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-jose/go-jose/v4/jwt"
@@ -25,68 +24,67 @@ import (
 const (
 	// maxJWT bounds a token, in bytes.
 	maxJWT = 16 << 10
-	// leeway is how much clocks of issuers may differ from ours.
+	// leeway is how much the clocks of issuers may differ from ours.
 	leeway = 30 * time.Second
+	// jwtRefresh is how often keys are read again: how long a new key of an issuer may be unknown.
+	jwtRefresh = time.Minute
+	// maxPod bounds the name of a pod that becomes part of that of a workload.
+	maxPod = 100
 )
 
-// Issuer is somebody whose tokens are believed.
+// Issuer is an issuer whose tokens are accepted.
 type Issuer struct {
 	// Name is the claim iss, exactly.
 	Name string
 	// Audiences are those that a token may be for: one of them must be in the claim aud. Empty
 	// means "istio-ca", as with Istio's agents.
 	Audiences []string
-	// Keys is where its keys stand (JWKS): a file or a URL. Empty: the issuer's name is an https://
-	// address that tells where, as OpenID Connect Discovery says.
+	// Keys is a file or a URL of its keys (JWKS). Empty: Name is an https:// URL, and OpenID Connect
+	// Discovery finds them.
 	Keys string
-	// Namespace and ServiceAccount are where in the token the identity stands, each a path of
-	// claims. Empty means kubernetes.io → namespace and kubernetes.io → serviceaccount → name, as
-	// in Kubernetes' tokens, or, where a token has no such claim, namespace and serviceAccount.
+	// Namespace and ServiceAccount are the paths of the claims with the identity. Empty means
+	// kubernetes.io → namespace and kubernetes.io → serviceaccount → name, as in Kubernetes' tokens, or
+	// namespace and serviceAccount if a token has no claim kubernetes.io.
 	Namespace, ServiceAccount []string
 }
 
-// JWTConfig says whose tokens are believed.
+// JWTConfig configures a JWTAttestor.
 type JWTConfig struct {
 	// Issuers have different names.
 	Issuers []Issuer
 	Ledger  *Ledger
-	// Fetcher gets the keys of issuers with a URL.
+	// Fetcher fetches the keys of issuers with a URL.
 	Fetcher *jwks.Fetcher
-	// Log gets what is wrong with keys.
+	// Log receives failures to read keys.
 	Log hclog.Logger
 }
 
-// JWTAttestor proves who calls by an OIDC token of an issuer of the settings.
+// JWTAttestor authenticates callers by OIDC tokens of issuers in the settings.
 type JWTAttestor struct {
 	ledger  *Ledger
-	issuers []Issuer // in the order of the settings
+	issuers []Issuer
 	fetcher *jwks.Fetcher
 	keeper  *jwks.Keeper
-	keys    atomic.Pointer[map[string]*jwks.Set] // by Issuer.Keys
 }
-
-// jwtRefresh is how often keys are read again: how long a new key of an issuer may be unknown.
-const jwtRefresh = time.Minute
 
 // NewJWTAttestor makes one.
 func NewJWTAttestor(c JWTConfig) *JWTAttestor {
 	a := &JWTAttestor{ledger: c.Ledger, fetcher: c.Fetcher, issuers: slices.Clone(c.Issuers)}
-	a.keys.Store(&map[string]*jwks.Set{})
 	a.keeper = jwks.NewKeeper(jwks.KeeperConfig{Fetch: a.load, Refresh: jwtRefresh, Log: c.Log})
-	var places []string
+	var keys []string
 	for i := range a.issuers {
 		s := &a.issuers[i]
 		s.Keys = cmp.Or(s.Keys, strings.TrimSuffix(s.Name, "/")+jwks.DiscoveryPath)
 		if len(s.Audiences) == 0 {
 			s.Audiences = []string{"istio-ca"}
 		}
-		places = append(places, s.Keys)
+		keys = append(keys, s.Keys)
 	}
-	a.keeper.Want(places)
+	a.keeper.Want(keys)
 	return a
 }
 
-// load reads keys from a place.
+// load reads keys from a file or a URL.
 func (a *JWTAttestor) load(ctx context.Context, place string) (*jwks.Set, error) {
 	if strings.Contains(place, "://") {
 		return a.fetcher.Fetch(ctx, place)
@@ -102,49 +100,42 @@ func (a *JWTAttestor) load(ctx context.Context, place string) (*jwks.Set, error)
 	return set, nil
 }
 
-// Run reads the keys of all issuers, again and again, until ctx ends. Where they cannot be read,
-// the last good ones stay.
+// Run reads the keys of all issuers again and again, until ctx ends. If some cannot be read, the
+// last good ones stay.
 func (a *JWTAttestor) Run(ctx context.Context) error {
-	return a.keeper.Run(ctx, func(_ context.Context, texts map[string]string) {
-		keys := map[string]*jwks.Set{}
-		for place, text := range texts {
-			if set, err := jwks.Parse([]byte(text)); err == nil { // it was read before
-				keys[place] = set
-			}
-		}
-		a.keys.Store(&keys)
-	})
+	return a.keeper.Run(ctx, func(context.Context, map[string]string) {})
 }
 
-// Failures are the places whose keys cannot be read now.
+// Failures are the keys that cannot be read now.
 func (a *JWTAttestor) Failures() []jwks.Failure { return a.keeper.Failures() }
 
-// unknownKey is the reason of a refusal that a new key of an issuer causes, or a token that anybody
-// made up.
+// unknownKey is the reason of a refusal that a new key of an issuer causes, or a forged token.
 const unknownKey = "jwt key unknown"
 
-// refuseJWT is a refusal whose caller learns nothing.
-func refuseJWT(reason string, err error) *Refusal {
-	return &Refusal{Code: codes.Unauthenticated, Public: publicJWT, Reason: reason, Err: err}
+// refuseJWT is a refusal that does not tell the caller the reason.
+func refuseJWT(reason, format string, args ...any) *Refusal {
+	return &Refusal{Code: codes.Unauthenticated, Public: publicJWT, Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
 // attest authenticates a caller by a JWT of an issuer. Errors: *Refusal.
 func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 	if len(c.Bearer) > maxJWT {
-		return nil, refuseJWT("jwt too large", fmt.Errorf("the token has %d bytes, at most %d are read", len(c.Bearer),
-			maxJWT))
-	}
-	token, err := jwt.ParseSigned(c.Bearer, jwks.Algorithms())
-	if err != nil {
-		return nil, refuseJWT("jwt malformed", err)
+		return nil, refuseJWT("jwt too large", "the token has %d bytes, at most %d are read", len(c.Bearer), maxJWT)
 	}
 	var hint jwt.Claims // says only which keys to try
-	if err := token.UnsafeClaimsWithoutVerification(&hint); err != nil {
-		return nil, refuseJWT("jwt malformed", err)
+	token, err := jwt.ParseSigned(c.Bearer, jwks.Algorithms())
+	if err == nil {
+		err = token.UnsafeClaimsWithoutVerification(&hint)
+	}
+	if err == nil && len(token.Headers) != 1 {
+		err = fmt.Errorf("it has %d signatures", len(token.Headers))
+	}
+	if err != nil {
+		return nil, refuseJWT("jwt malformed", "%w", err)
 	}
 	i := slices.IndexFunc(a.issuers, func(s Issuer) bool { return s.Name == hint.Issuer })
 	if i < 0 {
-		return nil, refuseJWT("jwt issuer", fmt.Errorf("the issuer %.200q is not in the settings", hint.Issuer))
+		return nil, refuseJWT("jwt issuer", "the issuer %.200q is not in the settings", hint.Issuer)
 	}
 	issuer := a.issuers[i]
 	claims, err := a.verify(issuer, token, c.Now)
@@ -153,32 +144,29 @@ func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 	}
 	id, err := a.identity(issuer, claims)
 	if err != nil {
-		return nil, refuseJWT("jwt claims", fmt.Errorf("issuer %s: %w", issuer.Name, err))
+		return nil, refuseJWT("jwt claims", "issuer %s: %w", issuer.Name, err)
 	}
 	p := &Proof{ID: id, How: byJWT, Caller: accountCaller(id), from: c.From}
-	// A service account has many machines. Its workloads are told apart by the pods that their
-	// tokens name, so that a new key is the same workload, or else by their first keys.
-	if pod := a.podOf(issuer, claims); pod != "" {
+	// The workloads of a service account are distinguished by the pods in their tokens, so that a new
+	// key is the same workload, or else by their first keys.
+	if pod := a.pod(issuer, claims); pod != "" {
 		p.name = id.Namespace + "/" + id.ServiceAccount + accountSign + pod
 	}
 	return p, nil
 }
 
-// verify checks signature, times, issuer and audience, and returns all claims.
+// verify checks signature, times, issuer and audience, and returns all claims. Errors: *Refusal.
 func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Time) (map[string]any, error) {
-	if len(token.Headers) != 1 {
-		return nil, refuseJWT("jwt malformed", fmt.Errorf("it has %d signatures", len(token.Headers)))
-	}
 	header := token.Headers[0]
-	set := (*a.keys.Load())[issuer.Keys]
+	set := a.keeper.Set(issuer.Keys)
 	if set == nil || header.KeyID != "" && !set.Has(header.KeyID) {
-		reason := "jwt keys not read"
-		if set != nil {
-			reason = unknownKey
+		reason := unknownKey
+		if set == nil {
+			reason = "jwt keys not read"
 		}
-		return nil, &Refusal{Code: codes.Unavailable,
-			Public: "the keys of the token's issuer are being read; try again", Reason: reason,
-			Err: fmt.Errorf("no key %.80q of issuer %s is known yet", header.KeyID, issuer.Name)}
+		return nil, &Refusal{Code: codes.Unavailable, Reason: reason,
+			Public: "the keys of the token's issuer are being read; try again",
+			Err:    fmt.Errorf("no key %.80q of issuer %s is known yet", header.KeyID, issuer.Name)}
 	}
 	for _, key := range set.Keys(header.KeyID, header.Algorithm) {
 		var std jwt.Claims
@@ -186,19 +174,17 @@ func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Ti
 		if err := token.Claims(key, &std, &all); err != nil {
 			continue
 		}
+		err := std.ValidateWithLeeway(jwt.Expected{Issuer: issuer.Name, AnyAudience: issuer.Audiences, Time: now}, leeway)
 		if std.Expiry == nil {
-			return nil, refuseJWT("jwt claims", errors.New("the token never ends: it has no claim exp"))
+			err = errors.New("it never expires: it has no claim exp")
 		}
-		want := jwt.Expected{Issuer: issuer.Name, AnyAudience: issuer.Audiences, Time: now}
-		if err := std.ValidateWithLeeway(want, leeway); err != nil {
-			return nil, refuseJWT("jwt claims", fmt.Errorf("the token of issuer %s for %.200q: %w", issuer.Name,
-				std.Audience, err))
+		if err != nil {
+			return nil, refuseJWT("jwt claims", "the token of issuer %s for %.200q: %w", issuer.Name, std.Audience, err)
 		}
 		return all, nil
 	}
-	return nil, refuseJWT("jwt signature",
-		fmt.Errorf("no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)", issuer.Name,
-			header.KeyID, header.Algorithm))
+	return nil, refuseJWT("jwt signature", "no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)",
+		issuer.Name, header.KeyID, header.Algorithm)
 }
 
 // identity is the one that claims name.
@@ -210,48 +196,33 @@ func (a *JWTAttestor) identity(issuer Issuer, claims map[string]any) (spiffe.ID,
 			namespace, account = []string{"namespace"}, []string{"serviceAccount"}
 		}
 	}
-	n, err := claim(claims, namespace)
-	if err != nil {
-		return spiffe.ID{}, err
-	}
-	s, err := claim(claims, account)
-	if err != nil {
-		return spiffe.ID{}, err
+	n, s := claim(claims, namespace), claim(claims, account)
+	if n == "" || s == "" {
+		return spiffe.ID{}, fmt.Errorf("the token lacks the claim %s or %s, or it is no text",
+			strings.Join(namespace, " → "), strings.Join(account, " → "))
 	}
 	return a.ledger.identity(n, s)
 }
 
-// claim is the text at a path of claims.
-func claim(claims map[string]any, path []string) (string, error) {
+// claim is the text at a path of claims; empty if there is none.
+func claim(claims map[string]any, path []string) string {
 	var at any = claims
 	for _, p := range path {
-		m, ok := at.(map[string]any)
-		if !ok {
-			return "", fmt.Errorf("the token has no claim %s", strings.Join(path, " → "))
-		}
+		m, _ := at.(map[string]any)
 		at = m[p]
 	}
-	s, ok := at.(string)
-	if !ok || s == "" {
-		return "", fmt.Errorf("the token has no text in the claim %s", strings.Join(path, " → "))
-	}
-	return s, nil
+	s, _ := at.(string)
+	return s
 }
 
 // accountCaller is what calls of a service account are counted by.
 func accountCaller(id spiffe.ID) string { return "account " + id.String() }
 
-// maxPod bounds the name of a pod that is taken into that of a workload.
-const maxPod = 100
-
-// podOf is the pod that a token of Kubernetes is bound to, or empty. Those of several issuers,
-// which may be called alike, are told apart.
-func (a *JWTAttestor) podOf(issuer Issuer, claims map[string]any) string {
-	if len(issuer.Namespace) > 0 {
-		return ""
-	}
-	pod, err := claim(claims, []string{"kubernetes.io", "pod", "name"})
-	if err != nil || len(pod) > maxPod || !dnsname.Valid(pod) {
+// pod is the pod that a token of Kubernetes is bound to, or empty. Pods of several issuers, which may
+// have the same name, are distinguished.
+func (a *JWTAttestor) pod(issuer Issuer, claims map[string]any) string {
+	pod := claim(claims, []string{"kubernetes.io", "pod", "name"})
+	if len(issuer.Namespace) > 0 || len(pod) > maxPod || !dnsname.Valid(pod) {
 		return ""
 	}
 	if len(a.issuers) > 1 {

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
@@ -90,14 +89,13 @@ func (l *lab) jwt(issuers ...Issuer) *JWTAttestor {
 func (l *lab) newJWT(issuers ...Issuer) *JWTAttestor {
 	l.t.Helper()
 	a := l.jwt(issuers...)
-	var err error
-	keys := map[string]*jwks.Set{}
-	for _, i := range issuers {
-		if keys[i.Keys], err = a.load(l.t.Context(), i.Keys); err != nil {
-			l.t.Fatal(err)
-		}
+	ctx, cancel := context.WithCancel(l.t.Context())
+	if err := a.keeper.Run(ctx, func(context.Context, map[string]string) { cancel() }); err != nil {
+		l.t.Fatal(err)
 	}
-	a.keys.Store(&keys)
+	if f := a.Failures(); len(f) > 0 {
+		l.t.Fatal(f)
+	}
 	return a
 }
 
@@ -361,7 +359,9 @@ func TestJWTRecordsAreBounded(t *testing.T) {
 	if _, _, err := l.ask(first); err != nil {
 		t.Fatal(err)
 	}
-	l.ledger.keyNamed.Store(&map[string]int{"shop/web": maxKeyNamed})
+	if n := l.ledger.countKeyNamed("shop/web", maxKeyNamed-1); n != maxKeyNamed {
+		t.Errorf("%d workloads are counted, want the first one and %d", n, maxKeyNamed-1)
+	}
 	_, _, err := l.ask(client{token: first.token})
 	if err := wantRefused(err, codes.ResourceExhausted, "too many workloads of this service account"); err != nil {
 		t.Error(err)
@@ -375,7 +375,7 @@ func TestJWTRecordsAreBounded(t *testing.T) {
 	if err := l.ledger.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := (*l.ledger.keyNamed.Load())["shop/web"]; n != 1 {
+	if n := l.ledger.countKeyNamed("shop/web", 0); n != 1 {
 		t.Errorf("%d workloads are counted, want 1", n)
 	}
 	if _, _, err := l.ask(client{token: first.token}); err != nil {

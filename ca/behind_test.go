@@ -28,7 +28,7 @@ func TestOutOfTouch(t *testing.T) {
 		"a token of another replica": {func(*lab) client { return client{token: elsewhere.token("shop/web"), name: "a"} }, audit.TokenRefuse, codes.Unavailable, codes.PermissionDenied},
 		"a group of another replica": {func(l *lab) client {
 			text := l.token("shop/web")
-			l.ledger.groups = func(context.Context, string) (string, string, error) { return "", "", ErrNoGroup }
+			l.ledger.config.Groups = func(context.Context, string) (string, string, error) { return "", "", ErrNoGroup }
 			return client{token: text, name: "a"}
 		}, audit.TokenRefuse, codes.Unavailable, codes.FailedPrecondition},
 		"a token malformed": {func(l *lab) client { return client{token: l.token("shop/web")[:40], name: "a"} }, audit.TokenRefuse, codes.PermissionDenied, codes.PermissionDenied},

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Bundle is the root certificates that the mesh trusts. Immutable: an equal bundle keeps its
-// pointer.
+// Bundle is the root certificates that the mesh trusts. Immutable: an equal bundle keeps its pointer.
 type Bundle struct {
-	// ID is the same wherever the same roots are trusted, in whatever order.
+	// ID is the same for the same roots in any order.
 	ID string
 	// Roots are in the order of their ids, each once.
 	Roots []*x509.Certificate
@@ -22,14 +21,14 @@ type Bundle struct {
 	pool *x509.CertPool // Roots
 }
 
-// RootID names a certificate by its content: "sha256:" and the hexadecimal SHA-256 of its DER. It
-// is what a join token says of the root.
+// RootID names a root by its content: "sha256:" and the hexadecimal SHA-256 of its DER. Join commands
+// have it.
 func RootID(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.Raw)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// NewBundle puts roots into order.
+// NewBundle makes a bundle of roots.
 func NewBundle(roots ...*x509.Certificate) *Bundle {
 	sorted := slices.Clone(roots)
 	slices.SortFunc(sorted, func(a, b *x509.Certificate) int { return strings.Compare(RootID(a), RootID(b)) })
@@ -52,7 +51,7 @@ func bundleID(ids []string) string {
 // PEM is the bundle as text.
 func (b *Bundle) PEM() []byte { return []byte(b.text) }
 
-// Pool is the bundle as what verifiers take. Do not change it.
+// Pool is the bundle for verifiers. Do not change it.
 func (b *Bundle) Pool() *x509.CertPool { return b.pool }
 
 // verify returns why a chain, leaf first, does not lead to a root of the bundle for a use.
@@ -70,5 +69,5 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 	return p
 }
 
-// has says whether the root with an id is in the bundle.
+// has reports whether the root with an ID is in the bundle.
 func (b *Bundle) has(id string) bool { return slices.Contains(b.ids, id) }

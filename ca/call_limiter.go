@@ -22,8 +22,8 @@ const (
 	queueTimeout = 10 * time.Second
 )
 
-// callLimiter lets few calls be in progress, and few of those of one caller. Others wait in the
-// order in which they came. Safe for concurrent use.
+// callLimiter bounds the calls in progress, of all callers and of each. Others wait in the order in
+// which they came. Safe for concurrent use.
 type callLimiter struct {
 	running *semaphore.Weighted // of all callers
 

@@ -88,7 +88,7 @@ func TestRevokedConnections(t *testing.T) {
 func TestRevokeEndedSerial(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil).bounded(0)
-	l.ledger.grace = 0
+	l.ledger.config.Grace = 0
 	l.serve()
 	all := l.renewals(l.join("shop/web", "a"), 0, 20*time.Hour, 2) // the first ended 16 h ago
 	serial := serialText(all[0].Leaf)
@@ -142,7 +142,7 @@ func TestEndedCertificatesAreNotDriven(t *testing.T) {
 	if r := l.revocations(); !slices.Equal(r.Certificates, fingerprints(all)) {
 		t.Errorf("%d certificates are listed, want %d", len(r.Certificates), len(all))
 	}
-	for _, table := range []string{workloadTable, revocationTable} {
+	for _, table := range []string{"workload", "revocation"} {
 		records, err := l.store.List(t.Context(), table)
 		if err != nil {
 			t.Fatal(err)

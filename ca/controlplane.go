@@ -22,7 +22,7 @@ func ControlPlaneID(trustDomain string) *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: "/ashore/control-plane"}
 }
 
-// builtInNames are what a control plane is always reached by: from its own machine, and by Istio's
+// builtInNames are the names that a control plane always has: on its own machine, and for Istio's
 // agents.
 func builtInNames() []string {
 	return []string{
@@ -37,7 +37,7 @@ type serverNames struct {
 	ips []net.IP
 }
 
-// newServerNames sorts names and addresses; each counts once. Errors: one is neither.
+// newServerNames separates names and addresses, each once. Errors: one is neither.
 func newServerNames(names []string) (serverNames, error) {
 	var s serverNames
 	for _, n := range append(builtInNames(), names...) {
@@ -57,7 +57,7 @@ func newServerNames(names []string) (serverNames, error) {
 }
 
 // issueServer signs the control plane's certificate. The chain it presents ends with the roots that
-// the mesh trusts, the signer's last: a machine that joins knows no more of a root than its hash.
+// the mesh trusts, the signer's last: a machine that joins knows only the hash of a root.
 // Errors: ErrSigner.
 func issueServer(s *Signer, b *Bundle, trustDomain string, names serverNames, now time.Time) (
 	*tls.Certificate, error) {
@@ -84,8 +84,8 @@ func issueServer(s *Signer, b *Bundle, trustDomain string, names serverNames, no
 	return out, nil
 }
 
-// controlPlaneTLS is for clients of a control plane. The server has to have the control plane's
-// identity, below a root that is trusted at that moment. Its host name does not matter.
+// controlPlaneTLS configures clients of a control plane. The server must have the control plane's
+// identity, below a root that is trusted then. Its host name does not matter.
 func controlPlaneTLS(bundle func() *Bundle, trustDomain string, now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -111,13 +111,13 @@ func verifyControlPlane(chain []*x509.Certificate, b *Bundle, trustDomain string
 	return nil
 }
 
-// half is when half of a certificate's life is over.
+// half is when half of a certificate's validity is over.
 func half(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 2)
 }
 
-// due says whether a certificate is to be replaced by one that ends at end: half of its life is
-// over, and the new one lives longer.
+// due reports whether a certificate has to be replaced by one that expires at end: half of its
+// validity is over, and the new one is valid longer.
 func due(c *x509.Certificate, end, now time.Time) bool {
 	return !now.Before(half(c)) && end.After(c.NotAfter.Add(time.Minute))
 }

@@ -18,7 +18,7 @@ func TestControlPlaneTLS(t *testing.T) {
 	other.config.Now = nil
 	foreign := other.move()
 	key := NewKey()
-	leaf, err := Issue(m.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, key)}, m.config.Now())
+	leaf, err := Issue(m.Signer(), Grant{ID: web(t), Key: key.Public()}, m.config.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,7 @@
 package ca
 
 import (
-	"crypto"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,24 +13,18 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// pair is a key and its certificate. They stand in one file, so that a kill leaves both or neither.
-type pair struct {
-	key  crypto.Signer
-	cert *x509.Certificate
-}
-
-// under says whether the pair's certificate is signed by a root and valid now.
+// under reports whether the pair's certificate is signed by a root and valid now.
 func (p *pair) under(root *x509.Certificate, now time.Time) bool {
 	return p.cert.CheckSignatureFrom(root) == nil && !now.Before(p.cert.NotBefore) && now.Before(p.cert.NotAfter)
 }
 
-// folder is the path of the folder where keys are kept.
+// folder is the path of the folder where keys are stored.
 type folder string
 
 func (f folder) at(name string) string { return filepath.Join(string(f), name) }
 
-// open makes the folder as far as it is not there, for its owner alone, and removes what a kill
-// left half-written. A folder that wholefile.Guard refuses is an error.
+// open creates the folder if it is missing, for its owner alone, and removes what was left of
+// interrupted writes. A folder that wholefile.Guard refuses is an error.
 func (f folder) open() error {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return err
@@ -46,7 +38,7 @@ func (f folder) open() error {
 	return wholefile.Clean(string(f))
 }
 
-// rename gives a file the name of another, which it replaces.
+// rename renames a file, and replaces one that has the new name.
 func (f folder) rename(from, to string) error {
 	if err := os.Rename(f.at(from), f.at(to)); err != nil {
 		return err
@@ -54,21 +46,14 @@ func (f folder) rename(from, to string) error {
 	return wholefile.SyncFolder(string(f))
 }
 
-// remove deletes a file.
-func (f folder) remove(name string) error {
-	if err := os.Remove(f.at(name)); err != nil {
-		return err
-	}
-	return wholefile.SyncFolder(string(f))
-}
-
-// has says whether there is anything by a name.
+// has reports whether a file exists.
 func (f folder) has(name string) bool {
 	_, err := os.Lstat(f.at(name))
 	return err == nil
 }
 
-// writePair keeps a key and its certificate, readable by its owner alone.
+// writePair writes a key and its certificate into one file, readable by its owner alone. An
+// interrupted write leaves both or neither.
 func (f folder) writePair(name string, p *pair) error {
 	text, err := EncodeKey(p.key)
 	if err != nil {
@@ -77,7 +62,7 @@ func (f folder) writePair(name string, p *pair) error {
 	return wholefile.Write(f.at(name), append(text, EncodeCertificates(p.cert)...))
 }
 
-// pair reads what writePair wrote; nil when there is no such file. Errors name the file, and hold
+// pair reads what writePair wrote; nil if there is no such file. Errors name the file, and hold
 // nothing of the key.
 func (f folder) pair(name string) (*pair, error) {
 	text, info, err := readfile.Read(f.at(name), maxPlugged)
@@ -90,31 +75,22 @@ func (f folder) pair(name string) (*pair, error) {
 	if err := checkKeyMode(f.at(name), info.Mode()); err != nil {
 		return nil, err
 	}
-	p, err := decodePair(text)
+	p, err := decodePair(text, text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.at(name), err)
 	}
 	return p, nil
 }
 
-// decodePair reads a key and the certificate after it.
-func decodePair(text []byte) (*pair, error) {
-	block, rest := pem.Decode(text)
-	if block == nil {
-		return nil, errors.New("it holds no PEM block: it is damaged or was cut off")
-	}
-	key, err := DecodeKey(text[:len(text)-len(rest)])
-	if err != nil {
-		return nil, err
-	}
-	certs, err := DecodeCertificates(rest)
+// checkKeyMode refuses a key that others than its owner and group can read, or that others than its
+// owner can write.
+func checkKeyMode(path string, mode fs.FileMode) error {
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("after the key: %w", err)
-	case len(certs) != 1:
-		return nil, fmt.Errorf("it holds %d certificates, want the key's own", len(certs))
-	case !sameKey(certs[0].PublicKey, key.Public()):
-		return nil, errors.New("its key is not that of its certificate")
+	case mode&0o004 != 0:
+		return fmt.Errorf("%s: every user of this machine can read the key (mode %04o): chmod 600 it, and make a new "+
+			"one if others may have read it", path, mode.Perm())
+	case mode&0o022 != 0:
+		return fmt.Errorf("%s: others than its owner can change the key (mode %04o): chmod 600 it", path, mode.Perm())
 	}
-	return &pair{key: key, cert: certs[0]}, nil
+	return nil
 }

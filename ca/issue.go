@@ -6,6 +6,7 @@ import (
 	"crypto"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/asn1"
 	"errors"
 	"fmt"
@@ -18,66 +19,44 @@ import (
 // ErrSigner is why nothing can be signed: it is the authority's fault.
 var ErrSigner = errors.New("cannot sign")
 
-// backdate is how long before now a certificate begins, for clocks that are late. Istio has the
-// same.
-const backdate = 2 * time.Minute
-
-// defaultValidity is how long a certificate lives unless something else is set or asked for.
-const defaultValidity = 24 * time.Hour
-
-// minValidity is the shortest that a request may ask for: a shorter one is renewed too often.
-const minValidity = time.Minute
-
-// Rules bound what is issued. Zero values are the defaults.
-type Rules struct {
-	// Validity is that of a certificate whose request names none. Zero means 24h. A request may ask
-	// for less, and for up to 24h.
-	Validity time.Duration
-}
-
-// validity is how long a certificate lives for which asked was asked; zero asks for the default.
-// Errors: ErrRequest.
-func (r Rules) validity(asked time.Duration) (time.Duration, error) {
-	validity := cmp.Or(r.Validity, defaultValidity)
-	if asked == 0 {
-		return validity, nil
-	}
-	if most := max(defaultValidity, validity); asked < minValidity || asked > most {
-		return 0, fmt.Errorf("%w: a validity of %s is asked for, at least %s and at most %s is issued", ErrRequest, asked,
-			minValidity, most)
-	}
-	return asked, nil
-}
+const (
+	// backdate is how long before now a certificate begins, for clocks that are late. As in Istio.
+	backdate = 2 * time.Minute
+	// defaultValidity is how long a certificate lives unless something else is set or requested.
+	defaultValidity = 24 * time.Hour
+	// minValidity is the least that a request may ask for: a shorter one is renewed too often.
+	minValidity = time.Minute
+)
 
 // Grant is what a certificate is meant to say.
 type Grant struct {
 	// ID is the authenticated identity.
 	ID spiffe.ID
-	// Workload is the "namespace/name" that tells its workload from others of the identity, as
-	// WorkloadName returns it; may be empty.
+	// Workload is the "namespace/name" that distinguishes workloads of one identity, as WorkloadName
+	// returns it. It may be empty.
 	Workload string
-	// Request is whose key it is for.
-	Request *Request
-	// Validity is how long it is asked to live; zero for the default.
+	// Key is the workload's public key.
+	Key crypto.PublicKey
+	// Validity is how long the certificate lives. Zero means 24h.
 	Validity time.Duration
 }
 
-// Issue signs a certificate for a grant. It ends with the signer at the latest. Errors:
-// ErrRequest, ErrSigner.
-func Issue(s *Signer, rules Rules, g Grant, now time.Time) (*x509.Certificate, error) {
-	validity, err := rules.validity(g.Validity)
-	if err != nil {
-		return nil, err
-	}
-	t := s.leaf(g.ID.URL(), validity, now)
-	if t.ExtraExtensions, err = workloadNamed(g.Workload); err != nil {
-		return nil, fmt.Errorf("%w: name the workload %q: %w", ErrSigner, g.Workload, err)
+// Issue signs a certificate for a grant. It expires with the signer at the latest. Errors:
+// ErrSigner.
+func Issue(s *Signer, g Grant, now time.Time) (*x509.Certificate, error) {
+	t := s.leaf(g.ID.URL(), cmp.Or(g.Validity, defaultValidity), now)
+	if g.Workload != "" {
+		name, err := asn1.Marshal(g.Workload)
+		if err != nil {
+			return nil, fmt.Errorf("%w: name the workload %q: %w", ErrSigner, g.Workload, err)
+		}
+		t.ExtraExtensions = []pkix.Extension{{Id: workloadExtension(), Value: name}}
 	}
 	if !t.NotAfter.After(now) {
-		return nil, fmt.Errorf("%w: the certificate of the authority ended at %s", ErrSigner,
+		return nil, fmt.Errorf("%w: the certificate of the authority expired at %s", ErrSigner,
 			s.Cert.NotAfter.Format(time.RFC3339))
 	}
-	leaf, err := createCertificate(t, s.Cert, g.Request.Key, s.Key)
+	leaf, err := createCertificate(t, s.Cert, g.Key, s.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -115,12 +94,8 @@ func createCertificate(t, parent *x509.Certificate, key crypto.PublicKey, by cry
 	return c, nil
 }
 
-// names is the extension that holds the names of a certificate.
-func names() asn1.ObjectIdentifier { return asn1.ObjectIdentifier{2, 5, 29, 17} }
-
-// check compares what was signed with what was meant. The signature is not looked at again:
-// x509.CreateCertificate verifies it, and that the key is the authority's was seen when the signer
-// was made.
+// check compares what was signed with what was meant. x509.CreateCertificate has
+// verified the signature, and NewSigner that the key is the authority's.
 func (s *Signer) check(leaf, meant *x509.Certificate, g Grant) error {
 	id, err := spiffe.Of(leaf)
 	switch {
@@ -136,13 +111,13 @@ func (s *Signer) check(leaf, meant *x509.Certificate, g Grant) error {
 		return errors.New("it may be used for more")
 	case !leaf.NotBefore.Equal(meant.NotBefore) || !leaf.NotAfter.Equal(meant.NotAfter):
 		return fmt.Errorf("it is valid from %s to %s", leaf.NotBefore, leaf.NotAfter)
-	case !sameKey(leaf.PublicKey, g.Request.Key):
+	case !sameKey(leaf.PublicKey, g.Key):
 		return errors.New("it has another key")
 	case !bytes.Equal(leaf.RawIssuer, s.Cert.RawSubject):
 		return errors.New("it has another issuer")
 	}
 	for _, e := range leaf.Extensions {
-		if e.Id.Equal(names()) && !e.Critical { // RFC 5280, 4.2.1.6: with an empty subject
+		if e.Id.Equal(asn1.ObjectIdentifier{2, 5, 29, 17}) && !e.Critical { // RFC 5280, 4.2.1.6: with an empty subject
 			return errors.New("its names are not critical")
 		}
 	}

@@ -50,15 +50,6 @@ func encodeRequest(t testing.TB, key crypto.Signer, template x509.CertificateReq
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-func testRequest(t testing.TB, key crypto.Signer) *Request {
-	t.Helper()
-	r, err := ParseRequest(encodeRequest(t, key, x509.CertificateRequest{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
 func web(t testing.TB) spiffe.ID {
 	t.Helper()
 	id, err := spiffe.New("cluster.local", "shop", "web")
@@ -86,7 +77,7 @@ func TestIssueIgnoresWhatRequestsAskFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leaf, err := Issue(s, Rules{}, Grant{ID: web(t), Request: r}, noon)
+		leaf, err := Issue(s, Grant{ID: web(t), Key: r.Key}, noon)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,26 +105,30 @@ func TestValidity(t *testing.T) {
 	t.Parallel()
 	s, key := testRoot(t), NewKey()
 	for name, tc := range map[string]struct {
-		rules Rules
+		own   time.Duration // the setting
 		asked time.Duration
 		at    time.Time
 		want  time.Duration
 		err   string
 	}{
-		"default":          {Rules{}, 0, noon, 24 * time.Hour, ""},
-		"asked":            {Rules{}, time.Hour, noon, time.Hour, ""},
-		"own default":      {Rules{Validity: 90 * time.Minute}, 0, noon, 90 * time.Minute, ""},
-		"long default":     {Rules{Validity: 48 * time.Hour}, 48 * time.Hour, noon, 48 * time.Hour, ""},
-		"too long":         {Rules{}, 25 * time.Hour, noon, 0, "a validity of 25h0m0s is asked for, at least 1m0s and at most 24h0m0s"},
-		"too short":        {Rules{}, time.Second, noon, 0, "at least 1m0s"},
-		"negative":         {Rules{}, -time.Hour, noon, 0, "at least 1m0s"},
-		"authority ends":   {Rules{}, 0, noon.Add(999 * time.Hour), time.Hour, ""},
-		"authority ended":  {Rules{}, 0, noon.Add(1000 * time.Hour), 0, "the certificate of the authority ended at 2027-01-02T04:00:00Z"},
-		"authority begins": {Rules{}, 0, noon, 24 * time.Hour, ""},
+		"default":          {0, 0, noon, 24 * time.Hour, ""},
+		"asked":            {0, time.Hour, noon, time.Hour, ""},
+		"own default":      {90 * time.Minute, 0, noon, 90 * time.Minute, ""},
+		"long default":     {48 * time.Hour, 48 * time.Hour, noon, 48 * time.Hour, ""},
+		"too long":         {0, 25 * time.Hour, noon, 0, "a validity of 25h0m0s is asked for, at least 1m0s and at most 24h0m0s"},
+		"too short":        {0, time.Second, noon, 0, "at least 1m0s"},
+		"negative":         {0, -time.Hour, noon, 0, "at least 1m0s"},
+		"authority ends":   {0, 0, noon.Add(999 * time.Hour), time.Hour, ""},
+		"authority ended":  {0, 0, noon.Add(1000 * time.Hour), 0, "the certificate of the authority expired at 2027-01-02T04:00:00Z"},
+		"authority begins": {0, 0, noon, 24 * time.Hour, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			leaf, err := Issue(s, tc.rules, Grant{ID: web(t), Request: testRequest(t, key), Validity: tc.asked}, tc.at)
+			validity, err := NewServer(ServerConfig{Validity: tc.own}).validity(tc.asked)
+			var leaf *x509.Certificate
+			if err == nil {
+				leaf, err = Issue(s, Grant{ID: web(t), Key: key.Public(), Validity: validity}, tc.at)
+			}
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("got %v, want %q", err, tc.err)
@@ -157,10 +152,10 @@ func TestValidity(t *testing.T) {
 // formed.
 func TestIssueNeedsAnIdentity(t *testing.T) {
 	t.Parallel()
-	s, r := testRoot(t), testRequest(t, NewKey())
+	s, key := testRoot(t), NewKey().Public()
 	for _, id := range []spiffe.ID{{}, {TrustDomain: "td", Namespace: "a/sa/b", ServiceAccount: "c"},
 		{TrustDomain: "td", Namespace: "..", ServiceAccount: "c"}} {
-		if _, err := Issue(s, Rules{}, Grant{ID: id, Request: r}, noon); !errors.Is(err, ErrSigner) {
+		if _, err := Issue(s, Grant{ID: id, Key: key}, noon); !errors.Is(err, ErrSigner) {
 			t.Errorf("%#v: got %v", id, err)
 		}
 	}
@@ -170,14 +165,14 @@ func TestIssueNeedsAnIdentity(t *testing.T) {
 func TestCheckFindsDifferences(t *testing.T) {
 	t.Parallel()
 	s, key := testRoot(t), NewKey()
-	g := Grant{ID: web(t), Request: testRequest(t, key)}
-	leaf, err := Issue(s, Rules{}, g, noon)
+	g := Grant{ID: web(t), Key: key.Public()}
+	leaf, err := Issue(s, g, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(leaf, meant *x509.Certificate, g *Grant){
 		"identity": func(_, _ *x509.Certificate, g *Grant) { g.ID.ServiceAccount = "api" },
-		"key":      func(_, _ *x509.Certificate, g *Grant) { g.Request = testRequest(t, NewKey()) },
+		"key":      func(_, _ *x509.Certificate, g *Grant) { g.Key = NewKey().Public() },
 		"names":    func(leaf, _ *x509.Certificate, _ *Grant) { leaf.DNSNames = []string{"a"} },
 		"CA":       func(leaf, _ *x509.Certificate, _ *Grant) { leaf.IsCA = true },
 		"usage":    func(leaf, _ *x509.Certificate, _ *Grant) { leaf.KeyUsage |= x509.KeyUsageCertSign },
@@ -250,7 +245,7 @@ func TestNewSigner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := Issue(root, Rules{}, Grant{ID: web(t), Request: testRequest(t, key)}, noon)
+	leaf, err := Issue(root, Grant{ID: web(t), Key: key.Public()}, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +290,7 @@ func FuzzParseRequest(f *testing.F) {
 			}
 			return
 		}
-		leaf, err := Issue(s, Rules{}, Grant{ID: web(t), Request: r}, noon)
+		leaf, err := Issue(s, Grant{ID: web(t), Key: r.Key}, noon)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +311,7 @@ func BenchmarkIssue(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := Issue(s, Rules{}, Grant{ID: id, Request: r}, noon); err != nil {
+		if _, err := Issue(s, Grant{ID: id, Key: r.Key}, noon); err != nil {
 			b.Fatal(err)
 		}
 	}

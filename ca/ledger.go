@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -16,96 +15,93 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// DefaultGrace is how long after the end of its certificate a workload may renew with it, unless
-// something else is set: a machine that was away for a long weekend comes back by itself. It renews
-// with the key that the ledger knows, and no other.
+// DefaultGrace is how long a workload may renew with a certificate that has expired. A machine that
+// was off for a long weekend renews by itself.
 const DefaultGrace = 7 * 24 * time.Hour
 
-// sweepEvery is how often what has ended is forgotten.
-const sweepEvery = 10 * time.Minute
+const (
+	// sweepEvery is how often records that have ended are deleted.
+	sweepEvery = 10 * time.Minute
+	// maxTries is how often a change is tried again when somebody else's was faster.
+	maxTries = 20
+)
 
-// ErrNoGroup says that there is no such WorkloadGroup.
-var ErrNoGroup = errors.New("there is no such WorkloadGroup")
+var (
+	// ErrNotFound means that there is no such token, workload, certificate or revocation.
+	ErrNotFound = errors.New("not found")
+	// ErrNoGroup means that there is no such WorkloadGroup.
+	ErrNoGroup = errors.New("there is no such WorkloadGroup")
 
-// errGroupIdentity says that a WorkloadGroup makes no identity.
-var errGroupIdentity = errors.New("the WorkloadGroup makes no identity")
+	errGroupIdentity = errors.New("the WorkloadGroup makes no identity")
+)
 
-// LedgerConfig says where a ledger writes and whom it asks.
+// LedgerConfig configures a Ledger. Records and TrustDomain are required.
 type LedgerConfig struct {
-	// Records is where everything stands, shared with all replicas. It must implement
-	// record.Changer.
+	// Records are shared by all replicas.
 	Records record.Store
-	// Dir is the folder of the authority's keys, where a local file of the revocations is kept:
-	// they outlive the store. It is created when it is missing. Empty: there is no file.
+	// Dir is the folder for the local file of revocations, which outlive the store. It is created
+	// if it is missing. Empty: there is no file.
 	Dir string
-	// TrustDomain is that of the identities that workloads get.
+	// TrustDomain is that of the identities that workloads get. Aliases are other names of it.
 	TrustDomain string
-	// Groups is the identity of the workloads of a WorkloadGroup "namespace/name": its namespace,
-	// and its template's service account ("default" when it names none). Errors: ErrNoGroup, or why
-	// it cannot be told now. Nil: there are no groups.
+	Aliases     []string
+	// Groups returns the namespace and the service account of a WorkloadGroup "namespace/name".
+	// Errors: ErrNoGroup, or why it is not known now. Nil: there are no groups.
 	Groups func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
-	// Present returns where a workload is whose proxy is connected, or was a moment ago: "a machine
-	// of this name is connected from 10.0.0.5"; else nothing. Nil: nobody knows.
+	// Present returns where the proxy of a workload is connected, or was a moment ago: "a machine of
+	// this name is connected from 10.0.0.5"; else an empty text. Nil: no workload is connected.
 	Present func(w Workload) string
-	// Replaced is called by Run after a workload has joined again with another key, when the store
-	// has it. It may be nil.
+	// Replaced is called by Run after a workload has joined again with another key. It may be nil.
 	Replaced func(Replacement)
-	// Grace is how long after the end of its certificate a workload may renew with it.
+	// Grace is how long a workload may renew with a certificate that has expired.
 	Grace time.Duration
 	// Connections is how long peers use connections.
 	Connections Connections
-	// Audit gets what operators do. Nil: nobody does.
+	// Audit receives the actions of operators. It may be nil.
 	Audit func(audit.Event)
-	// Log gets what goes wrong in the background. Nil: nobody does.
+	// Log receives failures in the background. It may be nil.
 	Log hclog.Logger
-	// Now is the clock. Nil: time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 
-// Ledger knows who may join, which workload holds which certificate, and who is out. All of it
-// stands in records, so that it outlives the process and is the same for every replica. Safe for
-// concurrent use.
+// Ledger has join tokens, the index of workloads, and revocations. They are records, so they
+// outlive the process and are the same on every replica. Safe for concurrent use.
 type Ledger struct {
-	records     record.Changer
-	trustDomain string
-	groups      func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
-	grace       time.Duration
-	// how long after the end of a certificate a connection may be in use that was opened with it
-	outlive  time.Duration
-	present  func(w Workload) string
-	replaced func(Replacement)
-	audit    func(audit.Event)
-	log      hclog.Logger
-	now      func() time.Time
-	// how many workloads only their keys tell apart, by service account, as of the last sweep
-	keyNamed atomic.Pointer[map[string]int]
+	config LedgerConfig // immutable
+	// outlive is how long a connection may be used after its certificate has expired. Immutable.
+	outlive time.Duration
 
-	follower record.Follower // set once; nil: the records are never out of touch
+	tokens    recordTable[Token]
+	workloads recordTable[Workload]
+	revoked   recordTable[Revocation]
 
-	dir         folder          // set once; empty when there is no local file
-	watchers    record.Watchers // safe for concurrent use
-	wake        chan struct{}   // cap 1; has Run reconcile
+	mu sync.Mutex
+	// keyNamed counts workloads that only their keys distinguish, by service account. A sweep counts
+	// anew, also those of other replicas. Guarded by mu.
+	keyNamed map[string]int
+
+	watchers    record.Watchers
+	wake        chan struct{} // capacity 1; has Run reconcile
 	revocations revocationState
 }
 
-// NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
+// NewLedger makes a ledger and reads what is revoked. Errors: records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
-	records, ok := c.Records.(record.Changer)
-	if !ok {
-		return nil, errors.New("ca: the store of records does not tell changes")
+	orDefaults(&c.Audit, &c.Log, &c.Now)
+	if c.Present == nil {
+		c.Present = func(Workload) string { return "" }
 	}
-	l := &Ledger{records: records, dir: folder(c.Dir), wake: make(chan struct{}, 1), trustDomain: c.TrustDomain,
-		groups: c.Groups, grace: c.Grace, outlive: c.Connections.outlive(), present: c.Present, replaced: c.Replaced,
-		audit: c.Audit, log: c.Log, now: c.Now}
-	orDefaults(&l.audit, &l.log, &l.now)
-	if l.present == nil {
-		l.present = func(Workload) string { return "" }
+	if c.Replaced == nil {
+		c.Replaced = func(Replacement) {}
 	}
-	if l.replaced == nil {
-		l.replaced = func(Replacement) {}
+	if c.Groups == nil {
+		c.Groups = func(context.Context, string) (string, string, error) { return "", "", ErrNoGroup }
 	}
-	l.follower, _ = c.Records.(record.Follower)
-	l.keyNamed.Store(&map[string]int{})
+	l := &Ledger{config: c, outlive: c.Connections.outlive(), wake: make(chan struct{}, 1), keyNamed: map[string]int{},
+		tokens:    recordTable[Token]{c.Records, "token", (*Token).check},
+		workloads: recordTable[Workload]{c.Records, "workload", (*Workload).check},
+		revoked:   recordTable[Revocation]{c.Records, "revocation", (*Revocation).check}}
 	if err := l.readLocal(); err != nil {
 		return nil, err
 	}
@@ -115,17 +111,14 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	return l, nil
 }
 
-// Run keeps up with the revocations and joins of other replicas, and deletes what has ended, until
-// ctx ends.
+// Run reads revocations and joins of other replicas, and deletes what has ended, until ctx ends.
 func (l *Ledger) Run(ctx context.Context) error {
-	changed := l.records.Watch(ctx, revocationTable)
-	entered := l.records.Watch(ctx, workloadTable)
-	told := l.tellReplaced(ctx, nil)
+	revoked := l.config.Records.Watch(ctx, l.revoked.name)
+	joined := l.config.Records.Watch(ctx, l.workloads.name)
+	reported := l.reportReplaced(ctx, nil)
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
-	if err := l.sweepWorkloads(ctx, l.now()); err != nil && ctx.Err() == nil { // it counts, too
-		l.log.Warn("what has ended cannot be deleted", "error", err)
-	}
+	l.sweep(ctx)
 	logged := ""
 	for {
 		var retry <-chan time.Time
@@ -133,7 +126,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 		if err := l.reconcile(ctx); err != nil && ctx.Err() == nil {
 			retry, text = time.After(reconcileRetry), err.Error()
 			if text != logged {
-				l.log.Error("revocations cannot be reconciled with the store; those in force stay so", "error", err)
+				l.config.Log.Error("cannot reconcile revocations with the store; those in force stay", "error", err)
 			}
 		}
 		logged = text
@@ -142,74 +135,51 @@ func (l *Ledger) Run(ctx context.Context) error {
 			return nil
 		case <-retry:
 		case <-l.wake:
-		case <-changed:
-		case <-entered:
-			told = l.tellReplaced(ctx, told)
+		case <-revoked:
+		case <-joined:
+			reported = l.reportReplaced(ctx, reported)
 		case <-sweep.C:
-			if err := l.Sweep(ctx); err != nil && ctx.Err() == nil {
-				l.log.Warn("what has ended cannot be deleted", "error", err)
-			}
+			l.sweep(ctx)
 		}
 	}
 }
 
-// rouse has Run reconcile.
-func (l *Ledger) rouse() {
-	select {
-	case l.wake <- struct{}{}:
-	default: // it will already
+// sweep is Sweep; it logs errors.
+func (l *Ledger) sweep(ctx context.Context) {
+	if err := l.Sweep(ctx); err != nil && ctx.Err() == nil {
+		l.config.Log.Warn("cannot delete what has ended; it is tried again", "every", sweepEvery, "error", err)
 	}
 }
 
-// Sweep forgets tokens of machines and replicas that ended more than a day ago, workloads that
-// cannot renew any more, and revocations of certificates that no longer matter.
+// Sweep deletes tokens of machines and replicas that expired more than a day ago, workloads that
+// cannot renew any more, and revocations of certificates that cannot be used any more.
 func (l *Ledger) Sweep(ctx context.Context) error {
-	now := l.now()
-	tokens := l.sweepTable(ctx, tokenTable, func(r record.Record) (bool, error) {
-		t, err := decodeToken(r.Name, r.Value)
-		return err == nil && !now.Before(t.Expires.Add(tokenKept)), err
-	})
-	revocations := l.sweepTable(ctx, revocationTable, func(r record.Record) (bool, error) {
-		x, err := decodeRevocation(r.Value)
-		return err == nil && x.ended(now, l.revokedFor()+sweepSlack), err
-	})
-	replicas := l.sweepTable(ctx, table, func(r record.Record) (bool, error) {
-		var t usedToken
-		if !strings.HasPrefix(r.Name, usedTokens) {
-			return false, nil
-		}
-		err := decodeRecord(r.Value, &t)
-		return err == nil && now.After(t.Expires.Add(tokenKept)), err
-	})
-	return errors.Join(tokens, revocations, replicas, l.sweepWorkloads(ctx, now))
+	now := l.config.Now()
+	count := map[string]int{}
+	err := errors.Join(
+		l.tokens.sweep(ctx, func(t Token) bool { return !now.Before(t.Expires.Add(tokenKept)) }),
+		l.revoked.sweep(ctx, func(x Revocation) bool { return x.ended(now, l.revokedFor()+sweepSlack) }),
+		usedTokens(l.config.Records).sweep(ctx, func(t usedToken) bool { return now.After(t.Expires.Add(tokenKept)) }),
+		l.workloads.sweep(ctx, func(w Workload) bool {
+			// It has no certificate to renew with, and no open connection that began with one.
+			if !now.Before(w.Expires().Add(max(l.config.Grace, l.outlive))) {
+				return true
+			}
+			if account, ok := keyNamedAccount(w.Name); ok {
+				count[account]++
+			}
+			return false
+		}))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keyNamed = count
+	return err
 }
 
-// sweepTable deletes the records of a table that have ended, unless they change meanwhile.
-func (l *Ledger) sweepTable(ctx context.Context, table string, ended func(record.Record) (bool, error)) error {
-	records, err := l.records.List(ctx, table)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, r := range records {
-		old, err := ended(r)
-		if old {
-			err = l.records.Commit(ctx, record.Write{Key: r.Key, Version: r.Version})
-		}
-		if !errors.Is(err, record.ErrConflict) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// resolve is the identity of a group's workloads. Errors: ErrNoGroup, errGroupIdentity, or why it
-// cannot be told now.
+// resolve returns the identity of a group's workloads. Errors: ErrNoGroup, errGroupIdentity, or why
+// it is not known now.
 func (l *Ledger) resolve(ctx context.Context, group string) (spiffe.ID, error) {
-	if l.groups == nil {
-		return spiffe.ID{}, fmt.Errorf("group %.200q: %w", group, ErrNoGroup)
-	}
-	namespace, account, err := l.groups(ctx, group)
+	namespace, account, err := l.config.Groups(ctx, group)
 	if err != nil {
 		return spiffe.ID{}, fmt.Errorf("group %.200q: %w", group, err)
 	}
@@ -220,7 +190,7 @@ func (l *Ledger) resolve(ctx context.Context, group string) (spiffe.ID, error) {
 	return id, nil
 }
 
-// identity is that of a service account here. Errors: a part that may not stand in one.
+// identity is that of a service account of this mesh.
 func (l *Ledger) identity(namespace, account string) (spiffe.ID, error) {
 	if !dnsname.ValidLabel(namespace) {
 		return spiffe.ID{}, fmt.Errorf("%.80q is not a namespace: want small letters, digits and dashes, at most 63",
@@ -230,5 +200,21 @@ func (l *Ledger) identity(namespace, account string) (spiffe.ID, error) {
 		return spiffe.ID{}, fmt.Errorf("%.80q is not a service account: want small letters, digits, dashes and dots, "+
 			"at most 253", account)
 	}
-	return spiffe.New(l.trustDomain, namespace, account)
+	return spiffe.New(l.config.TrustDomain, namespace, account)
+}
+
+// domains are all trust domains of this mesh.
+func (l *Ledger) domains() []string {
+	return append([]string{l.config.TrustDomain}, l.config.Aliases...)
+}
+
+// retry tries a change again when somebody else's was faster.
+func (l *Ledger) retry(change func() error) error {
+	var err error
+	for range maxTries {
+		if err = change(); !errors.Is(err, record.ErrConflict) {
+			return err
+		}
+	}
+	return err
 }

@@ -61,20 +61,19 @@ func (l *lab) bounded(validity time.Duration) *lab {
 // newLab makes one. settings may be nil.
 func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 	t.Helper()
-	l := &lab{t: t, store: &faultyStore{Changer: record.NewMemory()}, time: noon, root: testRoot(t)}
+	l := &lab{t: t, store: &faultyStore{Store: record.NewMemory()}, time: noon, root: testRoot(t)}
 	l.signer = labSigner(t, l.root)
 	l.bundle = NewBundle(l.root.Cert)
 	log := testlog.New(t)
 	var err error
 	l.ledger, err = NewLedger(t.Context(), LedgerConfig{
-		Records: l.store, TrustDomain: "cluster.local", Groups: labGroups, Grace: 48 * time.Hour, Audit: l.record, Log: log, Now: l.now,
+		Records: l.store, TrustDomain: "cluster.local", Aliases: []string{"old.local"}, Groups: labGroups, Grace: 48 * time.Hour, Audit: l.record, Log: log, Now: l.now,
 		Present: l.isPresent, Replaced: l.oust,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.peers = NewPeerVerifier(PeerConfig{Bundle: func() *Bundle { return l.bundle },
-		TrustDomain: "cluster.local", Aliases: []string{"old.local"}, Ledger: l.ledger})
+	l.peers = NewPeerVerifier(func() *Bundle { return l.bundle }, l.ledger)
 	c := ServerConfig{
 		Signer: func() *Signer { return l.signer }, Bundle: func() *Bundle { return l.bundle }, Ledger: l.ledger, Audit: l.record, Log: log, Now: l.now,
 		Peers: l.peers,
@@ -365,7 +364,7 @@ func wantRefused(err error, code codes.Code, words string) error {
 
 // faultyStore is a store that fails on demand.
 type faultyStore struct {
-	record.Changer
+	record.Store
 
 	mu     sync.Mutex
 	before func([]record.Write) error // guarded by mu: called before each commit
@@ -379,7 +378,7 @@ func (s *faultyStore) part(why error) {
 	s.behind = why
 }
 
-// Behind implements record.Follower.
+// Behind implements record.Store.
 func (s *faultyStore) Behind() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -395,7 +394,7 @@ func (s *faultyStore) Commit(ctx context.Context, writes ...record.Write) error 
 			return err
 		}
 	}
-	return s.Changer.Commit(ctx, writes...)
+	return s.Store.Commit(ctx, writes...)
 }
 
 func (s *faultyStore) fail(before func([]record.Write) error) {
@@ -408,7 +407,7 @@ var errDisk = errors.New("no space left on device")
 
 // Workload returns one by its "namespace/name". Errors: ErrNotFound.
 func (l *Ledger) Workload(ctx context.Context, name string) (Workload, error) {
-	w, version, err := l.workload(ctx, name)
+	w, version, err := l.workloads.get(ctx, name)
 	if err == nil && version == "" {
 		err = fmt.Errorf("workload %.200q: %w", name, ErrNotFound)
 	}

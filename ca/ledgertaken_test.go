@@ -144,13 +144,13 @@ func TestReplacedIsTold(t *testing.T) {
 	l := newLab(t, nil)
 	l.serve()
 	first := l.join("shop/web", "vm")
-	before := l.ledger.tellReplaced(t.Context(), nil)
+	before := l.ledger.reportReplaced(t.Context(), nil)
 	l.connect(seated)
 	l.pass(time.Minute)
 	if _, _, err := l.ask(client{token: l.token("shop/web"), name: "vm", replace: true}); err != nil {
 		t.Fatal(err)
 	}
-	l.ledger.tellReplaced(t.Context(), before)
+	l.ledger.reportReplaced(t.Context(), before)
 	const words = "another machine joined under the name shop/vm at 2026-11-21T12:01:00Z from 127.0.0.1"
 	if n := len(l.ousted); n != 1 || !strings.Contains(l.ousted[0].Text, words) ||
 		len(l.ousted[0].Former) != 1 || l.ousted[0].Former[0].SHA256 != Fingerprint(first.Leaf) {

@@ -84,7 +84,7 @@ func TestTooManyCertificates(t *testing.T) {
 	l := newLab(t, nil)
 	l.serve()
 	c := l.join("shop/web", "a")
-	w, version, err := l.ledger.workload(t.Context(), "shop/a")
+	w, version, err := l.ledger.workloads.get(t.Context(), "shop/a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestTooManyCertificates(t *testing.T) {
 	if text, err := json.Marshal(w); err != nil || len(text) > record.MaxValue*7/8 {
 		t.Fatalf("a full record has %d bytes, and may be revoked only as long as it fits; error %v", len(text), err)
 	}
-	write, err := workloadWrite(w, version)
+	write, err := l.ledger.workloads.replace(w.Name, w, version)
 	if err == nil {
 		err = l.store.Commit(t.Context(), write)
 	}

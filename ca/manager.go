@@ -3,6 +3,7 @@ package ca
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"sync"
@@ -16,80 +17,79 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// ManagerConfig is what a Manager is made of.
+// ManagerConfig configures a Manager. TrustDomain, Records, and Dir or Plugged are required.
 type ManagerConfig struct {
-	// Dir is where keys are kept, readable by their owner alone: "/var/lib/ashore/ca".
+	// Dir is the folder of keys, which only their owner can read: "/var/lib/ashore/ca".
 	Dir string
 	// Plugged is the folder of Istio's four files: ca-cert.pem, ca-key.pem, root-cert.pem,
 	// cert-chain.pem. Empty: the authority is self-signed.
 	Plugged string
 	// TrustDomain is the mesh's: "cluster.local".
 	TrustDomain string
-	// Names are the DNS names and IP addresses that the control plane is reached by, beyond
-	// localhost and Istio's.
+	// Names are the DNS names and IP addresses of the control plane besides localhost and Istio's.
 	Names []string
-	// Records is what replicas share: root certificates and the state of a rotation, never keys.
+	// Records are shared by all replicas: root certificates and the state of a rotation, never keys.
 	Records record.Store
-	// Address is where other replicas, which share Records, reach this one. Empty: there are none.
+	// Address is where other replicas, which share Records, connect to this one. Empty: there are
+	// none.
 	Address string
-	// Replicas are the other ones that are alive. Nil: none is known.
+	// Replicas returns the other replicas that are alive. Nil: none is known.
 	Replicas func() []Replica
-	// ReplicaToken is a file with a replica token: it proves to the replica that has the root's key
-	// that this one belongs to the mesh. It is read when this one has no intermediate yet. Empty:
-	// there is none.
+	// ReplicaToken is a file with a replica token, which proves to the replica that has the root's key
+	// that this one belongs to the mesh. It is read while this one has no intermediate. Empty: there is
+	// none.
 	ReplicaToken string
-	// Audit is told of what is loaded and of each step of a rotation. Nil: nobody is.
+	// Audit receives what is loaded and each step of a rotation. It may be nil.
 	Audit func(audit.Event)
-	// Log; nil logs nothing.
+	// Log may be nil.
 	Log hclog.Logger
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
-	// Facts are what a rotation waits for. They are asked for every few seconds while one goes on,
-	// and by Show. It must not call Show or Rotate. Nil: a rotation waits for nobody.
+	// Facts returns what a rotation waits for. It is called every few seconds during a rotation, and by
+	// Show. It must not call Show or Rotate. Nil: a rotation waits for nothing.
 	Facts func(context.Context) (Facts, error)
 }
 
-// authority is where a signer and the trusted roots come from: a root and an intermediate of its
-// own, or files that an operator plugged in.
+// authority supplies a signer and the trusted roots: from a root and an intermediate of its own, or
+// from files that an operator plugged in.
 type authority interface {
-	// start finds them. It is called once, before the others.
+	// start finds them. It is called once, before the other methods.
 	start(ctx context.Context, now time.Time) error
-	// look renews it, takes files that were replaced, and leads a rotation on. With an error, what
-	// was current stays usable.
+	// look renews what is due, takes files that were replaced, and continues a rotation. With an error,
+	// the current signer stays usable.
 	look(ctx context.Context, now time.Time) error
 	// current returns the signer and the roots in use.
 	current() (*Signer, *Bundle)
 	// rotate begins a rotation, or forces a step of the one that goes on. Errors: ErrRotate.
 	rotate(ctx context.Context, r RotateRequest, now time.Time) error
-	// show adds what is the authority's own to a status.
+	// show adds what is specific to the authority to a status.
 	show(st *Status, f Facts, now time.Time)
 }
 
-// Manager has what signs now, what is trusted now, and the control plane's own certificate, and
-// keeps them up to date. Safe for concurrent use.
+// Manager has the signer, the trusted roots, and the control plane's own certificate, and keeps them
+// up to date. Safe for concurrent use.
 type Manager struct {
-	config ManagerConfig // set once
-	names  serverNames   // set once
-	view   atomic.Pointer[view]
+	config   ManagerConfig        // immutable
+	names    serverNames          // immutable
+	view     atomic.Pointer[view] // nil until the start
+	watchers record.Watchers
 
 	mu        sync.Mutex  // orders changes
-	authority authority   // guarded by mu: own or plugged
-	own       *selfSigned // guarded by mu; nil: plugged in
+	authority authority   // guarded by mu
+	own       *selfSigned // guarded by mu; authority, or nil if that is plugged in
 	trouble   string      // guarded by mu: why the last look failed; empty: it did not
-
-	watchers record.Watchers // safe for concurrent use
 }
 
-// view is what is current at one moment. Immutable.
+// view is what is in use at one moment. Immutable.
 type view struct {
 	signer *Signer
 	bundle *Bundle
 	server *tls.Certificate
 }
 
-// NewManager finds the authority again, or makes one in an empty folder. It returns when there is
-// what to sign with. Errors say what is wrong with which file and what to do; a root is never made
-// in place of a lost one.
+// NewManager finds the authority, or makes one in an empty folder. It returns when it can sign.
+// Errors say what is wrong with which file and what to do. A root is never made in place of a lost
+// one.
 func NewManager(ctx context.Context, c ManagerConfig) (*Manager, error) {
 	m, err := newManager(c)
 	if err != nil {
@@ -98,7 +98,6 @@ func NewManager(ctx context.Context, c ManagerConfig) (*Manager, error) {
 	return m, m.start(ctx)
 }
 
-// newManager is one that has not looked at anything yet.
 func newManager(c ManagerConfig) (*Manager, error) {
 	if td, err := spiffeid.TrustDomainFromString(c.TrustDomain); err != nil || td.Name() != c.TrustDomain {
 		return nil, fmt.Errorf("%q cannot be a trust domain", c.TrustDomain)
@@ -107,41 +106,24 @@ func newManager(c ManagerConfig) (*Manager, error) {
 		return nil, errors.New("ca: a store of records is needed")
 	}
 	orDefaults(&c.Audit, &c.Log, &c.Now)
-	if c.Replicas == nil {
-		c.Replicas = func() []Replica { return nil }
-	}
 	if c.Facts == nil {
 		c.Facts = func(context.Context) (Facts, error) { return Facts{}, nil }
 	}
-	names, err := newServerNames(c.Names)
-	if err != nil {
+	m := &Manager{config: c}
+	var err error
+	if m.names, err = newServerNames(c.Names); err != nil {
 		return nil, err
 	}
-	m := &Manager{config: c, names: names}
 	if c.Plugged != "" {
-		m.authority = &plugged{dir: c.Plugged, records: c.Records, trustDomain: c.TrustDomain, log: c.Log, audit: c.Audit}
+		m.authority = &plugged{config: &m.config}
 	} else {
-		m.own = &selfSigned{dir: folder(c.Dir), records: stateStore{c.Records}, trustDomain: c.TrustDomain,
-			log: c.Log, audit: c.Audit, facts: c.Facts}
+		m.own = &selfSigned{config: &m.config, dir: folder(c.Dir), states: recordTable[State]{store: c.Records, name: "ca"}}
 		if c.Address != "" {
-			m.own.replicas = &replicaClient{tokenFile: c.ReplicaToken, others: c.Replicas, server: m.server}
+			m.own.replicas = &replicaClient{tokenFile: c.ReplicaToken, others: c.Replicas, view: &m.view}
 		}
 		m.authority = m.own
 	}
 	return m, nil
-}
-
-// orDefaults replaces nil by defaults: events and logs are discarded, and the clock is time.Now.
-func orDefaults(tell *func(audit.Event), log *hclog.Logger, now *func() time.Time) {
-	if *tell == nil {
-		*tell = func(audit.Event) {}
-	}
-	if *log == nil {
-		*log = hclog.NewNullLogger()
-	}
-	if *now == nil {
-		*now = time.Now
-	}
 }
 
 func (m *Manager) start(ctx context.Context) error {
@@ -158,10 +140,23 @@ func (m *Manager) start(ctx context.Context) error {
 	return nil
 }
 
-// Signer is what signs now. It is never nil.
+// orDefaults replaces nil by defaults: events and logs are discarded, and the clock is time.Now.
+func orDefaults(record *func(audit.Event), log *hclog.Logger, now *func() time.Time) {
+	if *record == nil {
+		*record = func(audit.Event) {}
+	}
+	if *log == nil {
+		*log = hclog.NewNullLogger()
+	}
+	if *now == nil {
+		*now = time.Now
+	}
+}
+
+// Signer is the signer in use. It is never nil.
 func (m *Manager) Signer() *Signer { return m.view.Load().signer }
 
-// Bundle is what is trusted now. The pointer changes when the bundle does. It is never nil.
+// Bundle is the trusted roots. The pointer changes when the bundle does. It is never nil.
 func (m *Manager) Bundle() *Bundle { return m.view.Load().bundle }
 
 // ServerCertificate is the control plane's own certificate, for tls.Config.GetCertificate.
@@ -169,72 +164,56 @@ func (m *Manager) ServerCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 	return m.view.Load().server, nil
 }
 
-// server is ServerCertificate; nil at the start.
-func (m *Manager) server() *tls.Certificate {
-	if v := m.view.Load(); v != nil {
-		return v.server
-	}
-	return nil
-}
+// Changed reports, until ctx ends, that Signer or Bundle has changed. Several changes may be reported
+// once. The channel is never closed.
+func (m *Manager) Changed(ctx context.Context) <-chan struct{} { return m.watchers.Watch(ctx, "") }
 
-// Changed tells, until ctx ends, after each change of Signer or Bundle. Several changes may be told
-// at once. The channel is never closed.
-func (m *Manager) Changed(ctx context.Context) <-chan struct{} {
-	return m.watchers.Watch(ctx, table)
-}
-
-// tell tells of a change. It does not wait.
-func (m *Manager) tell() { m.watchers.Notify([]record.Write{{Key: record.Key{Table: table}}}) }
-
-// publish makes what the authority has now current, with a certificate of the control plane that
-// fits. The caller holds mu.
+// publish puts what the authority has into use, with a certificate of the control plane that fits.
+// The caller holds mu.
 func (m *Manager) publish(now time.Time) error {
 	v := &view{}
 	v.signer, v.bundle = m.authority.current()
 	was := m.view.Load()
-	if was != nil && was.signer == v.signer && was.bundle == v.bundle {
-		leaf := was.server.Leaf
-		if now.Before(leaf.NotBefore) {
-			m.config.Log.Warn("the clock was set back: the control plane's certificate is made anew",
-				"begins", leaf.NotBefore)
-		} else if !due(leaf, earlier(now.Add(serverLife), v.signer.Cert.NotAfter), now) {
-			return nil
+	changed := was == nil || was.signer != v.signer || was.bundle != v.bundle
+	switch {
+	case was != nil && !v.bundle.has(v.signer.root):
+		v.server = was.server // this replica cannot sign below any trusted root
+	case changed || m.serverDue(was.server.Leaf, v.signer, now):
+		var err error
+		if v.server, err = issueServer(v.signer, v.bundle, m.config.TrustDomain, m.names, now); err != nil {
+			return err
 		}
-	}
-	if was != nil && !v.bundle.has(v.signer.root) {
-		// This replica cannot sign below any trusted root. Whom the records trust counts all the
-		// same.
-		if v.server = was.server; was.bundle != v.bundle {
-			m.view.Store(v)
-			m.tell()
-		}
+	default:
 		return nil
 	}
-	var err error
-	v.server, err = issueServer(v.signer, v.bundle, m.config.TrustDomain, m.names, now)
-	if err != nil {
-		return err
-	}
 	m.view.Store(v)
-	if was == nil || was.signer != v.signer || was.bundle != v.bundle {
-		m.tell()
+	if changed {
+		m.watchers.Notify([]record.Write{{}})
 	}
 	return nil
 }
 
-// How often the authority is looked after: files that are replaced are seen within pluggedPace, a
-// rotation is led on at rotatingPace, and what is to be renewed is seen within idlePace.
+// serverDue reports whether the control plane's certificate has to be replaced.
+func (m *Manager) serverDue(leaf *x509.Certificate, s *Signer, now time.Time) bool {
+	if now.Before(leaf.NotBefore) {
+		m.config.Log.Warn("the clock was set back: the control plane's certificate is replaced", "begins", leaf.NotBefore)
+		return true
+	}
+	return due(leaf, earlier(now.Add(serverLife), s.Cert.NotAfter), now)
+}
+
+// How often the authority looks: for plugged-in files that are replaced, during a rotation, and else.
 const (
-	pluggedPace  = time.Second
-	rotatingPace = 5 * time.Second
-	idlePace     = 5 * time.Minute
+	pluggedInterval  = time.Second
+	rotatingInterval = 5 * time.Second
+	idleInterval     = 5 * time.Minute
 )
 
 // Run takes plugged-in files that are replaced, renews what signs and the control plane's
-// certificate, and leads a rotation on, until ctx ends. What fails is logged, shown, and tried
-// again; what was current stays so.
+// certificate, and continues a rotation, until ctx ends. What fails is logged, shown, and tried
+// again.
 func (m *Manager) Run(ctx context.Context) error {
-	changed := m.config.Records.Watch(ctx, table)
+	changed := m.config.Records.Watch(ctx, "ca")
 	for {
 		timer := time.NewTimer(m.look(ctx))
 		select {
@@ -248,35 +227,28 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// look does what is to be done now, and returns after how long to look again.
+// look does what is due, and returns after how long to look again.
 func (m *Manager) look(ctx context.Context) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := m.refresh(ctx, m.config.Now())
-	m.note(ctx, err)
-	switch {
-	case m.own == nil:
-		return pluggedPace
-	case m.own.state.Step != None || err != nil:
-		return rotatingPace
-	}
-	return idlePace
-}
-
-// refresh has the authority look after itself, and makes what it has now current. The caller holds
-// mu.
-func (m *Manager) refresh(ctx context.Context, now time.Time) error {
-	return errors.Join(m.authority.look(ctx, now), m.publish(now))
-}
-
-// note remembers why a look failed, and logs it once. The caller holds mu.
-func (m *Manager) note(ctx context.Context, err error) {
-	text := ""
+	was := m.trouble
+	m.trouble = ""
 	if err != nil && ctx.Err() == nil {
-		text = err.Error()
-		if text != m.trouble {
-			m.config.Log.Error("the certificate authority goes on with what it has", "error", err)
+		if m.trouble = err.Error(); m.trouble != was {
+			m.config.Log.Error("the certificate authority continues with what it has", "error", err)
 		}
 	}
-	m.trouble = text
+	switch {
+	case m.own == nil:
+		return pluggedInterval
+	case m.own.state.Step != None || err != nil:
+		return rotatingInterval
+	}
+	return idleInterval
+}
+
+// refresh has the authority look, and puts what it has into use. The caller holds mu.
+func (m *Manager) refresh(ctx context.Context, now time.Time) error {
+	return errors.Join(m.authority.look(ctx, now), m.publish(now))
 }

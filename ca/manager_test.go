@@ -98,7 +98,7 @@ func show(t *testing.T, m *Manager) Status {
 // believes says what keeps those who trust some roots from believing a workload's new certificate.
 func believes(t *testing.T, s *Signer, now time.Time, roots ...*x509.Certificate) error {
 	t.Helper()
-	leaf, err := Issue(s, Rules{}, Grant{ID: web(t), Request: testRequest(t, NewKey())}, now)
+	leaf, err := Issue(s, Grant{ID: web(t), Key: NewKey().Public()}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,8 +173,8 @@ func TestSelfSigned(t *testing.T) {
 		t.Errorf("the copy of the roots: %q, %v", text, err)
 	}
 	s := show(t, m)
-	if s.Source != "self-signed" || len(s.Roots) != 1 || s.Roots[0].Role != "signs" || len(s.Problems) > 0 ||
-		s.Signer.Root != s.Roots[0].ID || !s.Signer.Renew.After(noon) {
+	if s.Source != "self-signed" || len(s.Roots) != 1 || s.Roots[0].State != "signs" || len(s.Problems) > 0 ||
+		s.Signer.Root != s.Roots[0].Root || !s.Signer.Renew.After(noon) {
 		t.Errorf("shown: %+v", s)
 	}
 }
@@ -187,7 +187,7 @@ func TestRecordsHoldNoKey(t *testing.T) {
 	if _, err := m.Rotate(t.Context(), RotateRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	records, err := h.records.List(t.Context(), table)
+	records, err := h.records.List(t.Context(), "ca")
 	if err != nil || len(records) == 0 {
 		t.Fatal(records, err)
 	}
@@ -263,9 +263,9 @@ func TestSelfSignedRefuses(t *testing.T) {
 		"leftover of a kill":             {put(".root-key.pem.new-123", []byte("half"), 0o600), nil},
 		"root key lost":                  {remove(rootFile), nil}, // it signs on, and says until when
 		"both keys lost":                 {remove(rootFile, intermediateFile), []string{"the records say that root sha256:", "its key is not in", "restore that file from a backup"}},
-		"root key empty":                 {cut(rootFile, 0), []string{"root-key.pem: it holds no PEM block", restore}},
-		"root key cut off":               {cut(rootFile, 100), []string{"root-key.pem: it holds no PEM block: it is damaged or was cut off", restore}},
-		"without certificate":            {cut(rootFile, 260), []string{"root-key.pem: after the key: ", restore}},
+		"root key empty":                 {cut(rootFile, 0), []string{"root-key.pem: tls: failed to find any PEM data", restore}},
+		"root key cut off":               {cut(rootFile, 100), []string{"root-key.pem: tls: failed to find any PEM data", restore}},
+		"without certificate":            {cut(rootFile, 260), []string{"root-key.pem: tls: failed to find certificate PEM data", restore}},
 		"root key of another":            {both(put(rootFile, foreign, 0o600), remove(intermediateFile)), []string{"the records say that root sha256:", "restore that file from a backup of the same time"}},
 		"root key for everyone":          {func(h *house) { put(rootFile, mustRead(t, h.at(rootFile)), 0o644)(h) }, []string{"root-key.pem: every user of this machine can read the key (mode 0644): chmod 600"}},
 		"key and records lost":           {both(forget, remove(rootFile)), []string{"intermediate-key.pem says that there was a root", "restore both from a backup", "every workload has to join again"}},
@@ -279,11 +279,11 @@ func TestSelfSignedRefuses(t *testing.T) {
 			}
 		}, []string{"this mesh trusts a plugged-in root"}},
 		"record damaged": {func(h *house) {
-			if err := h.records.Commit(t.Context(), record.Write{Key: rotationKey(), Value: []byte(`{"v":1`),
+			if err := h.records.Commit(t.Context(), record.Write{Key: record.Key{Table: "ca", Name: stateName}, Value: []byte(`{"v":1`),
 				Version: record.Any}); err != nil {
 				t.Error(err)
 			}
-		}, []string{"the state of the root's rotation: its record cannot be read: unexpected end of JSON input: restore the store from a backup"}},
+		}, []string{"ca rotation: its record cannot be read: unexpected end of JSON input: restore the store from a backup"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -336,7 +336,7 @@ func TestRootKeyAway(t *testing.T) {
 	}
 	m := h.move()
 	if p := show(t, m).Problems; len(p) != 1 || !strings.Contains(p[0],
-		"the intermediate cannot be renewed and ends at 2026-12-21T12:00:00Z") {
+		"the intermediate cannot be renewed and expires at 2026-12-21T12:00:00Z") {
 		t.Errorf("problems: %q", p)
 	}
 	if _, err := m.Rotate(t.Context(), RotateRequest{}); !errors.Is(err, ErrRotate) ||
@@ -380,8 +380,8 @@ func TestServerCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id, err := workloadOf(cert.Leaf); err == nil {
-		t.Errorf("the control plane is the workload %s", id)
+	if p, err := newLab(t, nil).peers.named(cert.Leaf); err == nil {
+		t.Errorf("the control plane is the workload %s", p.ID)
 	}
 	if last := cert.Certificate[len(cert.Certificate)-1]; string(last) != string(m.Signer().Root.Raw) {
 		t.Error("the chain does not end with the root")

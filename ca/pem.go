@@ -3,11 +3,11 @@ package ca
 import (
 	"bytes"
 	"crypto"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // EncodeCertificates writes certificates as PEM, one block after the other.
@@ -24,11 +24,7 @@ func EncodeCertificates(certs ...*x509.Certificate) []byte {
 // error.
 func DecodeCertificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
-	for rest := text; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
 			return nil, fmt.Errorf("PEM block %d is a %.40q, want a CERTIFICATE", len(out)+1, block.Type)
 		}
@@ -53,46 +49,41 @@ func EncodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// errEncrypted says that a key needs a password.
-var errEncrypted = errors.New("its private key is encrypted with a password, and there is nobody to ask for it: " +
-	"decrypt it with " +
-	"\"(umask 077; openssl pkey -in FILE -out NEW)\", and put NEW into the place of FILE")
-
-// DecodeKey reads the first private key of a PEM text: PKCS #8, PKCS #1 or SEC 1. Errors never hold
-// any of the text.
+// DecodeKey reads a private key that EncodeKey wrote, at the beginning of a text. Errors hold nothing
+// of the text.
 func DecodeKey(text []byte) (crypto.Signer, error) {
-	for rest := text; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return nil, errors.New("it holds no PEM block of a private key")
-		}
-		// RFC 1421, of old openssl
-		if block.Headers["DEK-Info"] != "" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
-			return nil, errEncrypted
-		}
-		var key any
-		var err error
-		switch block.Type {
-		case "EC PARAMETERS": // stands before the key in what openssl writes
-			continue
-		case "PRIVATE KEY":
-			key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
-		case "RSA PRIVATE KEY":
-			key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
-		case "EC PRIVATE KEY":
-			key, err = x509.ParseECPrivateKey(block.Bytes)
-		case "ENCRYPTED PRIVATE KEY":
-			return nil, errEncrypted
-		default:
-			return nil, fmt.Errorf("its PEM block is a %.40q, want a PRIVATE KEY", block.Type)
-		}
-		if err != nil {
-			return nil, errors.New("its private key cannot be read")
-		}
-		signer, ok := key.(crypto.Signer)
-		if !ok {
-			return nil, errors.New("its private key cannot sign")
-		}
-		return signer, checkKey(signer.Public())
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("it holds no PEM block of a private key")
 	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	signer, ok := key.(crypto.Signer)
+	if err != nil || !ok {
+		return nil, errors.New("its private key cannot be read")
+	}
+	return signer, checkKey(signer.Public())
+}
+
+// pair is a key and its certificate.
+type pair struct {
+	key  crypto.Signer
+	cert *x509.Certificate
+}
+
+// decodePair reads a certificate and its key: PKCS #8, PKCS #1 or SEC 1. Errors hold nothing of the
+// key.
+func decodePair(cert, key []byte) (*pair, error) {
+	c, err := tls.X509KeyPair(cert, key)
+	if err != nil && bytes.Contains(key, []byte("ENCRYPTED")) {
+		return nil, errors.New("its private key is encrypted with a password: decrypt it with " +
+			"\"(umask 077; openssl pkey -in FILE -out NEW)\", and put NEW into the place of FILE")
+	}
+	if err != nil {
+		return nil, err
+	}
+	signer, ok := c.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, errors.New("its private key cannot sign")
+	}
+	return &pair{key: signer, cert: c.Leaf}, checkKey(signer.Public())
 }

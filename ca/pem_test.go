@@ -58,7 +58,7 @@ func TestEncryptedKeys(t *testing.T) {
 		"old": "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n" +
 			"-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n",
 	} {
-		if _, err := DecodeKey([]byte(text)); err == nil || !strings.Contains(err.Error(),
+		if _, err := decodePair(EncodeCertificates(testRoot(t).Cert), []byte(text)); err == nil || !strings.Contains(err.Error(),
 			"is encrypted with a password") || !strings.Contains(err.Error(), "openssl pkey -in FILE -out NEW") {
 			t.Errorf("%s: got %v", name, err)
 		}

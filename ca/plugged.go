@@ -11,10 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/readfile"
@@ -27,7 +24,7 @@ const (
 	pluggedCert  = "ca-cert.pem"
 	pluggedKey   = "ca-key.pem"
 	pluggedRoots = "root-cert.pem"
-	pluggedChain = "cert-chain.pem" // may be missing when a root signed ca-cert.pem
+	pluggedChain = "cert-chain.pem" // may be missing if a root signed ca-cert.pem
 )
 
 // maxPlugged bounds each file, in bytes: some hundred certificates.
@@ -38,17 +35,13 @@ const soon = 30 * 24 * time.Hour
 
 // plugged is an authority of four files that its operator replaces.
 type plugged struct {
-	dir         string
-	records     record.Store
-	trustDomain string
-	log         hclog.Logger
-	audit       func(audit.Event)
+	config *ManagerConfig // immutable
 
 	signer *Signer
 	bundle *Bundle
 	used   pluggedFiles // the content in use
 	seen   pluggedFiles // the content at the last look
-	// refused is why the content at the last look is not used, as far as it was audited.
+	// refused is why the content at the last look is not used, once that is in the audit log.
 	refused string
 }
 
@@ -60,18 +53,17 @@ func (f pluggedFiles) equal(other pluggedFiles) bool { return maps.EqualFunc(f, 
 // current implements authority.
 func (p *plugged) current() (*Signer, *Bundle) { return p.signer, p.bundle }
 
+// pluggedRecord exists once a plugged-in authority was used: ashored then makes no root of its own.
+func pluggedRecord() record.Key { return record.Key{Table: "ca", Name: "plugged"} }
+
 // start reads the files, and records that the mesh trusts a plugged-in root. Errors: the files
 // cannot be used.
 func (p *plugged) start(ctx context.Context, now time.Time) error {
-	files, err := readPlugged(p.dir)
+	files, signer, bundle, err := p.read(now)
 	if err != nil {
 		return err
 	}
-	signer, bundle, err := files.parse(p.dir, p.trustDomain, now)
-	if err != nil {
-		return err
-	}
-	err = p.records.Commit(ctx, record.Write{Key: pluggedRecord(), Value: []byte(`{"v":1}`), Version: record.Any})
+	err = p.config.Records.Commit(ctx, record.Write{Key: pluggedRecord(), Value: []byte("{}"), Version: record.Any})
 	if err != nil {
 		return fmt.Errorf("record that the authority is plugged in: %w", err)
 	}
@@ -79,99 +71,83 @@ func (p *plugged) start(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// pluggedRecord exists once a plugged-in authority was used: ashored then makes no root of its own.
-func pluggedRecord() record.Key { return record.Key{Table: table, Name: "plugged"} }
-
-// look implements authority. It takes files that replaced those in use, once they fit together.
-// Files that do not fit may be in the middle of a replacement: they are reported when the next look
-// finds them unchanged.
+// look implements authority. It uses new files once they fit together. Files that do not fit may be
+// in the middle of a replacement: they are reported if the next look finds them unchanged.
 func (p *plugged) look(_ context.Context, now time.Time) error {
-	files, err := readPlugged(p.dir)
+	files, signer, bundle, err := p.read(now)
 	settled := files.equal(p.seen)
 	p.seen = files
-	if err == nil && files.equal(p.used) {
-		p.refused = ""
-		return nil
-	}
-	var signer *Signer
-	var bundle *Bundle
-	if err == nil {
-		signer, bundle, err = files.parse(p.dir, p.trustDomain, now)
-	}
 	if err == nil && !p.bundle.has(signer.root) {
 		err = fmt.Errorf("it signs below the root %s, which no workload trusts yet: add that root to %s first, "+
 			"and wait until every workload trusts both. A restart of ashored uses it at once, and "+
-			"cuts off workloads that do not have the root",
-			signer.root, pluggedRoots)
+			"cuts off workloads that do not have the root", signer.root, pluggedRoots)
 	}
 	switch {
 	case err == nil:
-		p.use(files, signer, bundle, now)
 		p.refused = ""
+		if !files.equal(p.used) {
+			p.use(files, signer, bundle, now)
+		}
 		return nil
 	case !settled:
 		return nil
 	case p.refused != err.Error():
 		p.refused = err.Error()
-		p.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.dir, Outcome: audit.Refused,
-			Reason: p.refused})
+		p.config.Audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.config.Plugged,
+			Outcome: audit.Refused, Reason: p.refused})
 	}
 	return fmt.Errorf("the files in the folder are refused; those that were read before stay in use: %w", err)
 }
 
-// use signs with a set from now on.
+// use signs with files from now on.
 func (p *plugged) use(files pluggedFiles, signer *Signer, bundle *Bundle, now time.Time) {
 	if p.bundle == nil || p.bundle.ID != bundle.ID { // equal ones keep their pointer
 		p.bundle = bundle
 	}
 	p.signer, p.used = signer, files
 	roots := strconv.Itoa(len(bundle.Roots))
-	p.log.Info("plugged-in authority in use", "folder", p.dir, "certificate", title(signer.Cert), "root", signer.root,
-		"roots", roots, "ends", signer.Cert.NotAfter)
-	for _, w := range p.ending(now) {
-		p.log.Warn("plugged-in authority", "warning", w)
+	p.config.Log.Info("plugged-in authority in use", "folder", p.config.Plugged, "certificate", title(signer.Cert),
+		"root", signer.root, "roots", roots, "expires", signer.Cert.NotAfter)
+	for _, w := range p.expiring(now) {
+		p.config.Log.Warn("plugged-in authority", "warning", w)
 	}
-	p.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.dir, Details: map[string]string{
-		"root": signer.root, "roots": roots, "serial": serialText(signer.Cert),
-		"notAfter": signer.Cert.NotAfter.UTC().Format(time.RFC3339),
-	}})
+	p.config.Audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.config.Plugged,
+		Details: map[string]string{"root": signer.root, "roots": roots, "serial": serialText(signer.Cert),
+			"notAfter": signer.Cert.NotAfter.UTC().Format(time.RFC3339)}})
 }
 
 // rotate implements authority.
 func (p *plugged) rotate(context.Context, RotateRequest, time.Time) error {
 	return fmt.Errorf("%w: the authority is plugged in: put a set into %s whose %s holds the old root and the new "+
 		"one, wait until every workload has both, "+
-		"then one that signs below the new root, and take the old root out when \"ca show\" tells of nobody who "+
-		"depends on it", ErrRotate, p.dir, pluggedRoots)
+		"then one that signs below the new root, and remove the old root when \"ca show\" names nobody who depends on it",
+		ErrRotate, p.config.Plugged, pluggedRoots)
 }
 
 // show implements authority.
 func (p *plugged) show(st *Status, _ Facts, now time.Time) {
-	st.Source, st.Folder = "plugged-in", p.dir
-	st.Problems = append(st.Problems, p.ending(now)...)
+	st.Source, st.Folder = "plugged-in", p.config.Plugged
+	st.Problems = append(st.Problems, p.expiring(now)...)
 }
 
-// ending reports the certificates in use that end soon, or have ended.
-func (p *plugged) ending(now time.Time) []string {
+// expiring reports the certificates in use that expire soon, or have expired.
+func (p *plugged) expiring(now time.Time) []string {
 	var out []string
 	for _, c := range slices.Concat(p.signer.Intermediates, p.bundle.Roots) {
 		if c.NotAfter.Sub(now) < soon {
-			out = append(out, fmt.Sprintf("%s in %s ends at %s: replace it before, or remove it after a change of the root",
-				title(c), p.dir, c.NotAfter.UTC().Format(time.RFC3339)))
+			out = append(out, fmt.Sprintf("%s in %s expires at %s: replace it before, or remove it after a change of the "+
+				"root", title(c), p.config.Plugged, c.NotAfter.UTC().Format(time.RFC3339)))
 		}
 	}
 	return out
 }
 
-// readPlugged reads Istio's four files from a folder.
-//
-// A key that every user of the machine can read, or that others than its owner can write, is
-// refused: it may be known, or swapped. Its group may read it: that is how a service is given a key
-// that it does not own. Errors name the file and the reason, and never hold anything of the key.
-func readPlugged(dir string) (pluggedFiles, error) {
-	files := pluggedFiles{}
+// read reads the folder and makes an authority of it. Errors name the file and the reason, and hold
+// nothing of the key. With an error, files has what could be read.
+func (p *plugged) read(now time.Time) (files pluggedFiles, signer *Signer, bundle *Bundle, err error) {
+	files = pluggedFiles{}
 	for _, name := range []string{pluggedCert, pluggedKey, pluggedRoots, pluggedChain} {
-		path := filepath.Join(dir, name)
+		path := filepath.Join(p.config.Plugged, name)
 		text, info, err := readfile.Read(path, maxPlugged)
 		if name == pluggedChain && errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -180,82 +156,74 @@ func readPlugged(dir string) (pluggedFiles, error) {
 			err = checkKeyMode(path, info.Mode())
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", err, pluggedCert, pluggedKey, pluggedRoots, pluggedChain)
+			return files, nil, nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", err, pluggedCert, pluggedKey,
+				pluggedRoots, pluggedChain)
 		}
 		files[name] = text
 	}
-	return files, nil
+	if files.equal(p.used) { // the file system is the only input that changes often
+		return files, p.signer, p.bundle, nil
+	}
+	signer, bundle, err = p.parse(files, now)
+	return files, signer, bundle, err
 }
 
-// parse makes an authority of the files of a folder. It is checked by what it is for: a certificate
-// that it signs for a workload of the trust domain has to be one that peers accept.
-func (f pluggedFiles) parse(dir, trustDomain string, now time.Time) (*Signer, *Bundle, error) {
-	at := func(name string, err error) error { return fmt.Errorf("%s: %w", filepath.Join(dir, name), err) }
-	key, err := DecodeKey(f[pluggedKey])
-	if err != nil {
-		return nil, nil, at(pluggedKey, err)
+// parse makes an authority of files.
+func (p *plugged) parse(f pluggedFiles, now time.Time) (*Signer, *Bundle, error) {
+	at := func(name string, err error) (*Signer, *Bundle, error) {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(p.config.Plugged, name), err)
 	}
 	certs, err := DecodeCertificates(f[pluggedCert])
-	switch {
-	case err != nil:
-		return nil, nil, at(pluggedCert, err)
-	case len(certs) > 1:
-		return nil, nil, at(pluggedCert, fmt.Errorf("it holds %d certificates, want one; those between it and the "+
-			"root belong into %s",
-			len(certs), pluggedChain))
-	case !sameKey(certs[0].PublicKey, key.Public()):
-		return nil, nil, at(pluggedCert, fmt.Errorf("the key in %s is not that of this certificate", pluggedKey))
+	if err == nil && len(certs) > 1 {
+		err = fmt.Errorf("it holds %d certificates, want one; those between it and the root belong into %s", len(certs),
+			pluggedChain)
+	}
+	if err != nil {
+		return at(pluggedCert, err)
+	}
+	by, err := decodePair(f[pluggedCert], f[pluggedKey])
+	if err != nil {
+		return at(pluggedKey, err)
 	}
 	roots, err := DecodeCertificates(f[pluggedRoots])
-	if err != nil {
-		return nil, nil, at(pluggedRoots, err)
-	}
 	for _, r := range roots {
-		if err := checkAuthority(r); err != nil {
-			return nil, nil, at(pluggedRoots, err)
-		}
+		err = errors.Join(err, checkAuthority(r))
+	}
+	if err != nil {
+		return at(pluggedRoots, err)
 	}
 	var chain []*x509.Certificate
 	if len(f[pluggedChain]) > 0 {
 		if chain, err = DecodeCertificates(f[pluggedChain]); err != nil {
-			return nil, nil, at(pluggedChain, err)
+			return at(pluggedChain, err)
 		}
 	}
 	bundle := NewBundle(roots...)
-	path, err := shortestPath(certs[0], chain, bundle, now)
+	paths, err := by.cert.Verify(x509.VerifyOptions{Roots: bundle.Pool(), Intermediates: pool(chain), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if err != nil {
-		return nil, nil, at(pluggedCert, err)
+		return at(pluggedCert, fmt.Errorf("%s does not lead to any root of %s by the certificates in %s: %w",
+			title(by.cert), pluggedRoots, pluggedChain, err))
 	}
-	signer, err := NewSigner(path[0], key, path[1:], path[len(path)-1], now)
+	path := slices.MinFunc(paths, func(a, b []*x509.Certificate) int { return len(a) - len(b) })
+	signer, err := NewSigner(by.cert, by.key, path, path[len(path)-1], now)
 	if err == nil {
-		err = signer.trial(bundle, trustDomain, now)
+		err = signer.trial(bundle, p.config.TrustDomain, now)
 	}
 	if err != nil {
-		return nil, nil, at(pluggedCert, fmt.Errorf("%s: %w", title(certs[0]), err))
+		return at(pluggedCert, fmt.Errorf("%s: %w", title(by.cert), err))
 	}
 	return signer, bundle, nil
 }
 
-// shortestPath is how a certificate leads to a root of the bundle, both included.
-func shortestPath(cert *x509.Certificate, chain []*x509.Certificate, b *Bundle,
-	now time.Time) ([]*x509.Certificate, error) {
-	paths, err := cert.Verify(x509.VerifyOptions{Roots: b.Pool(), Intermediates: pool(chain), CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-	if err != nil {
-		return nil, fmt.Errorf("%s does not lead to any root of %s by the certificates in %s: %w", title(cert),
-			pluggedRoots, pluggedChain, err)
-	}
-	return slices.MinFunc(paths, func(a, b []*x509.Certificate) int { return len(a) - len(b) }), nil
-}
-
-// trial signs for a workload of a trust domain and says why its peers would refuse that:
-// constraints of names, usages and path lengths stand anywhere on the path.
+// trial signs for a workload of a trust domain and returns why its peers would refuse that:
+// constraints of names, usages and path lengths may be anywhere on the path.
 func (s *Signer) trial(b *Bundle, trustDomain string, now time.Time) error {
 	id, err := spiffe.New(trustDomain, "ashore", "trial")
 	if err != nil {
 		return err
 	}
-	leaf, err := Issue(s, Rules{}, Grant{ID: id, Request: &Request{Key: NewKey().Public()}}, now)
+	leaf, err := Issue(s, Grant{ID: id, Key: NewKey().Public()}, now)
 	if err != nil {
 		return err
 	}
@@ -267,18 +235,6 @@ func (s *Signer) trial(b *Bundle, trustDomain string, now time.Time) error {
 	return nil
 }
 
-// checkKeyMode says who else may read or write a key.
-func checkKeyMode(path string, mode fs.FileMode) error {
-	switch {
-	case mode&0o004 != 0:
-		return fmt.Errorf("%s: every user of this machine can read the key (mode %04o): chmod 600 it, and make a new "+
-			"one if others may have read it", path, mode.Perm())
-	case mode&0o022 != 0:
-		return fmt.Errorf("%s: others than its owner can change the key (mode %04o): chmod 600 it", path, mode.Perm())
-	}
-	return nil
-}
-
 // title names a certificate to an operator.
 func title(c *x509.Certificate) string {
 	name := c.Subject.CommonName
@@ -286,27 +242,4 @@ func title(c *x509.Certificate) string {
 		name = c.Subject.String()
 	}
 	return fmt.Sprintf("%.100q (serial %.40s)", name, serialText(c))
-}
-
-// untrusted are problems with workloads whose latest certificate leads to a root that is not
-// trusted any more.
-func (f Facts) untrusted(trusted []string, now time.Time) []string {
-	var names []string
-	for _, l := range f.Leaves {
-		if l.NotAfter.Add(f.Grace).After(now) && !slices.Contains(trusted, l.RootID) {
-			names = append(names, l.Workload)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	const few = 5
-	some := strings.Join(names[:min(few, len(names))], ", ")
-	if len(names) > few {
-		some += ", …"
-	}
-	return []string{fmt.Sprintf("%d workloads have certificates below a root that is not trusted any more (%s). "+
-		"They renew as soon as they connect; one that does not trust the root that signs has to join again, or needs "+
-		"a plugged-in authority below the root that it trusts, with both roots in %s",
-		len(names), some, pluggedRoots)}
 }

@@ -136,8 +136,8 @@ func TestReadPlugged(t *testing.T) {
 				t.Errorf("%d intermediates, %d roots, root %s", len(signer.Intermediates), len(bundle.Roots),
 					signer.Root.Subject)
 			}
-			p := plugged{signer: signer, bundle: bundle}
-			if got := strings.Join(p.ending(noon), "\n"); (tc.warning == "") != (got == "") ||
+			p := plugged{config: &ManagerConfig{}, signer: signer, bundle: bundle}
+			if got := strings.Join(p.expiring(noon), "\n"); (tc.warning == "") != (got == "") ||
 				!strings.Contains(got, tc.warning) {
 				t.Errorf("warnings %q, want %q", got, tc.warning)
 			}
@@ -149,11 +149,8 @@ func TestReadPlugged(t *testing.T) {
 func loadSet(t testing.TB, s *set) (*Signer, *Bundle, error) {
 	t.Helper()
 	dir := s.write(t, t.TempDir())
-	files, err := readPlugged(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	return files.parse(dir, "cluster.local", noon)
+	_, signer, bundle, err := (&plugged{config: &ManagerConfig{Plugged: dir, TrustDomain: "cluster.local"}}).read(noon)
+	return signer, bundle, err
 }
 
 // A set that cannot serve is refused, with the file and the reason.
@@ -181,7 +178,7 @@ func TestReadPluggedRefuses(t *testing.T) {
 		"large":            {func(s *set) { s.files[pluggedRoots] = make([]byte, maxPlugged+1) }, "root-cert.pem has more than 262144 bytes"},
 		"no PEM":           {func(s *set) { s.files[pluggedCert] = []byte("x") }, "ca-cert.pem: it holds no PEM block of a certificate"},
 		"key for cert":     {func(s *set) { s.files[pluggedCert] = s.files[pluggedKey] }, `ca-cert.pem: PEM block 1 is a "PRIVATE KEY"`},
-		"cert for key":     {func(s *set) { s.files[pluggedKey] = s.files[pluggedCert] }, `ca-key.pem: its PEM block is a "CERTIFICATE", want a PRIVATE KEY`},
+		"cert for key":     {func(s *set) { s.files[pluggedKey] = s.files[pluggedCert] }, "ca-key.pem: tls: found a certificate rather than a key"},
 		"two certificates": {func(s *set) { s.files[pluggedCert] = EncodeCertificates(s.cert.Cert, s.above.Cert) }, "ca-cert.pem: it holds 2 certificates, want one; those between it and the root belong into cert-chain.pem"},
 		"another's key": {func(s *set) {
 			k, err := EncodeKey(ec())
@@ -189,8 +186,8 @@ func TestReadPluggedRefuses(t *testing.T) {
 				t.Error(err)
 			}
 			s.files[pluggedKey] = k
-		}, "ca-cert.pem: the key in ca-key.pem is not that of this certificate"},
-		"ended":         {remake(ec(), func(c *x509.Certificate) { c.NotAfter = noon }), "the certificate of the authority ended at 2026-11-21T12:00:00Z"},
+		}, "ca-key.pem: tls: private key does not match public key"},
+		"ended":         {remake(ec(), func(c *x509.Certificate) { c.NotAfter = noon }), "the certificate of the authority expired at 2026-11-21T12:00:00Z"},
 		"begins":        {remake(ec(), func(c *x509.Certificate) { c.NotBefore = noon.Add(time.Hour) }), "current time 2026-11-21T12:00:00Z is before 2026-11-21T13:00:00Z"},
 		"a leaf":        {remake(ec(), func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, x509.KeyUsageDigitalSignature }), "is not the certificate of a CA (basic constraints)"},
 		"may not sign":  {remake(ec(), func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign }), "may not sign certificates (key usage)"},
@@ -239,7 +236,7 @@ func TestKeyMode(t *testing.T) {
 		if err := os.Chmod(filepath.Join(dir, pluggedKey), mode); err != nil {
 			t.Fatal(err)
 		}
-		_, err := readPlugged(dir)
+		_, _, _, err := (&plugged{config: &ManagerConfig{Plugged: dir, TrustDomain: "cluster.local"}}).read(noon)
 		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%04o: got %v, want %q", mode, err, want)
 		}

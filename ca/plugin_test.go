@@ -35,7 +35,7 @@ func TestSwapFileByFile(t *testing.T) {
 	h, s, m := plug(t)
 	changed := m.Changed(t.Context())
 	was := m.Signer()
-	if s := show(t, m); s.Source != "plugged-in" || s.Roots[0].Role != "signs" || !s.Signer.Renew.IsZero() ||
+	if s := show(t, m); s.Source != "plugged-in" || s.Roots[0].State != "signs" || !s.Signer.Renew.IsZero() ||
 		len(s.Problems) > 0 {
 		t.Errorf("shown: %+v", s)
 	}
@@ -120,7 +120,7 @@ func TestSwapRefused(t *testing.T) {
 	if m.Signer() != was {
 		t.Error("a bad set signs")
 	}
-	const want = "ca-cert.pem: the key in ca-key.pem is not that of this certificate"
+	const want = "ca-key.pem: tls: private key does not match public key"
 	if p := show(t, m).Problems; len(p) != 1 || !strings.Contains(p[0], "those that were read before stay in use: ") ||
 		!strings.Contains(p[0], want) {
 		t.Errorf("problems: %q", p)

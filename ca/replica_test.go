@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"github.com/go-jose/go-jose/v4/jwt"
 	"net"
 	"os"
 	"path/filepath"
@@ -109,7 +110,7 @@ func TestReplica(t *testing.T) {
 		t.Errorf("audited is %q", got)
 	}
 	text := string(mustRead(t, file))
-	list, err := f.first.records.List(t.Context(), table)
+	list, err := f.first.records.List(t.Context(), "replica-token")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestReplicaRefused(t *testing.T) {
 			f.first.now = noon.Add(time.Hour)
 			f.first.mu.Unlock()
 			return file
-		}, "the replica token ended"},
+		}, "the replica token expired"},
 		"of another mesh": {func(f *fleet) string { return newFleet(f.t).token() }, "it is of another mesh, or older than a rotation"},
 		"nobody answers":  {func(f *fleet) string { file := f.token(); f.stop(); return file }, "replica 127.0.13.3:"},
 	} {
@@ -164,9 +165,7 @@ func TestReplicaRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			must(t, m.own.dir.open())
-			must(t, m.own.load())
-			if err := m.own.refresh(t.Context(), noon); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if err := m.own.start(t.Context(), noon); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
@@ -193,7 +192,7 @@ func TestIntermediateIsForReplicas(t *testing.T) {
 		if cert != nil {
 			c.Certificates = []tls.Certificate{*cert}
 		}
-		got, err := callReplica(t.Context(), f.first.config.Address, c, token, csr)
+		got, err := (&replicaCall{tls: c, token: token, csr: string(csr)}).do(t.Context(), f.first.config.Address)
 		if err == nil && (!got.IsCA || !got.MaxPathLenZero || got.CheckSignatureFrom(root) != nil) {
 			t.Errorf("it is %+v", got)
 		}
@@ -202,7 +201,7 @@ func TestIntermediateIsForReplicas(t *testing.T) {
 	if err := call(token, csr(), nil); err != nil {
 		t.Fatal(err)
 	}
-	later, _, _, err := decodeReplicaToken(token)
+	_, later, err := parseReplicaToken(token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +210,12 @@ func TestIntermediateIsForReplicas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pair, err := f.m.activeKey()
+	if err != nil {
+		t.Fatal(err)
+	}
 	l := newLab(t, nil)
-	l.root, l.signer = &Signer{Cert: root, Root: root, Key: f.m.own.keys[RootID(root)].key}, f.m.Signer()
+	l.root, l.signer = &Signer{Cert: root, Root: root, Key: pair.key}, f.m.Signer()
 	server, err := issueServer(f.m.Signer(), f.m.Bundle(), "cluster.local", serverNames{}, noon)
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +260,7 @@ func TestReplicaRenews(t *testing.T) {
 	f.stop()
 	f.pass(intermediateLife/2+time.Hour, h, two)
 	if p := show(t, two).Problems; !two.Signer().Cert.Equal(second) || len(p) != 1 ||
-		!strings.Contains(p[0], "cannot be renewed and ends at") {
+		!strings.Contains(p[0], "cannot be renewed and expires at") {
 		t.Errorf("problems %q", p)
 	}
 	if again := h.move(); !again.Signer().Cert.Equal(second) {
@@ -293,7 +296,7 @@ func TestReplicaRotation(t *testing.T) {
 		}
 		f.pass(time.Second, h, two)
 		if away {
-			if p := show(t, two).Problems; !two.Signer().Root.Equal(old) || !two.own.behind() || len(p) == 0 {
+			if p := show(t, two).Problems; !two.Signer().Root.Equal(old) || !two.own.late() || len(p) == 0 {
 				t.Errorf("while nobody answers: problems %q", p)
 			}
 			listener, err := net.Listen("tcp", listen)
@@ -321,9 +324,7 @@ func TestReplicaMisled(t *testing.T) {
 	h.config.Records = other.first.records
 	m, err := newManager(h.config)
 	must(t, err)
-	must(t, m.own.dir.open())
-	must(t, m.own.load())
-	if err := m.own.refresh(t.Context(), noon); err == nil || !strings.Contains(err.Error(), "the token names root") {
+	if err := m.own.start(t.Context(), noon); err == nil || !strings.Contains(err.Error(), "the token names root") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -346,13 +347,13 @@ func TestCreateReplicaToken(t *testing.T) {
 
 // No text, however damaged, makes reading a token panic.
 func FuzzReplicaToken(f *testing.F) {
-	text, err := replicaToken{ID: "x"}.encode(NewKey())
+	text, err := replicaToken{ID: "x", Expires: jwt.NewNumericDate(noon)}.encode(NewKey())
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(text)
 	f.Fuzz(func(t *testing.T, text string) {
-		token, _, _, _ := decodeReplicaToken(text)
+		_, token, _ := parseReplicaToken(text)
 		if _, err := json.Marshal(token); err != nil {
 			t.Fatal(err)
 		}

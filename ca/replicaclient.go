@@ -10,10 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -22,28 +22,23 @@ import (
 	"github.com/ashore-mesh/ashore/internal/readfile"
 )
 
-const (
-	// replicaMethod is the call for an intermediate. Its messages are Istio's.
-	replicaMethod = "CreateIntermediate"
-	// replicaCallTimeout bounds a call to another replica.
-	replicaCallTimeout = 5 * time.Second
-)
+// replicaCallTimeout bounds a call to another replica.
+const replicaCallTimeout = 5 * time.Second
 
 // ErrReplica is why a replica gets no intermediate from another one.
 var ErrReplica = errors.New("this replica gets no intermediate")
 
 // replicaClient requests intermediates from the replica that has the root's key.
 type replicaClient struct {
-	tokenFile string           // may be empty
-	others    func() []Replica // those that are alive
-	// server is the control plane's certificate; nil until this replica signs.
-	server func() *tls.Certificate
+	tokenFile string                // may be empty
+	others    func() []Replica      // may be nil
+	view      *atomic.Pointer[view] // of the manager; nil until this replica signs
 }
 
 // fetch requests an intermediate below a root. A replica that has a trusted one proves itself by
 // it, others by the token. Errors: ErrReplica.
 func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time.Time) (*pair, error) {
-	config, token, addresses, err := s.replicaProof(root, now)
+	c, addresses, err := s.replicaCall(root, now)
 	if err == nil && len(addresses) == 0 {
 		err = errors.New("no other replica is alive: start the one that has the root's key")
 	}
@@ -55,10 +50,10 @@ func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
 	}
-	csr := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	c.csr = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 	var errs []error
 	for _, address := range addresses {
-		cert, err := callReplica(ctx, address, config, token, csr)
+		cert, err := c.do(ctx, address)
 		p := &pair{key: key, cert: cert}
 		switch {
 		case err != nil:
@@ -69,74 +64,62 @@ func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time
 				"that is wrong",
 				cert.NotBefore.Format(time.RFC3339), cert.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 		default:
-			return p, s.keep(p, root)
+			return p, nil
 		}
 		errs = append(errs, fmt.Errorf("replica %s: %w", address, err))
 	}
 	return nil, fmt.Errorf("%w: %w", ErrReplica, errors.Join(errs...))
 }
 
-// replicaProof is how this replica proves itself to others and whom it accepts, and the addresses
-// to call.
-func (s *selfSigned) replicaProof(root *x509.Certificate, now time.Time) (*tls.Config, string, []string, error) {
+// replicaCall prepares the call for an intermediate, and returns the addresses to call.
+func (s *selfSigned) replicaCall(root *x509.Certificate, now time.Time) (*replicaCall, []string, error) {
 	clock := func() time.Time { return now }
 	if s.above(now) != nil {
-		cert := s.replicas.server()
-		if cert == nil {
-			return nil, "", nil, errors.New("this replica has just started, and asks again when it signs")
+		v := s.replicas.view.Load()
+		if v == nil {
+			return nil, nil, errors.New("this replica has just started, and asks again when it signs")
 		}
 		bundle := s.bundle
-		config := controlPlaneTLS(func() *Bundle { return bundle }, s.trustDomain, clock)
-		config.Certificates = []tls.Certificate{*cert}
+		c := &replicaCall{tls: controlPlaneTLS(func() *Bundle { return bundle }, s.config.TrustDomain, clock)}
+		c.tls.Certificates = []tls.Certificate{*v.server}
 		var addresses []string
-		for _, r := range s.replicas.others() {
-			addresses = append(addresses, r.Address)
+		if s.replicas.others != nil {
+			for _, r := range s.replicas.others() {
+				addresses = append(addresses, r.Address)
+			}
 		}
-		return config, "", addresses, nil
+		return c, addresses, nil
 	}
-	text, t, err := s.replicas.token(s.dir.at(rootFile))
+	if s.replicas.tokenFile == "" {
+		return nil, nil, fmt.Errorf("setting ca.replicaToken: this mesh has a root, whose key is with another replica, "+
+			"and nothing proves that this one belongs to it: run \"ashorectl ca replica-token\" there, put what it prints "+
+			"into a file here, readable by ashored alone, and name the file in the setting (or restore %s from a backup)",
+			s.dir.at(rootFile))
+	}
+	text, t, err := s.replicas.token()
+	if id := RootID(root); err == nil && t.Root != id {
+		err = fmt.Errorf("the store says that root %s signs, and the token names root %s: it is of another mesh, or older "+
+			"than a rotation; make a new one (\"ashorectl ca replica-token\")", id, t.Root)
+	}
 	if err != nil {
-		return nil, "", nil, err
-	}
-	if id := RootID(root); t.Root != id {
-		return nil, "", nil, s.replicas.tokenError(fmt.Errorf("the store says that root %s signs, and the token names "+
-			"root %s: it is of another mesh, or older than a rotation; make a new one (\"ashorectl ca replica-token\")",
-			id, t.Root))
+		return nil, nil, s.replicas.tokenError(err)
 	}
 	pinned := NewBundle(root)
-	return controlPlaneTLS(func() *Bundle { return pinned }, s.trustDomain, clock), text, []string{t.Address}, nil
-}
-
-// above is the trusted root that this replica's intermediate is below; nil: there is none.
-func (s *selfSigned) above(now time.Time) *x509.Certificate {
-	if s.inter == nil {
-		return nil
-	}
-	for _, id := range s.state.trusted() {
-		if root, err := s.state.root(id); err == nil && s.inter.under(root, now) {
-			return root
-		}
-	}
-	return nil
+	return &replicaCall{tls: controlPlaneTLS(func() *Bundle { return pinned }, s.config.TrustDomain, clock),
+		token: text}, []string{t.Address}, nil
 }
 
 // token reads the file of the replica token.
-func (c *replicaClient) token(rootKey string) (text string, t replicaToken, err error) {
-	if c.tokenFile == "" {
-		return "", t, fmt.Errorf("setting ca.replicaToken: this mesh has a root, whose key is with another replica, and "+
-			"nothing proves that this one belongs to it: run \"ashorectl ca replica-token\" there, put what it prints "+
-			"into a file here, readable by ashored alone, and name the file in the setting (or restore %s from a backup)",
-			rootKey)
-	}
+func (c *replicaClient) token() (text string, t replicaToken, err error) {
 	data, info, err := readfile.Read(c.tokenFile, 4<<10)
 	if err == nil {
 		err = checkKeyMode(c.tokenFile, info.Mode())
 	}
 	if err == nil {
-		t, _, _, err = decodeReplicaToken(string(data))
+		_, t, err = parseReplicaToken(string(data))
 	}
 	if err != nil {
-		return "", t, c.tokenError(fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err))
+		return "", t, fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err)
 	}
 	return strings.TrimSpace(string(data)), t, nil
 }
@@ -146,28 +129,31 @@ func (c *replicaClient) tokenError(err error) error {
 	return fmt.Errorf("setting ca.replicaToken, file %s: %w", c.tokenFile, err)
 }
 
-// callReplica requests an intermediate from a replica.
-func callReplica(ctx context.Context, address string, config *tls.Config, token string, csr []byte) (*x509.Certificate,
-	error) {
+// replicaCall is a call for an intermediate.
+type replicaCall struct {
+	tls   *tls.Config
+	token string // empty: the certificate in tls proves who calls
+	csr   string
+}
+
+// do calls a replica.
+func (c *replicaCall) do(ctx context.Context, address string) (*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, replicaCallTimeout)
 	defer cancel()
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(c.tls)))
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close() //nolint:errcheck // nothing more is sent
-	if token != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	if c.token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.token)
 	}
 	out := &securityv1.IstioCertificateResponse{}
-	if err := conn.Invoke(ctx, "/"+replicaService+"/"+replicaMethod, &securityv1.IstioCertificateRequest{Csr: string(csr)},
-		out); err != nil {
+	err = conn.Invoke(ctx, "/"+replicaService+"/"+replicaMethod, &securityv1.IstioCertificateRequest{Csr: c.csr}, out)
+	if err != nil {
 		return nil, errors.New(cmp.Or(status.Convert(err).Message(), err.Error()))
 	}
-	if len(out.GetCertChain()) != 1 {
-		return nil, status.Error(codes.Internal, "it answered with no certificate")
-	}
-	certs, err := DecodeCertificates([]byte(out.GetCertChain()[0]))
+	certs, err := DecodeCertificates([]byte(strings.Join(out.GetCertChain(), "")))
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func TestRevocationsOfCertificatesEnd(t *testing.T) {
 			t.Errorf("at %s: %+v", l.now(), r)
 		}
 	}
-	if left, err := l.store.List(t.Context(), revocationTable); err != nil || len(left) != 0 {
+	if left, err := l.store.List(t.Context(), "revocation"); err != nil || len(left) != 0 {
 		t.Errorf("%d records are left, error %v", len(left), err)
 	}
 }
@@ -156,7 +156,7 @@ func TestRevocationsAreShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if third.revokedNow("", Fingerprint(c.Leaf)) == nil {
+	if third.Revocations().refuse("", Fingerprint(c.Leaf)) == nil {
 		t.Error("a new process does not know who is revoked")
 	}
 }
@@ -167,7 +167,7 @@ func TestBadRevocationRecord(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.revoke(RevokeIdentity, web(t).String())
-	bad := record.Write{Key: record.Key{Table: revocationTable, Name: "workload/x"},
+	bad := record.Write{Key: record.Key{Table: "revocation", Name: "workload/x"},
 		Value: []byte(`{"v":1,"kind":"new"}`), Version: record.Any}
 	if err := l.store.Commit(t.Context(), bad); err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestBadRevocationRecord(t *testing.T) {
 	if err := l.ledger.reconcile(t.Context()); err == nil {
 		t.Error("a bad record is no error")
 	}
-	if l.ledger.revokedNow(web(t).String(), "") == nil {
+	if l.ledger.Revocations().refuse(web(t).String(), "") == nil {
 		t.Error("the last revocations are gone")
 	}
 	if _, err := NewLedger(t.Context(), LedgerConfig{Records: l.store, TrustDomain: "cluster.local"}); err == nil {

@@ -2,12 +2,13 @@ package ca
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,83 +46,89 @@ type revocationState struct {
 // Revocations returns what is revoked. It does not wait for the store.
 func (l *Ledger) Revocations() *Revocations { return l.revocations.current.Load() }
 
-// Watch tells, until ctx ends and while Run runs, after revocations have changed, also by another
+// Watch reports, until ctx ends and while Run runs, that revocations have changed, also on another
 // replica.
 func (l *Ledger) Watch(ctx context.Context) <-chan struct{} {
-	return l.watchers.Watch(ctx, revocationTable)
+	return l.watchers.Watch(ctx, l.revoked.name)
 }
 
-// remember takes a record that this replica wrote, or could not write.
+// remember takes a record that this replica read or wrote, or could not write.
 func (l *Ledger) remember(x Revocation) {
 	s := &l.revocations
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if was := s.known[x.key()]; x.Kind == "" || was.Epoch > x.Epoch {
-		return
+	if was := s.known[x.key()]; x.Kind != "" && was.Epoch <= x.Epoch {
+		s.known[x.key()] = x
+		l.publish()
 	}
-	s.known[x.key()] = x
-	l.publish()
 }
 
-// publish puts what is known in force, writes the file and tells watchers. The caller holds mu.
+// publish puts what is known in force, writes the file and notifies watchers. The caller holds mu.
 func (l *Ledger) publish() {
 	s := &l.revocations
-	s.current.Store(newRevocations(s.known, l.now().Add(-l.outlive)))
-	l.watchers.Notify([]record.Write{{Key: record.Key{Table: revocationTable}}})
-	if l.dir == "" {
+	s.current.Store(newRevocations(s.known, l.domains(), l.config.Now().Add(-l.outlive)))
+	l.watchers.Notify([]record.Write{{Key: l.revoked.key("")}})
+	if l.config.Dir == "" {
 		return
 	}
-	text, err := json.Marshal(encodeLocal(s.known))
+	list := slices.SortedFunc(maps.Values(s.known), func(a, b Revocation) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	file := folder(l.config.Dir).at(revocationFile)
+	text, err := encodeRecord(list)
 	if err == nil && !bytes.Equal(text, s.written) {
-		err = wholefile.Write(l.dir.at(revocationFile), text)
+		err = wholefile.Write(file, text)
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		s.written = text
-	case s.fileErr == nil:
-		l.log.Error("the local file of revocations cannot be written", "file", l.dir.at(revocationFile), "error", err)
+	} else if s.fileErr == nil {
+		l.config.Log.Error("cannot write the local file of revocations", "file", file, "error", err)
 	}
 	s.fileErr = err
 }
 
 // readLocal reads the file of this replica. A damaged one is replaced by what the store has.
 func (l *Ledger) readLocal() error {
-	l.revocations.known = map[record.Key]Revocation{}
-	if l.dir == "" {
+	known := map[record.Key]Revocation{}
+	l.revocations.known = known
+	if l.config.Dir == "" {
 		return nil
 	}
-	if err := l.dir.open(); err != nil {
+	dir := folder(l.config.Dir)
+	if err := dir.open(); err != nil {
 		return err
 	}
-	text, _, err := readfile.Read(l.dir.at(revocationFile), maxRevocationFile)
+	text, _, err := readfile.Read(dir.at(revocationFile), maxRevocationFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	known, err := decodeLocalRevocations(text)
-	if err != nil {
-		l.log.Error("the local file of revocations is damaged and is replaced by what the store has",
-			"file", l.dir.at(revocationFile), "error", err)
-		return nil
+	var list []Revocation
+	err = decodeRecord(text, &list)
+	for _, x := range list {
+		known[x.key()] = x
+		err = errors.Join(err, x.check(""))
 	}
-	l.revocations.known = known
+	if err != nil {
+		clear(known)
+		l.config.Log.Error("the local file of revocations is damaged and is replaced by what the store has",
+			"file", dir.at(revocationFile), "error", err)
+	}
 	return nil
 }
 
 // reconcile makes this replica and the store agree: the newer record of each subject counts.
-// Errors: the store cannot be read, or written. What was in force stays so.
+// Errors: the store cannot be read, or written. What was in force stays.
 func (l *Ledger) reconcile(ctx context.Context) error {
-	records, err := l.records.List(ctx, revocationTable)
+	list, err := l.revoked.list(ctx)
 	if err != nil {
-		return fmt.Errorf("list revocations: %w", err)
+		return err
 	}
-	stored := make(map[record.Key]Revocation, len(records))
-	for _, r := range records {
-		if stored[r.Key], err = decodeRevocation(r.Value); err != nil {
-			return err
-		}
+	stored := make(map[record.Key]Revocation, len(list))
+	for _, x := range list {
+		stored[x.key()] = x
 	}
 	var errs []error
 	for _, key := range l.merge(stored) {
@@ -134,7 +141,7 @@ func (l *Ledger) reconcile(ctx context.Context) error {
 }
 
 // merge takes what is newer in the store, and returns the keys of what is newer here.
-func (l *Ledger) merge(stored map[record.Key]Revocation) []record.Key {
+func (l *Ledger) merge(stored map[record.Key]Revocation) (newer []record.Key) {
 	s := &l.revocations
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,11 +150,11 @@ func (l *Ledger) merge(stored map[record.Key]Revocation) []record.Key {
 			s.known[key] = x
 		}
 	}
-	now := l.now()
-	maps.DeleteFunc(s.known, func(_ record.Key, x Revocation) bool { return x.ended(now, l.revokedFor()) })
-	var newer []record.Key
+	now := l.config.Now()
 	for key, x := range s.known {
-		if x.newer(stored[key]) {
+		if x.ended(now, l.revokedFor()) {
+			delete(s.known, key)
+		} else if x.newer(stored[key]) {
 			newer = append(newer, key)
 		}
 	}
@@ -155,9 +162,9 @@ func (l *Ledger) merge(stored map[record.Key]Revocation) []record.Key {
 	return newer
 }
 
-// revokedFor is how long after its end the revocation of a certificate stays: until it cannot be
-// renewed any more, and no connection is open that began with it.
-func (l *Ledger) revokedFor() time.Duration { return max(l.grace+lateClock, l.outlive) }
+// revokedFor is how long the revocation of a certificate stays after that expired: until it cannot
+// be renewed any more, and no connection is open that began with it.
+func (l *Ledger) revokedFor() time.Duration { return max(l.config.Grace+lateClock, l.outlive) }
 
 // writeLocal writes a record that is newer here than in the store.
 func (l *Ledger) writeLocal(ctx context.Context, key record.Key) error {
@@ -165,32 +172,25 @@ func (l *Ledger) writeLocal(ctx context.Context, key record.Key) error {
 	if err != nil || !ahead {
 		return err
 	}
-	var touched []record.Write
+	var guard []record.Write
 	if x.Pending { // its workload may have more certificates by now
-		if touched, err = l.touch(ctx, &x); err != nil && !errors.Is(err, ErrNotFound) {
+		if guard, err = l.addCertificates(ctx, &x); err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
 	}
-	if err := l.writeRevocation(ctx, x, version, touched...); err != nil {
+	if err := l.writeRevocation(ctx, x, version, guard); err != nil {
 		return err
 	}
 	action := audit.WorkloadRevoke
 	if !x.Revoked {
 		action = audit.WorkloadRestore
 	}
-	l.log.Info("wrote a revocation that the store did not have", "kind", x.Kind, "name", x.Name, "revoked", x.Revoked)
-	l.audit(audit.Event{Action: action, Actor: "ashored", Target: x.Name,
+	l.config.Log.Info("wrote a revocation that the store did not have", "kind", x.Kind, "name", x.Name,
+		"revoked", x.Revoked)
+	l.config.Audit(audit.Event{Action: action, Actor: "ashored", Target: x.Name,
 		Reason:  because("written to the store, which did not have it", x.Reason),
 		Details: map[string]string{"kind": string(x.Kind), "kept": "yes", "by": x.By}})
 	return nil
-}
-
-// because is what happened, with an operator's reason if there is one.
-func because(what, reason string) string {
-	if reason == "" {
-		return what
-	}
-	return what + ": " + reason
 }
 
 // Pending is how many revocations are in force that the store does not have.
@@ -214,25 +214,12 @@ func (l *Ledger) Problems() []string {
 	defer l.revocations.mu.Unlock()
 	if err := l.revocations.storeErr; err != nil && n > 0 {
 		out = append(out, fmt.Sprintf("%d revocations are in force on this replica and not in the store, which is "+
-			"retried every %s: %v",
-			n, reconcileRetry, err))
+			"retried every %s: %v", n, reconcileRetry, err))
 	}
 	if err := l.revocations.fileErr; err != nil {
 		out = append(out, fmt.Sprintf("%s cannot be written: revocations that the store does not have are lost when "+
 			"ashored ends. Free or repair the disk; it is retried every %s: %v",
-			l.dir.at(revocationFile), reconcileRetry, err))
+			folder(l.config.Dir).at(revocationFile), reconcileRetry, err))
 	}
 	return out
-}
-
-// revokedNow says why a certificate is revoked. It does not wait for the store.
-func (l *Ledger) revokedNow(identity, fingerprint string) error {
-	s := l.Revocations()
-	switch {
-	case s.Has(RevokeIdentity, identity):
-		return fmt.Errorf("identity %s is revoked", identity)
-	case s.certificate[fingerprint]:
-		return fmt.Errorf("certificate %s of %s is revoked", fingerprint, identity)
-	}
-	return nil
 }

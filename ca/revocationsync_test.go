@@ -99,7 +99,7 @@ func TestRevocationsOutliveTheStore(t *testing.T) {
 	store := record.NewMemory()
 	l := replicaLedger(t, store, dir)
 	revokeNames(t, l, "a", "b")
-	copyRecords(t, store, backup, revocationTable)
+	copyRecords(t, store, backup, "revocation")
 	restoreNames(t, l, "b")
 	revokeNames(t, l, "c")
 	for _, s := range map[string]record.Store{"lost": record.NewMemory(), "backup": backup} {
@@ -115,10 +115,10 @@ func TestStoreRestoredWhileRunning(t *testing.T) {
 	store, backup := record.NewMemory(), record.NewMemory()
 	l := replicaLedger(t, store, t.TempDir())
 	revokeNames(t, l, "a")
-	copyRecords(t, store, backup, revocationTable)
+	copyRecords(t, store, backup, "revocation")
 	restoreNames(t, l, "a")
 	revokeNames(t, l, "b")
-	copyRecords(t, backup, store, revocationTable)
+	copyRecords(t, backup, store, "revocation")
 	if err := l.reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestRevokeOnAFullDisk(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			l.store.fail(func(w []record.Write) error { // it takes a workload, but no revocation
-				if slices.ContainsFunc(w, func(w record.Write) bool { return w.Table == revocationTable }) {
+				if slices.ContainsFunc(w, func(w record.Write) bool { return w.Table == "revocation" }) {
 					return errDisk
 				}
 				return nil
@@ -198,7 +198,7 @@ func TestRevokeOnAFullDisk(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			next, err := NewLedger(t.Context(), LedgerConfig{Records: l.store, TrustDomain: "cluster.local", Now: l.now})
-			if err != nil || next.revokedNow(web(t).String(), Fingerprint(c.Leaf)) == nil {
+			if err != nil || next.Revocations().refuse(web(t).String(), Fingerprint(c.Leaf)) == nil {
 				t.Errorf("a new process does not know it: %v", err)
 			}
 		})
@@ -210,7 +210,7 @@ func TestRevokeOnAFullDisk(t *testing.T) {
 func TestPendingRevocation(t *testing.T) {
 	t.Parallel()
 	shared, dir := record.NewMemory(), t.TempDir()
-	cut := &faultyStore{Changer: shared}
+	cut := &faultyStore{Store: shared}
 	one, two := replicaLedger(t, cut, dir), replicaLedger(t, shared, t.TempDir())
 	revokeNames(t, two, "a")
 	restoreNames(t, two, "a")

@@ -50,7 +50,7 @@ func TestRotation(t *testing.T) {
 	}
 	if _, err := m.Rotate(t.Context(), RotateRequest{}); !errors.Is(err, ErrRotate) ||
 		!strings.Contains(err.Error(),
-			"a rotation goes on since 2026-11-21T12:00:00Z; its next step is activate, which --force activate does") {
+			"a rotation goes on since 2026-11-21T12:00:00Z; its next step is activate, which --force activate takes") {
 		t.Errorf("began twice: %v", err)
 	}
 
@@ -286,7 +286,7 @@ func TestKilled(t *testing.T) {
 
 // roots are those that everybody trusts as far as the records say.
 func (h *house) roots() []*x509.Certificate {
-	st, version, err := stateStore{h.records}.read(h.t.Context())
+	st, version, err := recordTable[State]{store: h.records, name: "ca"}.get(h.t.Context(), stateName)
 	if err != nil || version == "" {
 		return nil
 	}
@@ -345,12 +345,12 @@ func TestReplicas(t *testing.T) {
 			"or put an intermediate that is signed by this root, key and certificate, into intermediate-key.pem") {
 		t.Fatalf("without any key: %v", err)
 	}
-	root := &pair{key: first.own.keys[RootID(first.Signer().Root)].key, cert: first.Signer().Root}
-	maker := &selfSigned{dir: folder(b.config.Dir), trustDomain: "cluster.local", log: b.config.Log,
-		audit: b.config.Audit}
-	if _, err := maker.makeIntermediate(root, noon); err != nil {
-		t.Fatal(err)
-	}
+	root, err := first.activeKey()
+	must(t, err)
+	maker := &selfSigned{config: &b.config}
+	made, err := maker.makeIntermediate(root, noon)
+	must(t, err)
+	must(t, folder(b.config.Dir).writePair(intermediateFile, made))
 	second := b.move()
 	if first.Bundle().ID != second.Bundle().ID || first.Signer().Cert.Equal(second.Signer().Cert) {
 		t.Error("replicas do not trust the same, or sign with one key")
@@ -377,8 +377,8 @@ func TestReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.look(t.Context())
-	if !strings.Contains(second.own.keyless, "its key is not in") || second.Signer() == nil || !second.own.behind() {
-		t.Errorf("problem: %q", second.own.keyless)
+	if !strings.Contains(second.own.overdue, "its key is not in") || second.Signer() == nil || !second.own.late() {
+		t.Errorf("problem: %q", second.own.overdue)
 	}
 	if _, err := first.Rotate(t.Context(), RotateRequest{Force: StepRetire}); err != nil {
 		t.Fatal(err)

@@ -2,50 +2,43 @@ package ca
 
 import (
 	"cmp"
-	"context"
 	"crypto/x509"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/ashore-mesh/ashore/internal/record"
 )
 
 // Step is what a rotation of the root does.
 type Step string
 
-// The steps of a rotation, in their order. A State has the last one that was done; None stands
-// between rotations.
+// The steps of a rotation, in their order. None means that no rotation goes on.
 const (
 	None Step = ""
 	// StepDistribute creates a new root and distributes it to all workloads. The old root still
 	// signs.
 	StepDistribute Step = "distribute"
-	// StepActivate signs with the new root. The old one is trusted still.
+	// StepActivate signs with the new root. Both are trusted.
 	StepActivate Step = "activate"
-	// StepRetire trusts the new root alone.
+	// StepRetire trusts only the new root.
 	StepRetire Step = "retire"
 )
 
-// State is how far a rotation is, and which roots there are. It holds nothing secret.
+// State is the state of a rotation, and the roots. It holds nothing secret.
 type State struct {
-	// Format is 1.
-	Format int `json:"v"`
-	// Step is the one that was done last; None when there is one root.
+	// Step is the one that was taken last; None if there is one root.
 	Step Step `json:"step,omitempty"`
-	// Since is when Step was done.
+	// Since is when Step was taken.
 	Since time.Time `json:"since"`
-	// Active is the id of the root that signs.
+	// Active is the ID of the root that signs.
 	Active string `json:"active"`
-	// Next is the root that is to sign: from distribute until activate.
+	// Next is the root that will sign, from distribute until activate.
 	Next string `json:"next,omitempty"`
-	// Old is the root that signed before: from activate until retire.
+	// Old is the root that signed before, from activate until retire.
 	Old string `json:"old,omitempty"`
-	// Roots are the certificates of all of them, DER by id.
+	// Roots are the certificates of all of them, DER by ID.
 	Roots map[string][]byte `json:"roots"`
-	// Cross is the new root's key certified by the old root, DER, from distribute until retire:
-	// those who trust the old root alone verify by it what the new one signs.
+	// Cross is the new root's key certified by the old root, DER, from distribute until retire. By it,
+	// machines that only trust the old root accept what the new one signs.
 	Cross []byte `json:"cross,omitempty"`
 }
 
@@ -53,16 +46,16 @@ type State struct {
 type Facts struct {
 	// Connected are the proxies that are connected and have an identity.
 	Connected []ProxyBundle
-	// Leaves are the certificates that workloads use, one of each. They are neither revoked nor
-	// ended longer ago than Grace.
+	// Leaves are the certificates that workloads use, one of each. They are not revoked, and did not
+	// expire longer ago than Grace.
 	Leaves []LeafFact
 	// Tokens are the join tokens that may still be used.
-	Tokens []TokenFact
-	// Grace is how long after the end of its certificate a workload may renew with it.
+	Tokens []Token
+	// Grace is how long a workload may renew with a certificate that has expired.
 	Grace time.Duration
 }
 
-// ProxyBundle is which bundle a connected proxy acknowledged; BundleID is empty when none.
+// ProxyBundle is the bundle that a connected proxy acknowledged; BundleID may be empty.
 type ProxyBundle struct{ Name, BundleID string }
 
 // LeafFact is the certificate of a workload.
@@ -76,12 +69,6 @@ type LeafFact struct {
 	NotAfter time.Time
 }
 
-// TokenFact is a join token, which names the root that signed when it was made.
-type TokenFact struct {
-	ID                string
-	Created, NotAfter time.Time
-}
-
 // Waiting is one thing that the next step waits for.
 type Waiting struct {
 	// Kind is "proxy", "workload", "token" or "control plane".
@@ -89,7 +76,7 @@ type Waiting struct {
 	Name string
 	// Reason is why, for people.
 	Reason string
-	// Until is when it is waited for no longer; zero: until it is done.
+	// Until is when the wait ends at the latest; zero: there is no limit.
 	Until time.Time
 }
 
@@ -150,8 +137,8 @@ func (s State) waiting(f Facts, now time.Time) []Waiting {
 		}
 	}
 	for _, t := range f.Tokens {
-		if s.Step == StepActivate && t.Created.Before(s.Since) && t.NotAfter.After(now) {
-			w = append(w, Waiting{Kind: "token", Name: t.ID, Reason: "names the old root", Until: t.NotAfter})
+		if s.Step == StepActivate && t.Created.Before(s.Since) && t.Expires.After(now) {
+			w = append(w, Waiting{Kind: "token", Name: t.ID, Reason: "names the old root", Until: t.Expires})
 		}
 	}
 	if until := s.Since.Add(settling); now.Before(until) {
@@ -176,36 +163,6 @@ func (s State) done(now time.Time) State {
 		to.Roots = map[string][]byte{s.Active: s.Roots[s.Active]}
 	}
 	return to
-}
-
-// table is where roots and the state of a rotation stand. No key ever does.
-const table = "ca"
-
-// stateStore keeps a State.
-type stateStore struct{ records record.Store }
-
-func rotationKey() record.Key { return record.Key{Table: table, Name: "rotation"} }
-
-// read returns the state and its version; empty: there is none.
-func (s stateStore) read(ctx context.Context) (State, string, error) {
-	r, err := s.records.Get(ctx, rotationKey())
-	if err != nil || r.Version == "" {
-		return State{}, "", err
-	}
-	var st State
-	if err := decodeRecord(r.Value, &st); err != nil {
-		return State{}, "", fmt.Errorf("the state of the root's rotation: %w: restore the store from a backup", err)
-	}
-	return st, r.Version, nil
-}
-
-// write replaces the state that was read at a version. Errors: record.ErrConflict.
-func (s stateStore) write(ctx context.Context, st State, version string) error {
-	value, err := json.Marshal(st)
-	if err != nil {
-		return err
-	}
-	return s.records.Commit(ctx, record.Write{Key: rotationKey(), Value: value, Version: version})
 }
 
 // root is one of the state's certificates.

@@ -10,7 +10,7 @@ import (
 
 // rotating is a state in which a rotation from root a to root b is at a step.
 func rotating(step Step) State {
-	s := State{Format: 1, Step: StepDistribute, Since: noon.Add(-time.Hour), Active: "a", Next: "b",
+	s := State{Step: StepDistribute, Since: noon.Add(-time.Hour), Active: "a", Next: "b",
 		Roots: map[string][]byte{"a": {1}, "b": {2}}, Cross: []byte{3}}
 	for s.Step != step {
 		s = s.done(s.Since)
@@ -53,7 +53,7 @@ func TestNext(t *testing.T) {
 			[]Waiting{{"workload", "w", "its certificate is from the old root", in(time.Hour)}}},
 		{"a proxy came with an old bundle", StepActivate, Facts{Connected: []ProxyBundle{{"p", ""}}}, StepActivate,
 			[]Waiting{{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}}}},
-		{"a token of before", StepActivate, Facts{Tokens: []TokenFact{{"t", in(-2 * time.Hour), in(time.Hour)}, {"u", in(-2 * time.Hour), in(0)}, {"v", in(0), in(time.Hour)}}}, StepActivate,
+		{"a token of before", StepActivate, Facts{Tokens: []Token{{ID: "t", Created: in(-2 * time.Hour), Expires: in(time.Hour)}, {ID: "u", Created: in(-2 * time.Hour), Expires: in(0)}, {ID: "v", Created: in(0), Expires: in(time.Hour)}}}, StepActivate,
 			[]Waiting{{"token", "t", "names the old root", in(time.Hour)}}},
 		// A certificate that was being signed by the old root is in no ledger yet.
 		{"a moment after", StepActivate, Facts{Grace: -1}, StepActivate, []Waiting{{"control plane", "requests", "what was asked for before this step is answered", in(time.Second)}}},
@@ -69,7 +69,7 @@ func TestNext(t *testing.T) {
 			t.Parallel()
 			from := rotating(StepDistribute)
 			if tc.step == None {
-				from = State{Format: 1, Active: "a", Roots: map[string][]byte{"a": {1}}}
+				from = State{Active: "a", Roots: map[string][]byte{"a": {1}}}
 			} else {
 				from = rotating(tc.step)
 			}

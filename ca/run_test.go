@@ -59,7 +59,7 @@ func TestRunRenews(t *testing.T) {
 			if !m.Signer().Root.Equal(root) {
 				t.Fatal("the root changed")
 			}
-			leaf, err := Issue(m.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, NewKey())},
+			leaf, err := Issue(m.Signer(), Grant{ID: web(t), Key: NewKey().Public()},
 				time.Now())
 			if err != nil || time.Until(leaf.NotAfter) < 23*time.Hour {
 				t.Fatalf("a leaf: %v", err)

@@ -15,7 +15,7 @@ func TestWrongClock(t *testing.T) {
 	t.Parallel()
 	for days, want := range map[time.Duration]string{
 		-1:    "is before 2026-11-21T11:58:00Z, and this machine's clock says 2026-11-20T12:00:00Z: set the clock",
-		36600: "is after 2036-11-18T12:00:00Z, and this machine's clock says 2127-02-05T12:00:00Z: set the clock; if it is right and the root has ended, move the state folder aside",
+		36600: "is after 2036-11-18T12:00:00Z, and this machine's clock says 2127-02-05T12:00:00Z: set the clock; if it is right and the root has expired, move the state folder aside",
 	} {
 		h := newHouse(t)
 		h.move()
@@ -41,7 +41,7 @@ func TestDiskTakesNothing(t *testing.T) {
 	}
 	h.later(m, 20*24*time.Hour)
 	if p := show(t, m).Problems; m.Signer() != was || len(p) != 1 ||
-		!strings.Contains(p[0], "the intermediate cannot be renewed and ends at 2026-12-21T12:00:00Z: write "+h.at(intermediateFile)) {
+		!strings.Contains(p[0], "the intermediate cannot be renewed and expires at 2026-12-21T12:00:00Z: write "+h.at(intermediateFile)) {
 		t.Errorf("problems: %q", p)
 	}
 	if left, err := filepath.Glob(h.at(".*")); err != nil || len(left) > 0 {
@@ -63,7 +63,7 @@ func TestDiskTakesNothing(t *testing.T) {
 	if again.trouble == "" || !strings.Contains(again.trouble, "restore that file from a backup") {
 		t.Errorf("trouble: %q", again.trouble)
 	}
-	if _, err := Issue(again.Signer(), Rules{}, Grant{ID: web(t), Request: testRequest(t, NewKey())},
+	if _, err := Issue(again.Signer(), Grant{ID: web(t), Key: NewKey().Public()},
 		h.config.Now()); err == nil {
 		t.Error("it signs beyond its end")
 	}
@@ -85,7 +85,7 @@ func TestRotationConflict(t *testing.T) {
 			return
 		}
 		conflicts++
-		r, err := h.records.Get(t.Context(), rotationKey())
+		r, err := h.records.Get(t.Context(), record.Key{Table: "ca", Name: stateName})
 		if err == nil {
 			err = h.records.Commit(t.Context(), record.Write(r))
 		}
@@ -105,12 +105,12 @@ func TestRecordsVanish(t *testing.T) {
 	h := newHouse(t)
 	m := h.move()
 	signer, bundle := m.Signer(), m.Bundle()
-	if err := h.records.Commit(t.Context(), record.Write{Key: rotationKey(), Version: record.Any}); err != nil {
+	if err := h.records.Commit(t.Context(), record.Write{Key: record.Key{Table: "ca", Name: stateName}, Version: record.Any}); err != nil {
 		t.Fatal(err)
 	}
 	h.later(m, time.Minute)
 	if p := show(t, m).Problems; m.Signer() != signer || m.Bundle() != bundle || len(p) != 1 ||
-		!strings.Contains(p[0], "the records do not know the mesh's root any more") {
+		!strings.Contains(p[0], "the records do not have the mesh's root any more") {
 		t.Errorf("problems: %q", p)
 	}
 }

@@ -157,7 +157,7 @@ func TestRefusals(t *testing.T) {
 		}, codes.PermissionDenied, publicToken, audit.TokenRefuse, "another group"},
 		"token of a group that is gone": {func(l *lab) client {
 			s := l.token("shop/web")
-			l.ledger.groups = nil
+			l.ledger.config.Groups = func(context.Context, string) (string, string, error) { return "", "", ErrNoGroup }
 			return client{token: s, name: "a"}
 		}, codes.FailedPrecondition, "WorkloadGroup", audit.TokenRefuse, "no group"},
 		"token and no name": {func(l *lab) client { return client{token: l.token("shop/web")} }, codes.InvalidArgument, "metadata Workload", audit.TokenRefuse, "bad name"},
@@ -325,7 +325,7 @@ func TestFailedJoinKeepsTheToken(t *testing.T) {
 	l.serve()
 	c := client{token: l.token("shop/web"), name: "a", key: NewKey()}
 	l.store.fail(func(w []record.Write) error {
-		if w[0].Table == tokenTable {
+		if w[0].Table == "token" {
 			return errDisk
 		}
 		return nil
@@ -385,13 +385,13 @@ func TestGroupsThatCannotBeTold(t *testing.T) {
 	l := newLab(t, nil)
 	l.serve()
 	c := client{token: l.token("shop/web"), name: "a"}
-	known := l.ledger.groups
-	l.ledger.groups = func(context.Context, string) (string, string, error) { return "", "", errDisk }
+	known := l.ledger.config.Groups
+	l.ledger.config.Groups = func(context.Context, string) (string, string, error) { return "", "", errDisk }
 	_, _, err := l.ask(c)
 	if err := wantRefused(err, codes.Unavailable, "try again"); err != nil {
 		t.Error(err)
 	}
-	l.ledger.groups = known
+	l.ledger.config.Groups = known
 	if _, _, err := l.ask(c); err != nil {
 		t.Error(err)
 	}
@@ -437,7 +437,7 @@ func TestRevocationDuringRenewal(t *testing.T) {
 			what := map[RevocationKind]string{RevokeWorkload: "shop/a", RevokeIdentity: web(t).String(),
 				RevokeSerial: serialText(c.Leaf)}[kind]
 			l.store.fail(func(w []record.Write) error {
-				if w[0].Table == workloadTable {
+				if w[0].Table == "workload" {
 					l.store.fail(nil)
 					l.revoke(kind, what)
 				}

@@ -2,7 +2,6 @@ package ca
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"strconv"
 	"time"
@@ -13,11 +12,11 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
-// refuse writes down why a call is refused, and makes of it what the caller may know.
+// refuse records why a call is refused, and returns what the caller may know.
 func (s *Server) refuse(c Call, p *Proof, err error) error {
 	r := refusalOf(err)
 	s.metrics.refused.WithLabelValues(r.Reason).Inc()
-	// counted, and not written down: whoever floods us shall not flood the log
+	// Only counted, so that a flood of calls does not fill the audit log.
 	if r.Code == codes.ResourceExhausted && p == nil {
 		return status.Error(r.Code, r.Public)
 	}
@@ -30,7 +29,7 @@ func (s *Server) refuse(c Call, p *Proof, err error) error {
 		if r.Reason == noSigner || r.Reason == noStorage {
 			s.config.Log.Error("no certificate can be issued", "reason", r.Reason, "error", err)
 		}
-		s.tell(c, p, refusalEvent(c, p, r, s.unwritten.Swap(0)))
+		s.audit(c, p, refusalEvent(c, p, r, s.unwritten.Swap(0)))
 	}
 	return status.Error(r.Code, r.Public)
 }
@@ -38,7 +37,7 @@ func (s *Server) refuse(c Call, p *Proof, err error) error {
 // The reasons of refusals that are the control plane's own fault.
 const noSigner, noStorage = "cannot sign", "storage"
 
-// refusalOf is the refusal that an error is.
+// refusalOf makes a refusal of an error.
 func refusalOf(err error) *Refusal {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r
@@ -56,8 +55,8 @@ func refusalOf(err error) *Refusal {
 		Err: err}
 }
 
-// writes says whether one more refusal is written down. New lines make room by deleting old ones, so
-// all of them are bounded too.
+// writes reports whether one more refusal is written to the audit log. New lines delete old files, so
+// all refusals together are bounded too.
 func (s *Server) writes(c Call, p *Proof) bool {
 	by := addressKey(c.From)
 	if p != nil {
@@ -72,8 +71,8 @@ func (s *Server) writes(c Call, p *Proof) bool {
 	return false
 }
 
-// refusalEvent is what the audit log says of a refusal: all of it. unwritten is how many were
-// left out before.
+// refusalEvent is the entry of a refusal in the audit log, with the whole reason. unwritten is how
+// many were omitted before.
 func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int64) audit.Event {
 	e := audit.Event{Action: audit.CertificateRefuse, Outcome: audit.Refused, Reason: r.Error(),
 		Details: map[string]string{"cause": r.Reason}}
@@ -89,59 +88,52 @@ func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int64) audit.Event {
 	if unwritten > 0 {
 		e.Details["unwritten"] = strconv.FormatInt(unwritten, 10)
 	}
-	if p == nil && len(c.Peer) > 0 { // claimed and not proven
-		e.Details["claims"], e.Details["serial"] = claimed(c.Peer[0]), serialText(c.Peer[0])
+	if p == nil && len(c.Peer) > 0 { // not proven
+		leaf := c.Peer[0]
+		e.Details["claims"], e.Details["serial"] = leaf.Subject.String(), serialText(leaf)
+		if len(leaf.URIs) > 0 {
+			e.Details["claims"] = leaf.URIs[0].String()
+		}
 	}
 	return e
 }
 
-// claimed is what a certificate that proved nothing says.
-func claimed(leaf *x509.Certificate) string {
-	if uris := leaf.URIs; len(uris) > 0 {
-		return uris[0].String()
+// issued records that a certificate is handed out.
+func (s *Server) issued(c Call, x *issuance) {
+	p, key := x.proof, x.ask.KeyHash.String()
+	s.metrics.issued.WithLabelValues(p.How).Inc()
+	if p.How == byToken {
+		s.audit(c, p, audit.Event{Action: audit.TokenUse, Target: x.workload,
+			Details: map[string]string{"token": p.Caller, "key": key}})
 	}
-	return leaf.Subject.String()
-}
-
-// issued writes down that a certificate is handed out.
-func (s *Server) issued(c Call, x issued) {
-	s.metrics.issued.WithLabelValues(x.proof.How).Inc()
-	details := map[string]string{
-		"workload": x.workload, "how": x.proof.How, "serial": serialText(x.leaf), "sha256": Fingerprint(x.leaf),
-		"notAfter": x.leaf.NotAfter.Format(time.RFC3339), "key": x.key.String(),
-	}
-	if x.proof.byIndex {
-		details["by"] = "index"
-	}
-	if x.proof.How == byToken {
-		s.tell(c, x.proof, audit.Event{Action: audit.TokenUse, Target: x.workload,
-			Details: map[string]string{"token": x.proof.Caller, "group": x.proof.Group, "key": x.key.String()}})
-	}
-	if x.proof.Leaf == nil {
+	if p.Leaf == nil {
 		join := audit.Event{Action: audit.WorkloadJoin, Target: x.workload,
-			Details: map[string]string{"how": x.proof.How, "group": x.proof.Group, "key": x.key.String()}}
+			Details: map[string]string{"how": p.How, "key": key}}
 		if x.replaced != "" {
 			join.Details["replaced"] = x.replaced
 		}
-		s.tell(c, x.proof, join)
+		s.audit(c, p, join)
 	}
-	s.tell(c, x.proof, audit.Event{Action: audit.CertificateIssue, Target: x.proof.ID.String(), Details: details})
+	issue := audit.Event{Action: audit.CertificateIssue, Target: p.ID.String(), Details: map[string]string{
+		"workload": x.workload, "how": p.How, "serial": serialText(x.leaf), "sha256": Fingerprint(x.leaf),
+		"notAfter": x.leaf.NotAfter.Format(time.RFC3339), "key": key,
+	}}
+	if p.byIndex {
+		issue.Details["by"] = "index"
+	}
+	s.audit(c, p, issue)
 }
 
-// tell writes an event of a call down, with who called as far as it is proven.
-func (s *Server) tell(c Call, p *Proof, e audit.Event) {
-	e.Time = c.Now
-	e.Actor = c.From.String()
-	if e.Details == nil {
-		e.Details = map[string]string{}
-	}
+// audit records an event of a call in the audit log, with the caller as far as it is proven.
+func (s *Server) audit(c Call, p *Proof, e audit.Event) {
+	e.Time, e.Actor = c.Now, c.From.String()
 	if p != nil {
 		e.Actor = p.Caller
 		if p.How != byReplica {
 			e.Actor = p.ID.String()
 		}
 		e.Details["from"] = c.From.String()
-		if e.Details["group"] == "" && p.Group != "" {
+		if p.Group != "" {
 			e.Details["group"] = p.Group
 		}
 	}

@@ -47,8 +47,8 @@ func (l *lab) enroll(name string) *tls.Certificate {
 	c := l.certificate(l.signer, "spiffe://cluster.local/ns/shop/sa/web", noon, noon.Add(20*time.Hour), nil)
 	id, err := spiffe.Of(c.Leaf)
 	if err == nil {
-		err = l.ledger.enter(l.t.Context(), &issued{workload: "shop/" + name, proof: &Proof{ID: id, How: byJWT},
-			key: KeyHashOf(c.Leaf), leaf: c.Leaf, now: noon})
+		err = l.ledger.enter(l.t.Context(), &issuance{workload: "shop/" + name, proof: &Proof{ID: id, How: byJWT},
+			ask: &ask{Request: &Request{KeyHash: KeyHashOf(c.Leaf)}}, leaf: c.Leaf, now: noon})
 	}
 	if err != nil {
 		l.t.Fatal(err)
@@ -96,7 +96,7 @@ func FuzzCreateCertificate(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	first, err := l.store.Get(f.Context(), record.Key{Table: workloadTable, Name: "shop/a"})
+	first, err := l.store.Get(f.Context(), record.Key{Table: "workload", Name: "shop/a"})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func FuzzCreateCertificate(f *testing.F) {
 			}
 			return
 		}
-		chain := answer.GetCertChain()
+		chain := answer
 		leaf, err := DecodeCertificates([]byte(chain[0]))
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func BenchmarkCreateCertificate(b *testing.B) {
 	alone := func(i int) error {
 		r, err := ParseRequest(requests[i])
 		if err == nil {
-			_, err = Issue(l.signer, Rules{}, Grant{ID: id, Request: r}, noon)
+			_, err = Issue(l.signer, Grant{ID: id, Key: r.Key}, noon)
 		}
 		return err
 	}

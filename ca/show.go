@@ -5,16 +5,17 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
-// maxWaiting bounds how many of those that are waited for are named.
+// maxWaiting bounds Status.Rotation.Waiting.
 const maxWaiting = 20
 
-// SelfSigned is the Status.Source of an authority of which nobody else has a part.
+// SelfSigned is the Status.Source of an authority with a root of its own.
 const SelfSigned = "self-signed"
 
 // Status is what "ca show" shows.
@@ -26,7 +27,7 @@ type Status struct {
 	TrustDomain string
 	// BundleID names the roots that are trusted now.
 	BundleID string
-	Roots    []RootStatus
+	Roots    []CertificateStatus
 	// Signer is the certificate that signs those of workloads.
 	Signer CertificateStatus
 	// Server is the control plane's own.
@@ -34,48 +35,38 @@ type Status struct {
 	Rotation RotationStatus
 	// Replicas are the others that sign below the same root.
 	Replicas []Replica
-	// Problems are what an operator should do something about.
+	// Problems are what an operator should act on.
 	Problems []string
 }
 
-// RootStatus is one root certificate.
-type RootStatus struct {
-	// ID is what join tokens call it.
-	ID   string
-	Name string
-	// Role is "signs" or "trusted".
-	Role     string
-	NotAfter time.Time
-}
-
-// CertificateStatus is a certificate that is renewed.
+// CertificateStatus is the status of a certificate.
 type CertificateStatus struct {
 	Name   string
 	Serial string
-	// Root is the id of the root that it leads to.
-	Root     string
+	// Root is the ID of the root that it leads to.
+	Root string
+	// State is "signs" or "trusted", for roots.
+	State    string
 	NotAfter time.Time
-	// Renew is when it is renewed by itself; zero: its operator does.
+	// Renew is when it is renewed by itself; zero: its operator renews it.
 	Renew time.Time
 }
 
-// RotationStatus is how far a rotation is.
+// RotationStatus is the status of a rotation.
 type RotationStatus struct {
-	// Step is the one that was done last; empty: no rotation goes on.
+	// Step is the one that was taken last; empty: no rotation goes on.
 	Step  Step
 	Since time.Time
-	// Following is the step that comes next.
+	// Following is the next step.
 	Following Step
-	// Waiting are some of those that the following step waits for, and Count is how many there are.
+	// Waiting are some of those that the next step waits for, and Count is their number.
 	Waiting []Waiting
 	Count   int
-	// Until is when the last one is waited for no longer; zero: some are waited for until they have
-	// done their part.
+	// Until is when the next step is taken at the latest; zero: it waits until everybody is ready.
 	Until time.Time
 }
 
-// Show says what signs, what is trusted, what a rotation waits for, and what is wrong. Errors: the
-// facts cannot be had.
+// Show returns the status. Errors: those of Facts.
 func (m *Manager) Show(ctx context.Context) (Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +86,11 @@ func (m *Manager) show(ctx context.Context) (Status, error) {
 	}
 	s.Server.Name, s.Server.Renew = ControlPlaneID(m.config.TrustDomain).String(), half(v.server.Leaf)
 	for _, r := range v.bundle.Roots {
-		s.root(r, map[bool]string{true: "signs", false: "trusted"}[r.Equal(v.signer.Root)])
+		root := CertificateStatus{Name: r.Subject.CommonName, Root: RootID(r), State: "trusted", NotAfter: r.NotAfter}
+		if r.Equal(v.signer.Root) {
+			root.State = "signs"
+		}
+		s.Roots = append(s.Roots, root)
 	}
 	m.authority.show(&s, facts, now)
 	s.Problems = append(s.Problems, facts.untrusted(v.bundle.ids, now)...)
@@ -105,8 +100,8 @@ func (m *Manager) show(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// Rotate begins a rotation of the root, or forces a step of the one that goes on, and leads it on
-// as far as it goes. Errors: ErrRotate.
+// Rotate begins a rotation of the root, or forces a step, and takes all further steps that wait for
+// nothing. Errors: ErrRotate.
 func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,18 +109,13 @@ func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (Status, error) {
 	if err := m.authority.rotate(ctx, r, now); err != nil {
 		wanted := cmp.Or(r.Force, StepDistribute)
 		m.config.Audit(audit.Event{Action: audit.CARotate, Actor: r.Actor, Outcome: audit.Failed,
-			Reason: strings.TrimPrefix(r.Reason+": "+err.Error(),
-				": "), Details: map[string]string{"step": string(wanted)}})
+			Reason: strings.TrimPrefix(r.Reason+": "+err.Error(), ": "), Details: map[string]string{"step": string(wanted)}})
 		return Status{}, err
 	}
 	if err := m.refresh(ctx, now); err != nil {
 		return Status{}, err
 	}
 	return m.show(ctx)
-}
-
-func (s *Status) root(c *x509.Certificate, role string) {
-	s.Roots = append(s.Roots, RootStatus{ID: RootID(c), Name: c.Subject.CommonName, Role: role, NotAfter: c.NotAfter})
 }
 
 func certificateStatus(c *x509.Certificate, s *Signer) CertificateStatus {
@@ -141,11 +131,11 @@ func (s *selfSigned) show(st *Status, f Facts, now time.Time) {
 		st.Rotation = RotationStatus{Step: s.state.Step, Since: s.state.Since, Following: s.state.following()}
 		st.Rotation.wait(s.waiting(f, now))
 	}
-	if s.replicas != nil {
+	if s.replicas != nil && s.replicas.others != nil {
 		st.Replicas = s.replicas.others()
 	}
-	if s.keyless != "" {
-		st.Problems = append(st.Problems, s.keyless)
+	if s.overdue != "" {
+		st.Problems = append(st.Problems, s.overdue)
 	}
 	if left := s.signer.Root.NotAfter.Sub(now); left < rootLife/10 {
 		st.Problems = append(st.Problems, fmt.Sprintf("the root ends at %s: begin a rotation",
@@ -153,7 +143,7 @@ func (s *selfSigned) show(st *Status, f Facts, now time.Time) {
 	}
 }
 
-// wait names those that are waited for.
+// wait adds what is waited for.
 func (r *RotationStatus) wait(w []Waiting) {
 	r.Count, r.Waiting = len(w), w[:min(len(w), maxWaiting)]
 	for _, x := range w {
@@ -163,4 +153,27 @@ func (r *RotationStatus) wait(w []Waiting) {
 		}
 		r.Until = later(r.Until, x.Until)
 	}
+}
+
+// untrusted are problems with workloads whose latest certificate leads to a root that is not trusted
+// any more.
+func (f Facts) untrusted(trusted []string, now time.Time) []string {
+	var names []string
+	for _, l := range f.Leaves {
+		if l.NotAfter.Add(f.Grace).After(now) && !slices.Contains(trusted, l.RootID) {
+			names = append(names, l.Workload)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	const few = 5
+	some := strings.Join(names[:min(few, len(names))], ", ")
+	if len(names) > few {
+		some += ", …"
+	}
+	return []string{fmt.Sprintf("%d workloads have certificates below a root that is not trusted any more (%s). "+
+		"They renew as soon as they connect; one that does not trust the root that signs has to join again, or needs "+
+		"a plugged-in authority below the root that it trusts, with both roots in %s",
+		len(names), some, pluggedRoots)}
 }

@@ -12,13 +12,12 @@ import (
 	"time"
 )
 
-// Signer is what signs: the certificate of an authority, its key, and what leads from it to a root.
-// Immutable.
+// Signer signs: the certificate of an authority, its key, and the chain to a root. Immutable.
 type Signer struct {
 	Cert *x509.Certificate
 	Key  crypto.Signer
-	// Intermediates are what peers need to get from a leaf to Root: Cert first, unless that is the
-	// root itself.
+	// Intermediates are the certificates between a leaf and Root: Cert first, unless that is the root
+	// itself.
 	Intermediates []*x509.Certificate
 	Root          *x509.Certificate
 
@@ -26,9 +25,8 @@ type Signer struct {
 	root  string   // the ID of Root
 }
 
-// NewSigner puts a signer together and checks that it can sign: every part must fit, and a leaf
-// must verify. chain leads from cert, which is left out, to the root, which is left out too. Errors
-// say what does not fit.
+// NewSigner makes a signer and checks that its parts fit. chain has the certificates between cert and
+// root, and may have these two. Errors say what does not fit.
 func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certificate, root *x509.Certificate,
 	now time.Time) (*Signer, error) {
 	s := &Signer{Cert: cert, Key: key, Root: root, root: RootID(root)}
@@ -57,7 +55,7 @@ func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certific
 	return s, nil
 }
 
-// checkAuthority says what keeps a certificate from being that of an authority.
+// checkAuthority returns why a certificate is not that of an authority.
 func checkAuthority(c *x509.Certificate) error {
 	switch {
 	case !c.IsCA || !c.BasicConstraintsValid:
@@ -87,8 +85,8 @@ func NewRoot(name string, life time.Duration, key crypto.Signer, now time.Time) 
 	return NewSigner(cert, key, nil, cert, now)
 }
 
-// NewIntermediate makes an authority below s for the holder of key. It signs no other authorities,
-// and ends with s at the latest.
+// NewIntermediate makes an authority below s for the holder of key. It cannot sign other authorities,
+// and expires with s at the latest.
 func (s *Signer) NewIntermediate(name string, life time.Duration, key crypto.PublicKey, now time.Time) (
 	*x509.Certificate, error) {
 	t := newAuthority(name, life, now)
@@ -97,7 +95,7 @@ func (s *Signer) NewIntermediate(name string, life time.Duration, key crypto.Pub
 	return createCertificate(t, s.Cert, key, s.Key)
 }
 
-// newAuthority is what the certificate of an authority says, but for its key.
+// newAuthority is the template of an authority's certificate.
 func newAuthority(name string, life time.Duration, now time.Time) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name, Organization: []string{"Ashore"}, SerialNumber: rand.Text()},
@@ -109,8 +107,8 @@ func newAuthority(name string, life time.Duration, now time.Time) *x509.Certific
 	}
 }
 
-// cross certifies the key of another root under that root's own name, so that those who trust p
-// alone accept what the other signs. It ends with either of them. Errors: ErrSigner.
+// cross certifies the key of another root under that root's own name, so that those who only trust p
+// accept what the other signs. It expires with the first of them. Errors: ErrSigner.
 func (p *pair) cross(other *x509.Certificate, now time.Time) (*x509.Certificate, error) {
 	t := newAuthority("", 0, now)
 	t.RawSubject, t.SubjectKeyId = other.RawSubject, other.SubjectKeyId

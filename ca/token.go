@@ -1,19 +1,26 @@
 package ca
 
 import (
+	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base32"
 	"encoding/base64"
-	"encoding/json"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
-// tokenPrefix begins every join token: it is found by those who search for secrets in the wrong
-// place.
+// tokenPrefix begins every join token, so that scanners for secrets can find it.
 const tokenPrefix = "ashore-join."
 
 // A join token has an ID of tokenID bytes and a secret of tokenSecret bytes.
@@ -23,47 +30,18 @@ const tokenID, tokenSecret = 10, 32
 const (
 	DefaultTokenTTL = time.Hour
 	MaxTokenTTL     = 7 * 24 * time.Hour
-	// tokenKept is how long after its end a token is still listed.
+	// tokenKept is how long a token is listed after it expired.
 	tokenKept = 24 * time.Hour
 )
 
-func idEncoding() *base32.Encoding {
-	return base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-}
+// ErrRevokedGroup means that nobody can join a group, because its identity is revoked.
+var ErrRevokedGroup = errors.New("the identity of the group is revoked")
 
-// newToken makes the text of a token, and its ID.
-func newToken() (text, id string) {
-	b := make([]byte, tokenID+tokenSecret)
-	_, _ = rand.Read(b) // never fails
-	id = idEncoding().EncodeToString(b[:tokenID])
-	return tokenPrefix + id + "." + base64.RawURLEncoding.EncodeToString(b[tokenID:]), id
-}
-
-// isToken says that a text is meant to be a join token.
-func isToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
-
-// parseToken is the ID and the hash of a token that is well formed. Errors never hold any of the
-// text.
-func parseToken(text string) (id string, hash [sha256.Size]byte, err error) {
-	rest, ok := strings.CutPrefix(text, tokenPrefix)
-	id, secret, dot := strings.Cut(rest, ".")
-	_, idErr := idEncoding().DecodeString(id)
-	_, secretErr := base64.RawURLEncoding.Strict().DecodeString(secret)
-	if !ok || !dot || idErr != nil || secretErr != nil || len(id) != idEncoding().EncodedLen(tokenID) ||
-		len(secret) != base64.RawURLEncoding.EncodedLen(tokenSecret) {
-		return "", hash, errors.New("it is not of the form of a join token: a part is missing or mistyped")
-	}
-	return id, sha256.Sum256([]byte(text)), nil
-}
-
-// Token is what may be told of a join token: all but its text, which nobody has but the one it was
-// made for.
+// Token is a join token without its text, which nobody has but the one it was made for.
 type Token struct {
 	// ID names it. It is no secret.
 	ID string `json:"-"`
-	// Format is 1.
-	Format int `json:"v"`
-	// Hash is the SHA-256 of the whole text, as hexadecimal digits.
+	// Hash is the SHA-256 of the whole text, in hexadecimal digits.
 	Hash string `json:"hash"`
 	// Group is the WorkloadGroup that it lets a workload join: "namespace/name".
 	Group string `json:"group"`
@@ -72,17 +50,22 @@ type Token struct {
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 
-	// Key is the hash of the key that it was taken for, and Workload the "namespace/name" that it
-	// made. Empty: it was not taken. The same key gets the same answer until Expires.
+	// Key is the hash of the key that used it, and Workload the "namespace/name" that joined. Empty:
+	// it was not used. The same key gets the same answer until Expires.
 	Key      string `json:"key,omitempty"`
 	Workload string `json:"workload,omitempty"`
-	// Used is when, and From the address where from.
+	// Used is when it was used, and From is the caller's address.
 	Used time.Time `json:"used,omitzero"`
 	From string    `json:"from,omitempty"`
 
-	// Revoked is when an operator took it back; zero when nobody did.
+	// Revoked is when an operator revoked it; zero: nobody did.
 	Revoked   time.Time `json:"revoked,omitzero"`
 	RevokedBy string    `json:"revokedBy,omitempty"`
+}
+
+func (t *Token) check(id string) error {
+	t.ID = id
+	return nil
 }
 
 // State is "revoked", "used", "expired" or "unused": the first that is true.
@@ -98,30 +81,158 @@ func (t Token) State(now time.Time) string {
 	return "unused"
 }
 
-// decodeToken reads a token's record.
-func decodeToken(id string, value []byte) (Token, error) {
-	var t Token
-	if err := decodeRecord(value, &t); err != nil {
-		return Token{}, fmt.Errorf("join token %s: %w", id, err)
-	}
-	t.ID = id
-	return t, nil
+func idEncoding() *base32.Encoding {
+	return base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 }
 
-// decodeRecord reads a record of format 1.
-func decodeRecord(value []byte, into any) error {
-	var head struct {
-		Format int `json:"v"`
+// newTokenID returns a random ID of a token.
+func newTokenID() string {
+	b := make([]byte, tokenID)
+	_, _ = rand.Read(b) // never fails
+	return idEncoding().EncodeToString(b)
+}
+
+// newToken returns the text of a new token, and its ID.
+func newToken() (text, id string) {
+	secret := make([]byte, tokenSecret)
+	_, _ = rand.Read(secret) // never fails
+	id = newTokenID()
+	return tokenPrefix + id + "." + base64.RawURLEncoding.EncodeToString(secret), id
+}
+
+// isToken reports whether a text is meant to be a join token.
+func isToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
+
+// parseToken returns the ID and the hash of a well-formed token. Errors hold nothing of the text.
+func parseToken(text string) (id string, hash [sha256.Size]byte, err error) {
+	rest, ok := strings.CutPrefix(text, tokenPrefix)
+	id, secret, dot := strings.Cut(rest, ".")
+	_, idErr := idEncoding().DecodeString(id)
+	_, secretErr := base64.RawURLEncoding.Strict().DecodeString(secret)
+	if !ok || !dot || idErr != nil || secretErr != nil || len(id) != idEncoding().EncodedLen(tokenID) ||
+		len(secret) != base64.RawURLEncoding.EncodedLen(tokenSecret) {
+		return "", hash, errors.New("it is not of the form of a join token: a part is missing or mistyped")
 	}
-	err := json.Unmarshal(value, &head)
-	if err == nil && head.Format != 1 {
-		return fmt.Errorf("its record has format %d, this version reads 1: start the version that wrote it", head.Format)
-	}
-	if err == nil {
-		err = json.Unmarshal(value, into)
-	}
+	return id, sha256.Sum256([]byte(text)), nil
+}
+
+// TokenRequest asks for a join token.
+type TokenRequest struct {
+	// Group is the WorkloadGroup to join: "namespace/name". It must exist.
+	Group string
+	// TTL is how long the token may be used. Zero means DefaultTokenTTL.
+	TTL time.Duration
+	// By is who asks.
+	By string
+}
+
+// CreateToken makes a join token. Its text is nowhere but in the answer. Errors: ErrNoGroup,
+// ErrRevokedGroup, or the store cannot be written.
+func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, t Token, err error) {
+	id, err := l.resolve(ctx, r.Group)
 	if err != nil {
-		return fmt.Errorf("its record cannot be read: %w", err)
+		return "", t, err
+	}
+	if l.Revocations().Has(RevokeIdentity, id.String()) {
+		return "", t, fmt.Errorf("group %s: %w: %s", r.Group, ErrRevokedGroup, id)
+	}
+	text, tokenID := newToken()
+	hash := sha256.Sum256([]byte(text))
+	now := l.config.Now()
+	t = Token{ID: tokenID, Hash: hex.EncodeToString(hash[:]), Group: r.Group, By: r.By, Created: now,
+		Expires: now.Add(cmp.Or(r.TTL, DefaultTokenTTL))}
+	event := audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: tokenID,
+		Details: map[string]string{"group": r.Group, "expires": t.Expires.Format(time.RFC3339)}}
+	if err := l.audited(event, l.tokens.commit(ctx, t.ID, t, "")); err != nil {
+		return "", Token{}, fmt.Errorf("no join token is made, because it cannot be stored: %w", err)
+	}
+	return text, t, nil
+}
+
+// audited records an action in the audit log, and returns err, which is how it ended.
+func (l *Ledger) audited(e audit.Event, err error) error {
+	if err != nil {
+		e.Outcome, e.Details["error"] = audit.Failed, err.Error()
+	}
+	l.config.Audit(e)
+	return err
+}
+
+// Tokens lists the tokens, oldest first; expired ones for one more day. If records cannot be read
+// it returns an error and the other tokens.
+func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
+	out, err := l.tokens.list(ctx)
+	slices.SortStableFunc(out, func(a, b Token) int { return a.Created.Compare(b.Created) })
+	return out, err
+}
+
+// RevokeToken revokes a token. If it was used, its answer is not repeated any more; the workload
+// that joined with it stays. Errors: ErrNotFound, or the store cannot be written.
+func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
+	ctx = context.WithoutCancel(ctx) // as in Revoke
+	err := l.retry(func() error {
+		t, version, err := l.tokens.get(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case version == "":
+			return fmt.Errorf("join token %.40q: %w", id, ErrNotFound)
+		case !t.Revoked.IsZero():
+			return nil
+		}
+		t.Revoked, t.RevokedBy = l.config.Now(), by
+		return l.tokens.commit(ctx, id, t, version)
+	})
+	if errors.Is(err, ErrNotFound) {
+		return err // id may be a whole token, which must not be in the audit log
+	}
+	event := audit.Event{Action: audit.TokenRevoke, Actor: by, Target: id, Details: map[string]string{}}
+	if err = l.audited(event, err); err != nil {
+		return fmt.Errorf("revoke join token %s: %w", id, err)
 	}
 	return nil
+}
+
+// unlessBehind returns r, which refuses what the store does not have. If this replica may lack
+// writes of others, it returns a refusal that asks the caller to try again.
+func (l *Ledger) unlessBehind(r *Refusal) *Refusal {
+	why := l.config.Records.Behind()
+	if why == nil {
+		return r
+	}
+	return &Refusal{Code: codes.Unavailable, Public: publicBehind, Reason: "out of touch",
+		Err: fmt.Errorf("%w, as far as this replica knows, which is out of touch with the store: %w", r.Err, why)}
+}
+
+// refuseToken is a refusal that does not tell the caller the reason.
+func refuseToken(reason, format string, args ...any) *Refusal {
+	return &Refusal{Code: codes.PermissionDenied, Public: publicToken, Reason: reason,
+		Err: fmt.Errorf(format, args...)}
+}
+
+// checkToken returns the token of a text and the version of its record, if it may be used now. It
+// changes nothing. Errors: *Refusal, or the store cannot be read.
+func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (t Token, version string, err error) {
+	id, hash, err := parseToken(text)
+	if err != nil {
+		return t, "", refuseToken("token malformed", "%w", err)
+	}
+	t, version, err = l.tokens.get(ctx, id)
+	switch {
+	case err != nil:
+		return t, "", err
+	case version == "":
+		return t, "", l.unlessBehind(refuseToken("token unknown",
+			"there is no join token %s, or it expired long ago", id))
+	case subtle.ConstantTimeCompare([]byte(hex.EncodeToString(hash[:])), []byte(t.Hash)) != 1:
+		return t, "", refuseToken("token tampered",
+			"join token %s has another secret: it is mistyped, or somebody guesses", id)
+	case !t.Revoked.IsZero():
+		return t, "", refuseToken("token revoked", "join token %s was revoked at %s", id,
+			t.Revoked.Format(time.RFC3339))
+	case !now.Before(t.Expires):
+		return t, "", refuseToken("token expired", "join token %s expired at %s", id,
+			t.Expires.Format(time.RFC3339))
+	}
+	return t, version, nil
 }

@@ -15,7 +15,7 @@ func TestOnlyTheHashIsKept(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	text := l.token("shop/web")
-	records, err := l.store.List(t.Context(), tokenTable)
+	records, err := l.store.List(t.Context(), "token")
 	if err != nil || len(records) != 1 {
 		t.Fatalf("%d records, error %v", len(records), err)
 	}
@@ -115,7 +115,7 @@ func TestBadTokenRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"", "x", `{"v":2}`} {
-		if err := l.store.Commit(t.Context(), record.Write{Key: record.Key{Table: tokenTable, Name: id},
+		if err := l.store.Commit(t.Context(), record.Write{Key: record.Key{Table: "token", Name: id},
 			Value: []byte(bad), Version: record.Any}); err != nil {
 			t.Fatal(err)
 		}

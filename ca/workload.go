@@ -1,61 +1,53 @@
 package ca
 
 import (
-	"crypto/sha256"
+	"context"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// workloadTable has the index of workloads, by name.
-const workloadTable = "workload"
-
-// maxLeaves bounds the certificates of one workload that are remembered: each can be revoked until
-// no connection is open that began with it. A workload that needs more is broken.
+// maxLeaves bounds the certificates of one workload in the index. Each can be revoked until no
+// connection is open that began with it. A workload that needs more is broken.
 const maxLeaves = 128
 
-// Workload is an entry of the index of workloads. A workload without an entry is as good as one
-// that has one: the index lists workloads, knows their certificates for revocations, and detects
-// keys that were replaced.
+// Workload is an entry of the index of workloads. The index lists workloads, has their certificates
+// for revocations, and detects keys that were replaced. A workload needs no entry.
 type Workload struct {
 	// Name is "namespace/name".
 	Name string `json:"-"`
-	// Format is 1.
-	Format int `json:"v"`
 	// Identity is the SPIFFE ID of its latest certificate.
 	Identity string `json:"identity"`
-	// Group is the WorkloadGroup that it joined, "namespace/name"; empty: none, or not known.
+	// Group is the WorkloadGroup that it joined, "namespace/name". Empty: none, or unknown.
 	Group string `json:"group,omitempty"`
 	// How it joined: "token" or "jwt"; "certificate" when the index was lost since.
 	How string `json:"how"`
-	// Key is the hash of the key of its latest certificate. Previous is the one before it, until
-	// Key has been used: the answer with the latest certificate may have been lost.
+	// Key is the hash of the key of its latest certificate. Previous is the one before, which may be
+	// used until Key has been used: the answer with the latest certificate may have been lost.
 	Key      string `json:"key"`
 	Previous string `json:"previous,omitempty"`
-	// Leaves are its certificates, oldest first: also ended ones, while connections that began with
+	// Leaves are its certificates, oldest first. Expired ones stay while connections that began with
 	// them may be open.
 	Leaves []Leaf `json:"leaves"`
-	// Bundle is the ID of the bundle that it is known to have. Offered is the latest one that it
-	// was sent: it has that when it uses the key whose certificate came with it.
+	// Bundle is the ID of the bundle that it is known to have. Offered is the one that came with its
+	// latest certificate: it has that when it uses the key of this certificate.
 	Bundle  string `json:"bundle,omitempty"`
 	Offered string `json:"offered,omitempty"`
-	// Joined is when it proved itself otherwise than by a certificate, and From the address where
-	// from. Renewed is when it got its latest certificate.
+	// Joined is when it proved itself by a token or a JWT, and From its address then. Renewed is when
+	// it got its latest certificate.
 	Joined  time.Time `json:"joined"`
 	From    string    `json:"from,omitempty"`
 	Renewed time.Time `json:"renewed"`
-	// Replaced is when a join token put its key in the place of another machine's; zero: never.
+	// Replaced is when another machine joined under its name; zero: never.
 	Replaced time.Time `json:"replaced,omitzero"`
-	// Revoked says that it is revoked by its name. Workloads sets it.
+	// Revoked means that it is revoked by its name. Workloads sets it.
 	Revoked bool `json:"-"`
 }
 
@@ -68,41 +60,22 @@ type Leaf struct {
 	NotAfter time.Time `json:"notAfter"`
 	// Root is the RootID of the root that it leads to.
 	Root string `json:"root,omitempty"`
-	// Revoked says that it is revoked by its serial number. Workloads sets it.
+	// Revoked means that it is revoked by its serial number. Workloads sets it.
 	Revoked bool `json:"-"`
 }
 
-// decodeWorkload reads a workload's record.
-func decodeWorkload(name string, value []byte) (Workload, error) {
-	var w Workload
-	if err := decodeRecord(value, &w); err != nil {
-		return Workload{}, fmt.Errorf("workload %s: %w", name, err)
-	}
-	if _, err := spiffe.Parse(w.Identity); err != nil {
-		return Workload{}, fmt.Errorf("workload %s: its record names no identity: %w", name, err)
-	}
+func (w *Workload) check(name string) error {
 	w.Name = name
-	return w, nil
+	_, err := spiffe.Parse(w.Identity)
+	return err
 }
 
-// workloadWrite replaces a workload that was read at a version.
-func workloadWrite(w Workload, version string) (record.Write, error) {
-	value, err := json.Marshal(w)
-	return record.Write{Key: record.Key{Table: workloadTable, Name: w.Name}, Value: value, Version: version}, err
-}
-
-// isHash says that a text is a SHA-256 in hexadecimal digits.
-func isHash(s string) bool {
-	b, err := hex.DecodeString(s)
-	return err == nil && len(b) == sha256.Size
-}
-
-// leafOf is what the index has of a certificate.
+// leafOf is the entry of a certificate.
 func leafOf(c *x509.Certificate, root string) Leaf {
 	return Leaf{Serial: serialText(c), SHA256: Fingerprint(c), NotAfter: c.NotAfter, Root: root}
 }
 
-// Expires is when its last certificate ends; zero when it has none.
+// Expires is when its last certificate expires; zero if it has none.
 func (w *Workload) Expires() time.Time {
 	var last time.Time
 	for _, l := range w.Leaves {
@@ -111,55 +84,49 @@ func (w *Workload) Expires() time.Time {
 	return last
 }
 
-// prune forgets certificates that ended longer ago than outlive, but for the one that ends last.
+// prune removes certificates that expired longer ago than outlive. The latest stays: the workload may
+// have to renew with it again.
 func (w *Workload) prune(now time.Time, outlive time.Duration) {
-	var last Leaf
-	for _, l := range w.Leaves {
-		if l.NotAfter.After(last.NotAfter) {
-			last = l
-		}
-	}
-	w.Leaves = slices.DeleteFunc(slices.Clone(w.Leaves), func(l Leaf) bool {
-		return !l.NotAfter.Add(outlive).After(now) && l.Serial != last.Serial
-	})
+	n := max(len(w.Leaves)-1, 0)
+	expired := func(l Leaf) bool { return !l.NotAfter.Add(outlive).After(now) }
+	w.Leaves = append(slices.DeleteFunc(slices.Clone(w.Leaves[:n]), expired), w.Leaves[n:]...)
 }
 
-// join is the workload after a new proof. The keys from before renew no more, and their
-// certificates stay known, for they can be revoked.
-func (w Workload) join(c *issued) Workload {
-	if w.Key != c.key.String() {
+// join is the workload after it proved itself by a token or a JWT. Its former keys cannot renew any
+// more. Their certificates stay in the index, so that they can be revoked.
+func (w Workload) join(c *issuance) Workload {
+	if w.Key != c.ask.KeyHash.String() {
 		w.Bundle = ""
 		if w.Key != "" && c.proof.How == byToken {
 			w.Replaced = c.now
 		}
 	}
-	w.Format, w.Identity, w.Group, w.How = 1, c.proof.ID.String(), c.proof.Group, c.proof.How
-	w.Key, w.Previous, w.Joined, w.From = c.key.String(), "", c.now, c.proof.from.String()
+	w.Group, w.How, w.Joined, w.From = c.proof.Group, c.proof.How, c.now, c.proof.from.String()
+	w.Previous, w.Key = "", c.ask.KeyHash.String()
 	return w
 }
 
 // renew is the workload after a renewal with the certificate of a key.
-func (w Workload) renew(c *issued, known bool) Workload {
-	with, key := KeyHashOf(c.proof.Leaf).String(), c.key.String()
-	w.Format, w.Identity = 1, c.proof.ID.String() // of another trust domain, when the mesh got a new name
-	if !known {
+func (w Workload) renew(c *issuance) Workload {
+	with := KeyHashOf(c.proof.Leaf).String()
+	if w.Key == "" {
 		w.How, w.Joined = byCertificate, c.now
 	}
-	if w.Key == with { // it has what came with that key
+	if w.Key == with { // it has the bundle that came with this key
 		w.Bundle = w.Offered
 	}
-	w.Previous, w.Key = with, key
+	w.Previous, w.Key = with, c.ask.KeyHash.String()
 	return w
 }
 
-// holds says that a key is the workload's latest one, or the one before it.
+// holds reports whether a key is the workload's latest one, or the one before.
 func (w *Workload) holds(key KeyHash) bool {
 	k := key.String()
 	return w.Key == k || w.Previous == k
 }
 
-// accountSign is in the name of a workload between a service account and what tells its machines
-// apart. No workload that names itself has it.
+// accountSign separates a service account from what distinguishes its workloads in their names. No
+// workload that names itself can use it.
 const accountSign = "~"
 
 // keyNameSize is how many bytes of a key's hash are in the name of a workload.
@@ -194,8 +161,7 @@ func extensionName(leaf *x509.Certificate) string {
 	return ""
 }
 
-// indexName is the name by which the index has the workload of a certificate. One without a name is
-// told apart by its key.
+// indexName is the name by which the index has the workload of a certificate.
 func indexName(leaf *x509.Certificate, id spiffe.ID) string {
 	if name := extensionName(leaf); name != "" {
 		return name
@@ -203,7 +169,8 @@ func indexName(leaf *x509.Certificate, id spiffe.ID) string {
 	return keyName(id, KeyHashOf(leaf))
 }
 
-// keyName is the name of a workload that only its key tells from others of its service account.
+// keyName is the name of a workload that only its key distinguishes from others of its service
+// account.
 func keyName(id spiffe.ID, key KeyHash) string {
 	return id.Namespace + "/" + id.ServiceAccount + accountSign + hex.EncodeToString(key[:keyNameSize])
 }
@@ -215,11 +182,67 @@ func keyNamedAccount(workload string) (account string, ok bool) {
 	return account, err == nil && len(key) == keyNameSize
 }
 
-// workloadNamed are the extensions of a certificate that names a workload.
-func workloadNamed(workload string) ([]pkix.Extension, error) {
-	if workload == "" {
-		return nil, nil
+// Workloads lists the index by name, with what is revoked of each workload. If records cannot be
+// read it returns an error and the other workloads.
+func (l *Ledger) Workloads(ctx context.Context) ([]Workload, error) {
+	out, err := l.workloads.list(ctx)
+	revoked := l.Revocations()
+	for i, w := range out {
+		out[i].Revoked = revoked.Has(RevokeWorkload, w.Name)
+		for j, leaf := range w.Leaves {
+			w.Leaves[j].Revoked = revoked.Has(RevokeSerial, leaf.Serial)
+		}
 	}
-	value, err := asn1.Marshal(workload)
-	return []pkix.Extension{{Id: workloadExtension(), Value: value}}, err
+	return out, err
+}
+
+// Acknowledge records that a workload, "namespace/name", has a bundle. It writes only if that is
+// news. Errors: ErrNotFound.
+func (l *Ledger) Acknowledge(ctx context.Context, name, bundle string) error {
+	return l.retry(func() error {
+		w, version, err := l.workloads.get(ctx, name)
+		switch {
+		case err != nil:
+			return err
+		case version == "":
+			return fmt.Errorf("workload %.200q: %w", name, ErrNotFound)
+		case w.Bundle == bundle:
+			return nil
+		}
+		w.Bundle, w.Offered = bundle, bundle
+		return l.workloads.commit(ctx, name, w, version)
+	})
+}
+
+// Facts are what a rotation of the root waits for, as far as the ledger knows: certificates and
+// tokens, not connections. A record that cannot be read is an error, because every workload counts.
+func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
+	now := l.config.Now()
+	f := Facts{Grace: l.config.Grace}
+	workloads, err := l.Workloads(ctx)
+	tokens, tokensErr := l.tokens.list(ctx)
+	if err := errors.Join(err, tokensErr); err != nil {
+		return Facts{}, err
+	}
+	revoked := l.Revocations()
+	for _, w := range workloads {
+		if w.Revoked || revoked.Has(RevokeIdentity, w.Identity) {
+			continue
+		}
+		leaves := slices.DeleteFunc(w.Leaves, func(l Leaf) bool { return l.Revoked })
+		n := len(leaves)
+		if n > 1 && now.Sub(w.Renewed) < settling {
+			n-- // the latest may not be in use yet
+		}
+		if n > 0 && leaves[n-1].NotAfter.Add(f.Grace).After(now) {
+			f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaves[n-1].Root, BundleID: w.Bundle,
+				NotAfter: leaves[n-1].NotAfter})
+		}
+	}
+	for _, t := range tokens {
+		if t.State(now) == "unused" {
+			f.Tokens = append(f.Tokens, t)
+		}
+	}
+	return f, nil
 }

@@ -10,11 +10,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Accept is Parse for an object that was never text: o was made of a message that another program
-// encoded. It finds what reading text would have refused (fields and enum values that this release
-// does not know, numbers and times that are none, limits), then what Validate does, and completes
-// o: hosts are in lower case, Hash is set, and o is immutable from then on. ok is false when a
-// problem is an error; o must not take effect then.
+// Accept is Parse for an object that was never text, because another program encoded its message.
+// It refuses what Parse would refuse: unknown fields and enum values, invalid numbers and times, and
+// what exceeds a limit. Then it validates o. It also completes o: hosts are in lower case, and Hash
+// is set. From then on o is immutable. ok is false if a problem is an error; o must not take effect
+// then.
 func Accept(o *Object) (problems []Problem, ok bool) {
 	c := checker{object: o}
 	if o.Spec != nil {

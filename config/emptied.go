@@ -7,9 +7,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// A field with nothing in it (null, as before items that are commented out; "", [] or {}) reads as
-// if it were left out. Where that protects less than any content would, it is refused: whoever
-// means it leaves the field out.
+// An empty field (null, as before items that are commented out, "", [] or {}) means the same as a
+// field that is left out. It is refused where any content would protect more. To mean it, leave the
+// field out.
 
 const emptiedText = "the field is empty, which means the same as leaving it out, and may protect less: " +
 	"write a value, or remove the field"
@@ -19,7 +19,7 @@ func isEmpty(n *yaml.Node) bool {
 	return isNull(n) || n.Value == "" && len(n.Content) == 0
 }
 
-// guards says that leaving a field out may protect less than any content of it.
+// guards reports whether a field must not be empty, because any content may protect more.
 func guards(fd protoreflect.FieldDescriptor) bool {
 	name, isNetworking := strings.CutPrefix(string(fd.FullName()), "istio.networking.v1alpha3.")
 	if !isNetworking {
@@ -37,8 +37,8 @@ func guards(fd protoreflect.FieldDescriptor) bool {
 	return message == "ServerTLSSettings" || message == "TLSCertificate" || message == "ClientTLSSettings"
 }
 
-// spellOut writes the first value of enums into objects without fields, which would be refused as
-// empty when they are read: protobuf's writer leaves that value out.
+// spellOut writes the first value of an enum into each object without fields. protojson leaves that
+// value out, and Parse would refuse the object as empty.
 func spellOut(m protoreflect.MessageDescriptor, n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
 		return

@@ -11,8 +11,7 @@ import (
 )
 
 // HashOf computes what Object.Hash holds: one number for everything of o that has an effect. It is
-// the start of a SHA-256, so nobody makes two different objects look equal by accident or on
-// purpose cheaply. It may change from one release of Ashore to the next and must not be stored.
+// the start of a SHA-256, so different objects with equal hashes are rare, and costly to make. It may change from one release of Ashore to the next and must not be stored.
 func HashOf(o *Object) uint64 {
 	h := sha256.New()
 	for _, s := range []string{string(o.Kind), o.Namespace, o.Name} {

@@ -194,6 +194,7 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 	c.exportTo(in("defaultDestinationRuleExportTo"), m.DefaultDestinationRuleExportTo, false)
 	c.locality(in("localityLbSetting"), m.LocalityLbSetting)
 	c.retries(in("defaultHttpRetryPolicy"), m.DefaultHttpRetryPolicy)
+	c.everyField(in("defaultHttpRetryPolicy"), m.DefaultHttpRetryPolicy.ProtoReflect())
 	c.outboundPolicy(in("outboundTrafficPolicy"), m.OutboundTrafficPolicy)
 	c.extensionProviders(in("extensionProviders"), m.ExtensionProviders)
 }

@@ -68,7 +68,7 @@ func meshFields() []MeshField {
 		{Path: "trustDomain", Honoured: true, Text: "the trust domain of identities; cluster.local when unset"},
 		{Path: "trustDomainAliases", Honoured: true,
 			Text: "further trust domains whose workloads count as those of trustDomain, if the mesh's roots vouch for their certificates; none when unset"},
-		{Path: "caCertificates", Text: "workloads believe the roots of Ashore's own authority alone"},
+		{Path: "caCertificates", Text: "workloads trust only the roots of Ashore's own authority"},
 		{Path: "defaultServiceExportTo", Honoured: true,
 			Text: "to which namespaces services without exportTo are visible; * when unset"},
 		{Path: "defaultVirtualServiceExportTo", Honoured: true,

@@ -70,7 +70,7 @@ type Origin struct {
 	Line int
 }
 
-// Object is one piece of configuration. It is immutable: whoever holds one may share it, and equal
+// Object is one piece of configuration. It is immutable and can be shared. Equal
 // objects of successive versions of a source keep one pointer, so that the pointer is the version.
 type Object struct {
 	Key

@@ -33,8 +33,8 @@ type Result struct {
 
 // Parse reads a file of Istio's configuration: YAML or JSON, any number of documents, and the kind
 // List. JSON is read as the YAML that it is. A document with an error is refused and the others are read all the same. Of two documents
-// with one key the second is refused. name stands in the problems and in the objects' Origin;
-// nothing is read but data.
+// with one key the second is refused. name is the file in problems and in the Origin of objects;
+// only data is read.
 func Parse(name string, data []byte) Result {
 	p := &parser{file: name, kinds: Kinds(), defined: map[Key]int{},
 		room: maxCost*len(data) + MaxAliasSize}
@@ -160,7 +160,7 @@ func (p *parser) object(d *decoder, head head, before int) {
 		return
 	}
 	p.defined[o.Key] = o.Origin.Line
-	if p.errors == before { // what was read only in part would have errors that are none
+	if p.errors == before { // a partly decoded object would have false errors
 		lowerHosts(o.Spec.ProtoReflect())
 		for _, problem := range validate(o, head.info) {
 			problem.Line = d.lines.of(problem.Field)

@@ -26,9 +26,9 @@ func checkPolicyPrincipal(v string) string {
 	return checkPolicyName(v)
 }
 
-// doubtPrincipal says why a value is most likely meant for a workload of the mesh, and matches none.
-// Certificates of others have URIs of any other form.
-func doubtPrincipal(v string) string {
+// suspectPrincipal returns why a value is most likely meant for a workload of the mesh, and matches
+// none. URIs in certificates of other authorities have any other form.
+func suspectPrincipal(v string) string {
 	if v == "" || strings.Contains(v, "*") || checkPolicyPrincipal(v) != "" {
 		return ""
 	}
@@ -130,8 +130,8 @@ func checkPolicyPath(v string) string {
 	return ""
 }
 
-// doubtPath warns of stars that are ordinary characters, as they are in Istio.
-func doubtPath(v string) string {
+// suspectPath warns of stars that are ordinary characters, as they are in Istio.
+func suspectPath(v string) string {
 	literal := strings.TrimPrefix(v, "*")
 	if literal == v {
 		literal = strings.TrimSuffix(v, "*")

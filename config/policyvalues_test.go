@@ -18,7 +18,7 @@ func TestDoubtPrincipal(t *testing.T) {
 		"cluster.local/ns/shop/web":     true,
 		"cluster.local/ns/shop/sa/web/": true,
 	} {
-		if got := doubtPrincipal(value); (got != "") != doubtful {
+		if got := suspectPrincipal(value); (got != "") != doubtful {
 			t.Errorf("%s: got %q, want it reported: %v", value, got, doubtful)
 		}
 	}
@@ -31,7 +31,7 @@ func TestDoubtPath(t *testing.T) {
 		"/dex/**": true, "/a*b": true, "/*/b*": true, "*/b*": true, "**": true,
 		"*": false, "/dex/*": false, "*/dex": false, "/dex": false, "/dex/{**}": false, "/{*}/dex": false,
 	} {
-		if got := doubtPath(value); (got != "") != doubtful {
+		if got := suspectPath(value); (got != "") != doubtful {
 			t.Errorf("%s: got %q, want it reported: %v", value, got, doubtful)
 		}
 	}

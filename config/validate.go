@@ -11,14 +11,14 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Validate says what is wrong with o. It is the one gate for every object, whatever its source: one
-// with an error-severity problem must not take effect. Lines are those of o.Origin; Parse, which
+// Validate returns the problems of o. It is the single gate for objects of all sources: an object
+// with an error must not take effect. Lines are those of o.Origin; Parse, which
 // has the text, puts the field's own line there.
 func Validate(o *Object) []Problem {
 	info, ok := Info(o.Kind)
 	if !ok {
 		c := checker{object: o}
-		c.errorf("kind", "unknown kind %s: it is none of Istio's that Ashore takes", quote(string(o.Kind)))
+		c.errorf("kind", "unknown kind %s: Ashore does not accept it", quote(string(o.Kind)))
 		return c.problems
 	}
 	return validate(o, info)
@@ -34,7 +34,7 @@ func validate(o *Object, info KindInfo) []Problem {
 	case !info.Supported:
 		c.errorf("", "%s is not supported yet: %s; remove it", o.Kind, info.without)
 	default:
-		c.unsupportedFields("spec", o.Spec.ProtoReflect())
+		c.everyField("spec", o.Spec.ProtoReflect())
 		info.validate(&c)
 	}
 	return c.problems
@@ -68,8 +68,8 @@ func (c *checker) warnf(path, format string, args ...any) {
 	c.add(feed.Warning, path, fmt.Sprintf(format, args...))
 }
 
-// unsupported refuses a field or value that would be accepted and ignored otherwise. What it is
-// about begins the sentence, what to do ends it.
+// unsupported refuses a field or value that would otherwise be accepted and ignored. what begins the
+// sentence, todo ends it.
 func (c *checker) unsupported(path, what, todo string) {
 	c.errorf(path, "%s is not supported yet: %s", what, todo)
 }
@@ -107,7 +107,7 @@ func at(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 // entry is the path of an entry of the map at path.
 func entry(path, key string) string { return path + "[" + key + "]" }
 
-// unique reports items that stand twice in a list of names.
+// unique reports duplicates in a list of names.
 func (c *checker) unique(path string, names []string) {
 	if len(names) < 2 {
 		return

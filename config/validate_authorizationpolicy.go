@@ -71,8 +71,8 @@ func (c *checker) policySource(path string, s *security.Source) {
 		{"remoteIpBlocks", s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), checkSubnet},
 	}
 	c.policyFields(path, "the caller", fields)
-	c.policyDoubts(path+".principals", s.GetPrincipals(), doubtPrincipal)
-	c.policyDoubts(path+".notPrincipals", s.GetNotPrincipals(), doubtPrincipal)
+	c.suspectValues(path+".principals", s.GetPrincipals(), suspectPrincipal)
+	c.suspectValues(path+".notPrincipals", s.GetNotPrincipals(), suspectPrincipal)
 	if len(s.GetServiceAccounts())+len(s.GetNotServiceAccounts()) > 0 &&
 		len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces()) > 0 {
 		c.errorf(path+".serviceAccounts",
@@ -88,8 +88,8 @@ func (c *checker) policyOperation(path string, o *security.Operation) {
 		{"methods", o.GetMethods(), o.GetNotMethods(), checkPolicyMethod},
 		{"paths", o.GetPaths(), o.GetNotPaths(), checkPolicyPath},
 	})
-	c.policyDoubts(path+".paths", o.GetPaths(), doubtPath)
-	c.policyDoubts(path+".notPaths", o.GetNotPaths(), doubtPath)
+	c.suspectValues(path+".paths", o.GetPaths(), suspectPath)
+	c.suspectValues(path+".notPaths", o.GetNotPaths(), suspectPath)
 }
 
 // policyField is one pair of lists: of what is wanted, and of what is not.
@@ -124,10 +124,10 @@ func (c *checker) policyValues(path string, values []string, check func(string) 
 	}
 }
 
-// policyDoubts warns of values of one list that may stand there and most likely are a slip.
-func (c *checker) policyDoubts(path string, values []string, doubt func(string) string) {
+// suspectValues warns of values that are allowed and most likely a mistake.
+func (c *checker) suspectValues(path string, values []string, suspect func(string) string) {
 	for i, v := range values {
-		if text := doubt(v); text != "" {
+		if text := suspect(v); text != "" {
 			c.warnf(at(path, i), "%s", text)
 		}
 	}
@@ -146,8 +146,8 @@ func (c *checker) policyCondition(path string, w *security.Condition) {
 		c.policyValues(path+".notValues", w.GetNotValues(), check)
 	}
 	if w.GetKey() == "source.principal" {
-		c.policyDoubts(path+".values", w.GetValues(), doubtPrincipal)
-		c.policyDoubts(path+".notValues", w.GetNotValues(), doubtPrincipal)
+		c.suspectValues(path+".values", w.GetValues(), suspectPrincipal)
+		c.suspectValues(path+".notValues", w.GetNotValues(), suspectPrincipal)
 	}
 }
 

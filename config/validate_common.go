@@ -67,17 +67,10 @@ func (c *checker) seconds(path string, d *durationpb.Duration) {
 func (c *checker) percent(path string, value float64) {
 	const least = 0.0001
 	switch {
-	case !(value >= 0 && value <= 100):
+	case value > 100:
 		c.errorf(path, "a percentage is from 0 to 100, not %v", value)
 	case value > 0 && value < least:
 		c.errorf(path, "%v percent would be none: the smallest share is %v", value, least)
-	}
-}
-
-// notNegative checks a number of which 0 means the default.
-func (c *checker) notNegative(path string, n int32) {
-	if n < 0 {
-		c.errorf(path, "the number must not be negative, it is %d", n)
 	}
 }
 

@@ -155,7 +155,6 @@ func (c *checker) connectionPool(path string, p *networking.ConnectionPoolSettin
 	}
 	if t := p.Tcp; t != nil {
 		path := path + ".tcp"
-		c.notNegative(path+".maxConnections", t.MaxConnections)
 		c.duration(path+".connectTimeout", t.ConnectTimeout)
 		c.keepalive(path+".tcpKeepalive", t.TcpKeepalive)
 		c.duration(path+".maxConnectionDuration", t.MaxConnectionDuration)
@@ -167,16 +166,6 @@ func (c *checker) connectionPool(path string, p *networking.ConnectionPoolSettin
 }
 
 func (c *checker) httpPool(path string, h *networking.ConnectionPoolSettings_HTTPSettings) {
-	for _, n := range []struct {
-		field string
-		value int32
-	}{
-		{".http1MaxPendingRequests", h.Http1MaxPendingRequests}, {".http2MaxRequests", h.Http2MaxRequests},
-		{".maxRequestsPerConnection", h.MaxRequestsPerConnection}, {".maxRetries", h.MaxRetries},
-		{".maxConcurrentStreams", h.MaxConcurrentStreams},
-	} {
-		c.notNegative(path+n.field, n.value)
-	}
 	c.durationOrZero(path+".idleTimeout", h.IdleTimeout)
 	if h.H2UpgradePolicy == networking.ConnectionPoolSettings_HTTPSettings_UPGRADE && h.UseClientProtocol {
 		c.errorf(path+".useClientProtocol",
@@ -197,7 +186,6 @@ func (c *checker) outliers(path string, o *networking.OutlierDetection) {
 		return
 	}
 	if n := o.ConsecutiveErrors; n != 0 { //nolint:staticcheck // still read
-		c.notNegative(path+".consecutiveErrors", n)
 		c.deprecated(path+".consecutiveErrors", "consecutive5xxErrors or consecutiveGatewayErrors",
 			o.Consecutive_5XxErrors != nil || o.ConsecutiveGatewayErrors != nil)
 	}

@@ -89,7 +89,7 @@ func (c *checker) providerService(path, service string, port uint32) {
 	c.port(path+".port", port)
 }
 
-// providerStatus checks the status of requests about which nobody could be asked.
+// providerStatus checks the status of requests when the provider cannot be reached.
 func (c *checker) providerStatus(path, status string) {
 	if status == "" {
 		return

@@ -119,17 +119,17 @@ func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
 	c.tlsVersions(path, t)
 }
 
-// certificateFields are those of a server's own certificates that are set.
+// certificateFields are those of a server's own certificates.
 func certificateFields() []string {
 	return []string{"serverCertificate", "privateKey", "tlsCertificates"}
 }
 
-// clientFields are those that say which clients a server believes, and are set.
+// clientFields are those that say which clients a server accepts.
 func clientFields() []string {
 	return []string{"caCertificates", "caCrl", "subjectAltNames", "verifyCertificateSpki", "verifyCertificateHash"}
 }
 
-// clientCertificates checks which clients a server believes.
+// clientCertificates checks which clients a server accepts.
 func (c *checker) clientCertificates(path string, t *networking.ServerTLSSettings) {
 	if t.Mode == networking.ServerTLSSettings_SIMPLE {
 		for _, f := range present(t, clientFields()...) {

@@ -31,10 +31,7 @@ func (c *checker) weights(path string, weights []int32) {
 	// Envoy adds them up in 32 bits
 	const limit = 1<<32 - 1
 	var sum int64
-	for i, w := range weights {
-		if w < 0 {
-			c.errorf(at(path, i)+".weight", "the weight must not be negative, it is %d", w)
-		}
+	for _, w := range weights {
 		sum += int64(w)
 	}
 	switch {
@@ -79,7 +76,6 @@ func (c *checker) retries(path string, r *networking.HTTPRetry) {
 	if r == nil {
 		return
 	}
-	c.notNegative(path+".attempts", r.Attempts)
 	c.duration(path+".perTryTimeout", r.PerTryTimeout)
 	c.duration(path+".backoff", r.Backoff)
 	if r.Attempts == 0 && (r.PerTryTimeout != nil || r.RetryOn != "" || r.Backoff != nil ||

@@ -49,11 +49,6 @@ func isUnitName(name string) bool {
 
 // probe checks how a workload is asked whether it is ready.
 func (c *checker) probe(path string, p *networking.ReadinessProbe) {
-	c.notNegative(path+".initialDelaySeconds", p.InitialDelaySeconds)
-	c.notNegative(path+".timeoutSeconds", p.TimeoutSeconds)
-	c.notNegative(path+".periodSeconds", p.PeriodSeconds)
-	c.notNegative(path+".successThreshold", p.SuccessThreshold)
-	c.notNegative(path+".failureThreshold", p.FailureThreshold)
 	switch m := p.HealthCheckMethod.(type) {
 	case *networking.ReadinessProbe_HttpGet:
 		c.httpProbe(path+".httpGet", m.HttpGet)

@@ -200,7 +200,7 @@ func (f *folder) readFiles(l *listing) (updates []feed.Update[*config.Object], o
 func (s *Source) read(name string, was known, had bool) reading {
 	r := reading{name: name, update: feed.Update[*config.Object]{Group: name}}
 	data, stamp, err := s.content(name)
-	// A later scan reads a file that is being written, and removes one that is gone.
+	// A later scan reads a file that is being written, and removes one that was deleted.
 	if errors.Is(err, errBusy) && had || vanished(filepath.Join(s.cfg.Dir, name), err) {
 		r.known, r.unchanged = known{digest: was.digest, err: was.err}, true
 		return r

@@ -61,12 +61,12 @@ func Parse(name string, data []byte) config.Result {
 	return config.Parse(name, data)
 }
 
-// fileProblem says that a file cannot be read.
+// fileProblem returns the problem of a file that cannot be read.
 func fileProblem(path string, err error) config.Problem {
 	return problem(path, "the file", err, "make it readable, or delete it")
 }
 
-// folderProblem says that a folder cannot be read.
+// folderProblem returns the problem of a folder that cannot be read.
 func folderProblem(path string, err error) config.Problem {
 	return problem(path, "the folder", err, "restore it, or make it readable")
 }

@@ -67,8 +67,8 @@ func scan(root string, follow bool, limit int) *listing {
 	return l
 }
 
-// vanished reports whether err is that a path is gone, which was there when its folder was listed. A
-// symlink that leads nowhere is not gone.
+// vanished reports whether err means that a path was deleted after its folder was listed. It returns
+// false for a symlink that leads nowhere.
 func vanished(path string, err error) bool {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -152,7 +152,7 @@ func (l *listing) entry(root, rel string, e fs.DirEntry) {
 			}
 		}
 	default:
-		l.files[rel] = stamp{} // a dangling link, or it is gone: reading it shows which
+		l.files[rel] = stamp{} // a dangling link, or it was deleted: reading it shows which
 	}
 }
 

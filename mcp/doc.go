@@ -2,8 +2,8 @@
 // (configSources: xds://…).
 //
 // A Source is a config.Source that subscribes to all kinds on a discovery stream. Each resource is
-// one group. It retains nothing: the feed.Merger does that, across outages and restarts too. What
-// fails validation is refused to the server, and is a problem here.
+// one group. It retains nothing: the feed.Merger does that, across outages and restarts too. Objects
+// that fail validation are rejected, and are problems here.
 //
-// A Catalog makes resources of our own objects. Package xds serves it on its discovery streams.
+// A Catalog encodes our own objects as resources. Package xds serves it on its discovery streams.
 package mcp

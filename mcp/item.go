@@ -32,12 +32,12 @@ const (
 // item is one resource as the server sent it.
 type item struct {
 	kind config.KindInfo
-	// name is outside of the resource; empty over state of the world.
+	// name is the name in the response. It is empty over state of the world.
 	name    string
 	typeURL string
 	raw     []byte
 
-	inner string // the name inside, "namespace/name"; set by update
+	inner string // the name in the resource, "namespace/name"; set by update
 }
 
 // id identifies the resource within its type, after update.
@@ -55,12 +55,12 @@ func (r *item) sum() uint64 {
 	return h.Sum64()
 }
 
-// update makes the group of the resource: an object, or the problems that it has. An object for
-// another revision is left out.
+// update returns the group of the resource: an object, or the problems that it has. It is empty for
+// an object of another revision.
 func (r *item) update(source, revision string) feed.Update[*config.Object] {
 	key, res, err := r.decode()
 	r.inner = key.Namespace + "/" + key.Name
-	if err != nil && key.Name == "" { // nobody can tell which object is meant
+	if err != nil && key.Name == "" { // it is not known which object is meant
 		r.inner = ""
 	}
 	u := feed.Update[*config.Object]{Group: string(r.kind.Kind) + " " + r.id()}
@@ -93,8 +93,8 @@ func (r *item) update(source, revision string) feed.Update[*config.Object] {
 	return u
 }
 
-// decode reads the resource and its name. With an error, the key is that of the name outside, or
-// empty.
+// decode reads the resource and its name. With an error, the key is that of the name in the response,
+// or empty.
 func (r *item) decode() (key config.Key, res *mcpv1.Resource, err error) {
 	key, named := keyOf(r.kind.Kind, r.name)
 	switch {
@@ -118,7 +118,7 @@ func (r *item) decode() (key config.Key, res *mcpv1.Resource, err error) {
 	return inner, res, nil
 }
 
-// keyOf reads "namespace/name"; false: it is something else.
+// keyOf parses "namespace/name". It returns false if s is something else.
 func keyOf(kind config.Kind, s string) (config.Key, bool) {
 	namespace, name, ok := strings.Cut(s, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") ||
@@ -128,7 +128,7 @@ func keyOf(kind config.Kind, s string) (config.Key, bool) {
 	return config.Key{Kind: kind, Namespace: namespace, Name: name}, true
 }
 
-// object makes the object of a resource. It is not validated.
+// object returns the object of a resource. It is not validated.
 func (r *item) object(source string, key config.Key, res *mcpv1.Resource) (*config.Object, error) {
 	m := res.GetMetadata()
 	o := &config.Object{

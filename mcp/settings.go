@@ -132,11 +132,11 @@ func (c *Config) checkKinds() error {
 }
 
 func (c *Config) checkNode() error {
-	if !dnsname.ValidLabel(c.NodeID) {
-		return fmt.Errorf("nodeID: want a DNS label (lower-case letters, digits and \"-\", at most 63 characters), not %q", c.NodeID)
-	}
-	if !dnsname.ValidLabel(c.Namespace) {
-		return fmt.Errorf("namespace: want a DNS label (lower-case letters, digits and \"-\", at most 63 characters), not %q", c.Namespace)
+	for setting, value := range map[string]string{"nodeID": c.NodeID, "namespace": c.Namespace} {
+		if !dnsname.ValidLabel(value) {
+			return fmt.Errorf("%s: want a DNS label (lower-case letters, digits and \"-\", at most 63 characters), not %q",
+				setting, value)
+		}
 	}
 	return nil
 }

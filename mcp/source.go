@@ -40,7 +40,7 @@ const (
 	firstRetry, lastRetry = 500 * time.Millisecond, 30 * time.Second
 )
 
-// New makes a source; Run connects. Errors name the setting that is wrong.
+// New returns a source. Call its Run. Errors name the setting that is wrong.
 func New(cfg Config) (*Source, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -59,7 +59,7 @@ func (s *Source) Name() string { return sourcePrefix + s.cfg.Name }
 // IsSource reports whether the source of that name is a Source.
 func IsSource(name string) bool { return strings.HasPrefix(name, sourcePrefix) }
 
-// CheckFiles returns which of the TLS files cannot be used now.
+// CheckFiles returns an error if a TLS file cannot be used now.
 func (s *Source) CheckFiles() error {
 	_, wrongCA := s.cfg.authorities()
 	_, wrong := s.cfg.certificates()
@@ -82,7 +82,8 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 		if st.complete {
 			wait, down = firstRetry, ""
 		} else if status.Code(err) == codes.Unimplemented || errors.Is(err, errSilent) {
-			if s.stateOfTheWorld = !s.stateOfTheWorld; s.stateOfTheWorld {
+			s.stateOfTheWorld = !s.stateOfTheWorld // the server may support the other protocol alone
+			if s.stateOfTheWorld {
 				s.cfg.Log.Info("the server does not support delta discovery, trying state of the world",
 					"server", s.cfg.Address, "error", err)
 				continue
@@ -132,20 +133,20 @@ func (s *Source) connect(ctx context.Context) (stream grpc.ClientStream, close f
 	return stream, func() { _ = conn.Close() }, nil
 }
 
-// explain says why the stream ended, and what to do. heard means that the server had answered on
-// it.
-func (s *Source) explain(err error, heard bool) string {
+// explain returns why the stream ended, and what to do. responded means that the server had sent a
+// response on it.
+func (s *Source) explain(err error, responded bool) string {
 	var own fileError
 	if errors.As(err, &own) {
 		return fmt.Sprintf("our TLS files cannot be used (%s): repair the file, or the setting that names it",
 			reason(err))
 	}
 	text := reason(err)
-	remedy := s.remedy(status.Code(err), text, heard)
+	remedy := s.remedy(status.Code(err), text, responded)
 	return fmt.Sprintf("the server %s cannot be used (%s): %s", s.cfg.Address, text, remedy)
 }
 
-func (s *Source) remedy(code codes.Code, text string, heard bool) string {
+func (s *Source) remedy(code codes.Code, text string, responded bool) string {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
@@ -161,14 +162,14 @@ func (s *Source) remedy(code codes.Code, text string, heard bool) string {
 	case code == codes.ResourceExhausted:
 		return "raise maxMessage"
 	// With TLS 1.3 a server checks our certificate after the handshake, and its error may be lost.
-	case !s.cfg.Plaintext && !heard && has("broken pipe", "connection reset", "EOF"):
+	case !s.cfg.Plaintext && !responded && has("broken pipe", "connection reset", "EOF"):
 		return "it closed the connection at once, as a server does that refuses our certificate: " +
 			"check certFile and keyFile, that it runs, and its log"
 	}
 	return "check that it runs, and its log"
 }
 
-// reason is an error on one line, without what gRPC puts around it.
+// reason returns an error on one line, without the prefixes of gRPC.
 func reason(err error) string {
 	text := err.Error()
 	if st, ok := status.FromError(err); ok && st.Code() != codes.OK {

@@ -20,7 +20,7 @@ import (
 // stream is one xDS stream. The goroutine that calls run owns it.
 //
 // It sends no initial_resource_versions, so the first response for each type has all of its
-// resources. Once every kind has a response, the stream publishes one Full batch. After that, it
+// resources. Once every kind has a *ads.Reply, the stream publishes one Full batch. After that, it
 // publishes each response.
 type stream struct {
 	src *Source
@@ -32,7 +32,7 @@ type stream struct {
 	objectCount   int                                    // of all subscriptions
 	byteCount     int                                    // of all objects
 	nodeSent      bool
-	responded     bool // the server sent a response
+	responded     bool // the server sent a *ads.Reply
 	complete      bool // the Full batch was sent
 }
 
@@ -43,7 +43,7 @@ type subscription struct {
 	requested bool
 	responded bool
 	version   string              // last accepted version; only for state of the world
-	rejected  time.Time           // when a response was last rejected
+	rejected  time.Time           // when a *ads.Reply was last rejected
 	resources map[string]received // by name
 }
 
@@ -153,7 +153,7 @@ func (st *stream) overdue() error {
 		len(missing), st.src.cfg.AnswerWait, missing[0])
 }
 
-// missingKinds lists the kinds without a response.
+// missingKinds lists the kinds without a *ads.Reply.
 func (st *stream) missingKinds() (out []config.Kind) {
 	for _, versions := range st.kinds {
 		if slices.ContainsFunc(versions, func(s *subscription) bool { return s.requested && !s.responded }) {
@@ -176,50 +176,25 @@ func (st *stream) send(conn grpc.ClientStream, sub *subscription, nonce string, 
 	if !st.nodeSent {
 		node, st.nodeSent = st.src.node, true
 	}
+	ask := ads.Ask{TypeURL: sub.typeURL, Node: node, Version: sub.version, Nonce: nonce, Rejected: rejection}
 	if st.src.stateOfTheWorld {
-		ask := ads.StateAsk{TypeURL: sub.typeURL, Node: node, Version: sub.version, Nonce: nonce, Rejected: rejection}
-		return conn.SendMsg(&frame{ask.Encode()})
+		return conn.SendMsg(&frame{ask.EncodeState()})
 	}
-	ask := ads.Ask{TypeURL: sub.typeURL, Node: node, Nonce: nonce, Rejected: rejection}
 	return conn.SendMsg(&frame{ask.Encode()})
-}
-
-// response is one response of the server.
-type response struct {
-	typeURL, nonce, version string
-	items                   []ads.Item
-	removed                 []string
-	full                    bool // resources that are not in items are removed
-}
-
-// decode decodes a response.
-func (st *stream) decode(raw []byte) (a response, err error) {
-	limits := ads.Limits{Names: max(2*st.src.cfg.MaxObjects, 1000)}
-	if st.src.stateOfTheWorld {
-		r, err := ads.ReadStateReply(raw, limits)
-		if err != nil {
-			return a, err
-		}
-		return response{typeURL: r.TypeURL, nonce: r.Nonce, version: r.Version, items: r.Items, full: true}, nil
-	}
-	r, err := ads.ReadReply(raw, limits)
-	if err != nil {
-		return a, err
-	}
-	return response{typeURL: r.TypeURL, nonce: r.Nonce, items: r.Items, removed: r.Removed}, nil
 }
 
 // handle applies one response, acknowledges or rejects it, and publishes the changes.
 func (st *stream) handle(ctx context.Context, conn grpc.ClientStream, raw []byte) error {
 	receivedAt := time.Now()
-	a, err := st.decode(raw)
+	sotw := st.src.stateOfTheWorld
+	a, err := ads.ReadReply(raw, sotw, ads.Limits{Names: max(2*st.src.cfg.MaxObjects, 1000)})
 	if err != nil {
 		return fmt.Errorf("invalid response: %w", err)
 	}
 	st.responded = true
-	sub := st.subscriptions[a.typeURL]
+	sub := st.subscriptions[a.TypeURL]
 	if sub == nil || !sub.requested {
-		st.src.cfg.Log.Debug("ignored a response for a type without a subscription", "type", clip(a.typeURL))
+		st.src.cfg.Log.Debug("ignored a *ads.Reply for a type without a subscription", "type", clip(a.TypeURL))
 		return nil
 	}
 	changed, removed, problems, err := st.apply(sub, a)
@@ -252,7 +227,7 @@ func (st *stream) subscribeOlder(conn grpc.ClientStream, sub *subscription) erro
 
 // apply updates the subscription, and returns the changed and removed groups. problems has the
 // errors of invalid resources.
-func (st *stream) apply(sub *subscription, a response) (
+func (st *stream) apply(sub *subscription, a *ads.Reply) (
 	changed []feed.Update[*config.Object], removed []string, problems []feed.Problem, err error,
 ) {
 	kept := map[string]bool{}
@@ -265,7 +240,7 @@ func (st *stream) apply(sub *subscription, a response) (
 			}
 		}
 	}
-	for _, it := range a.items {
+	for _, it := range a.Items {
 		r := item{kind: sub.kind, name: it.Name, typeURL: it.TypeURL, raw: it.Body}
 		u := r.update(st.src.Name(), st.src.cfg.Revision)
 		name := r.id()
@@ -294,10 +269,10 @@ func (st *stream) apply(sub *subscription, a response) (
 		return nil, nil, nil, fmt.Errorf(
 			"objects have more than %d bytes, four times maxMessage: raise maxMessage, or subscribe to fewer kinds", most)
 	}
-	for _, name := range a.removed {
+	for _, name := range a.Removed {
 		remove(name)
 	}
-	if a.full {
+	if st.src.stateOfTheWorld {
 		for _, name := range slices.Sorted(maps.Keys(sub.resources)) {
 			if !kept[name] {
 				remove(name)
@@ -320,17 +295,17 @@ func (st *stream) hasResource(kind config.Kind, name string) bool {
 // maxProblems limits the problems in a rejection.
 const maxProblems = 20
 
-// acknowledge accepts a response, or rejects it with the problems. Some servers send a rejected
+// acknowledge accepts a *ads.Reply, or rejects it with the problems. Some servers send a rejected
 // response again at once. So a type is rejected at most once a second, and further invalid responses
 // are acknowledged.
-func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a response, problems []feed.Problem) error {
-	if a.nonce == "" {
+func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a *ads.Reply, problems []feed.Problem) error {
+	if a.Nonce == "" {
 		return nil
 	}
 	now := time.Now()
 	if len(problems) == 0 || now.Sub(sub.rejected) < time.Second {
-		sub.version = a.version
-		return st.send(conn, sub, a.nonce, nil)
+		sub.version = a.Version
+		return st.send(conn, sub, a.Nonce, nil)
 	}
 	sub.rejected = now
 	text := fmt.Sprintf("invalid resources (%d): ", len(problems))
@@ -342,14 +317,14 @@ func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a respo
 	}
 	st.src.cfg.Log.Warn("the server sent invalid objects", "server", st.src.cfg.Address,
 		"type", sub.typeURL, "count", len(problems), "first", problems[0].String())
-	return st.send(conn, sub, a.nonce, &ads.Rejection{Code: codeInvalidArgument,
+	return st.send(conn, sub, a.Nonce, &ads.Rejection{Code: codeInvalidArgument,
 		Message: strings.ToValidUTF8(text, "?")})
 }
 
 // codeInvalidArgument is google.rpc.Code.INVALID_ARGUMENT.
 const codeInvalidArgument = 3
 
-// publish sends one Full batch once every kind has a response, and after that the changes of each
+// publish sends one Full batch once every kind has a *ads.Reply, and after that the changes of each
 // response. Removals by name are explicit.
 func (st *stream) publish(
 	ctx context.Context, changed []feed.Update[*config.Object], removed []string, since time.Time,

@@ -82,7 +82,6 @@ func workloadsOf(t *tables, l *registry.EndpointList) map[netip.Addr][]workload 
 		if !w.intercepted {
 			w.states = ep.States
 		}
-		a = a.Unmap() // as in Node.IPs
 		out[a] = append(out[a], w)
 	}
 	return out

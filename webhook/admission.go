@@ -67,7 +67,7 @@ func readReview(data []byte) (*request, error) {
 	return q, nil
 }
 
-// ours says that a group is one of Istio's that configuration is of.
+// ours reports whether a group is one of Istio's.
 func ours(group string) bool {
 	return slices.ContainsFunc(config.Kinds(), func(k config.KindInfo) bool { return k.Group == group })
 }

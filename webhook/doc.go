@@ -1,10 +1,10 @@
-// Package webhook says over HTTPS what is wrong with configuration, before it is written anywhere.
+// Package webhook validates configuration over HTTPS before it is written anywhere.
 //
-// Two paths lead to the one gate, package config. POST /validate takes Kubernetes' AdmissionReview,
-// so that an API server refuses what Ashore would; POST /v1/validate takes a file as text, for
-// pipelines, and answers as "ashorectl validate" does. Both are functions of what they are sent:
-// nothing of the mesh is read, told or changed, so nobody has to prove who he is.
+// POST /validate takes Kubernetes' AdmissionReview, so that an API server refuses what Ashore would
+// refuse. POST /v1/validate takes a file as text, for pipelines, and answers as "ashorectl validate"
+// does. Both use package config. An answer depends only on the request: the package reads and
+// changes nothing of the mesh. So clients need not authenticate.
 //
-// Because anybody may ask, everything is bounded: connections and the rate of requests by address,
-// requests at once, the size of a body, bytes that are parsed at once, and the time for each step.
+// Therefore everything is limited: connections and requests by address, concurrent requests, the
+// size of a body, the bytes that are parsed at once, and the time of each step.
 package webhook

@@ -22,7 +22,7 @@ const (
 	chargeUnit = 16 << 10
 )
 
-// gate bounds what requests may cost. Safe for concurrent use.
+// gate limits what requests cost. Safe for concurrent use.
 type gate struct {
 	limiter  ratelimit.Limiter   // requests of each address
 	requests *semaphore.Weighted // requests at once

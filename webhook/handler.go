@@ -21,11 +21,11 @@ const (
 	otherPath    = "other" // of all other paths, in metrics
 
 	jsonType = "application/json"
-	// retryAfter is when who was turned away should try again, in seconds.
+	// retryAfter is when a client should retry, in seconds.
 	retryAfter = "1"
 )
 
-// answer is what a request gets.
+// answer is the response to a request.
 type answer struct {
 	code int
 	kind string // the type of body
@@ -72,7 +72,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.metrics.request(path, a.code, time.Since(began))
 }
 
-// route is what serves a path; nil: nothing does.
+// route returns the function that serves a path, or nil, and the path's name in metrics.
 func (s *Server) route(path string) (string, func(*http.Request, []byte) (answer, error)) {
 	switch path {
 	case reviewPath:
@@ -84,7 +84,7 @@ func (s *Server) route(path string) (string, func(*http.Request, []byte) (answer
 	}
 }
 
-// check refuses what can be refused by the head alone.
+// check refuses a request by its path, method and headers.
 func check(r *http.Request, path string) error {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // empty if it cannot be read
 	encoding := r.Header.Get("Content-Encoding")
@@ -108,7 +108,7 @@ func check(r *http.Request, path string) error {
 	return nil
 }
 
-// serve admits a request, reads it and answers it.
+// serve admits, reads and answers a request.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request,
 	serve func(*http.Request, []byte) (answer, error)) (answer, error) {
 	from := connlimit.Source(r.RemoteAddr).String()

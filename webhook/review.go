@@ -19,8 +19,7 @@ const (
 	reviewKind    = "AdmissionReview"
 )
 
-// request is what somebody wants to do. Fields that are not here, dryRun among them, change no
-// answer.
+// request is a write that a client asks for. Other fields, such as dryRun, change no answer.
 type request struct {
 	// UID names it; the answer has to repeat it.
 	UID string `json:"uid"`
@@ -56,7 +55,7 @@ type response struct {
 	UID     string  `json:"uid"`
 	Allowed bool    `json:"allowed"`
 	Status  *status `json:"status,omitempty"`
-	// Warnings are shown to who asked, whatever the answer is.
+	// Warnings are shown to the client, whether the request is allowed or not.
 	Warnings []string `json:"warnings,omitempty"`
 }
 

@@ -33,12 +33,12 @@ const (
 	drainTime = 2 * time.Second
 )
 
-// Config is what a Server is made of.
+// Config configures a Server.
 type Config struct {
 	// Listener is where it is reached, without TLS; Run closes it.
 	Listener net.Listener
-	// Certificate is what it shows, asked for at every handshake, so that one that is renewed is
-	// shown at once.
+	// Certificate returns the server's certificate. It is called for each handshake, so a renewed
+	// certificate is used at once.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// MaxBytes is how large the body of a request may be, and how many bytes are parsed at once. A
 	// text made for it can cost some 200 times its size in memory. Zero: 1 MiB.
@@ -61,7 +61,7 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Server answers what is wrong with configuration.
+// Server validates configuration.
 type Server struct {
 	config  Config // set once
 	gate    *gate
@@ -118,8 +118,8 @@ func (s *Server) http() *http.Server {
 	}
 }
 
-// tls asks for no certificate: API servers have none unless they are told to. Each connection shows
-// the server's anew.
+// tls asks for no client certificate: API servers have none by default. Each connection uses the
+// server's current certificate.
 func (s *Server) tls() *tls.Config {
 	return &tls.Config{GetCertificate: s.config.Certificate, MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true}

@@ -20,8 +20,8 @@ const (
 	maxName = 1024
 )
 
-// text answers what is wrong with a file of configuration: 200 when it would be taken, with
-// warnings or without, else 422. The body is the list of problems, as "ashorectl validate -o json"
+// text validates a file of configuration: 200 if it would be accepted, with or without warnings,
+// else 422. The body is the list of problems, as "ashorectl validate -o json"
 // prints it. Errors: a refusal.
 func (s *Server) text(r *http.Request, data []byte) (answer, error) {
 	name, err := fileName(r)
@@ -56,14 +56,13 @@ func fileName(r *http.Request) (string, error) {
 	return name, nil
 }
 
-// wantsText says that the client asks for text before JSON, which is the default.
+// wantsText reports whether the client prefers text to JSON, which is the default.
 func wantsText(accept []string) bool {
 	before, _, found := strings.Cut(strings.Join(accept, ","), "text/plain")
 	return found && !strings.Contains(before, jsonType)
 }
 
-// textLines is one line a problem, as compilers write them, so that editors and pipelines find the
-// places.
+// textLines has one line for each problem, as compilers write them.
 func textLines(name string, objects int, problems []config.Problem) string {
 	if len(problems) == 0 {
 		return fmt.Sprintf("%s: objects without problems: %d\n", name, objects)

@@ -40,12 +40,12 @@ func (s *Server) Bundles() []ProxyBundle {
 // maxBundles is how many bundles of one stream are remembered: a rotation has a few.
 const maxBundles = 16
 
-// offers takes note of which bundle the resource is that the client is to have. mu is held.
-func (st *stream) offers(t *typeState) {
+// noteBundle notes which bundle the version has that the client should have. Called with mu held.
+func (st *stream) noteBundle(t *typeState) {
 	if t.Kind().TypeURL != ProxyConfigType || st.scope.Trust == nil {
 		return
 	}
-	target := t.Status(t.To).Target
+	target := t.Status().Target
 	if target == "" || st.bundles[target] != "" {
 		return
 	}
@@ -55,11 +55,11 @@ func (st *stream) offers(t *typeState) {
 	st.bundles[target] = st.scope.Trust.ID
 }
 
-// bundle is the ID of the bundle that the client acknowledged last. mu is held.
+// bundle is the ID of the bundle that the client acknowledged last. Called with mu held.
 func (st *stream) bundle() string {
 	t := st.find(ProxyConfigType)
 	if t == nil {
 		return ""
 	}
-	return st.bundles[t.Status(t.To).Acknowledged]
+	return st.bundles[t.Status().Acknowledged]
 }

@@ -139,8 +139,8 @@ func TestRefusedSecretAfterReconnect(t *testing.T) {
 				send(ack)
 				eventually(t, func() string {
 					for _, ty := range p.server.Proxies()[0].Types {
-						if ty.TypeURL == xds.SecretType && len(ty.Refusals) != 1 {
-							return fmt.Sprintf("%d refusals are shown", len(ty.Refusals))
+						if ty.TypeURL == xds.SecretType && len(ty.Rejected) != 1 {
+							return fmt.Sprintf("%d rejected resources are shown", len(ty.Rejected))
 						}
 					}
 					return ""

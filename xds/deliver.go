@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/xds/ads"
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // refresh looks up what the latest context says about the proxy, and whether the objects of
@@ -44,46 +43,48 @@ func (st *stream) refresh() {
 	}
 }
 
-// target is what the client is to have of a type.
-func (st *stream) target(t *typeState) resource.Set {
+// target sees to it that a type has what the latest context says. Called with mu held.
+func (st *stream) target(t *typeState) {
 	switch {
 	case t.current:
 	case t.objects:
 		t.To, _ = st.server.cfg.Objects.Set(t.Kind().TypeURL)
-		t.current = true
 	default:
-		t.To, t.current = st.server.cfg.Generator.Set(t.Kind().TypeURL, st.scope), true
+		t.To = st.server.cfg.Generator.Set(t.Kind().TypeURL, st.scope)
 	}
-	return t.To
+	t.current = true
 }
 
-// enter waits until the stream may do what is done for a type for the first time: that may cost
-// much, and only so many streams do it at one time. leave has to follow.
-func (st *stream) enter(ctx context.Context) error {
+// generate calls f, which makes resources for the first time and may cost much CPU, when fewer than
+// Admissions others do. f must not wait for the network or a store.
+func (st *stream) generate(ctx context.Context, f func() error) error {
+	s := st.server
 	select {
-	case st.server.admit <- struct{}{}:
-		return nil
+	case s.admit <- struct{}{}:
+		defer func() { <-s.admit }()
+		return f()
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()
-	case <-st.server.stopped:
-		return status.Error(codes.Unavailable, "shutting down: try another replica")
+	case <-s.stopped:
+		return errStopped
 	}
 }
 
-// leave lets another stream in.
-func (st *stream) leave() { <-st.server.admit }
+// errStopped ends the streams when the server stops.
+var errStopped = status.Error(codes.Unavailable, "shutting down: try another replica")
 
-// deliver sends what the client lacks. first says that a type is answered for the first time.
+// deliver sends what the client lacks. first means that a type is answered for the first time.
 func (st *stream) deliver(ctx context.Context, first bool) error {
 	for {
-		if first {
-			if err := st.enter(ctx); err != nil {
-				return err
-			}
+		var r *ads.Response
+		next := func() error {
+			r = st.next()
+			return nil
 		}
-		r := st.next()
-		if first {
-			st.leave()
+		if !first {
+			_ = next() // it has no error
+		} else if err := st.generate(ctx, next); err != nil {
+			return err
 		}
 		if r == nil {
 			return nil
@@ -110,7 +111,7 @@ func (st *stream) next() *ads.Response {
 	r, wait := st.order.Next(start)
 	if r != nil {
 		if t := st.find(r.TypeURL); t != nil {
-			st.offers(t)
+			st.noteBundle(t)
 		}
 		observeSince(st.server.metrics.pushTime.WithLabelValues(short(r.TypeURL)), start, time.Now())
 		return r

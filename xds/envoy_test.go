@@ -243,8 +243,8 @@ func TestEnvoyRefusal(t *testing.T) {
 		answers(t, three, "a")
 		eventually(t, func() string {
 			for _, ty := range p.server.Proxies()[0].Types {
-				if ty.TypeURL == xds.ListenerType && len(ty.Refusals) == 1 && ty.Refusals[0].Name == "two" &&
-					strings.Contains(ty.Refusals[0].Words, "no.such") {
+				if ty.TypeURL == xds.ListenerType && len(ty.Rejected) == 1 && ty.Rejected[0].Name == "two" &&
+					strings.Contains(ty.Rejected[0].Message, "no.such") {
 					return latest(p.server)
 				}
 			}

@@ -14,7 +14,7 @@ func (s *Server) forgetRevoked() {
 	if s.cfg.Runtime == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), farewellWait)
+	ctx, cancel := context.WithTimeout(context.Background(), disconnectTimeout)
 	defer cancel()
 	for key, r := range s.cfg.Runtime.Registrations().All() {
 		if r.Session != "" || r.Identity == "" {

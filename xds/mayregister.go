@@ -39,7 +39,7 @@ func (e *NotJoinedError) Unwrap() error { return e.Err }
 // the namespace and of the service account that the stream has proven to be of. It returns the
 // target.
 func (st *stream) mayRegister(ctx context.Context) (target *config.Object, err error) {
-	s, ask := st.server, st.proxy.enrolment
+	s, ask := st.server, st.proxy.registration
 	kind, name := config.WorkloadGroup, ask.group
 	if name == "" {
 		kind, name = config.WorkloadEntry, ask.entry
@@ -63,7 +63,7 @@ func (st *stream) mayRegister(ctx context.Context) (target *config.Object, err e
 // joined says whether the stream's certificate is that of a workload as it is now, and of the group
 // that it joined.
 func (st *stream) joined(ctx context.Context) error {
-	s, ask := st.server, st.proxy.enrolment
+	s, ask := st.server, st.proxy.registration
 	if s.cfg.Joined == nil || st.who.Leaf() == nil {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (st *stream) refuseRegistration(err error) {
 		return
 	}
 	e := audit.Event{Action: audit.RegistrationRefuse, Actor: who,
-		Target:  st.proxy.Namespace + "/" + cmp.Or(st.proxy.enrolment.group, st.proxy.enrolment.entry),
+		Target:  st.proxy.Namespace + "/" + cmp.Or(st.proxy.registration.group, st.proxy.registration.entry),
 		Outcome: audit.Refused, Reason: status.Convert(err).Message(), Details: map[string]string{"node": st.proxy.ID,
 			"peer": st.peer, "serial": st.who.Serial}}
 	if silent > 0 {

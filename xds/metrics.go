@@ -18,7 +18,7 @@ type metrics struct {
 	size        *prometheus.HistogramVec
 	convergence prometheus.Histogram
 	rejects     *prometheus.CounterVec
-	refusing    map[string]prometheus.Gauge // by type
+	rejecting   map[string]prometheus.Gauge // by type
 	stale       *prometheus.CounterVec
 	refused     *prometheus.CounterVec
 
@@ -60,7 +60,7 @@ func newMetrics(r prometheus.Registerer, rt registry.Runtime) (*metrics, error) 
 		registerErrors: prometheus.NewCounter(prometheus.CounterOpts{Name: "auto_registration_errors_total",
 			Help: "Streams that may not register a workload."}),
 	}
-	m.refusing = map[string]prometheus.Gauge{}
+	m.rejecting = map[string]prometheus.Gauge{}
 	all := []prometheus.Collector{m.connected.gauge, m.pushes, m.pushTime, m.sendTime, m.size, m.convergence, m.rejects,
 		m.stale, m.refused, m.registered, m.unregistered, m.registerErrors}
 	if rt != nil {
@@ -70,8 +70,8 @@ func newMetrics(r prometheus.Registerer, rt registry.Runtime) (*metrics, error) 
 	}
 	for _, t := range []string{"cds", "eds", "lds", "rds"} {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pilot_xds_" + t + "_reject",
-			Help: "Streams of proxies that refuse a resource of this type."})
-		m.refusing[t] = g
+			Help: "Streams of proxies that reject a resource of this type."})
+		m.rejecting[t] = g
 		all = append(all, g)
 	}
 	if r == nil {

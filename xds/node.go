@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -11,7 +12,10 @@ import (
 	"sync"
 	"unique"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
@@ -24,9 +28,8 @@ var errNodeType = errors.New("invalid node type (valid types: [sidecar router wa
 // errUnserved is the answer to clients of a kind that is known and not served.
 var errUnserved = errors.New("node type is not supported yet")
 
-// nodes reads what clients say of themselves. An encoded Node is some 60 KB, nearly all of it the
-// list of extensions that the client was built with: it is read where it lies, and the list, equal
-// for all clients of one build, only once.
+// nodes reads nodes. An encoded Node has some 60 KB, nearly all of it the list of extensions that
+// the client was built with. That list is equal for all clients of one build, and is read once.
 type nodes struct {
 	capabilities func(extensions []string) push.Capabilities // set once
 	labels       intern.Lists[push.Label]
@@ -58,8 +61,8 @@ type proxy struct {
 	// Agent is the version of its ashore-agent, and Envoy that of its Envoy; empty: it has none, or
 	// does not say.
 	Agent, Envoy string
-	// enrolment is as what it asks to be registered.
-	enrolment enrolment
+	// registration is what it asks to be registered as.
+	registration registrationRequest
 	// purpose is what the stream is for.
 	purpose purpose
 }
@@ -86,37 +89,28 @@ const (
 	maxLabels, maxText = 256, 1 << 10
 )
 
-// rawNode are the parts of an encoded Node.
-type rawNode struct {
-	id, agent, build string
-	metadata         map[string]value
-	locality         registry.Locality
-	extensions       []byte // the part of the node that holds them
-}
-
 // read makes a proxy of an encoded envoy.config.core.v3.Node. Errors say what is wrong with it.
 func (ns *nodes) read(raw []byte) (*proxy, error) {
 	if len(raw) > maxNode {
 		return nil, fmt.Errorf("the node has %d bytes, at most %d are allowed", len(raw), maxNode)
 	}
-	n, err := scanNode(raw)
+	n, extensions, err := unmarshalNode(raw)
 	if err != nil {
 		return nil, fmt.Errorf("read node: %w", err)
 	}
-	if len(n.id) > maxID {
-		return nil, fmt.Errorf("the service node has %d bytes, at most %d are allowed", len(n.id), maxID)
+	if len(n.Id) > maxID {
+		return nil, fmt.Errorf("the service node has %d bytes, at most %d are allowed", len(n.Id), maxID)
 	}
-	parts := strings.Split(n.id, "~")
+	parts := strings.Split(n.Id, "~")
 	if len(parts) != 4 {
-		return nil, fmt.Errorf("missing parts in the service node %q: want type~ip~id~domain", n.id)
+		return nil, fmt.Errorf("missing parts in the service node %q: want type~ip~id~domain", n.Id)
 	}
-	p := &proxy{ID: n.id, Version: n.metadata["ISTIO_VERSION"].text}
-	if p.Version == "" {
-		p.Version = strings.TrimSpace(n.agent + " " + n.build)
-	}
-	p.Agent = n.metadata["ASHORE_VERSION"].text
-	if n.agent == "envoy" {
-		p.Envoy = n.build
+	meta := metadata(n.Metadata.GetFields())
+	build := buildVersion(n)
+	p := &proxy{ID: n.Id, Version: cmp.Or(meta.text("ISTIO_VERSION"), strings.TrimSpace(n.UserAgentName+" "+build))}
+	p.Agent = meta.text("ASHORE_VERSION")
+	if n.UserAgentName == "envoy" {
+		p.Envoy = build
 	}
 	for _, text := range []*string{&p.Version, &p.Agent, &p.Envoy} {
 		if len(*text) > maxVersion {
@@ -127,60 +121,120 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 		return nil, err
 	}
 	p.Node.ID, p.DNSDomain = shared(parts[2]), shared(parts[3])
-	ips, err := addresses(n.metadata["INSTANCE_IPS"].text, parts[1])
+	ips, err := addresses(meta.text("INSTANCE_IPS"), parts[1])
 	if err != nil {
 		return nil, err
 	}
 	p.IPs = ns.addresses.Of(ips)
-	p.Locality = n.locality
-	if size := max(len(n.locality.Region), len(n.locality.Zone), len(n.locality.SubZone)); size > maxText {
+	l := n.GetLocality()
+	if size := max(len(l.GetRegion()), len(l.GetZone()), len(l.GetSubZone())); size > maxText {
 		return nil, fmt.Errorf("a part of the node's locality has %d bytes, at most %d are allowed", size, maxText)
 	}
-	if err := ns.metadata(p, n.metadata); err != nil {
+	p.Locality = registry.Locality{Region: shared(l.GetRegion()), Zone: shared(l.GetZone()),
+		SubZone: shared(l.GetSubZone())}
+	if err := ns.readMetadata(p, meta); err != nil {
 		return nil, err
 	}
-	p.Capabilities = ns.capable(n.extensions)
-	return p, nil
+	p.Capabilities, err = ns.capable(extensions)
+	return p, err
 }
 
-// metadata takes in the node's metadata: Istio's names (pkg/model/proxy.go there).
-func (ns *nodes) metadata(p *proxy, m map[string]value) error {
+// fieldExtensions is Node.extensions.
+const fieldExtensions = 9
+
+// unmarshalNode reads an encoded Node without its extensions, and returns the part of it that has
+// them, from the first to the last.
+func unmarshalNode(raw []byte) (n *corev3.Node, extensions []byte, err error) {
+	rest := make([]byte, 0, 4<<10)
+	first, end := len(raw), len(raw)
+	for at := 0; at < len(raw); {
+		num, _, size := protowire.ConsumeField(raw[at:])
+		if size < 0 {
+			return nil, nil, fmt.Errorf("malformed: %w", protowire.ParseError(size))
+		}
+		if num == fieldExtensions {
+			first, end = min(first, at), at+size
+		} else {
+			rest = append(rest, raw[at:at+size]...)
+		}
+		at += size
+	}
+	n = &corev3.Node{}
+	if err := proto.Unmarshal(rest, n); err != nil {
+		return nil, nil, fmt.Errorf("malformed: %w", err)
+	}
+	return n, raw[first:end], nil
+}
+
+// buildVersion is the version of the client's program, "1.40.0"; empty if it does not say.
+func buildVersion(n *corev3.Node) string {
+	if v := n.GetUserAgentVersion(); v != "" {
+		return v
+	}
+	v := n.GetUserAgentBuildVersion().GetVersion()
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
+}
+
+// metadata is that of a node. Istio's has texts and maps; a number or a boolean counts as text.
+type metadata map[string]*structpb.Value
+
+func (m metadata) text(name string) string { return textOf(m[name]) }
+
+func (m metadata) fields(name string) metadata { return m[name].GetStructValue().GetFields() }
+
+func textOf(v *structpb.Value) string {
+	switch v := v.GetKind().(type) {
+	case *structpb.Value_StringValue:
+		return v.StringValue
+	case *structpb.Value_NumberValue:
+		return strconv.FormatFloat(v.NumberValue, 'f', -1, 64)
+	case *structpb.Value_BoolValue:
+		return strconv.FormatBool(v.BoolValue)
+	}
+	return ""
+}
+
+// readMetadata takes in the node's metadata: Istio's names (pkg/model/proxy.go there).
+func (ns *nodes) readMetadata(p *proxy, m metadata) error {
 	for _, name := range []string{"NAMESPACE", "SERVICE_ACCOUNT", "NETWORK", "INTERCEPTION_MODE", "HTTP_PROXY_PORT",
 		"AUTO_REGISTER_GROUP", "WORKLOAD_ENTRY"} {
-		if n := len(m[name].text); n > maxText {
+		if n := len(m.text(name)); n > maxText {
 			return fmt.Errorf("node metadata %s has %d bytes, at most %d are allowed", name, n, maxText)
 		}
 	}
-	p.Namespace = shared(m["NAMESPACE"].text)
+	p.Namespace = shared(m.text("NAMESPACE"))
 	if p.Namespace == "" {
 		p.Namespace, _, _ = strings.Cut(p.DNSDomain, ".")
 	}
-	p.ServiceAccount = shared(m["SERVICE_ACCOUNT"].text)
-	p.Network = shared(m["NETWORK"].text)
-	p.enrolment = enrolment{group: m["AUTO_REGISTER_GROUP"].text,
-		probed: len(m["PROXY_CONFIG"].fields["readinessProbe"].fields) > 0}
-	if p.enrolment.group == "" {
-		p.enrolment.entry = m["WORKLOAD_ENTRY"].text
+	p.ServiceAccount = shared(m.text("SERVICE_ACCOUNT"))
+	p.Network = shared(m.text("NETWORK"))
+	p.registration = registrationRequest{group: m.text("AUTO_REGISTER_GROUP"),
+		probed: len(m.fields("PROXY_CONFIG").fields("readinessProbe")) > 0}
+	if p.registration.group == "" {
+		p.registration.entry = m.text("WORKLOAD_ENTRY")
 	}
-	if n := len(m["LABELS"].fields); n > maxLabels {
+	if n := len(m.fields("LABELS")); n > maxLabels {
 		return fmt.Errorf("node metadata LABELS holds %d labels, at most %d are allowed", n, maxLabels)
 	}
-	labels := make([]push.Label, 0, len(m["LABELS"].fields))
-	for k, v := range m["LABELS"].fields {
-		if max(len(k), len(v.text)) > maxText {
-			return fmt.Errorf("node metadata LABELS holds a label of %d bytes, at most %d are allowed",
-				max(len(k), len(v.text)), maxText)
+	labels := make([]push.Label, 0, len(m.fields("LABELS")))
+	for k, v := range m.fields("LABELS") {
+		text := textOf(v)
+		if size := max(len(k), len(text)); size > maxText {
+			return fmt.Errorf("node metadata LABELS holds a label of %d bytes, at most %d are allowed", size, maxText)
 		}
-		labels = append(labels, push.Label{Key: shared(k), Value: shared(v.text)})
+		labels = append(labels, push.Label{Key: shared(k), Value: shared(text)})
 	}
 	slices.SortFunc(labels, func(a, b push.Label) int { return strings.Compare(a.Key, b.Key) })
 	p.Labels = ns.labels.Of(labels)
-	switch mode := m["INTERCEPTION_MODE"].text; mode {
+	switch mode := m.text("INTERCEPTION_MODE"); mode {
 	case "", "REDIRECT":
 		p.Interception = push.Redirect
 	case "TPROXY":
 		p.Interception = push.TProxy
-		if m["ASHORE_IPV6"].text == "false" {
+		if m.text("ASHORE_IPV6") == "false" {
 			p.Interception = push.TProxyIPv4
 		}
 	case "NONE":
@@ -190,9 +244,9 @@ func (ns *nodes) metadata(p *proxy, m map[string]value) error {
 	}
 	// Istio also read DNS_AUTO_ALLOCATE until its control plane allocated addresses by default, as
 	// Ashore does.
-	p.purpose = purpose(m["ASHORE_STREAM"].text)
-	p.CapturesDNS = m["DNS_CAPTURE"].text == "true"
-	if port := m["HTTP_PROXY_PORT"].text; port != "" {
+	p.purpose = purpose(m.text("ASHORE_STREAM"))
+	p.CapturesDNS = m.text("DNS_CAPTURE") == "true"
+	if port := m.text("HTTP_PROXY_PORT"); port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
 			return fmt.Errorf("node metadata HTTP_PROXY_PORT is %q, want a port number", port)
@@ -240,47 +294,30 @@ func addresses(list, id string) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// capable says what a client with these extensions can take. Lists of one content are read once.
-func (ns *nodes) capable(extensions []byte) push.Capabilities {
+// capable returns what a client with these encoded extensions can take. Equal lists are read once.
+func (ns *nodes) capable(extensions []byte) (push.Capabilities, error) {
 	key := [2]uint64{maphash.Bytes(ns.seeds[0], extensions), maphash.Bytes(ns.seeds[1], extensions)}
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	if c, ok := ns.known[key]; ok {
-		return c
+		return c, nil
+	}
+	var n corev3.Node
+	if err := proto.Unmarshal(extensions, &n); err != nil {
+		return 0, fmt.Errorf("read the extensions of the node: %w", err)
 	}
 	var names []string
-	_ = eachField(extensions, func(num protowire.Number, b []byte, _ uint64) { // read before
-		if num != fieldExtensions {
-			return
+	for _, e := range n.Extensions {
+		if e.Name != "" && !e.Disabled {
+			names = append(names, e.Name)
 		}
-		if name := extension(b); name != "" {
-			names = append(names, name)
-		}
-	})
+	}
 	if len(ns.known) >= maxBuilds {
 		clear(ns.known)
 	}
 	c := ns.capabilities(names)
 	ns.known[key] = c
-	return c
-}
-
-// extension reads the name of an encoded envoy.config.core.v3.Extension, "" when it is disabled.
-func extension(raw []byte) string {
-	var name string
-	disabled := false
-	eachField(raw, func(num protowire.Number, b []byte, n uint64) {
-		switch num {
-		case 1:
-			name = string(b)
-		case 5:
-			disabled = n != 0
-		}
-	})
-	if disabled {
-		return ""
-	}
-	return name
+	return c, nil
 }
 
 // shared returns s, one copy for all who hold an equal text.

@@ -175,26 +175,41 @@ func (s *Server) Recheck() {
 	}
 }
 
-// recheckAll is one pass: who is revoked goes first, since verifying a fleet takes seconds. It
-// gives way to the next pass.
+// recheckAll is one pass. Revoked peers are expelled first, because verifying a fleet takes seconds;
+// those who are revoked meanwhile do not wait for its end.
 func (s *Server) recheckAll() {
-	streams, now := s.proven(), time.Now()
-	if s.cfg.Revoked != nil {
-		for _, st := range streams {
-			if err := s.cfg.Revoked(st.who.Identity, st.who.fingerprint); err != nil {
-				st.expel(err)
-			}
-		}
-		s.forgetRevoked()
-	}
+	again := false
+	streams := s.expelRevoked()
 	for _, st := range streams {
-		if len(s.recheck) > 0 {
-			return
+		select {
+		case <-s.recheck:
+			again = true
+			s.expelRevoked()
+		default:
 		}
-		if _, err := s.verify(st.who, now); err != nil {
+		if _, err := s.verify(st.who, time.Now()); err != nil {
 			st.expel(err)
 		}
 	}
+	if again {
+		s.Recheck()
+	}
+}
+
+// expelRevoked ends the streams and registrations of revoked peers. It returns the streams of all
+// peers with a certificate.
+func (s *Server) expelRevoked() []*stream {
+	streams := s.proven()
+	if s.cfg.Revoked == nil {
+		return streams
+	}
+	for _, st := range streams {
+		if err := s.cfg.Revoked(st.who.Identity, st.who.fingerprint); err != nil {
+			st.expel(err)
+		}
+	}
+	s.forgetRevoked()
+	return streams
 }
 
 // proven are the streams whose peers proved who they are.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,14 +15,14 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// take takes in one request. started says that the client asked for a type for the first time.
+// take takes in one request. started means that the client asked for a type for the first time.
 func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) {
 	size := f.in.Len()
 	defer func() {
 		f.in.Free()
 		_ = st.quota.hold(-size) // to hold less cannot fail
 	}()
-	r, err := st.reader.Read(f.in.ReadOnlyData())
+	r, err := ads.ReadRequest(f.in.ReadOnlyData(), st.states, st.server.cfg.Limits)
 	if err != nil {
 		return false, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -31,23 +32,24 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 	if r.TypeURL == healthType {
 		return false, st.report(ctx, r)
 	}
-	if st.proxy == nil || st.find(r.TypeURL) == nil {
-		if err := st.enter(ctx); err != nil {
-			return false, err
-		}
-		defer st.leave()
-	}
 	if st.proxy == nil {
 		if err := st.introduce(ctx, r.Node); err != nil {
 			return false, err
 		}
 	}
-	if r.TypeURL == ProxyConfigType {
-		if st.refresh(); st.scope.Trust == nil {
-			return false, nil // as in Istio: who asks expects no answer where there is nothing to say
-		}
+	if st.find(r.TypeURL) != nil {
+		return false, st.receive(r)
 	}
-	return st.receive(r)
+	err = st.generate(ctx, func() error {
+		if r.TypeURL == ProxyConfigType {
+			if st.refresh(); st.scope.Trust == nil {
+				return nil // as in Istio: no response where there is nothing to send
+			}
+		}
+		started = true
+		return st.receive(r)
+	})
+	return started, err
 }
 
 // introduce takes in the node, which the first request carries.
@@ -74,19 +76,14 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 		return err
 	}
 	st.proxy = p
-	others, doubts, ok := s.add(st)
+	rejected, ok := s.add(st)
 	if !ok {
 		st.proxy = nil
 		s.metrics.refused.WithLabelValues("too many streams").Inc()
 		return status.Errorf(codes.ResourceExhausted, "node %q has %d streams, no more are served", p.ID,
 			maxClientStreams)
 	}
-	for _, o := range others {
-		doubts = o.doubted(doubts)
-	}
-	st.mu.Lock()
-	st.doubts = doubts
-	st.mu.Unlock()
+	st.resume = rejected
 	if p.purpose != forControl {
 		st.counted = s.metrics.connected.join(p.Version)
 	}
@@ -105,54 +102,58 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 }
 
 // receive gives a request to its subscription.
-func (st *stream) receive(r *ads.Request) (started bool, err error) {
+func (st *stream) receive(r *ads.Request) error {
 	st.refresh()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	t := st.find(r.TypeURL)
 	if t == nil {
-		if len(st.types) >= st.server.cfg.MaxTypes {
-			return false, status.Errorf(codes.ResourceExhausted, "a stream may subscribe to %d types",
-				st.server.cfg.MaxTypes)
+		var err error
+		if t, err = st.addType(r.TypeURL); err != nil {
+			return err
 		}
-		objects, err := st.mayRead(r.TypeURL)
-		if err != nil {
-			return false, err
-		}
-		kind := st.server.kinds.of(r.TypeURL)
-		t = st.add(ads.NewSubscription(kind, st.states, st.server.cache, st.prefix()), st.server.kinds.rank(r.TypeURL))
-		t.objects = objects
-		t.Distrust(st.doubt(r.TypeURL))
-		delete(st.doubts, r.TypeURL)
 	}
-	extra := t.CostOf(r, st.target(t))
+	st.target(t)
+	extra := r.Cost()
 	if err := st.quota.hold(extra); err != nil {
-		return false, err
+		return err
 	}
-	out, err := t.Receive(r, st.target(t), st.server.cfg.Limits, time.Now())
+	out, err := t.Receive(r, st.server.cfg.Limits, time.Now())
 	_ = st.quota.hold(-extra)
 	if err == nil {
 		err = st.checkNames()
 	}
 	if err != nil {
-		return false, status.Error(codes.ResourceExhausted, err.Error())
+		return status.Error(codes.ResourceExhausted, err.Error())
 	}
 	if err := st.charge(); err != nil {
-		return false, err
+		return err
 	}
 	st.note(t, r, out)
-	st.offers(t)
-	return out.Started, nil
+	st.noteBundle(t)
+	return nil
 }
 
-// doubt is what an earlier stream left about a type. What a client refused counts as long as its
-// process lives, which it shows by naming clusters that it has.
-func (st *stream) doubt(typeURL string) ads.Doubt {
-	d := st.doubts[typeURL]
-	if cds := st.find(ClusterType); cds == nil || !cds.Resumed() {
-		d.Refused = nil
+// addType adds a type that the client asks for. Called with mu held.
+func (st *stream) addType(typeURL string) (*typeState, error) {
+	s := st.server
+	if len(st.types) >= s.cfg.MaxTypes {
+		return nil, status.Errorf(codes.ResourceExhausted, "a stream may subscribe to %d types", s.cfg.MaxTypes)
 	}
-	return d
+	objects, err := st.mayRead(typeURL)
+	if err != nil {
+		return nil, err
+	}
+	kind := s.kinds.of(typeURL)
+	t := &typeState{Subscription: ads.NewSubscription(kind, st.states, s.cache, st.prefix()), objects: objects}
+	// What an Envoy rejected of secrets counts as long as its process lives. That it does, it shows
+	// by naming clusters that it has.
+	if cds := st.find(ClusterType); !kind.Single || cds != nil && cds.Resumed() {
+		t.Resume(st.resume[typeURL])
+	}
+	delete(st.resume, typeURL)
+	st.types = slices.Insert(st.types, st.order.Add(t.Subscription, s.kinds.rank(typeURL)), t)
+	return t, nil
 }
 
 // checkNames bounds the names of all types together as those of one.
@@ -175,7 +176,8 @@ func (st *stream) charge() error {
 	}
 	cost := 0
 	for _, t := range st.types {
-		cost += t.Cost(st.target(t))
+		st.target(t)
+		cost += t.Cost()
 	}
 	if err := st.quota.hold(cost - st.cost); err != nil {
 		return err
@@ -189,36 +191,36 @@ func (st *stream) prefix() string {
 	return strconv.FormatUint(st.serial, 36) + "." + strconv.FormatInt(st.since.UnixNano(), 36) + "-"
 }
 
-// note counts and logs what a request said of a response.
+// note counts and logs what a request said about a response.
 func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome) {
 	m, name := st.server.metrics, short(r.TypeURL)
-	if out.Rejected || t.refusing {
-		st.countRefusing(t, t.Refusing())
+	if out.Rejected || t.rejecting {
+		st.countRejecting(t, len(t.Rejected()) > 0)
 	}
 	switch {
 	case out.Rejected:
 		m.rejects.WithLabelValues(name).Inc()
 		var names []string
-		for _, f := range t.Refusals() {
-			names = append(names, f.Name)
+		for _, r := range t.Rejected() {
+			names = append(names, r.Name)
 		}
 		st.server.peerLog.Log(hclog.Warn, st.logKey()+" "+name, "proxy rejected resources", "proxy", st.proxy.ID,
-			"type", name, "refused", names, "error", r.Rejected.Message)
+			"type", name, "rejected", names, "error", r.Rejected.Message)
 	case !out.Acknowledged && !out.Started && r.Nonce != "":
 		m.stale.WithLabelValues(name).Inc()
 	}
 }
 
-// countRefusing keeps the number of proxies that refuse something of a type. It compares with what
-// was counted: a refusal also ends without a request, when a newer version is sent.
-func (st *stream) countRefusing(t *typeState, refusing bool) {
-	gauge := st.server.metrics.refusing[short(t.Kind().TypeURL)]
+// countRejecting keeps the number of streams that reject something of a type. It compares with what
+// was counted: a rejection also ends without a request, when a newer version is sent.
+func (st *stream) countRejecting(t *typeState, rejecting bool) {
+	gauge := st.server.metrics.rejecting[short(t.Kind().TypeURL)]
 	switch {
-	case gauge == nil || refusing == t.refusing:
-	case refusing:
+	case gauge == nil || rejecting == t.rejecting:
+	case rejecting:
 		gauge.Inc()
 	default:
 		gauge.Dec()
 	}
-	t.refusing = refusing
+	t.rejecting = rejecting
 }

@@ -18,24 +18,24 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// enrolment is as which workload a node asks to be registered.
-type enrolment struct {
+// registrationRequest is which workload a node asks to be registered as.
+type registrationRequest struct {
 	// group is its WorkloadGroup, or else entry is the WorkloadEntry that it reports for; both
 	// empty: it does not ask.
 	group, entry string
-	// probed says that the proxy asks its workload whether it is ready.
+	// probed means that the agent checks whether the workload is ready.
 	probed bool
 }
 
-// farewellWait bounds how long a stream that has ended may take to say so.
-const farewellWait = 5 * time.Second
+// disconnectTimeout is how long the end of a registration may take.
+const disconnectTimeout = 5 * time.Second
 
 // maxHealthMessage is how much is kept of what a proxy says about its workload.
 const maxHealthMessage = 1 << 10
 
 // register registers the workload beside the proxy if it asks for that.
 func (st *stream) register(ctx context.Context) error {
-	s, ask := st.server, st.proxy.enrolment
+	s, ask := st.server, st.proxy.registration
 	if s.cfg.Runtime == nil || ask.group == "" && ask.entry == "" {
 		return nil
 	}
@@ -59,7 +59,6 @@ func (st *stream) register(ctx context.Context) error {
 		Network:         st.proxy.Network,
 		Unintercepted:   st.proxy.Type == push.Sidecar && st.proxy.Interception == push.None,
 		Probed:          ask.probed,
-		Session:         s.name + "." + st.prefix(),
 	}
 	if ask.group != "" {
 		r.Name = registry.RegistrationName(ask.group, r.Addresses[0], r.Network)
@@ -73,17 +72,22 @@ func (st *stream) register(ctx context.Context) error {
 		st.refuseRegistration(err)
 		return err
 	}
-	if err := s.cfg.Runtime.Connect(ctx, r); errors.Is(err, registry.ErrTooLarge) {
-		err = status.Error(codes.InvalidArgument, err.Error())
-		st.refuseRegistration(err)
-		return err
-	} else if err != nil {
+	member := s.members.join(r.RegistrationKey, s.name+"."+st.prefix())
+	r.Session = member.session
+	if err := s.cfg.Runtime.Connect(ctx, r); err != nil {
+		s.members.leave(member)
+		if errors.Is(err, registry.ErrTooLarge) {
+			err = status.Error(codes.InvalidArgument, err.Error())
+			st.refuseRegistration(err)
+			return err
+		}
 		st.logLine(hclog.Error, "workload could not be registered", "proxy", st.proxy.ID,
 			"workload", r.Namespace+"/"+r.Name, "error", err)
 		return status.Error(codes.Unavailable, "the workload could not be registered: try another replica")
 	}
-	st.member = &membership{key: r.RegistrationKey, session: r.Session, stream: st, as: r}
-	s.speakers.add(st.member)
+	st.mu.Lock()
+	st.member = member
+	st.mu.Unlock()
 	s.metrics.registered.Inc()
 	st.logLine(hclog.Info, "workload registered", "workload", r.Namespace+"/"+r.Name, "group", r.Group,
 		"identity", r.Identity, "proxy", st.proxy.ID)
@@ -104,7 +108,7 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 	if st.member == nil {
 		return nil
 	}
-	h := registry.Report{State: registry.ReportedHealthy, Ports: registry.ReadPortStates(r.Names()), At: time.Now()}
+	h := registry.Report{State: registry.ReportedHealthy, Ports: registry.ReadPortStates(r.Subscribe), At: time.Now()}
 	if r.Rejected != nil {
 		h.State, h.Message = registry.ReportedUnhealthy, bounded(r.Rejected.Message, maxHealthMessage)
 	}
@@ -113,10 +117,9 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 			h.Ports = r.Health.Ports
 		}
 	}
-	st.server.speakers.note(st.member, h)
 	err := st.server.cfg.Runtime.Report(ctx, st.member.key, st.member.session, h)
 	switch {
-	case errors.Is(err, registry.ErrSession): // a newer stream of the proxy tells by itself
+	case errors.Is(err, registry.ErrSession): // the proxy has a newer stream to another replica
 		return nil
 	case err != nil:
 		st.logLine(hclog.Error, "report of health is lost: the stream is ended, so that the proxy repeats it",
@@ -130,29 +133,26 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 	return nil
 }
 
-// unregister says that the proxy has gone; of an expelled one nothing is left.
+// unregister ends the registration of the workload with its last stream, and removes it if the
+// stream was expelled.
 func (st *stream) unregister() {
 	if st.member == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), farewellWait)
+	s := st.server
+	s.metrics.unregistered.Inc()
+	if !s.members.leave(st.member) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), disconnectTimeout)
 	defer cancel()
-	leave := st.server.cfg.Runtime.Disconnect
+	end := s.cfg.Runtime.Disconnect
 	if st.expelled.Load() {
-		leave = st.server.cfg.Runtime.Remove
+		end = s.cfg.Runtime.Remove
 	}
-	st.server.metrics.unregistered.Inc()
-	successor := st.server.speakers.remove(st.member)
-	err := leave(ctx, st.member.key, st.member.session)
-	if err == nil && successor != nil {
-		err = st.server.transfer(ctx, successor)
-	}
-	if err == nil && successor == nil && st.expelled.Load() { // perhaps only now
-		err = st.server.cfg.Runtime.Remove(ctx, st.member.key, "")
-	}
-	if err != nil && !errors.Is(err, registry.ErrSession) {
-		st.logLine(hclog.Error, "registration was not ended: it counts until its lease ends", "proxy", st.proxy.ID,
-			"error", err)
+	if err := end(ctx, st.member.key, st.member.session); err != nil && !errors.Is(err, registry.ErrSession) {
+		st.logLine(hclog.Error, "the registration could not be ended: it lasts until its lease ends", "proxy",
+			st.proxy.ID, "error", err)
 	}
 }
 

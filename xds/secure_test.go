@@ -63,8 +63,8 @@ func (a *authority) issueTo(workload, namespace, account string, validity time.D
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	leaf, err := ca.Issue(a.signer, ca.Rules{Validity: validity},
-		ca.Grant{ID: id, Workload: workload, Request: &ca.Request{Key: key.Public()}}, now)
+	leaf, err := ca.Issue(a.signer,
+		ca.Grant{ID: id, Workload: workload, Key: key.Public(), Validity: validity}, now)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -132,7 +133,6 @@ type Server struct {
 	kinds   kinds         // set once
 	cache   *ads.Cache    // set once
 	nodes   *nodes        // set once
-	past    *history      // set once
 	quotas  *quotas       // set once
 	admit   chan struct{} // set once; holds a token for each stream whose first answers are being made
 	stopped chan struct{} // set once; closed when Run ends
@@ -144,7 +144,8 @@ type Server struct {
 	rechecks atomic.Uint64
 	current  atomic.Pointer[snapshot]
 	news     atomic.Uint64     // counts calls of PublishObjects
-	speakers speakers          // safe for concurrent use
+	members  members           // safe for concurrent use
+	gone     reconnects        // safe for concurrent use
 	peerLog  *ratelimit.Logger // set once; the lines that peers can cause at will
 
 	newcomers    ratelimit.Limiter // safe for concurrent use; new registrations, by workload
@@ -207,7 +208,6 @@ func New(cfg Config) (*Server, error) {
 		kinds:   newKinds(),
 		cache:   ads.NewCache(),
 		nodes:   newNodes(cfg.Generator.Capabilities),
-		past:    newHistory(),
 		quotas: &quotas{streams: cfg.WorkloadStreams, bytes: cfg.WorkloadBytes,
 			refused: m.refused.WithLabelValues("too much memory"), held: map[string]*usage{}},
 		admit:   make(chan struct{}, cfg.Admissions),
@@ -221,15 +221,15 @@ func New(cfg Config) (*Server, error) {
 
 // Run serves until ctx ends, then ends all streams, so that their clients try another replica.
 func (s *Server) Run(ctx context.Context) error {
-	forget := time.NewTicker(historyTime / 5)
-	defer forget.Stop()
+	expire := time.NewTicker(reconnectTime / 5)
+	defer expire.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			close(s.stopped)
 			return nil
-		case now := <-forget.C:
-			s.past.forget(now)
+		case now := <-expire.C:
+			s.gone.expire(now)
 		case <-s.recheck:
 			s.recheckAll()
 		}
@@ -280,28 +280,34 @@ func (s *Server) states(_ any, st grpc.ServerStream) error { return s.serve(st, 
 // a while two when it connects anew.
 const maxClientStreams = 16
 
-// add takes a stream in. It returns the others of the same client, which did not end yet, and what
-// those that did left in doubt; not ok when there are too many.
-func (s *Server) add(st *stream) (others []*stream, doubts map[string]ads.Doubt, ok bool) {
+// add adds a stream. It returns what its client rejected on earlier streams; not ok when the client
+// has too many.
+func (s *Server) add(st *stream) (rejected rejections, ok bool) {
 	client := st.client()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	others = s.clients[client]
+	others := s.clients[client]
 	if len(others) >= maxClientStreams {
-		return nil, nil, false
+		s.mu.Unlock()
+		return nil, false
 	}
 	s.clients[client] = append(slices.Clip(others), st)
 	s.streams[st] = struct{}{}
-	return others, s.past.take(st.quota.workload(), client), true
+	s.mu.Unlock()
+	rejected = rejections{}
+	maps.Copy(rejected, s.gone.take(st.quota.workload(), client))
+	for _, o := range others { // the server may notice later that they have ended
+		maps.Copy(rejected, o.rejected())
+	}
+	return rejected, true
 }
 
-// remove takes a stream out and remembers what it leaves in doubt, both at once: whoever connects
-// sees one or the other.
+// remove removes a stream and remembers what its client rejected.
 func (s *Server) remove(st *stream) {
-	client, doubts := st.client(), st.doubted(nil)
+	client, rejected := st.client(), st.resume
+	maps.Copy(rejected, st.rejected())
+	s.gone.put(st.quota.workload(), client, rejected, time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.past.put(st.quota.workload(), client, doubts, time.Now())
 	delete(s.streams, st)
 	left := slices.DeleteFunc(slices.Clone(s.clients[client]), func(o *stream) bool { return o == st })
 	if len(left) == 0 {

@@ -82,13 +82,12 @@ func (s *Server) Proxies() []ProxyStatus {
 		}
 	}
 	s.mu.Unlock()
-	out, reports := make([]ProxyStatus, len(streams)), s.speakers.reports()
+	out := make([]ProxyStatus, len(streams))
 	for i, st := range streams {
 		out[i] = st.status()
-		out[i].Health = reports[st]
 		if own := control[st]; own != nil {
 			agent := own.status()
-			out[i].Agent, out[i].Bundle, out[i].Health = agent.Agent, agent.Bundle, reports[own]
+			out[i].Agent, out[i].Bundle, out[i].Health = agent.Agent, agent.Bundle, agent.Health
 			out[i].Types = append(out[i].Types, agent.Types...)
 		}
 	}
@@ -122,7 +121,12 @@ func (st *stream) status() ProxyStatus {
 		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
 	for _, t := range st.types {
 		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: t.objects, Resources: t.To.Len(),
-			Status: t.Status(t.To)})
+			Status: t.Status()})
+	}
+	if st.member != nil {
+		if r := st.server.cfg.Runtime.Registrations().At(st.member.key); r != nil {
+			p.Health = r.Health
+		}
 	}
 	return p
 }

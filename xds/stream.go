@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,12 +43,11 @@ type stream struct {
 	readErr  error         // written by read before it closes requests
 
 	// The following fields are used by run alone.
-	counted    string      // as which version
-	cost       int         // of its subscriptions, by what its quota holds
-	member     *membership // nil: its workload is not registered
-	group      string      // WorkloadGroup that it may register as; empty: none
-	labelled   labelled    // of the latest group
-	reader     *ads.Reader
+	counted    string     // as which version
+	cost       int        // of its subscriptions, as its quota holds it
+	group      string     // WorkloadGroup that it may register as; empty: none
+	labelled   labelled   // of the latest group
+	resume     rejections // what the client rejected on earlier streams, by type
 	snap       *snapshot
 	news       uint64 // of configuration: what it has looked at
 	scope      *push.Scope
@@ -59,10 +59,28 @@ type stream struct {
 	// while it sends.
 	mu      sync.Mutex
 	order   ads.Order
-	types   []*typeState         // by the order's rank
-	shown   push.Node            // the proxy as it is selected, see node; none before the first refresh
-	bundles map[string]string    // IDs of bundles by the version that they were sent in
-	doubts  map[string]ads.Doubt // what an earlier stream left, for types not asked for yet
+	types   []*typeState      // by the order's rank
+	member  *member           // nil: its workload is not registered
+	shown   push.Node         // the proxy as it is selected, see node; none before the first refresh
+	bundles map[string]string // IDs of bundles by the version that they were sent in
+}
+
+// typeState is one type of a stream.
+type typeState struct {
+	*ads.Subscription
+	current   bool // To is what the latest context says
+	objects   bool // it is of configuration objects, and not of what proxies have
+	rejecting bool // the client rejects some of it, and the metrics count that
+}
+
+// find returns the state of a type, nil if the client never asked for it.
+func (st *stream) find(typeURL string) *typeState {
+	for _, t := range st.types {
+		if t.Kind().TypeURL == typeURL {
+			return t
+		}
+	}
+	return nil
 }
 
 // serve serves one stream until it ends.
@@ -125,7 +143,6 @@ func (s *Server) newStream(g grpc.ServerStream, states bool, who Peer, checks ui
 		wake:     make(chan struct{}, 1),
 		stuck:    make(chan struct{}, 1),
 		requests: make(chan *frame),
-		reader:   ads.NewReader(states, s.cfg.Limits),
 	}
 	st.order = ads.Order{RouteWait: s.cfg.RouteWait, RemovalWait: s.cfg.RemovalWait}
 	return st
@@ -224,7 +241,7 @@ func (st *stream) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		case <-st.server.stopped:
-			return status.Error(codes.Unavailable, "shutting down: try another replica")
+			return errStopped
 		case f, ok := <-st.requests:
 			if !ok {
 				if errors.Is(st.readErr, io.EOF) {
@@ -253,7 +270,7 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-// end takes the stream out and remembers what is in doubt.
+// end takes the stream out and remembers what its client rejected.
 func (st *stream) end(err error) {
 	st.arm(0)
 	if st.proxy == nil {
@@ -268,35 +285,27 @@ func (st *stream) end(err error) {
 	if st.proxy.purpose != forControl {
 		s.metrics.connected.leave(st.counted)
 	}
-	st.mu.Lock()
 	for _, t := range st.types {
-		st.countRefusing(t, false)
+		st.countRejecting(t, false)
 	}
-	st.mu.Unlock()
 	st.logLine(hclog.Info, "proxy disconnected", "proxy", st.proxy.ID, "peer", st.peer,
 		"after", time.Since(st.since).Round(time.Millisecond), "reason", err)
 }
 
-// doubted adds to doubts what this stream leaves in doubt.
-func (st *stream) doubted(doubts map[string]ads.Doubt) map[string]ads.Doubt {
+// rejected is what the client rejected on this stream, bounded. Called by others than run too.
+func (st *stream) rejected() rejections {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	add := func(typeURL string, d ads.Doubt) {
-		if d.None() {
-			return
-		}
-		if doubts == nil {
-			doubts = map[string]ads.Doubt{}
-		}
-		doubts[typeURL] = doubts[typeURL].Or(d)
-	}
-	for typeURL, d := range st.doubts {
-		add(typeURL, d)
-	}
+	out := rejections{}
 	for _, t := range st.types {
-		if url := t.Kind().TypeURL; st.server.kinds.known[url] != nil { // of others there is nothing
-			add(url, t.Doubt())
+		list := t.Rejected()
+		list = list[:min(len(list), maxRejected)]
+		for i := range list {
+			list[i].Message = strings.Clone(bounded(list[i].Message, maxRejectedMessage))
+		}
+		if len(list) > 0 {
+			out[t.Kind().TypeURL] = list
 		}
 	}
-	return doubts
+	return out
 }

@@ -161,13 +161,22 @@ func (u *Units) serves(ctx context.Context, number int) bool {
 // fresh starts the first epoch.
 func (u *Units) fresh(ctx context.Context) error {
 	e := epoch{0, u.launch.base}
-	if err := errors.Join(u.launch.clean(nil), u.launch.write(e)); err != nil {
+	if err := errors.Join(u.launch.clean(nil), u.start(ctx, e)); err != nil {
 		return err
 	}
-	if err := u.manager.Start(ctx, u.launch.name(0)); err != nil {
-		return fmt.Errorf("start %s: %w; see \"journalctl -u %s\"", u.launch.name(0), err, u.launch.name(0))
-	}
 	u.use(e, "")
+	return nil
+}
+
+// start starts the unit of an epoch.
+func (u *Units) start(ctx context.Context, e epoch) error {
+	if err := u.launch.write(e); err != nil {
+		return err
+	}
+	name := u.launch.name(e.number)
+	if err := u.manager.Start(ctx, name); err != nil {
+		return fmt.Errorf("start %s: %w; see \"journalctl -u %s\"", name, err, name)
+	}
 	return nil
 }
 
@@ -175,8 +184,7 @@ func (u *Units) fresh(ctx context.Context) error {
 func (u *Units) use(e epoch, outdated string) {
 	u.current = e
 	u.change(func(s *State) {
-		s.Runs++
-		*s = State{PID: s.PID, Runs: s.Runs, Unit: u.launch.name(e.number), Outdated: outdated}
+		*s = State{PID: s.PID, Runs: s.Runs + 1, Unit: u.launch.name(e.number), Outdated: outdated}
 	})
 }
 
@@ -191,7 +199,10 @@ func (u *Units) replace(ctx context.Context, previous epoch) error {
 	}
 	u.change(func(s *State) { s.Replacing = true })
 	defer u.change(func(s *State) { s.Replacing = false })
-	failed := u.takeOver(ctx, next)
+	failed := u.start(ctx, next)
+	if failed == nil {
+		failed = u.waitServing(ctx, next.number)
+	}
 	if failed == nil {
 		u.log.Info("envoy was replaced", "unit", u.launch.name(next.number))
 		u.use(next, "")
@@ -248,17 +259,6 @@ func (u *Units) waitAlone(ctx context.Context, e epoch) error {
 	return nil
 }
 
-// takeOver starts an epoch and waits until it serves.
-func (u *Units) takeOver(ctx context.Context, e epoch) error {
-	if err := u.launch.write(e); err != nil {
-		return err
-	}
-	if err := u.manager.Start(ctx, u.launch.name(e.number)); err != nil {
-		return fmt.Errorf("start %s: %w", u.launch.name(e.number), err)
-	}
-	return u.waitServing(ctx, e.number)
-}
-
 // waitServing waits until the Envoy of a starting epoch serves. Errors: it ended, or takes too
 // long.
 func (u *Units) waitServing(ctx context.Context, number int) error {
@@ -301,16 +301,18 @@ func (u *Units) watch(ctx context.Context) error {
 		if !now.running() {
 			return fmt.Errorf("%s is %s (%s); see \"journalctl -u %s\"", name, now.Active, now.Result, name)
 		}
+		restarted := pid != 0 && now.PID != 0 && now.PID != pid
 		u.change(func(s *State) {
 			s.PID, s.Trouble = now.PID, ""
 			if now.PID == 0 {
 				s.Trouble = fmt.Sprintf("%s ended (%s), and systemd starts it again; see \"journalctl -u %s\"", name,
 					now.Result, name)
-			} else if pid != 0 && now.PID != pid {
+			}
+			if restarted {
 				s.Runs++
 			}
 		})
-		if pid != 0 && now.PID != 0 && now.PID != pid {
+		if restarted {
 			u.log.Error("envoy ended unexpectedly, and systemd started it again", "unit", name)
 			task.Poke(u.ended)
 		}

@@ -62,7 +62,7 @@ func (r *Relay) control(l *link) error {
 			if !ok {
 				return u.err
 			}
-			reply, err := ads.ReadReply(raw, limits())
+			reply, err := ads.ReadReply(raw, false, limits())
 			if err != nil {
 				return err
 			}

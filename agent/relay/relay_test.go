@@ -147,7 +147,7 @@ func TestRejected(t *testing.T) {
 	eventually(t, func() string {
 		var refused []string
 		for _, ty := range p.server.Proxies()[0].Types {
-			for _, f := range ty.Refusals {
+			for _, f := range ty.Rejected {
 				refused = append(refused, f.Name)
 			}
 		}

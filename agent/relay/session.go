@@ -34,8 +34,7 @@ type session struct {
 	requests chan []byte // written and closed by receive
 	readErr  error       // readable once requests is closed
 
-	node   []byte // of Envoy, encoded
-	reader *ads.Reader
+	node   []byte    // of Envoy, encoded
 	link   *link     // the link of up; nil: none
 	up     *upstream // nil: none
 	nonces int       // of responses from the cache
@@ -59,7 +58,7 @@ func (r *Relay) Register(g *grpc.Server) {
 
 // serve serves one stream until it ends.
 func (r *Relay) serve(_ any, envoy grpc.ServerStream) error {
-	s := &session{relay: r, envoy: envoy, requests: make(chan []byte), reader: ads.NewReader(false, limits())}
+	s := &session{relay: r, envoy: envoy, requests: make(chan []byte)}
 	go receive(envoy, envoy.Context().Done(), s.requests, &s.readErr)
 	r.mu.Lock()
 	r.sessions = append(r.sessions, s)
@@ -190,7 +189,7 @@ func (s *session) find(typeURL string) *subscription {
 
 // request handles a request of Envoy and passes it on.
 func (s *session) request(raw []byte) error {
-	r, err := s.reader.Read(raw)
+	r, err := ads.ReadRequest(raw, false, limits())
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -240,18 +239,7 @@ func (s *session) request(raw []byte) error {
 
 // renaming returns the changes of names in a request, without its acknowledgement.
 func renaming(r *ads.Request) *ads.Ask {
-	a := &ads.Ask{TypeURL: r.TypeURL}
-	names, everything := r.Subscribes()
-	a.Subscribe = slices.Collect(names)
-	if everything {
-		a.Subscribe = append(a.Subscribe, "*")
-	}
-	names, everything = r.Unsubscribes()
-	a.Unsubscribe = slices.Collect(names)
-	if everything {
-		a.Unsubscribe = append(a.Unsubscribe, "*")
-	}
-	return a
+	return &ads.Ask{TypeURL: r.TypeURL, Subscribe: r.Subscribe, Unsubscribe: r.Unsubscribe}
 }
 
 // answered handles Envoy's answer to a response.
@@ -274,7 +262,7 @@ func (s *session) newest() bool {
 
 // response handles a response of the control plane and passes it on.
 func (s *session) response(raw []byte) error {
-	reply, err := ads.ReadReply(raw, limits())
+	reply, err := ads.ReadReply(raw, false, limits())
 	if err != nil {
 		return s.abandon(fmt.Errorf("a response that cannot be read: %w", err))
 	}

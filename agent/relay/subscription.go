@@ -57,22 +57,23 @@ func (s *subscription) lacks(name string) bool {
 
 // subscribe applies the names of a request. first says that it is the first request of the type.
 func (s *subscription) subscribe(r *ads.Request, first bool) {
-	names, everything := r.Subscribes()
-	for name := range names {
-		s.names[name] = struct{}{}
-		delete(s.claims, name) // a new subscription is answered again
+	everything, nothing := slices.Contains(r.Subscribe, "*"), slices.Contains(r.Unsubscribe, "*")
+	for _, name := range r.Subscribe {
+		if name != "*" {
+			s.names[name] = struct{}{}
+			delete(s.claims, name) // a new subscription is answered again
+		}
 	}
 	if first {
 		s.all = everything || len(s.names) == 0
-		maps.Insert(s.claims, r.Claims())
+		maps.Copy(s.claims, r.Claims)
 		return
 	}
-	dropped, nothing := r.Unsubscribes()
 	s.all = (s.all || everything) && !nothing
-	for name := range dropped {
+	for _, name := range r.Unsubscribe {
 		delete(s.names, name)
 	}
-	if nothing || r.Renames() {
+	if r.Renames() {
 		maps.DeleteFunc(s.claims, func(name, _ string) bool { return !s.wants(name) })
 		maps.DeleteFunc(s.refused, func(name, _ string) bool { return !s.wants(name) })
 	}

@@ -76,8 +76,8 @@ func (a *Authority) Client(s Shape, i int) (*tls.Config, error) {
 	}
 	key := ca.NewKey()
 	signer := a.manager.Signer()
-	leaf, err := ca.Issue(signer, ca.Rules{}, ca.Grant{ID: id, Workload: fmt.Sprintf("%s/proxy-%d", id.Namespace, i),
-		Request: &ca.Request{Key: key.Public()}}, time.Now())
+	leaf, err := ca.Issue(signer, ca.Grant{ID: id, Workload: fmt.Sprintf("%s/proxy-%d", id.Namespace, i),
+		Key: key.Public()}, time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -18,13 +18,12 @@ import (
 
 const long = `ashore-agent makes a workload a member of the mesh and runs the Envoy beside it.
 
-"join" gets an identity with a one-time token; the agent renews it from then on. "run" writes Envoy's bootstrap, starts
-Envoy and starts it again when it ends. Envoy takes its configuration, its key and its certificates from the agent.
-At SIGTERM or Ctrl-C the workload leaves the endpoints and connections are drained before Envoy ends; a second signal
-ends at once. "status" shows what is well and what is not, "leave" undoes "join".
+"join" gets an identity with a one-time token; the agent renews it from then on. "run" runs Envoy, and serves it
+configuration, key and certificates. At SIGTERM or Ctrl-C the workload leaves the endpoints, and connections are drained
+before Envoy ends; a second signal ends it at once. "status" shows the state of all parts, "leave" undoes "join".
 
-Settings come from a file (--config) and from flags; a flag wins. Without privileges several workloads run on
-one machine when each has an address of its own: 127.0.0.2, 127.0.0.3, …`
+Settings come from a file (--config) and from flags; a flag wins. Several workloads run on one machine without
+privileges if each has an address of its own: 127.0.0.2, 127.0.0.3, …`
 
 const runExample = `  # the workload of this machine that has joined
   ashore-agent run

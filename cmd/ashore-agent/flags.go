@@ -17,7 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/strictyaml"
 )
 
-// flags are the settings that a command line names. They win over those of files.
+// flags are the settings of a command line. They override those of files.
 type flags struct {
 	config string
 	set    []string // SETTING=VALUE
@@ -58,11 +58,9 @@ func (f *flags) add(fs *pflag.FlagSet, xds string) {
 	setting("labels", "workload.labels",
 		fs.StringToString("labels", nil, "the workload's `labels`, app=web,version=v1"))
 	text("type", "workload.type", "`type` of the workload: sidecar or router (a gateway)")
-	text("interception", "workload.interception", "`how` traffic reaches Envoy: none (applications connect to it), "+
-		"tproxy (by the rules of \"ashore-agent intercept\") or redirect (by rules of your own)")
-	text("state", "state", "`folder` for the identity, the bootstrap and the sockets (default below "+
-		"/var/lib/ashore-agent; below ~/.local/state/ashore-agent for users other than root, with --dev below the "+
-		"user's cache folder)")
+	text("interception", "workload.interception", "`how` traffic reaches Envoy: none, tproxy (by the rules of "+
+		"\"ashore-agent intercept\") or redirect (by rules of your own)")
+	text("state", "state", "`folder` for identity and sockets (default: as root below /var/lib/ashore-agent)")
 	text("envoy", "envoy.path", "the Envoy `program` (default: envoy in PATH, else that of the package ashore-envoy)")
 }
 
@@ -84,7 +82,7 @@ func (f *flags) text(setting string) string {
 	return ""
 }
 
-// apply lays the given flags over s.
+// apply sets the given flags in s.
 func (f *flags) apply(s *agent.Settings) error {
 	for _, x := range f.known {
 		value, err := json.Marshal(x.value) // JSON is YAML
@@ -107,7 +105,7 @@ func (f *flags) apply(s *agent.Settings) error {
 	return nil
 }
 
-// set sets one setting, to a value in YAML. flag is where it is from.
+// set sets one setting to a value in YAML. flag is named in errors.
 func set(s *agent.Settings, flag, setting, value string) error {
 	doc := ""
 	for depth, name := range strings.Split(setting, ".") {
@@ -120,8 +118,8 @@ func set(s *agent.Settings, flag, setting, value string) error {
 	return usage(err)
 }
 
-// settings are the defaults, those that the workload joined with, the file's settings over them,
-// and the given flags over those; checked.
+// settings returns the complete settings: the defaults, overridden by those that the workload joined
+// with, by the settings file and by the flags.
 func (f *flags) settings() (agent.Settings, error) {
 	s, _, err := f.read()
 	if err != nil {
@@ -137,8 +135,8 @@ func (f *flags) settings() (agent.Settings, error) {
 	return s, f.named(s.Complete())
 }
 
-// read is settings without the check. base are those that a workload of this machine has without
-// its own file and flags.
+// read returns the settings before Complete. base are the settings without the --config file and the
+// flags.
 func (f *flags) read() (s, base agent.Settings, err error) {
 	s, base = agent.Default(), agent.Default()
 	if f.host {
@@ -162,7 +160,7 @@ func (f *flags) read() (s, base agent.Settings, err error) {
 	return s, base, f.apply(&s)
 }
 
-// file is the settings file; empty: there is none.
+// file returns the path of the settings file; empty: there is none.
 func (f *flags) file() string {
 	if f.config != "" || !f.host && filepath.Dir(f.joinedState) != agent.PackagedState {
 		return f.config
@@ -173,7 +171,7 @@ func (f *flags) file() string {
 	return agent.OperatorSettings
 }
 
-// named adds to each error about a setting the flag, or the place in the settings file, that set it.
+// named adds to each error about a setting the flag or the place in the settings file that set it.
 func (f *flags) named(err error) error {
 	list := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -17,12 +17,12 @@ import (
 const joinLong = `join makes this machine's workload a member of the mesh and runs its Envoy.
 
 As root on a machine with systemd and the packages it checks the machine, joins, starts ashore-agent.service, and
-installs the rules that bring traffic to Envoy (--interception none: no rules). What fails is undone. The units run the
-workload from then on, also after a reboot. Without root, systemd or the packages, join goes on as "ashore-agent run".
+installs the rules that bring traffic to Envoy (--interception none: no rules). If a step fails, it undoes the others.
+Without root, systemd or the packages, join continues as "ashore-agent run".
 
 The command comes from "ashorectl join-token create". Pasting it again changes nothing. The token is used after the
-machine was checked. The name of a machine that is alive is refused: give this one another name (--name), or let it
-take that one's place (--replace).`
+machine was checked. The name of a live machine is refused: give this one another name (--name), or let it replace that
+one (--replace).`
 
 const joinExample = `  # as "ashorectl join-token create --group shop/web" prints it, with the token on standard input
   ashore-agent join --control-plane ashore.example.com:15012 --ca-hash sha256:… --group shop/web <<'EOF'
@@ -32,7 +32,7 @@ const joinExample = `  # as "ashorectl join-token create --group shop/web" print
   # the token from a file
   ashore-agent join … --token-file /run/token
 
-  # one of several machines that were cloned, and have one host name
+  # a cloned machine, whose host name is in use
   ashore-agent join … --name web-2
 
   # beside other workloads of a trial machine
@@ -66,7 +66,7 @@ func (p *program) joinCommand() *cobra.Command {
 	fs.StringVar(&j.group, "group", "", "the WorkloadGroup, `namespace/name`")
 	fs.StringVar(&j.tokenFile, "token-file", "-", "`file` with the one-time token; - is standard input")
 	fs.BoolVar(&j.replace, "replace", false,
-		"take the place of a machine of this name that is alive: this one was installed anew, for instance")
+		"replace a live machine of this name, for example after a new installation")
 	fs.BoolVar(&j.noRun, "no-run", false, "join only: change no units and no rules, and start nothing")
 	f.add(fs, "control-plane")
 	return cmd

@@ -20,7 +20,7 @@ import (
 // transaction.
 func (s *Store) Records() record.Store { return s.recs }
 
-var _ record.Changer = (*records)(nil)
+var _ record.Store = (*records)(nil)
 
 // records is a Store as a record.Store.
 type records struct {
@@ -67,7 +67,10 @@ func (r *records) list(ctx context.Context, prefix []byte) ([]record.Record, err
 	return out, nil
 }
 
-// Changes implements record.Changer. A mark is the version of each record of the table, by name.
+// Behind implements record.Store: no other process writes it.
+func (r *records) Behind() error { return nil }
+
+// Changes implements record.Store. A mark is the version of each record of the table, by name.
 func (r *records) Changes(ctx context.Context, table string, since record.Mark) ([]record.Record, record.Mark, error) {
 	list, err := r.List(ctx, table)
 	if err != nil {

@@ -69,3 +69,10 @@ func (r replicas) Commit(ctx context.Context, writes ...record.Write) error {
 func (r replicas) Watch(ctx context.Context, table string) <-chan struct{} {
 	return r.any().Watch(ctx, table)
 }
+
+// Changes is always that of one replica: only the store that returned a mark can use it.
+func (r replicas) Changes(ctx context.Context, table string, since record.Mark) ([]record.Record, record.Mark, error) {
+	return r[0].Changes(ctx, table, since)
+}
+
+func (r replicas) Behind() error { return r[0].Behind() }

@@ -85,7 +85,7 @@ func TestAway(t *testing.T) {
 		t.Errorf("got %v, %v", o, err)
 	}
 	eventually(t, "the standing tells it", func() bool { return strings.Contains(a.Standing().Error, "store.address") })
-	follower := a.Records().(record.Follower)
+	follower := a.Records()
 	if err := follower.Behind(); err == nil || !strings.Contains(err.Error(), "store.address") {
 		t.Errorf("its records are behind by %v, want an error that names the setting", err)
 	}

@@ -16,10 +16,7 @@ func (s *Store) Records() record.Store { return (*records)(s) }
 // records is a Store as a record.Store.
 type records Store
 
-var (
-	_ record.Follower = (*records)(nil)
-	_ record.Changer  = (*records)(nil)
-)
+var _ record.Store = (*records)(nil)
 
 // logOf returns the log that has a table.
 func (r *records) logOf(table string) *replicatedLog {
@@ -49,7 +46,7 @@ func list(s *state, table string) (out []record.Record) {
 	return out
 }
 
-// Changes implements record.Changer.
+// Changes implements record.Store.
 func (r *records) Changes(ctx context.Context, table string, since record.Mark) ([]record.Record, record.Mark, error) {
 	now, err := r.logOf(table).latest(ctx)
 	if err != nil {
@@ -73,7 +70,7 @@ func (r *records) Watch(ctx context.Context, table string) <-chan struct{} {
 	return r.logOf(table).watchers.Watch(ctx, table)
 }
 
-// Behind implements record.Follower.
+// Behind implements record.Store.
 func (r *records) Behind() error { return r.health.outage() }
 
 // Commit implements record.Store. Errors besides: ErrAway, ErrUnknown.

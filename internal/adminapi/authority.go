@@ -229,7 +229,8 @@ func (o *Authority) CreateReplicaToken(ctx context.Context, r admin.ReplicaToken
 // status returns the state of the authority for operators.
 func (o *Authority) status(s ca.Status) admin.Authority {
 	certificate := func(c ca.CertificateStatus) admin.Certificate {
-		return admin.Certificate{Subject: c.Name, Root: c.Root, Serial: c.Serial, NotAfter: c.NotAfter, Renew: c.Renew}
+		return admin.Certificate{Subject: c.Name, Root: c.Root, Serial: c.Serial, State: c.State, NotAfter: c.NotAfter,
+			Renew: c.Renew}
 	}
 	out := admin.Authority{Kind: s.Source, Folder: s.Folder, TrustDomain: s.TrustDomain, Roots: []admin.Certificate{},
 		PEM: string(o.Manager.Bundle().PEM()), Signer: certificate(s.Signer), Server: certificate(s.Server),
@@ -237,8 +238,7 @@ func (o *Authority) status(s ca.Status) admin.Authority {
 		Rotation: admin.Rotation{Step: string(s.Rotation.Step), Since: s.Rotation.Since,
 			Next: string(s.Rotation.Following), Count: s.Rotation.Count, Until: s.Rotation.Until}}
 	for _, r := range s.Roots {
-		out.Roots = append(out.Roots, admin.Certificate{Subject: r.Name, State: r.Role, Root: r.ID,
-			NotAfter: r.NotAfter})
+		out.Roots = append(out.Roots, certificate(r))
 	}
 	for _, r := range s.Replicas {
 		out.Replicas = append(out.Replicas, admin.Replica(r))

@@ -79,20 +79,20 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 
 func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, Acknowledged: t.Acknowledged,
-		AcknowledgedAt: t.AcknowledgedAt, Target: t.Target, Latest: t.Latest, InFlight: t.InFlight,
-		Rejections: t.Rejections, Everything: t.Everything}
+		AcknowledgedAt: t.AcknowledgedAt,
+		Target:         t.Target, Latest: t.Latest, InFlight: t.Pending, Rejections: t.Rejections, Everything: t.Everything}
 	if t.Objects {
 		out.Objects = path.Base(t.TypeURL) // networking.istio.io/v1/VirtualService, core/v1alpha1/MeshConfig
 	}
 	if !t.Everything {
 		out.Subscribed = t.Subscribed
 	}
-	for _, r := range t.Refusals {
+	for _, r := range t.Rejected {
 		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version,
-			Error: r.Words})
+			Error: r.Message})
 	}
-	if t.Rejected != nil && len(out.Rejected) == 0 { // the culprit is not found yet
-		out.Rejected = []admin.Rejection{{Error: t.Rejected.Message}}
+	if t.Rejection != nil && len(out.Rejected) == 0 { // the culprit is not found yet
+		out.Rejected = []admin.Rejection{{Error: t.Rejection.Message}}
 	}
 	return out
 }

@@ -73,9 +73,9 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 func TestTypeStatus(t *testing.T) {
 	t.Parallel()
 	in := xds.TypeStatus{TypeURL: xds.ListenerType, Resources: 4,
-		Status: ads.Status{Subscribed: 3, Acknowledged: "a", Target: "b", Rejections: 2, InFlight: 1,
-			Refusals: []ads.Refusal{{Name: "0.0.0.0_80", Version: "1",
-				Words: "no such filter"}}, Rejected: &ads.Rejection{Message: "whole response"}}}
+		Status: ads.Status{Subscribed: 3, Acknowledged: "a", Target: "b", Rejections: 2, Pending: 1,
+			Rejected: []ads.Rejected{{Name: "0.0.0.0_80", Version: "1",
+				Message: "no such filter"}}, Rejection: &ads.Rejection{Message: "whole response"}}}
 	got := typeStatus(in)
 	if got.Type != "lds" || got.Subscribed != 3 || got.Resources != 4 || got.InFlight != 1 || got.Rejections != 2 ||
 		got.Acknowledged != "a" || got.Target != "b" || got.Everything {
@@ -84,7 +84,7 @@ func TestTypeStatus(t *testing.T) {
 	if len(got.Rejected) != 1 || got.Rejected[0].Resource != "0.0.0.0_80" || got.Rejected[0].Error != "no such filter" {
 		t.Errorf("rejected %+v, want the culprit", got.Rejected)
 	}
-	in.Refusals, in.Everything = nil, true
+	in.Rejected, in.Everything = nil, true
 	if got = typeStatus(in); len(got.Rejected) != 1 || got.Rejected[0].Error != "whole response" ||
 		got.Subscribed != 0 || !got.Everything {
 		t.Errorf("status %+v, want the response that was rejected, and no names", got)

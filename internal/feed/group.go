@@ -68,7 +68,7 @@ func (m *Merger[K, T]) replace(s *source[K, T], u Update[T], now time.Time) (los
 		g.Unreadable, g.Invalid = time.Time{}, u.Invalid
 		lost = m.replaceItems(g, u.Items)
 	}
-	m.tidy(g)
+	m.groupChanged(g)
 	return lost
 }
 
@@ -108,8 +108,9 @@ func (m *Merger[K, T]) newItem(g *group[K, T], index int, saved SavedItem[T]) *i
 	return &item[K, T]{SavedItem: saved, key: m.cfg.KeyOf(saved.Item), group: g, index: index}
 }
 
-// tidy marks the group unsaved, updates the set of faulty groups, and deletes the group if empty.
-func (m *Merger[K, T]) tidy(g *group[K, T]) {
+// groupChanged marks the group unsaved, updates the set of faulty groups, and deletes the group if
+// it is empty.
+func (m *Merger[K, T]) groupChanged(g *group[K, T]) {
 	s := g.source
 	m.unsaved[groupID{s.Name, g.name}] = struct{}{}
 	faulty := !g.ok() || len(g.problems) > 0 || len(g.removed) > 0

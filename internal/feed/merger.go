@@ -72,6 +72,7 @@ type source[K Key, T any] struct {
 
 	delivered bool // the source sent content, perhaps before the restart
 	expired   bool // the items are older than MaxAge and not used
+	dropped   bool // the source is unlisted, and its groups were removed
 }
 
 // unlisted is the rank of sources that are not in the list.
@@ -89,25 +90,23 @@ func NewMerger[K Key, T any](cfg Config[K, T]) *Merger[K, T] {
 	}
 }
 
-// SetSources replaces the list of sources, in order of precedence. A source that is no longer
-// listed is removed once all required sources have synced. It returns the keys whose items changed,
-// in no order.
+// SetSources replaces the list of sources, in order of precedence. Names are unique. A source that is
+// no longer listed is removed once all required sources have synced. It returns the keys whose items
+// changed, in no order.
 func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed []K) {
 	for _, s := range m.sources {
 		m.setExpired(s, false)
-		s.status.Synced = s.status.Synced && s.rank != unlisted
 		s.rank = unlisted
 	}
 	m.list = nil
-	for _, cfg := range list {
-		if s := m.source(cfg.Name); s.rank == unlisted {
-			s.SourceConfig, s.rank = cfg, len(m.list)
-			m.list = append(m.list, s)
-		}
+	for rank, cfg := range list {
+		s := m.source(cfg.Name)
+		s.SourceConfig, s.rank, s.dropped = cfg, rank, false
+		m.list = append(m.list, s)
 	}
 	for _, s := range m.sources {
 		if s.rank == unlisted { // if the source is added again, its groups are treated as restored
-			s.status.Synced, s.status.Error = false, ""
+			s.status = SourceStatus{}
 		}
 	}
 	for k := range m.shared {
@@ -149,6 +148,7 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) (changed []K) {
 	s.status.Error, s.status.ErrorSince = "", time.Time{}
 	m.setExpired(s, false)
 	m.applyGroups(s, b, now)
+	s.status.Synced = s.status.Synced || b.Full
 	return m.finish(now)
 }
 
@@ -166,7 +166,6 @@ func (m *Merger[K, T]) applyGroups(s *source[K, T], b Batch[T], now time.Time) {
 				lost = append(lost, m.replace(s, Update[T]{Group: name}, now)...)
 			}
 		}
-		s.status.Synced = true
 	}
 	if b.Full || len(b.Updates) > 0 {
 		s.status.LastUpdate = now
@@ -185,29 +184,35 @@ func (m *Merger[K, T]) applyGroups(s *source[K, T], b Batch[T], now time.Time) {
 	}
 }
 
-// finish applies MaxAge, removes unlisted sources and due removals, and returns the changed keys.
+// finish does what is due after each call, and returns the keys whose items changed.
 func (m *Merger[K, T]) finish(now time.Time) []K {
-	for _, s := range m.list {
-		if at := s.expiry(); !at.IsZero() && !now.Before(at) {
-			m.setExpired(s, true)
-		}
-	}
-	waiting := slices.ContainsFunc(m.list, func(s *source[K, T]) bool { return s.Required && !s.status.Synced })
-	// the source that takes precedence is last
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.sources))) {
-		s := m.sources[name]
-		if s.rank == unlisted && !s.status.Synced && !waiting {
-			m.applyGroups(s, Batch[T]{Full: true}, now)
-		}
-		if s.rank == unlisted && len(s.groups) == 0 {
-			delete(m.sources, name)
-			m.unsaved[groupID{name, deliveredGroup}] = struct{}{}
-		}
-	}
+	m.expireSources(now)
+	m.dropUnlisted(now)
 	m.settle(now)
 	out := slices.Collect(maps.Keys(m.changed))
 	clear(m.changed)
 	return out
+}
+
+// dropUnlisted removes the groups of sources that are not in the list, once all required sources
+// have synced (R5). It forgets these sources when nothing of them is retained.
+func (m *Merger[K, T]) dropUnlisted(now time.Time) {
+	waiting := slices.ContainsFunc(m.list, func(s *source[K, T]) bool { return s.Required && !s.status.Synced })
+	// In reverse, so that of several sources the first one is used.
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.sources))) {
+		s := m.sources[name]
+		if s.rank != unlisted {
+			continue
+		}
+		if !s.dropped && !waiting {
+			s.dropped = true
+			m.applyGroups(s, Batch[T]{Full: true}, now)
+		}
+		if len(s.groups) == 0 {
+			delete(m.sources, name)
+			m.unsaved[groupID{name, deliveredGroup}] = struct{}{}
+		}
+	}
 }
 
 // item is one item of a group.

@@ -32,8 +32,9 @@ type Removal struct {
 // lost reports whether no source supplies the item any more.
 func (r *Removal) lost() bool { return !r.At.IsZero() }
 
-// replaces reports whether the item by makes retaining the lost item unnecessary. With Union, only an
-// item of the same source does: an active one, or a retained one of the same group.
+// replaces reports whether the item by is used instead of a lost item, so that this one need not be
+// retained. With Union, only an item of the same source does that: an active one, or a retained one
+// of the same group.
 func (m *Merger[K, T]) replaces(by, lost *item[K, T]) bool {
 	a, b := by.group, lost.group
 	return !m.cfg.Union || a.source == b.source && (!by.lost() || a.name == b.name)
@@ -44,21 +45,21 @@ func (m *Merger[K, T]) retain(i *item[K, T], now time.Time) {
 	if slices.ContainsFunc(m.items[i.key], func(o *item[K, T]) bool { return m.replaces(o, i) }) {
 		return
 	}
-	i.group = m.group(i.group.source, i.group.name) // tidy may have removed it
+	i.group = m.group(i.group.source, i.group.name) // groupChanged may have removed it
 	i.group.removed[i.key] = i
 	m.add(i)
 	if i.due = now.Add(m.cfg.Settle); i.Mass {
 		m.retainMass(i)
 	}
 	m.nextRemoval = earlier(m.nextRemoval, i.due)
-	m.tidy(i.group)
+	m.groupChanged(i.group)
 }
 
 // endRemoval removes a retained item.
 func (m *Merger[K, T]) endRemoval(i *item[K, T]) {
 	m.remove(i)
 	delete(i.group.removed, i.key)
-	m.tidy(i.group)
+	m.groupChanged(i.group)
 }
 
 // retainMass retains an item by R4.
@@ -68,7 +69,7 @@ func (m *Merger[K, T]) retainMass(i *item[K, T]) {
 	if m.cfg.MassRemoval > 0 {
 		i.due = i.At.Add(m.cfg.Settle + m.cfg.MassRemoval)
 	}
-	m.tidy(i.group)
+	m.groupChanged(i.group)
 }
 
 // earlier returns the earlier of two times. It ignores a time that is zero.
@@ -139,7 +140,7 @@ func (m *Merger[K, T]) settleItem(i *item[K, T], f faults[K, T], now time.Time) 
 	i.reason, i.due = f.reason(i), now.Add(m.cfg.Settle)
 	if !i.Settled {
 		i.Settled = true
-		m.tidy(i.group)
+		m.groupChanged(i.group)
 	}
 	return i.reason != ""
 }
@@ -162,7 +163,8 @@ func (s *source[K, T]) lostMost(now time.Time) bool {
 }
 
 // AcceptRemovals removes all items of a source that R3 and R4 retain, and returns the keys whose
-// items changed. It ends the problem about items that R4 retained before. A source that is not in the list loses all its items.
+// items changed. It ends the problem about items that R4 no longer retains. A source that is not in
+// the list loses all its items.
 func (m *Merger[K, T]) AcceptRemovals(source string, now time.Time) (changed []K) {
 	s := m.sources[source]
 	if s == nil {

@@ -47,7 +47,7 @@ func (m *Merger[K, T]) Restore(saved []SavedGroup[T], now time.Time) (changed []
 				m.add(i)
 			}
 		}
-		m.tidy(g)
+		m.groupChanged(g)
 	}
 	return m.finish(now)
 }

@@ -33,7 +33,7 @@ func TestDiscover(t *testing.T) {
 		text string
 	}{
 		"/good":     {},
-		"/other":    {ErrDocument, "it tells of the issuer"},
+		"/other":    {ErrDocument, "it is of the issuer"},
 		"/nothing":  {ErrDocument, "it has no jwks_uri"},
 		"/metadata": {ErrAddress, "link-local"},
 		"/html":     {ErrDocument, "invalid character"},

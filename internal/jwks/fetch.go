@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,43 +17,45 @@ import (
 	"time"
 )
 
-// ErrURL is why a URL is not fetched.
+// ErrURL means that nothing is fetched from a URL.
 var ErrURL = errors.New("keys are not fetched from this URL")
 
-// Config says from where and how documents are fetched. The zero value is the safe default.
+// DiscoveryPath, after the URL of an issuer, is the document that names the URL of its keys.
+// Source: OpenID Connect Discovery 1.0, section 4.
+const DiscoveryPath = "/.well-known/openid-configuration"
+
+const (
+	// maxRedirects bounds the redirects of one fetch.
+	maxRedirects = 3
+	// fetchTimeout bounds one fetch, with redirects. As in Istio.
+	fetchTimeout = 5 * time.Second
+)
+
+// Config says from where documents are fetched. The zero value is the safe default.
 type Config struct {
-	// Allow are ranges of addresses that are asked although they are loopback, link-local or a
-	// metadata service.
+	// Allow are networks that are allowed although they are loopback, link-local or a metadata service.
 	Allow []netip.Prefix
-	// AllowHTTP lets documents come without TLS: then whoever is on the way can put keys in.
+	// AllowHTTP allows URLs without TLS. Anybody on the network path can then add keys.
 	AllowHTTP bool
-	// Roots are the authorities that servers are verified with. Nil: those of the system.
+	// Roots verify servers. Nil: those of the system.
 	Roots *x509.CertPool
 }
 
-// Fetcher fetches documents. It remembers nothing, keeps no connections, and has no goroutines of
-// its own. Safe for concurrent use.
+// Fetcher fetches documents. It keeps no connections. Safe for concurrent use.
 type Fetcher struct {
 	config Config
 	client *http.Client
 }
 
-// maxRedirects bounds how often a document may stand somewhere else.
-const maxRedirects = 3
-
-// fetchTimeout bounds one fetch, redirects included. Istio has the same.
-const fetchTimeout = 5 * time.Second
-
 // NewFetcher makes a fetcher.
 func NewFetcher(c Config) *Fetcher {
 	f := &Fetcher{config: c}
-	// The address is judged when it is dialled: a name that is resolved again may resolve to
-	// another one.
+	// The address is checked when it is dialled: a name may resolve to another one the next time.
 	dialer := &net.Dialer{Control: f.control}
 	f.client = &http.Client{
 		CheckRedirect: f.redirect,
 		Transport: &http.Transport{
-			Proxy:                  nil, // a proxy would be dialled in place of the address that is judged
+			Proxy:                  nil, // a proxy would be dialled instead of the address to check
 			DialContext:            dialer.DialContext,
 			DisableKeepAlives:      true,
 			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots},
@@ -62,7 +65,7 @@ func NewFetcher(c Config) *Fetcher {
 	return f
 }
 
-// control judges the address that is about to be dialled.
+// control checks the address that is about to be dialled.
 func (f *Fetcher) control(_, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -71,7 +74,7 @@ func (f *Fetcher) control(_, address string, _ syscall.RawConn) error {
 	return checkAddress(a.Addr(), f.config.Allow)
 }
 
-// redirect judges where a server sends us.
+// redirect checks a redirect.
 func (f *Fetcher) redirect(r *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("%w: more than %d redirects", ErrURL, maxRedirects)
@@ -82,16 +85,8 @@ func (f *Fetcher) redirect(r *http.Request, via []*http.Request) error {
 	return f.check(r.URL)
 }
 
-// Check says why a URL would not be fetched, as far as that can be told without asking anybody.
-// Errors: ErrURL, ErrAddress.
-func (f *Fetcher) Check(text string) error {
-	u, err := url.Parse(text)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrURL, err)
-	}
-	return f.check(u)
-}
-
+// check returns why nothing is fetched from a URL. Names are not resolved. Errors: ErrURL,
+// ErrAddress.
 func (f *Fetcher) check(u *url.URL) error {
 	switch {
 	case u.Scheme == "http" && !f.config.AllowHTTP:
@@ -109,38 +104,62 @@ func (f *Fetcher) check(u *url.URL) error {
 	return nil
 }
 
-// Fetch gets and reads the document at a URL; one that ends in DiscoveryPath tells where the issuer
-// before it has its keys, which are fetched then. Errors: ErrURL, ErrAddress, ErrDocument, or what
-// went wrong on the way.
-func (f *Fetcher) Fetch(ctx context.Context, text string) (*Set, error) {
+// Fetch fetches the keys at a URL. If the URL ends with DiscoveryPath, the document there names the
+// URL of the keys. Errors: ErrURL, ErrAddress, ErrDocument, or those of the network.
+func (f *Fetcher) Fetch(ctx context.Context, at string) (*Set, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	if issuer, ok := strings.CutSuffix(text, DiscoveryPath); ok {
-		found, err := f.discover(ctx, issuer)
-		if err != nil {
+	if issuer, ok := strings.CutSuffix(at, DiscoveryPath); ok {
+		var err error
+		if at, err = f.discover(ctx, issuer); err != nil {
 			return nil, err
 		}
-		text = found
 	}
-	body, err := f.get(ctx, text)
+	body, err := f.get(ctx, at)
 	if err != nil {
 		return nil, err
 	}
 	set, err := Parse(body)
 	if err != nil {
-		return nil, fmt.Errorf("GET %s: %w", text, err)
+		return nil, fmt.Errorf("GET %s: %w", at, err)
 	}
 	return set, nil
 }
 
-// get is a document of at most MaxBytes.
-func (f *Fetcher) get(ctx context.Context, text string) ([]byte, error) {
-	if err := f.Check(text); err != nil {
-		return nil, err
+// discover returns the URL of an issuer's keys. A document of another issuer is refused, as section
+// 4.3 of OpenID Connect Discovery requires.
+func (f *Fetcher) discover(ctx context.Context, issuer string) (string, error) {
+	at := issuer + DiscoveryPath
+	body, err := f.get(ctx, at)
+	if err != nil {
+		return "", err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, text, http.NoBody)
+	var doc struct {
+		Issuer string `json:"issuer"`
+		Keys   string `json:"jwks_uri"`
+	}
+	err = json.Unmarshal(body, &doc)
+	switch {
+	case err != nil:
+	case strings.TrimSuffix(doc.Issuer, "/") != strings.TrimSuffix(issuer, "/"):
+		err = fmt.Errorf("it is of the issuer %.200q", doc.Issuer)
+	case doc.Keys == "":
+		err = errors.New("it has no jwks_uri")
+	}
+	if err != nil {
+		return "", fmt.Errorf("GET %s: %w: %w", at, ErrDocument, err)
+	}
+	return doc.Keys, nil
+}
+
+// get fetches a document of at most MaxBytes.
+func (f *Fetcher) get(ctx context.Context, at string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	if err := f.check(r.URL); err != nil {
+		return nil, err
 	}
 	r.Header.Set("Accept", "application/jwk-set+json, application/json")
 	r.Header.Set("User-Agent", "ashore")
@@ -149,15 +168,15 @@ func (f *Fetcher) get(ctx context.Context, text string) ([]byte, error) {
 		return nil, err // names the URL
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was only read
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: the server answered %s", text, answer.Status)
+	body, err := io.ReadAll(http.MaxBytesReader(nil, answer.Body, MaxBytes))
+	switch {
+	case answer.StatusCode != http.StatusOK:
+		err = fmt.Errorf("the server answered %s", answer.Status)
+	case err != nil && len(body) >= MaxBytes:
+		err = fmt.Errorf("%w: it has more than %d bytes", ErrDocument, MaxBytes)
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, MaxBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("GET %s: %w", text, err)
-	}
-	if len(body) > MaxBytes {
-		return nil, fmt.Errorf("GET %s: %w: it has more than %d bytes", text, ErrDocument, MaxBytes)
+		return nil, fmt.Errorf("GET %s: %w", at, err)
 	}
 	return body, nil
 }

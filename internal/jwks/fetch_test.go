@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -146,11 +147,12 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, u := range []string{"", "http://example.com/keys", "ftp://example.com", "https://",
 		"https://user:word@example.com/", "https://127.0.0.1/", "file:///etc/passwd", "https://[fe80::1%25eth0]/", "://"} {
-		if err := NewFetcher(Config{}).Check(u); err == nil {
+		if p, err := url.Parse(u); err == nil && NewFetcher(Config{}).check(p) == nil {
 			t.Errorf("%q may be fetched", u)
 		}
 	}
-	if err := NewFetcher(Config{AllowHTTP: true}).Check("http://example.com/keys"); err != nil {
+	plain := &url.URL{Scheme: "http", Host: "example.com", Path: "/keys"}
+	if err := NewFetcher(Config{AllowHTTP: true}).check(plain); err != nil {
 		t.Error(err)
 	}
 }

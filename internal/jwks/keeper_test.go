@@ -177,7 +177,7 @@ func TestKeeperRestarts(t *testing.T) {
 			t.Errorf("told %v", i.told)
 		}
 	})
-	if err := os.WriteFile(file, []byte(`{"v":1,"keys":{"a":"{\"keys\":[]}"}}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"a":"{\"keys\":[]}"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {

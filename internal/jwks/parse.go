@@ -11,13 +11,13 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// ErrDocument is why a document gives no keys.
+// ErrDocument means that a document has no usable keys.
 var ErrDocument = errors.New("not a usable set of keys (JWKS)")
 
 const (
 	// MaxBytes bounds a document.
 	MaxBytes = 256 << 10
-	// MaxKeys bounds how many keys a document has, those of unknown kinds included.
+	// MaxKeys bounds the keys of a document, with those of unknown kinds.
 	MaxKeys = 100
 	// RSA keys have at least minRSA and at most maxRSA bits.
 	minRSA, maxRSA = 2048, 8192
@@ -29,7 +29,7 @@ type Set struct {
 	text string
 }
 
-// Algorithms are those by which a signature may be made: only ones whose verifier cannot sign.
+// Algorithms are those that a signature may use: only ones whose verifier cannot sign.
 func Algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{
 		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
@@ -37,23 +37,23 @@ func Algorithms() []jose.SignatureAlgorithm {
 	}
 }
 
-// Parse reads a document. Keys that cannot be used are left out, as RFC 7517 section 5 asks.
-// Errors: ErrDocument; a document with a private or a shared key is refused whole, for its owner
-// must know that the key is no secret any more.
+// Parse reads a document. Keys that cannot be used are left out, as RFC 7517, section 5, requires. A
+// document with a private or a shared key is refused, so that its owner notices. Errors: ErrDocument.
 func Parse(text []byte) (*Set, error) {
-	if len(text) > MaxBytes {
-		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", ErrDocument, len(text), MaxBytes)
-	}
 	var doc struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := json.Unmarshal(text, &doc); err != nil {
+	err := fmt.Errorf("it has %d bytes, at most %d are allowed", len(text), MaxBytes)
+	if len(text) <= MaxBytes {
+		err = json.Unmarshal(text, &doc)
+	}
+	if n := len(doc.Keys); err == nil && n > MaxKeys {
+		err = fmt.Errorf("it has %d keys, at most %d are allowed", n, MaxKeys)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDocument, err)
 	}
-	if n := len(doc.Keys); n > MaxKeys {
-		return nil, fmt.Errorf("%w: it has %d keys, at most %d are allowed", ErrDocument, n, MaxKeys)
-	}
-	var keys []jose.JSONWebKey
+	s := &Set{}
 	unusable := errors.New("it is empty")
 	for i, raw := range doc.Keys {
 		k, err := parseKey(raw)
@@ -63,76 +63,70 @@ func Parse(text []byte) (*Set, error) {
 		case err != nil:
 			unusable = fmt.Errorf("key %d: %w", i+1, err)
 		default:
-			keys = append(keys, k)
+			s.keys = append(s.keys, k)
 		}
 	}
-	if len(keys) == 0 {
+	if len(s.keys) == 0 {
 		return nil, fmt.Errorf("%w: it has no usable public key: %w", ErrDocument, unusable)
 	}
-	out, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
+	out, err := json.Marshal(jose.JSONWebKeySet{Keys: s.keys})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDocument, err)
 	}
-	return &Set{keys: keys, text: string(out)}, nil
+	s.text = string(out)
+	return s, nil
 }
 
-// errSecret is why a document is refused whole.
+// errSecret is why a document is refused.
 var errSecret = errors.New("it is a private or a shared key: whoever can read the document can sign with it; " +
 	"replace the key")
 
-// parseKey reads one key. Errors: errSecret, or why it is of no use here.
-func parseKey(raw json.RawMessage) (jose.JSONWebKey, error) {
-	var k jose.JSONWebKey
-	var head struct {
-		Kind string  `json:"kty"`
-		Use  string  `json:"use"`
-		D    *string `json:"d"`
-		K    *string `json:"k"`
+// parseKey reads one key. Errors: errSecret, or why it cannot be used.
+func parseKey(raw json.RawMessage) (k jose.JSONWebKey, err error) {
+	var secret struct {
+		D *string `json:"d"`
+		K *string `json:"k"`
 	}
-	if err := json.Unmarshal(raw, &head); err != nil {
+	if err := json.Unmarshal(raw, &secret); err != nil {
 		return k, err
 	}
-	switch {
-	case head.D != nil || head.K != nil || head.Kind == "oct":
+	if secret.D != nil || secret.K != nil {
 		return k, errSecret
-	case head.Use != "" && head.Use != "sig":
-		return k, errors.New("it is not for signatures")
 	}
 	if err := k.UnmarshalJSON(raw); err != nil {
 		return k, err
 	}
-	if !k.Valid() || !k.IsPublic() || !fits(k.Key, k.Algorithm) {
+	switch {
+	case k.Use != "" && k.Use != "sig":
+		return k, errors.New("it is not for signatures")
+	case !k.Valid() || !k.IsPublic() || !fits(k):
 		return k, errors.New("it is not a valid public key, or not one for its algorithm")
 	}
 	if r, ok := k.Key.(*rsa.PublicKey); ok && (r.N.BitLen() < minRSA || r.N.BitLen() > maxRSA) {
 		return k, fmt.Errorf("its RSA key has %d bits, want %d to %d", r.N.BitLen(), minRSA, maxRSA)
 	}
-	// Certificates say nothing that is checked here, and nobody needs them to verify.
+	// Certificates are not checked here, and verifiers do not need them.
 	return jose.JSONWebKey{Key: k.Key, KeyID: k.KeyID, Algorithm: k.Algorithm, Use: k.Use}, nil
 }
 
-// fits says whether signatures by an algorithm can be verified by a key; every algorithm is allowed
-// that is not named. Source: RFC 7518, section 3.1; RFC 8037, section 3.1.
-func fits(key any, algorithm string) bool {
-	if algorithm == "" {
-		return true
-	}
-	switch k := key.(type) {
+// fits reports whether a key can verify signatures of its algorithm. Source: RFC 7518, section 3.1;
+// RFC 8037, section 3.1.
+func fits(k jose.JSONWebKey) bool {
+	alg := k.Algorithm
+	switch key := k.Key.(type) {
 	case *rsa.PublicKey:
-		return slices.Contains([]string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}, algorithm)
+		return alg == "" || slices.Contains([]string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}, alg)
 	case *ecdsa.PublicKey:
-		return algorithm == map[int]string{256: "ES256", 384: "ES384", 521: "ES512"}[k.Curve.Params().BitSize]
-	default:
-		return algorithm == "EdDSA"
+		return alg == "" || alg == map[int]string{256: "ES256", 384: "ES384", 521: "ES512"}[key.Params().BitSize]
 	}
+	return alg == "" || alg == "EdDSA"
 }
 
-// Text is the set as a document: public keys alone, whatever else stood beside them.
+// Text is the set as a document, with public keys only.
 func (s *Set) Text() string { return s.text }
 
-// Keys are those that a token may be signed by: those with its key ID, or all when it names none,
-// and of them those that are made for its algorithm. Both come from the token's header, which is
-// not to be believed yet.
+// Keys are those that may have signed a token: with its key ID, or all if it has none, and for its
+// algorithm. Both are from the token's header, which is not verified yet.
 func (s *Set) Keys(id, algorithm string) []jose.JSONWebKey {
 	var out []jose.JSONWebKey
 	for _, k := range s.keys {
@@ -143,7 +137,7 @@ func (s *Set) Keys(id, algorithm string) []jose.JSONWebKey {
 	return out
 }
 
-// Has says whether a key has this ID.
+// Has reports whether a key has this ID.
 func (s *Set) Has(id string) bool {
 	for _, k := range s.keys {
 		if k.KeyID == id {

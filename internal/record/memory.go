@@ -50,7 +50,10 @@ func (m *Memory) List(_ context.Context, table string) ([]Record, error) {
 	return out, nil
 }
 
-// Changes implements Changer.
+// Behind implements Store: nobody else writes it.
+func (m *Memory) Behind() error { return nil }
+
+// Changes implements Store.
 func (m *Memory) Changes(_ context.Context, table string, since Mark) ([]Record, Mark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -43,6 +43,10 @@ type Write struct {
 	Version string
 }
 
+// Mark is a point in the history of a table. Nil is before the first write. Only the store that
+// returned it can use it.
+type Mark any
+
 // Store keeps records. Safe for concurrent use.
 type Store interface {
 	// Get returns a record. Its Version is empty if there is none.
@@ -55,4 +59,10 @@ type Store interface {
 	// Watch reports commits to a table, also those of other replicas, until ctx ends. Several commits
 	// may be reported once. The channel is never closed.
 	Watch(ctx context.Context, table string) <-chan struct{}
+	// Changes returns the records of a table that changed since a mark, and the mark for the next
+	// call. A deleted record has an empty Version. Since nil, it returns all records.
+	Changes(ctx context.Context, table string, since Mark) ([]Record, Mark, error)
+	// Behind returns why reads may miss writes of other replicas. Nil means that they see every
+	// write.
+	Behind() error
 }

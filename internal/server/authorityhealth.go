@@ -160,7 +160,7 @@ func (c *authorityHealth) collect(emit emitFunc) {
 		return
 	}
 	for _, r := range f.authority.Roots {
-		if r.Role == "signs" {
+		if r.State == "signs" {
 			emit("citadel_server_root_cert_expiry_timestamp",
 				"When the root that signs ends, in seconds since 1970.", seconds(r.NotAfter))
 		}

@@ -50,7 +50,7 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 		connections: ca.BoundConnections(cfg.CA.Validity), group: groups(s.published.Context, exported.exported)}
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: AuthorityFolder(cfg),
-		TrustDomain: id.domain, Groups: id.group, Grace: cfg.CA.Grace, Connections: id.connections,
+		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: id.group, Grace: cfg.CA.Grace, Connections: id.connections,
 		Present: s.present, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
@@ -69,12 +69,11 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 	} else if err != nil {
 		return nil, authorityError(err)
 	}
-	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: id.manager.Bundle,
-		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Ledger: id.ledger})
+	id.peers = ca.NewPeerVerifier(id.manager.Bundle, id.ledger)
 	id.jwt = ca.NewJWTAttestor(ca.JWTConfig{Issuers: issuers(cfg), Ledger: id.ledger,
 		Fetcher: jwks.NewFetcher(cfg.FetchConfig), Log: log})
 	id.issuer = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
-		Rules: ca.Rules{Validity: cfg.CA.Validity}, Ledger: id.ledger, Peers: id.peers, JWT: id.jwt,
+		Validity: cfg.CA.Validity, Ledger: id.ledger, Peers: id.peers, JWT: id.jwt,
 		Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
 	s.run("certificate authority", id.manager.Run)
 	s.run("ledger of workloads", id.ledger.Run)

@@ -74,7 +74,7 @@ func (t *trust) read() *push.Trust {
 	known := t.ledger.Revocations()
 	t.proxies.Recheck()
 	b := t.manager.Bundle()
-	out := &push.Trust{ID: b.ID, Identities: t.peers.Names(known.Identities), Certificates: known.Certificates,
+	out := &push.Trust{ID: b.ID, Identities: known.Identities, Certificates: known.Certificates,
 		Connections: t.connections}
 	for _, r := range b.Roots {
 		out.Roots = append(out.Roots, string(ca.EncodeCertificates(r)))

@@ -110,7 +110,8 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 	}
 	list := c.read(entries)
 	if len(list) == 0 {
-		c.problem(feed.Error, "", "has no instance that can be an endpoint, so it is not part of the mesh: see the problems of each")
+		c.problem(feed.Error, "", "has no instance that can be an endpoint, so it is not part of the mesh: "+
+			"see the problems of each")
 		return
 	}
 	ports := c.ports(list)

@@ -113,17 +113,17 @@ func (e *Exporter) Publish(services Services, endpoints Endpoints) {
 	e.mu.Lock()
 	e.mesh = meshState{services, endpoints}
 	e.mu.Unlock()
-	e.poke()
+	e.startRound()
 }
 
 // Withdraw makes Run remove all entries of this replica and return. Safe for concurrent use.
 func (e *Exporter) Withdraw() {
 	e.withdrawn.Store(true)
-	e.poke()
+	e.startRound()
 }
 
-// poke starts another round.
-func (e *Exporter) poke() {
+// startRound starts another round.
+func (e *Exporter) startRound() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -174,7 +174,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 			failures++
 			e.lastRead = time.Time{} // a write may or may not have happened
 			pause = min(backoff(failures), e.renewGap())
-			e.poke()
+			e.startRound()
 		default:
 			failures = 0
 		}

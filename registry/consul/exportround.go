@@ -172,7 +172,7 @@ type exportChange struct {
 func (e *Exporter) write(ctx context.Context) error {
 	for batch := range slices.Chunk(e.changes(), maxChanges) {
 		if time.Since(e.lastRenewed) >= e.renewGap() {
-			e.poke()
+			e.startRound()
 			return nil
 		}
 		if err := e.send(ctx, batch); err != nil {
@@ -228,7 +228,7 @@ func (e *Exporter) send(ctx context.Context, batch []exportChange) error {
 	case !ok && len(resp.Errors) == 0:
 		return errNotConsul
 	case !ok:
-		e.poke()
+		e.startRound()
 		for _, r := range resp.Errors {
 			if r != nil {
 				e.refused[names[r.OpIndex]] = consulhttp.OneLine(r.What)

@@ -169,8 +169,9 @@ func (o Options) Check(wrong func(option, format string, args ...any)) {
 		_, known := registry.ParseProtocol(p)
 		return known
 	}, o.Protocol)
-	check("serviceAccount", "the name of a service account: "+label+" and '.', and "+serviceName+" for the name of the service",
-		func(a string) bool { return dnsname.Valid(accountOf(a, "a")) }, o.ServiceAccount)
+	account := "the name of a service account: " + label + " and '.', and " + serviceName + " for the name of the service"
+	check("serviceAccount", account, func(a string) bool { return dnsname.Valid(accountOf(a, "a")) },
+		o.ServiceAccount)
 	if o.ServicePort > 65535 {
 		wrong("servicePort", "%d: want 1 to 65535", o.ServicePort)
 	}

@@ -87,14 +87,14 @@ func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) {
 }
 
 // readInstances queries a service. With index 0 it returns at once. Otherwise it blocks until a
-// change, or polls after pollInterval if all slots are in use.
+// change, or polls after pollGap if maxBlocking queries are running.
 func (s *syncer) readInstances(
 	ctx context.Context, c *catalog, name string, index uint64,
 ) ([]*api.ServiceEntry, answer, error) {
 	q := query{place: c.at, index: index, filter: s.o.instanceFilter()}
 	if index != 0 && !s.client.shared() {
-		if s.slots.TryAcquire(1) {
-			defer s.slots.Release(1)
+		if s.blocking.TryAcquire(1) {
+			defer s.blocking.Release(1)
 		} else {
 			q.index = 0
 			if err := sleep(ctx, pollGap-rand.N(pollGap/10)); err != nil {

@@ -54,7 +54,7 @@ func (s *Source) Run(ctx context.Context, out chan<- batch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	sync := &syncer{
 		source: s.Name(), o: &s.cfg.Options, client: s.client, log: s.cfg.Log,
-		changes: make(chan func()), slots: semaphore.NewWeighted(maxBlocking),
+		changes: make(chan func()), blocking: semaphore.NewWeighted(maxBlocking),
 		catalogs: map[place]*catalog{}, pending: map[string]update{},
 	}
 	sync.watchDatacenters(ctx)

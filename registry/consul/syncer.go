@@ -32,9 +32,8 @@ type syncer struct {
 
 	running sync.WaitGroup // the goroutines of all watches
 	changes chan func()    // see do
-	// slots is a semaphore for blocking service queries over plain HTTP, where each takes a
-	// connection.
-	slots *semaphore.Weighted
+	// blocking limits blocking service queries over plain HTTP, where each takes a connection.
+	blocking *semaphore.Weighted
 
 	// The rest is owned by loop.
 

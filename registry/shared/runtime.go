@@ -17,7 +17,7 @@ import (
 
 // Config configures a Runtime. Records and Log are required.
 type Config struct {
-	// Records store the registrations. They must implement record.Changer.
+	// Records store the registrations.
 	Records record.Store
 	// SingleReplica means that no other replica uses Records. This one then writes no heartbeats.
 	SingleReplica bool
@@ -44,9 +44,8 @@ type Config struct {
 
 // Runtime is a registry.Runtime over records that replicas share. Safe for concurrent use.
 type Runtime struct {
-	cfg     Config         // immutable
-	records record.Changer // immutable; Config.Records
-	id      string         // immutable; of this process, unique
+	cfg Config // immutable
+	id  string // immutable; of this process, unique
 
 	work chan struct{} // capacity 1; receives when pending is not empty
 
@@ -96,16 +95,14 @@ func (l *local) live() bool { return l.registration != nil && l.registration.Dis
 
 // New returns a Runtime with the registrations of the records. Call its Run.
 func New(ctx context.Context, cfg Config) (*Runtime, error) {
-	records, ok := cfg.Records.(record.Changer)
-	if cfg.Log == nil || !ok {
-		return nil, errors.New("registry: a runtime needs a Log, and Records that list changes")
+	if cfg.Log == nil || cfg.Records == nil {
+		return nil, errors.New("registry: a runtime needs Records and a Log")
 	}
 	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
 	cfg.RestartGrace = cmp.Or(cfg.RestartGrace, 5*time.Minute)
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 5*time.Second)
 	r := &Runtime{
 		cfg:      cfg,
-		records:  records,
 		id:       rand.Text(),
 		work:     make(chan struct{}, 1),
 		saved:    map[string]saved{},

@@ -26,7 +26,7 @@ const (
 // Run synchronizes registrations with the store until ctx ends: it reads changes, writes pending
 // registrations and deletes expired ones. Then it deletes the record of this replica and returns nil.
 func (r *Runtime) Run(ctx context.Context) error {
-	registrations, replicas := r.records.Watch(ctx, registrationTable), r.records.Watch(ctx, replicaTable)
+	registrations, replicas := r.cfg.Records.Watch(ctx, registrationTable), r.cfg.Records.Watch(ctx, replicaTable)
 	for {
 		start := time.Now()
 		err := r.sync(ctx)
@@ -74,11 +74,11 @@ func (r *Runtime) sync(ctx context.Context) error {
 func (r *Runtime) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	replicas, err := r.records.List(ctx, replicaTable)
+	replicas, err := r.cfg.Records.List(ctx, replicaTable)
 	if err != nil {
 		return fmt.Errorf("read replicas: %w", err)
 	}
-	changes, revision, err := r.records.Changes(ctx, registrationTable, r.revision)
+	changes, revision, err := r.cfg.Records.Changes(ctx, registrationTable, r.revision)
 	if err != nil {
 		return fmt.Errorf("read registrations: %w", err)
 	}
@@ -117,7 +117,8 @@ func (r *Runtime) updateRegistration(rec record.Record) {
 	r.settle(rec.Name, s.key)
 }
 
-// write sends a heartbeat and commits pending registrations in batches. It returns an error if the store is unavailable.
+// write sends a heartbeat and commits pending registrations in batches. It returns an error if the
+// store is unavailable.
 func (r *Runtime) write(ctx context.Context) error {
 	for {
 		if err := r.heartbeat(ctx); err != nil {
@@ -157,7 +158,7 @@ func (r *Runtime) nextBatch() (out []record.Write) {
 func (r *Runtime) commit(ctx context.Context, writes ...record.Write) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return r.records.Commit(ctx, writes...)
+	return r.cfg.Records.Commit(ctx, writes...)
 }
 
 // stop deletes the record of this replica. If that fails, other replicas remove it when they miss
@@ -169,7 +170,7 @@ func (r *Runtime) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	key := record.Key{Table: replicaTable, Name: r.id}
-	if err := r.records.Commit(ctx, record.Write{Key: key, Version: record.Any}); err != nil {
+	if err := r.cfg.Records.Commit(ctx, record.Write{Key: key, Version: record.Any}); err != nil {
 		r.cfg.Log.Warn("the record of this replica could not be deleted", "error", err)
 	}
 	return nil

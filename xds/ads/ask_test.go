@@ -54,7 +54,7 @@ func TestReadReply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := ads.ReadReply(raw, ads.Limits{})
+	got, err := ads.ReadReply(raw, false, ads.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestReadReply(t *testing.T) {
 	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(ads.Item{}, "Raw")); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	if again, err := ads.ReadReply(got.Encode(), ads.Limits{}); err != nil || !cmp.Equal(got, again) {
+	if again, err := ads.ReadReply(got.Encode(), false, ads.Limits{}); err != nil || !cmp.Equal(got, again) {
 		t.Errorf("encoded and read again: %+v, %v; want %+v", again, err, got)
 	}
 	for name, m := range map[string]*discoveryv3.DeltaDiscoveryResponse{
@@ -76,7 +76,7 @@ func TestReadReply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ads.ReadReply(raw, ads.Limits{Names: 2, NameBytes: 4}); err == nil {
+		if _, err := ads.ReadReply(raw, false, ads.Limits{Names: 2, NameBytes: 4}); err == nil {
 			t.Errorf("%s: it is accepted", name)
 		}
 	}
@@ -93,7 +93,7 @@ func FuzzReadReply(f *testing.F) {
 	}
 	f.Add(raw)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		r, err := ads.ReadReply(raw, ads.Limits{})
+		r, err := ads.ReadReply(raw, false, ads.Limits{})
 		if err != nil {
 			return
 		}

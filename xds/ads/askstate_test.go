@@ -22,10 +22,10 @@ func TestStateAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := ads.StateAsk{TypeURL: "t", Node: raw, Version: "v", Names: []string{"a"}, Nonce: "n1",
+	ask := ads.Ask{TypeURL: "t", Node: raw, Version: "v", Subscribe: []string{"a"}, Nonce: "n1",
 		Rejected: &ads.Rejection{Code: 3, Message: "no"}}
 	got := &discoveryv3.DiscoveryRequest{}
-	if err := proto.Unmarshal(ask.Encode(), got); err != nil {
+	if err := proto.Unmarshal(ask.EncodeState(), got); err != nil {
 		t.Fatal(err)
 	}
 	want := &discoveryv3.DiscoveryRequest{TypeUrl: "t", Node: node, VersionInfo: "v", ResourceNames: []string{"a"},
@@ -40,12 +40,13 @@ func TestStateAsk(t *testing.T) {
 func TestReadStateReply(t *testing.T) {
 	t.Parallel()
 	raw, err := proto.Marshal(&discoveryv3.DiscoveryResponse{TypeUrl: "t", VersionInfo: "v", Nonce: "n",
-		Resources: []*anypb.Any{{TypeUrl: "r", Value: []byte("body")}, {TypeUrl: "r"}}})
+		ControlPlane: &corev3.ControlPlane{Identifier: "x"},
+		Resources:    []*anypb.Any{{TypeUrl: "r", Value: []byte("body")}, {TypeUrl: "r"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := ads.ReadStateReply(raw, ads.Limits{})
-	want := &ads.StateReply{TypeURL: "t", Version: "v", Nonce: "n",
+	got, err := ads.ReadReply(raw, true, ads.Limits{})
+	want := &ads.Reply{TypeURL: "t", Version: "v", Nonce: "n",
 		Items: []ads.Item{{TypeURL: "r", Body: []byte("body")}, {TypeURL: "r"}}}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("error %v, reply (-want +got):\n%s", err, d)
@@ -58,7 +59,7 @@ func TestReadStateReply(t *testing.T) {
 		"no type":  {nil, ads.Limits{}},
 		"too many": {raw, ads.Limits{Names: 1}},
 	} {
-		if r, err := ads.ReadStateReply(c.raw, c.limits); err == nil {
+		if r, err := ads.ReadReply(c.raw, true, c.limits); err == nil {
 			t.Errorf("%s: read as %v", name, r)
 		}
 	}

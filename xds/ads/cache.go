@@ -9,8 +9,7 @@ import (
 )
 
 // Cache is what the subscriptions of many streams share: their names, the differences between
-// layers, and the encodings of those. Everything in it lives only as long as a stream uses it. Safe
-// for concurrent use.
+// layers, and their encodings. An entry lives as long as a stream uses it. Safe for concurrent use.
 type Cache struct {
 	names    interner
 	diffs    *memo.Func[diffKey, diff]
@@ -33,8 +32,8 @@ type contentKey struct {
 	names *Names
 }
 
-// contentVersion is the hash of the names and versions of what names cover in a layer; names of
-// which nothing is known count too.
+// contentVersion is the hash of the names and versions of what names cover in a layer. Names that
+// do not exist count too.
 func contentVersion(k contentKey) *string {
 	h := sha256.New()
 	add := func(name, version string) {
@@ -60,7 +59,7 @@ func contentVersion(k contentKey) *string {
 	return &s
 }
 
-// version names the content of to as far as names cover it: equal on every replica.
+// version identifies the content of to as far as names cover it: equal on every replica.
 func (c *Cache) version(to resource.Set, names *Names) *string {
 	shared := c.versions.Get(contentKey{to.Shared, names})
 	if len(to.Own.Items()) == 0 {
@@ -70,7 +69,7 @@ func (c *Cache) version(to resource.Set, names *Names) *string {
 	return &both
 }
 
-// diff returns what lies between the two ends of k, nil when they are one.
+// diff returns the difference, nil when there is none.
 func (c *Cache) diff(k diffKey) *diff {
 	if k.from == k.to && k.known == k.names {
 		return nil

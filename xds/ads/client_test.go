@@ -109,8 +109,8 @@ type peer struct {
 	states bool
 	cache  *ads.Cache
 	sub    *ads.Subscription
-	hold   func(string) bool
-	lag    func(had, next *resource.Resource) bool
+	hold   func(string) bool // removals that wait
+	lag    func(string) bool // changes that wait
 	now    time.Time
 	stream int
 }
@@ -121,53 +121,55 @@ func newPeer(t *testing.T, kind *ads.Kind, states bool) *peer {
 	return p
 }
 
-// reconnect begins another stream; what the last one left in doubt is known.
+// reconnect begins another stream, which knows what was rejected on the last one.
 func (p *peer) reconnect() {
-	var d ads.Doubt
-	if p.sub != nil {
-		d = p.sub.Doubt()
-	}
+	last := p.sub
 	p.stream++
 	p.sub = ads.NewSubscription(p.kind, p.states, p.cache, "s"+string(rune('a'+p.stream%26))+"-")
-	p.sub.Distrust(d)
+	if last != nil {
+		p.sub.Resume(last.Rejected())
+	}
+}
+
+// receive gives a request to the subscription.
+func (p *peer) receive(to resource.Set, m proto.Message) ads.Outcome {
+	p.t.Helper()
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r, err := ads.ReadRequest(raw, p.states, ads.Limits{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.sub.To = to
+	out, err := p.sub.Receive(r, ads.Limits{}, p.now)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return out
 }
 
 // delta sends a DeltaDiscoveryRequest.
 func (p *peer) delta(to resource.Set, m *discoveryv3.DeltaDiscoveryRequest) ads.Outcome {
 	p.t.Helper()
 	m.TypeUrl = p.kind.TypeURL
-	raw, err := proto.Marshal(m)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	r, err := ads.NewReader(false, ads.Limits{}).Read(raw)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	out, err := p.sub.Receive(r, to, ads.Limits{}, p.now)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return out
+	return p.receive(to, m)
 }
 
 // state sends a DiscoveryRequest.
 func (p *peer) state(to resource.Set, m *discoveryv3.DiscoveryRequest) ads.Outcome {
 	p.t.Helper()
 	m.TypeUrl = p.kind.TypeURL
-	raw, err := proto.Marshal(m)
-	if err != nil {
-		p.t.Fatal(err)
+	return p.receive(to, m)
+}
+
+// waits is what has to wait, as an ads.Hold.
+func (p *peer) waits(name string, next *resource.Resource, _ time.Time) time.Duration {
+	if next == nil && p.hold != nil && p.hold(name) || next != nil && p.lag != nil && p.lag(name) {
+		return ads.Forever
 	}
-	r, err := ads.NewReader(true, ads.Limits{}).Read(raw)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	out, err := p.sub.Receive(r, to, ads.Limits{}, p.now)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return out
+	return 0
 }
 
 func rejection(text string) *rpcstatus.Status {
@@ -177,7 +179,8 @@ func rejection(text string) *rpcstatus.Status {
 // next asks for the next response and decodes it.
 func (p *peer) next(to resource.Set) *response {
 	p.t.Helper()
-	r := p.sub.Next(to, ads.Waits{Removal: p.hold, Change: p.lag}, p.now)
+	p.sub.To = to
+	r, _ := p.sub.Next(p.waits, p.now)
 	if r == nil {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package ads
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -8,28 +9,28 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// diffKey says between what a diff lies: a client that has from as far as known covers it is to
-// have to as far as names cover it.
+// diffKey identifies a difference: a client that has from, as far as known covers it, should have
+// to, as far as names cover it.
 type diffKey struct {
 	from, to     *resource.Layer
 	known, names *Names
 	kind         *Kind
 }
 
-// diff is what to tell a client so that it has another layer. Immutable, shared between streams.
+// diff is what a client needs to get from one layer to another. Immutable, shared between streams.
 type diff struct {
 	changed []*resource.Resource // sorted by name
-	removed []string             // sorted; names that do not exist, or no more
-	gone    []string             // sorted; names that the client has and that do not exist any more
+	removed []string             // sorted; names that do not exist, or no longer exist
+	gone    []string             // sorted; names that the client has and that no longer exist
 
 	deltaOnce, stateOnce sync.Once
 	delta, state         encoding
 }
 
-// empty says whether there is nothing to tell.
+// empty reports whether there is no difference.
 func (d *diff) empty() bool { return d == nil || len(d.changed) == 0 && len(d.removed) == 0 }
 
-// find returns what the diff says of name: the resource to send, or that it is removed.
+// find returns what the diff has of a name: a resource, or its removal.
 func (d *diff) find(name string) (r *resource.Resource, removed bool) {
 	if d == nil {
 		return nil, false
@@ -41,10 +42,10 @@ func (d *diff) find(name string) (r *resource.Resource, removed bool) {
 	return nil, removed
 }
 
-// encoded are the elements of a response that carries the whole diff; layer is the one that it
-// leads to.
-func (d *diff) encoded(c *Cache, layer *resource.Layer, states bool) [][]byte {
-	if states {
+// encoded returns the elements of a response with the whole diff. layer is the one that it leads
+// to.
+func (d *diff) encoded(c *Cache, layer *resource.Layer, sotw bool) [][]byte {
+	if sotw {
 		d.stateOnce.Do(func() { d.state = c.encode(layer, d.changed, nil, true) })
 		return d.state.parts
 	}
@@ -55,23 +56,18 @@ func (d *diff) encoded(c *Cache, layer *resource.Layer, states bool) [][]byte {
 // compare computes a diff.
 func compare(k diffKey) *diff {
 	d := &diff{}
-	if k.names.All() {
-		d.everything(k)
+	if !k.names.All() {
+		d.addNames(k, k.names.List())
+		return d
 	}
-	from, to := cursor{items: k.from.Items()}, cursor{items: k.to.Items()}
-	for _, name := range k.names.List() {
-		next := to.get(name)
-		if next != nil && k.names.All() {
-			continue // everything has it already
+	for name := range eitherName(k.from.Items(), k.to.Items()) {
+		next, known := k.to.Get(name), k.known.Covers(name)
+		if next != nil || known && !k.names.Has(name) {
+			d.add(k.kind, name, known, k.from.Get(name), next)
 		}
-		known := k.known.Covers(name)
-		var had *resource.Resource
-		if known {
-			had = from.get(name)
-		}
-		d.add(k.kind, name, known, had, next)
 	}
-	if k.names.All() && len(k.names.List()) > 0 {
+	if listed := k.names.List(); len(listed) > 0 { // names that do not exist are answered
+		d.addNames(k, slices.DeleteFunc(slices.Clone(listed), func(n string) bool { return k.to.Get(n) != nil }))
 		slices.SortFunc(d.changed, func(a, b *resource.Resource) int { return strings.Compare(a.Name, b.Name) })
 		slices.Sort(d.removed)
 		slices.Sort(d.gone)
@@ -79,37 +75,24 @@ func compare(k diffKey) *diff {
 	return d
 }
 
-// everything compares the layers without regard to names that are subscribed by name and do not
-// exist.
-func (d *diff) everything(k diffKey) {
-	from, to := k.from.Items(), k.to.Items()
-	for len(from) > 0 || len(to) > 0 {
-		switch {
-		case len(to) == 0 || len(from) > 0 && from[0].Name < to[0].Name:
-			if name := from[0].Name; k.known.Covers(name) && !k.names.Has(name) {
-				d.removed = append(d.removed, name)
-				d.gone = append(d.gone, name)
-			}
-			from = from[1:]
-		case len(from) == 0 || to[0].Name < from[0].Name:
-			d.changed = append(d.changed, to[0])
-			to = to[1:]
-		default:
-			known := k.known.Covers(to[0].Name)
-			if !known || !same(from[0], to[0]) {
-				d.changed = append(d.changed, to[0])
-			}
-			from, to = from[1:], to[1:]
-		}
+// addNames adds sorted names.
+func (d *diff) addNames(k diffKey, names []string) {
+	from, to := cursor{items: k.from.Items()}, cursor{items: k.to.Items()}
+	for _, name := range names {
+		next, had := to.get(name), from.get(name)
+		d.add(k.kind, name, k.known.Covers(name), had, next)
 	}
 }
 
-// add takes in one name: known says whether the client's state of it is had, next is what it is to
+// add adds one name: known means that the client has had, which may be nil; next is what it should
 // have.
 func (d *diff) add(kind *Kind, name string, known bool, had, next *resource.Resource) {
+	if !known {
+		had = nil
+	}
 	switch {
 	case next != nil:
-		if !known || had == nil || !same(had, next) {
+		if had == nil || had != next && had.Version() != next.Version() {
 			d.changed = append(d.changed, next)
 		}
 		return
@@ -125,23 +108,41 @@ func (d *diff) add(kind *Kind, name string, known bool, had, next *resource.Reso
 	d.removed = append(d.removed, name)
 }
 
-// same says whether two resources of one name are equal for a client.
-func same(a, b *resource.Resource) bool { return a == b || a.Version() == b.Version() }
+// eitherName yields every name of two sorted lists once, in order.
+func eitherName(a, b []*resource.Resource) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for len(a)+len(b) > 0 {
+			var name string
+			if len(b) == 0 || len(a) > 0 && a[0].Name < b[0].Name {
+				name = a[0].Name
+			} else {
+				name = b[0].Name
+			}
+			if len(a) > 0 && a[0].Name == name {
+				a = a[1:]
+			}
+			if len(b) > 0 && b[0].Name == name {
+				b = b[1:]
+			}
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
 
 // search finds a name in resources that are sorted by name.
 func search(items []*resource.Resource, name string) (int, bool) {
-	return slices.BinarySearchFunc(items, name, func(r *resource.Resource,
-		n string) int {
+	return slices.BinarySearchFunc(items, name, func(r *resource.Resource, n string) int {
 		return strings.Compare(r.Name, n)
 	})
 }
 
-// cursor looks up ascending names in resources that are sorted by name; the cost of a look-up is
-// the logarithm of the way from the last one.
+// cursor finds ascending names in resources that are sorted by name. A look-up costs the logarithm
+// of the distance from the last one.
 type cursor struct{ items []*resource.Resource }
 
-// get returns the resource of that name, or nil. The name must not sort before the last one asked
-// for.
+// get returns the resource of that name, or nil. The name must not sort before the last one.
 func (c *cursor) get(name string) *resource.Resource {
 	step := 1
 	for step < len(c.items) && c.items[step].Name < name {

@@ -31,20 +31,23 @@ func FuzzReceive(f *testing.F) {
 	to := set(clusterType, "a=1", "b=2", "c=3")
 	limits := ads.Limits{Names: 10, NameBytes: 20}
 	f.Fuzz(func(t *testing.T, first, second []byte, states bool) {
-		rd := ads.NewReader(states, limits)
 		s := ads.NewSubscription(clusters(), states, ads.NewCache(), "s-")
+		s.To = to
 		for _, raw := range [][]byte{first, second, first} {
-			r, err := rd.Read(raw)
+			r, err := ads.ReadRequest(raw, states, limits)
 			if err != nil {
 				continue
 			}
-			if _, err := s.Receive(r, to, limits, time.Time{}); err != nil {
+			if _, err := s.Receive(r, limits, time.Time{}); err != nil {
 				return
 			}
 			if n := len(s.Names().List()); n > limits.Names {
 				t.Fatalf("it holds %d names", n)
 			}
-			for i := 0; s.Next(to, ads.Waits{}, time.Time{}) != nil; i++ {
+			for i := 0; ; i++ {
+				if r, _ := s.Next(nil, time.Time{}); r == nil {
+					break
+				}
 				if i > 3 {
 					t.Fatal("it answers without end")
 				}

@@ -10,48 +10,48 @@ import (
 type Kind struct {
 	// TypeURL is that of the resources, "type.googleapis.com/envoy.config.cluster.v3.Cluster".
 	TypeURL string
-	// Wildcard says that a first request without names asks for everything.
+	// Wildcard means that a first request without names asks for everything.
 	Wildcard bool
-	// Whole says that in state of the world a response holds every resource, and what is missing in
-	// it is gone (CDS and LDS). For other types a response holds what changed.
+	// Whole means that in state of the world a response has every resource, and what is missing is
+	// removed (CDS and LDS). For other types a response has what changed.
 	Whole bool
-	// Supersede says that a response may follow another one that is not acknowledged yet. Envoy
+	// Supersede means that a response may follow another one that is not acknowledged. Envoy
 	// withholds the acknowledgement of clusters while one of them warms.
 	Supersede bool
-	// Single says that a response holds one resource at most. Envoy judges a secret once: after a
-	// rejection it accepts the same content without using it, so that only a response of its own
-	// tells which one it refuses.
+	// Single means that a response has one resource at most. Envoy checks a secret once: after a
+	// rejection it accepts the same content without using it, so a rejection must name one secret.
 	Single bool
-	// Empty makes the resource that stands for a name of which nothing is known; nil: there is
-	// none, and such a name is answered as removed.
+	// Empty makes the answer for a name that does not exist; nil: such a name is sent as removed.
 	Empty func(name string) *resource.Resource
 }
 
-// mostFlights is how many responses may be on their way.
-func (k *Kind) mostFlights() int {
+// maxTracked is how many responses are tracked until they are acknowledged.
+const maxTracked = 32
+
+// maxPending is how many responses may be pending.
+func (k *Kind) maxPending() int {
 	switch {
 	case k.Supersede:
-		return math.MaxInt // what is tracked has a bound of its own
+		return math.MaxInt // the oldest are not tracked any more
 	case k.Single:
-		return maxFlights / 2
+		return maxTracked / 2
 	}
 	return 1
 }
 
-// Limits bound what one request may hold.
+// Limits are the limits of one request or subscription.
 type Limits struct {
-	// Names is how many resource names one subscription may hold. Zero means 200,000.
+	// Names is the maximum number of resource names. Zero means 200,000.
 	Names int
-	// NameBytes is the length of the longest name. Zero means 8 KiB.
+	// NameBytes is the maximum length of a name. Zero means 8 KiB.
 	NameBytes int
-	// Bytes is how long all names of one subscription may be together. Zero means 32 MiB.
+	// Bytes is the maximum length of all names of one subscription. Zero means 32 MiB.
 	Bytes int
 }
 
 // MaxBytes is Bytes or its default.
 func (l Limits) MaxBytes() int { return l.withDefaults().Bytes }
 
-// withDefaults fills in what is zero.
 func (l Limits) withDefaults() Limits {
 	if l.Names == 0 {
 		l.Names = 200_000

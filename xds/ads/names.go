@@ -2,32 +2,31 @@ package ads
 
 import (
 	"hash/maphash"
-	"iter"
-	"math/bits"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"weak"
 )
 
+// star is the name that stands for everything.
+const star = "*"
+
 // Names is what a client subscribed to: names, or everything, or both. Immutable and interned:
-// within one Cache equal subscriptions are one pointer. A nil Names is nothing.
+// within one Cache, equal subscriptions are one pointer. A nil Names is nothing.
 type Names struct {
 	all   bool
 	list  []string // sorted, unique
 	bytes int      // of all names
 
-	once  sync.Once
-	table []uint32 // open addressing: index into list plus one; made on first use
-
-	answersCost atomic.Int64 // see answers, plus one; 0: not counted yet
+	emptyCost atomic.Int64 // see emptyAnswers, plus one; 0: not counted yet
 }
 
-// All says whether everything is subscribed, not only the names of List.
+// All reports whether everything is subscribed, not only the names of List.
 func (n *Names) All() bool { return n != nil && n.all }
 
-// List are the names that are subscribed by name, sorted, not to be changed.
+// List returns the names that are subscribed by name, sorted. The caller must not change it.
 func (n *Names) List() []string {
 	if n == nil {
 		return nil
@@ -35,7 +34,7 @@ func (n *Names) List() []string {
 	return n.list
 }
 
-// Bytes is how long the names of List are together.
+// Bytes is the length of all names of List.
 func (n *Names) Bytes() int {
 	if n == nil {
 		return 0
@@ -43,192 +42,122 @@ func (n *Names) Bytes() int {
 	return n.bytes
 }
 
-// Covers says whether name is subscribed, by name or because everything is.
+// Covers reports whether name is subscribed, by name or because everything is.
 func (n *Names) Covers(name string) bool { return n.All() || n.Has(name) }
 
-// Has says whether name is subscribed by name.
+// Has reports whether name is subscribed by name.
 func (n *Names) Has(name string) bool {
-	return n != nil && len(n.list) > 0 && n.find(name, maphash.String(seed, name)) >= 0
+	_, ok := slices.BinarySearch(n.List(), name)
+	return ok
 }
 
-// seed is one for the process: hashes never leave it.
+// namesKey identifies a set of names whatever their order. Two sets have equal keys as rarely as
+// two names have one 64-bit hash, and a client does not know the seed. So a request that repeats
+// thousands of names does not have to be sorted.
+type namesKey struct {
+	sum   uint64 // of the hash of each name
+	count int
+	all   bool
+}
+
+// seed is used for all hashes; they never leave the process.
 var seed = maphash.MakeSeed()
 
-// checksum tells sets of names apart whatever their order: two sums over a hash of each name, with
-// a seed that nobody knows, and how many there are. Equal checksums mean equal sets: that they do
-// not is as likely as two names with one 64-bit hash, and a client cannot look for them. So a
-// request that repeats thousands of names is recognised without looking at each of them again.
-type checksum struct {
-	plain, mixed uint64
-	count        int
-	all          bool
-}
-
-// add takes in the hash of one name.
-func (c *checksum) add(hash uint64) {
-	c.plain += hash
-	m := (hash ^ hash>>32) * 0x9e3779b97f4a7c15
-	c.mixed += m ^ m>>29
-	c.count++
-}
-
-// join takes in all that another one has.
-func (c *checksum) join(o checksum) {
-	c.plain += o.plain
-	c.mixed += o.mixed
-	c.count += o.count
-	c.all = c.all || o.all
-}
-
-// find returns the place of a name with that hash in list, or -1.
-func (n *Names) find(name string, hash uint64) int {
-	n.once.Do(n.index)
-	mask := uint64(len(n.table) - 1)
-	for at := hash & mask; n.table[at] != 0; at = (at + 1) & mask {
-		if i := int(n.table[at] - 1); n.list[i] == name {
-			return i
+func keyOf(list []string) (k namesKey) {
+	for _, name := range list {
+		if name == star {
+			k.all = true
+			continue
 		}
+		k.sum += maphash.String(seed, name)
+		k.count++
 	}
-	return -1
+	return k
 }
 
-// index makes the table, at most half full.
-func (n *Names) index() {
-	n.table = make([]uint32, 1<<bits.Len(uint(2*len(n.list))))
-	mask := uint64(len(n.table) - 1)
-	for i, name := range n.list {
-		at := maphash.String(seed, name) & mask
-		for n.table[at] != 0 {
-			at = (at + 1) & mask
-		}
-		n.table[at] = uint32(i + 1)
-	}
-}
-
-// interner hands out one Names for equal subscriptions. Safe for concurrent use.
+// interner returns one Names for equal subscriptions. Safe for concurrent use.
 type interner struct {
 	mu      sync.Mutex
-	entries map[checksum]weak.Pointer[Names] // guarded by mu
+	entries map[namesKey]weak.Pointer[Names] // guarded by mu
 }
 
-// of returns the subscription to all (or not) and names, in whatever order and however often they
-// come. The bytes are copied when they are new.
-func (in *interner) of(all bool, names iter.Seq[[]byte]) *Names {
-	sum := checksum{all: all}
-	for b := range names {
-		sum.add(maphash.Bytes(seed, b))
-	}
-	if sum == (checksum{}) {
+// of returns the subscription to list, in any order and with repetitions; "*" is everything. It
+// copies the names.
+func (in *interner) of(list []string) *Names {
+	key := keyOf(list)
+	if key == (namesKey{}) {
 		return nil
 	}
-	if n := in.lookup(sum); n != nil {
+	if n := in.find(key); n != nil {
 		return n
 	}
-	list := make([]string, 0, sum.count)
-	for b := range names {
-		list = append(list, string(b))
+	n := &Names{all: key.all}
+	for _, name := range list {
+		if name != star {
+			n.list = append(n.list, strings.Clone(name))
+		}
 	}
-	return in.ofList(all, list)
-}
-
-// ofList is of with strings, whose slice it keeps.
-func (in *interner) ofList(all bool, list []string) *Names {
-	slices.Sort(list)
-	list = slices.Clip(slices.Compact(list))
-	sum := checksum{all: all}
-	for _, s := range list {
-		sum.add(maphash.String(seed, s))
+	slices.Sort(n.list)
+	n.list = slices.Clip(slices.Compact(n.list))
+	for _, name := range n.list {
+		n.bytes += len(name)
 	}
-	if sum == (checksum{}) {
-		return nil
-	}
+	key = keyOf(n.list) // without repetitions
+	key.all = n.all
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if n := in.entries[sum].Value(); n != nil {
-		return n
-	}
-	n := &Names{all: all, list: list}
-	for _, s := range list {
-		n.bytes += len(s)
+	if old := in.entries[key].Value(); old != nil {
+		return old
 	}
 	if in.entries == nil {
-		in.entries = map[checksum]weak.Pointer[Names]{}
+		in.entries = map[namesKey]weak.Pointer[Names]{}
 	}
-	in.entries[sum] = weak.Make(n)
-	runtime.AddCleanup(n, in.forget, sum)
+	in.entries[key] = weak.Make(n)
+	runtime.AddCleanup(n, in.forget, key)
 	return n
 }
 
-// lookup returns the subscription of that checksum, or nil.
-func (in *interner) lookup(sum checksum) *Names {
+func (in *interner) find(key namesKey) *Names {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.entries[sum].Value()
+	return in.entries[key].Value()
 }
 
-// forget drops a subscription that was collected, unless it is there again.
-func (in *interner) forget(sum checksum) {
+// forget drops a subscription that was collected, unless there is a new one.
+func (in *interner) forget(key namesKey) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.entries[sum].Value() == nil {
-		delete(in.entries, sum)
+	if in.entries[key].Value() == nil {
+		delete(in.entries, key)
 	}
 }
+
+// everything returns the subscription to all names.
+func (in *interner) everything() *Names { return in.of([]string{star}) }
 
 // union returns what a or b covers.
 func (in *interner) union(a, b *Names) *Names {
-	switch {
-	case a == b || b == nil:
-		return a
-	case a == nil:
-		return b
-	}
-	var fresh []string
-	for _, s := range b.list {
-		if !a.Has(s) {
-			fresh = append(fresh, s)
-		}
-	}
-	if len(fresh) == 0 && (a.all || !b.all) {
+	if a == b || b == nil {
 		return a
 	}
-	return in.ofList(a.all || b.all, append(fresh, a.list...))
+	return in.of(slices.Concat(a.words(), b.words()))
 }
 
-// minus returns a without the names of b, and without everything else too when b is everything.
+// minus returns a without what b names.
 func (in *interner) minus(a, b *Names) *Names {
 	if a == nil || b == nil {
 		return a
 	}
-	kept := make([]string, 0, len(a.list))
-	for _, s := range a.list {
-		if !b.Has(s) {
-			kept = append(kept, s)
-		}
-	}
-	all := a.all && !b.all
-	if all == a.all && len(kept) == len(a.list) {
-		return a
-	}
-	return in.ofList(all, kept)
+	return in.of(slices.DeleteFunc(a.words(), func(name string) bool {
+		return b.Has(name) || name == star && b.all
+	}))
 }
 
-// common returns what both a and b cover.
-func (in *interner) common(a, b *Names) *Names {
-	switch {
-	case a == b:
-		return a
-	case a == nil || b == nil:
-		return nil
+// words are the names of n with "*" for everything.
+func (n *Names) words() []string {
+	list := slices.Clone(n.List())
+	if n.All() {
+		list = append(list, star)
 	}
-	kept := make([]string, 0, min(len(a.list), len(b.list)))
-	for _, s := range a.list {
-		if b.Covers(s) {
-			kept = append(kept, s)
-		}
-	}
-	if a.all {
-		kept = append(kept, b.list...)
-	}
-	return in.ofList(a.all && b.all, kept)
+	return list
 }

@@ -1,167 +1,255 @@
 package ads
 
 import (
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// Turn is one type of a stream: its subscription, and what the client is to have.
-type Turn struct {
-	*Subscription
-	// To is what the client is to have. Its owner keeps it up to date; Order reads it.
-	To resource.Set
-
-	rank    int
-	waiting time.Time // since when it waits for clusters; zero: it does not
-	keeping since     // removals that wait, by name
-	lagging since     // changes that wait, by name
-}
-
-// Order decides what a stream sends next. It holds what Envoy's types owe one another:
+// Order decides what a stream sends next. Its rules are what Envoy needs:
 //
-//   - A listener or route that newly names a cluster waits until the cluster is usable, its endpoints
-//     acknowledged, or for RouteWait. (Routes sent 300 ms before the endpoints cost requests.) An extension that newly
-//     asks a cluster does so too, alone. Of what else there is to say of extensions that alone waits which lets
-//     through more than before, until others that it names, and that let through less, are acknowledged: what a policy that
-//     denied leaves to one that asks.
-//   - A removed cluster waits until the listeners, and the routes and extensions that those name, have moved on, or for
-//     RemovalWait; while a refused listener, route or extension still uses it, without bound. Its endpoints stay as long.
-//     One that an extension asked stays for RemovalWait after that: what was asked of it is still to be answered.
-//   - A changed cluster warms anew: its endpoints are sent again.
+//   - A listener, route or extension that names a new cluster waits until the cluster's endpoints are
+//     acknowledged, at most RouteWait. (Routes sent 300 ms before the endpoints cost requests.) An
+//     extension waits also for another one that it leaves requests to.
+//   - A removed cluster waits until listeners, routes and extensions have moved on, at most
+//     RemovalWait. While the client keeps an older listener, route or extension that uses it, it
+//     waits without limit. One that an extension used always waits for RemovalWait, because what was
+//     asked of it is still to be answered.
+//   - A removed route waits in the same way for listeners. Endpoints of a removed cluster stay until
+//     the client drops them.
+//   - A changed cluster warms again: its endpoints are sent again.
 //   - Nothing else waits. Endpoints and secrets never wait for clusters, whose acknowledgement Envoy
 //     withholds until it has them.
 //
 // Not safe for concurrent use.
 type Order struct {
-	// RouteWait is how long what newly names a cluster waits for it. Then it is sent, and what
-	// needs the cluster fails.
+	// RouteWait is how long a resource waits for the clusters that it names.
 	RouteWait time.Duration
-	// RemovalWait is how long what is removed waits for what names it.
+	// RemovalWait is how long a removal waits for what names the resource.
 	RemovalWait time.Duration
 
-	turns   []*Turn             // by rank
-	warming Doubt               // endpoints of changed clusters, until the client asks for endpoints
-	asking  map[string][]string // by extension: the clusters that it asks as it was sent last
-	left    since               // clusters that an extension asked, and asks no more
+	subs    []*Subscription     // by rank
+	warming []string            // changed clusters, until the client asks for endpoints
+	asked   map[string]struct{} // clusters that extensions used on this stream
 }
 
-// Find returns the turn of a type, nil when the client never asked for it.
-func (o *Order) Find(typeURL string) *Turn {
-	for _, t := range o.turns {
-		if t.Kind().TypeURL == typeURL {
-			return t
+// Find returns the subscription to a type, nil if the client never asked for it.
+func (o *Order) Find(typeURL string) *Subscription {
+	for _, s := range o.subs {
+		if s.kind.TypeURL == typeURL {
+			return s
 		}
 	}
 	return nil
 }
 
-// Add takes in a type. Those of lower rank come first; at is its place among those that there are.
-func (o *Order) Add(sub *Subscription, rank int) (t *Turn, at int) {
-	t = &Turn{Subscription: sub, rank: rank}
-	if sub.Kind().TypeURL == resource.EndpointType {
-		sub.Distrust(o.warming)
-		o.warming = Doubt{}
+// Add adds a subscription. Those of lower rank are sent first. at is its index among all.
+func (o *Order) Add(s *Subscription, rank int) (at int) {
+	s.rank = rank
+	if s.kind.TypeURL == resource.EndpointType {
+		s.resend(o.warming)
+		o.warming = nil
 	}
-	at, _ = slices.BinarySearchFunc(o.turns, rank+1, func(t *Turn, rank int) int { return t.rank - rank })
-	o.turns = slices.Insert(o.turns, at, t)
-	return t, at
+	at, _ = slices.BinarySearchFunc(o.subs, rank+1, func(s *Subscription, rank int) int { return s.rank - rank })
+	o.subs = slices.Insert(o.subs, at, s)
+	return at
 }
 
-// Settled says whether the client acknowledged everything.
+// Settled reports whether the client acknowledged everything.
 func (o *Order) Settled() bool {
-	for _, t := range o.turns {
-		if !t.Settled(t.To) {
-			return false
+	return !slices.ContainsFunc(o.subs, func(s *Subscription) bool { return !s.Settled() })
+}
+
+// Next returns the next response, or nil. wait is how long until time alone changes that; zero: it
+// does not.
+func (o *Order) Next(now time.Time) (r *Response, wait time.Duration) {
+	for range 2 { // a type that needs no response may let a removal of an earlier one go
+		wait = 0
+		for _, s := range o.subs {
+			r, left := s.Next(o.hold(s, now), now)
+			if r != nil {
+				o.sent(s, r)
+				return r, 0
+			}
+			wait = sooner(wait, left)
+		}
+	}
+	return nil, wait
+}
+
+// sent does what a response makes necessary.
+func (o *Order) sent(s *Subscription, r *Response) {
+	switch s.kind.TypeURL {
+	case resource.ExtensionConfigType:
+		o.notice(r.Changed())
+	case resource.ClusterType:
+		var changed []string
+		for c := range r.Changed() {
+			changed = append(changed, c.Name) // endpoints have the name of their cluster
+		}
+		if eds := o.Find(resource.EndpointType); eds != nil {
+			eds.resend(changed)
+		} else if s.resumed {
+			o.warming = append(o.warming, changed...)
+		}
+	}
+}
+
+// hold returns what has to wait of a type; nil: nothing.
+func (o *Order) hold(s *Subscription, now time.Time) Hold {
+	left := func(since time.Time, bound time.Duration) time.Duration {
+		if since.IsZero() {
+			return bound
+		}
+		return max(0, since.Add(bound).Sub(now))
+	}
+	newCluster := func(r *resource.Resource, since time.Time) time.Duration {
+		if r == nil || !o.namesNewCluster(r) {
+			return 0
+		}
+		return left(since, o.RouteWait)
+	}
+	removal := func(moved bool, ref resource.Ref, since time.Time) time.Duration {
+		switch {
+		case o.inUse(ref):
+			return Forever
+		case moved:
+			return 0
+		}
+		return left(since, o.RemovalWait)
+	}
+	switch s.kind.TypeURL {
+	case resource.ClusterType:
+		return func(name string, next *resource.Resource, since time.Time) time.Duration {
+			if next != nil {
+				return 0
+			}
+			moved := o.moved(s) && !o.wasAsked(name)
+			return removal(moved, resource.Ref{TypeURL: resource.ClusterType, Name: name}, since)
+		}
+	case resource.EndpointType:
+		return func(name string, next *resource.Resource, _ time.Time) time.Duration {
+			if cds := o.Find(resource.ClusterType); next != nil || cds == nil || cds.To.Get(name) != nil {
+				return 0
+			}
+			return Forever
+		}
+	case resource.ListenerType:
+		return func(_ string, next *resource.Resource, since time.Time) time.Duration { return newCluster(next, since) }
+	case resource.RouteType:
+		return func(name string, next *resource.Resource, since time.Time) time.Duration {
+			if next != nil {
+				return newCluster(next, since)
+			}
+			lds := o.Find(resource.ListenerType)
+			return removal(lds == nil || lds.Settled(), resource.Ref{TypeURL: resource.RouteType, Name: name}, since)
+		}
+	case resource.ExtensionConfigType:
+		return func(_ string, next *resource.Resource, since time.Time) time.Duration {
+			wait := newCluster(next, since)
+			for name := range refs(next, resource.ExtensionConfigType) {
+				wait = max(wait, newCluster(s.To.Get(name), since))
+			}
+			return wait
+		}
+	}
+	return nil
+}
+
+// refs yields the names of one type that a resource, which may be nil, refers to.
+func refs(r *resource.Resource, typeURL string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		if r == nil {
+			return
+		}
+		for _, ref := range r.Refs {
+			if ref.TypeURL == typeURL && !yield(ref.Name) {
+				return
+			}
+		}
+	}
+}
+
+// namesNewCluster reports whether a resource names a cluster that the client did not have before,
+// and whose endpoints it has not acknowledged.
+func (o *Order) namesNewCluster(r *resource.Resource) bool {
+	cds, eds := o.Find(resource.ClusterType), o.Find(resource.EndpointType)
+	if cds == nil || len(cds.pending) == 0 {
+		return false
+	}
+	for name := range refs(r, resource.ClusterType) {
+		if cds.arriving(name) && (eds == nil || !eds.has(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// users are the types whose resources use clusters.
+var users = [...]string{resource.ListenerType, resource.RouteType, resource.ExtensionConfigType}
+
+// moved reports whether the client has all listeners, routes and extensions that it should have,
+// those included that its listeners name and it has not asked for yet.
+func (o *Order) moved(cds *Subscription) bool {
+	for _, typeURL := range users {
+		s := o.Find(typeURL)
+		if s == nil && cds.resumed && typeURL != resource.ExtensionConfigType || s != nil && !s.Settled() {
+			return false // an earlier stream gave it some, and it is going to ask
+		}
+	}
+	lds := o.Find(resource.ListenerType)
+	if lds == nil {
+		return true
+	}
+	for l := range lds.To.All() {
+		for _, ref := range l.Refs {
+			if ref.TypeURL == resource.ClusterType {
+				continue
+			}
+			if s := o.Find(ref.TypeURL); s == nil || !s.has(ref.Name) {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-// Next returns the next response. Without one, wait is how long until time alone changes that, zero
-// for never.
-func (o *Order) Next(now time.Time) (r *Response, wait time.Duration) {
-	for _, t := range o.turns {
-		if !o.open(t, now) {
-			wait = sooner(wait, t.waiting.Add(o.RouteWait).Sub(now))
+// inUse reports whether the client keeps an older resource that uses ref, because it rejected the
+// newer version or that is deferred.
+func (o *Order) inUse(ref resource.Ref) bool {
+	for _, typeURL := range users {
+		s := o.Find(typeURL)
+		if s == nil {
 			continue
 		}
-		if r := t.Next(t.To, o.waits(t, now), now); r != nil {
-			t.waiting = time.Time{}
-			o.sent(t, r, now)
-			return r, 0
-		}
-	}
-	for _, t := range o.turns {
-		t.keeping = t.keeping.renewed(t.Kept(), now)
-		t.lagging = t.lagging.renewed(t.Lagging(), now)
-		wait = t.lagging.end(t.keeping.end(wait, o.RemovalWait, now), o.RouteWait, now)
-	}
-	return nil, o.left.end(wait, o.RemovalWait, now)
-}
-
-// sent sees to what a response makes necessary.
-func (o *Order) sent(t *Turn, r *Response, now time.Time) {
-	switch t.Kind().TypeURL {
-	case resource.ClusterType:
-		o.warm(t, r)
-	case resource.ExtensionConfigType:
-		o.leave(r, now)
-	}
-}
-
-// warm makes the endpoints of changed clusters be sent again.
-func (o *Order) warm(cds *Turn, r *Response) {
-	eds := o.Find(resource.EndpointType)
-	if eds == nil && cds.Fresh() {
-		return // it has no endpoints that it could believe to have
-	}
-	var names []string
-	for c := range r.Changed() {
-		names = appendRefs(names, c, resource.EndpointType)
-	}
-	switch {
-	case len(names) == 0:
-	case eds == nil:
-		o.warming = o.warming.Or(Doubt{Names: names})
-	default:
-		eds.Force(names)
-	}
-}
-
-// leave notes which clusters the extensions in a response ask no more.
-func (o *Order) leave(r *Response, now time.Time) {
-	maps.DeleteFunc(o.left, func(name string, _ time.Time) bool { return o.left.over(name, o.RemovalWait, now) })
-	for e := range r.Changed() {
-		for _, name := range o.asking[e.Name] {
-			if o.left == nil {
-				o.left = since{}
+		for _, st := range s.states {
+			uncertain := st.is == rejected && st.had == nil && !st.hadKnown && s.resumed
+			if uncertain || st.is != unknown && st.had != nil && slices.Contains(st.had.Refs, ref) {
+				return true
 			}
-			o.left[name] = now
-		}
-		delete(o.asking, e.Name)
-		if names := appendRefs(nil, e, resource.ClusterType); len(names) > 0 {
-			if o.asking == nil {
-				o.asking = map[string][]string{}
-			}
-			o.asking[e.Name] = names
 		}
 	}
-	for _, names := range o.asking {
-		for _, name := range names {
-			delete(o.left, name)
+	return false
+}
+
+// notice remembers the clusters that extensions use.
+func (o *Order) notice(extensions func(yield func(*resource.Resource) bool)) {
+	for e := range extensions {
+		for name := range refs(e, resource.ClusterType) {
+			if o.asked == nil {
+				o.asked = map[string]struct{}{}
+			}
+			o.asked[name] = struct{}{}
 		}
 	}
 }
 
-// appendRefs appends the names of one type that r refers to.
-func appendRefs(names []string, r *resource.Resource, typeURL string) []string {
-	for _, ref := range r.Refs {
-		if ref.TypeURL == typeURL {
-			names = append(names, ref.Name)
-		}
+// wasAsked reports whether an extension used a cluster, on this stream or an earlier one.
+func (o *Order) wasAsked(cluster string) bool {
+	if ecds := o.Find(resource.ExtensionConfigType); ecds != nil {
+		o.notice(ecds.have.All())
 	}
-	return names
+	_, ok := o.asked[cluster]
+	return ok
 }

@@ -46,12 +46,12 @@ func (c *conversation) hear(typeURL, nonce, words string, names ...string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	r, err := ads.NewReader(false, ads.Limits{}).Read(raw)
+	r, err := ads.ReadRequest(raw, false, ads.Limits{})
 	if err != nil {
 		c.Fatal(err)
 	}
 	t := c.order.Find(typeURL)
-	if _, err := t.Receive(r, t.To, ads.Limits{}, c.now); err != nil {
+	if _, err := t.Receive(r, ads.Limits{}, c.now); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -115,7 +115,7 @@ func (c *conversation) settle(refuse string) (removed []string) {
 }
 
 // to makes what there is to have: clusters, of which those have endpoints to fetch that end with a
-// star, and "name=text cluster" of a type that names clusters.
+// star, and "name=text cluster" of a type that names clusters, or "name=text >other" of filters.
 func (c *conversation) to(typeURL string, items ...string) {
 	var out []*resource.Resource
 	for _, it := range items {
@@ -124,6 +124,9 @@ func (c *conversation) to(typeURL string, items ...string) {
 		name, text, _ := strings.Cut(f[0], "=")
 		if len(f) > 1 {
 			refs = []resource.Ref{{TypeURL: clusterType, Name: f[1]}}
+			if other, leaves := strings.CutPrefix(f[1], ">"); leaves {
+				refs = []resource.Ref{{TypeURL: extensionType, Name: other}}
+			}
 		}
 		if bare, fetches := strings.CutSuffix(name, "*"); fetches {
 			name, refs = bare, []resource.Ref{{TypeURL: endpointType, Name: bare}}

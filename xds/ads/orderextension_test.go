@@ -2,18 +2,8 @@ package ads_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	httpauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
-	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
-	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
-	exprv1alpha1 "google.golang.org/genproto/googleapis/api/expr/v1alpha1"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -46,7 +36,7 @@ func TestExtensionWaitsForItsCluster(t *testing.T) {
 	deny := c.wants("a policy that asks nobody", "TypedExtensionConfig +deny")
 	c.hear(extensionType, deny.Nonce, "")
 	c.wants("before the client asked for endpoints", "")
-	if ecds := c.order.Find(extensionType); ecds.Settled(ecds.To) {
+	if ecds := c.order.Find(extensionType); ecds.Settled() {
 		t.Error("settled before the filter was sent")
 	}
 	c.hear(endpointType, "", "", "judge")
@@ -179,128 +169,25 @@ func TestClusterOfRefusedExtension(t *testing.T) {
 	}
 }
 
-// judging is a filter that judges by rules, as a message of requests or of connections, and leaves
-// things to the filter ask.
-func judging(t *testing.T, name string, f proto.Message) *resource.Resource {
-	t.Helper()
-	config, err := anypb.New(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	refs := []resource.Ref{{TypeURL: extensionType, Name: "ask"}}
-	return resource.New(extensionType, name, refs, func() []byte {
-		return resource.Encode(&corev3.TypedExtensionConfig{Name: name, TypedConfig: config})
-	})
-}
-
-// rules are some of an action, "name=text"; nil for none.
-func rules(action rbacv3.RBAC_Action, items ...string) *rbacv3.RBAC {
-	if len(items) == 0 {
-		return nil
-	}
-	out := &rbacv3.RBAC{Action: action, Policies: map[string]*rbacv3.Policy{}}
-	for _, it := range items {
-		name, text, _ := strings.Cut(it, "=")
-		out.Policies[name] = &rbacv3.Policy{CheckedCondition: &exprv1alpha1.CheckedExpr{ExprVersion: text}}
-	}
-	return out
-}
-
-// filters makes what there is to have: a filter that asks a cluster, or nobody, and one more.
-func (c *conversation) filters(cluster string, other *resource.Resource) {
-	c.Helper()
-	var ask []*resource.Resource
-	if cluster == "" {
-		ask = append(ask, judging(c.T, "ask", &httprbacv3.RBAC{}))
-	} else {
-		c.to(extensionType, "ask="+cluster+" "+cluster)
-		ask = slices.Clone(c.order.Find(extensionType).To.Shared.Items())
-	}
-	c.order.Find(extensionType).To.Shared = resource.NewLayer(append(ask, other))
-}
-
-// What a filter gives up waits until the one that is to judge it has come. What it newly refuses
-// holds at once, and so does everything when nothing else changes.
-func TestExtensionGivesUpLast(t *testing.T) {
-	t.Parallel()
-	requests := func(enforced, told *rbacv3.RBAC) proto.Message {
-		return &httprbacv3.RBAC{Rules: enforced, ShadowRules: told}
-	}
-	connections := func(enforced *rbacv3.RBAC) proto.Message { return &networkrbacv3.RBAC{Rules: enforced} }
-	const allow, deny, log = rbacv3.RBAC_ALLOW, rbacv3.RBAC_DENY, rbacv3.RBAC_LOG
-	tests := map[string]struct {
-		had, next proto.Message
-		waits     bool
-	}{
-		"denies less":           {requests(rules(deny, "a", "b"), nil), requests(rules(deny, "a"), nil), true},
-		"denies nothing":        {requests(rules(deny, "a"), nil), requests(nil, nil), true},
-		"denies more":           {requests(rules(deny, "a"), nil), requests(rules(deny, "a", "b"), nil), false},
-		"begins to deny":        {requests(nil, nil), requests(rules(deny, "a"), nil), false},
-		"denies another thing":  {requests(rules(deny, "a=1"), nil), requests(rules(deny, "a=2"), nil), true},
-		"denies what it tried":  {requests(nil, rules(deny, "a")), requests(rules(deny, "a"), nil), false},
-		"tries what it denied":  {requests(rules(deny, "a"), nil), requests(nil, rules(deny, "a")), true},
-		"tells of less":         {requests(nil, rules(deny, "a")), requests(nil, nil), true},
-		"tells of more":         {requests(nil, rules(deny, "a")), requests(nil, rules(deny, "a", "b")), false},
-		"allows more":           {requests(rules(allow, "a"), nil), requests(rules(allow, "a", "b"), nil), true},
-		"allows everything":     {requests(rules(allow, "a"), nil), requests(nil, nil), true},
-		"allows less":           {requests(rules(allow, "a", "b"), nil), requests(rules(allow, "a"), nil), false},
-		"begins to allow some":  {requests(nil, nil), requests(rules(allow, "a"), nil), false},
-		"allows what it denied": {requests(rules(deny, "a"), nil), requests(rules(allow, "a"), nil), true},
-		"logs no more":          {requests(rules(log, "a"), nil), requests(nil, nil), false},
-		"connections, less":     {connections(rules(deny, "a")), connections(nil), true},
-		"connections, more":     {connections(nil), connections(rules(deny, "a")), false},
-		"is another thing":      {requests(rules(deny, "a"), nil), &httpauthzv3.ExtAuthz{}, true},
-		"becomes another thing": {requests(nil, nil), &httpauthzv3.ExtAuthz{}, false},
-		"was another thing":     {&httpauthzv3.ExtAuthz{}, requests(rules(deny, "a"), nil), true},
-		"stays something else":  {&httpauthzv3.ExtAuthz{}, &httpauthzv3.ExtAuthz{FailureModeAllow: true}, true},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := asked(t)
-			c.filters("", judging(t, "deny", tt.had))
-			c.settle("")
-
-			c.filters("web", judging(t, "deny", tt.next))
-			first, then := "TypedExtensionConfig +ask +deny", ""
-			if tt.waits {
-				first, then = "TypedExtensionConfig +ask", "TypedExtensionConfig +deny"
-			}
-			r := c.wants("with one that begins to ask", first)
-			c.wants("before that is acknowledged", "")
-			c.hear(extensionType, r.Nonce, "")
-			if r = c.wants("when it is acknowledged", then); r != nil {
-				c.hear(extensionType, r.Nonce, "")
-			}
-			c.filters("web", judging(t, "deny", tt.had))
-			c.wants("alone", "TypedExtensionConfig +deny")
-		})
-	}
-}
-
-// What is given up waits while the one that asks waits for its cluster, and no longer when that one
-// is refused.
-func TestExtensionGivesUpAfterAll(t *testing.T) {
+// A filter that leaves requests to one that waits for its cluster waits with it; then both are sent
+// in one response.
+func TestExtensionWaitsForAnother(t *testing.T) {
 	t.Parallel()
 	c := asked(t)
-	c.filters("", judging(t, "deny", &httprbacv3.RBAC{Rules: rules(rbacv3.RBAC_DENY, "a")}))
-	c.settle("")
 	c.to(clusterType, "web*", "judge*")
-	c.filters("judge", judging(t, "deny", &httprbacv3.RBAC{}))
+	c.to(extensionType, "ask=judge judge", "deny=2 >ask")
 	c.wants("first", "Cluster +judge")
-	c.wants("while the cluster is on its way", "")
+	c.wants("while the cluster is pending", "")
 	c.now = c.now.Add(routeWait)
-	ask := c.wants("in the end", "TypedExtensionConfig +ask")
-	c.hear(extensionType, ask.Nonce, "it is bad")
-	c.wants("it is refused", "TypedExtensionConfig +deny")
+	c.wants("in the end", "TypedExtensionConfig +ask +deny")
 }
 
-// Who begins to ask and who gives up may be each other's: nobody waits for ever.
-func TestExtensionsChangePlaces(t *testing.T) {
+// A filter does not wait for another one that has nothing to wait for.
+func TestExtensionDoesNotWait(t *testing.T) {
 	t.Parallel()
 	c := asked(t)
-	c.filters("web", judging(t, "deny", &httprbacv3.RBAC{Rules: rules(rbacv3.RBAC_DENY, "a")}))
-	c.settle("")
-	c.filters("", judging(t, "deny", &httprbacv3.RBAC{Rules: rules(rbacv3.RBAC_DENY, "b")}))
-	c.wants("both give something up", "TypedExtensionConfig +ask +deny")
+	c.to(clusterType, "web*", "judge*")
+	c.to(extensionType, "ask=1 web", "deny=2 >ask")
+	c.wants("first", "Cluster +judge")
+	c.wants("at once", "TypedExtensionConfig +ask +deny")
 }

@@ -2,308 +2,320 @@ package ads
 
 import (
 	"iter"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// plan is what the next response says: a shared difference, used whole, and what is this client's
-// alone.
-type plan struct {
-	shared  *diff
+// Hold says how long a change has to wait: of a name to next, or its removal when next is nil.
+// since is when it began to wait; zero: it does not wait yet. Zero means that it is sent.
+type Hold func(name string, next *resource.Resource, since time.Time) time.Duration
+
+// Forever is the answer of a Hold whose end no time brings.
+const Forever time.Duration = math.MaxInt64
+
+// change is what a response says: a shared difference, used whole, and what is this client's own.
+type change struct {
+	shared  *diff // may be nil
 	changed []*resource.Resource
 	removed []string
-	kept    []string // removals that wait
-	lagging []string // changes that wait
-	settled []string // exceptions that end without a word
 }
 
-// changes is how many resources it sends.
-func (p *plan) changes() int {
-	n := len(p.changed)
-	if p.shared != nil {
-		n += len(p.shared.changed)
-	}
-	return n
-}
-
-// removals is how many names it removes.
-func (p *plan) removals() int {
-	n := len(p.removed)
-	if p.shared != nil {
-		n += len(p.shared.removed)
-	}
-	return n
-}
-
-// sent yields the resources that it sends.
-func (p *plan) sent() iter.Seq[*resource.Resource] {
-	return func(yield func(*resource.Resource) bool) { eachSent(p.shared, p.changed, yield) }
-}
-
-// all yields every name that it speaks of.
-func (p *plan) all() iter.Seq[string] {
-	return func(yield func(string) bool) { eachName(p.shared, p.changed, p.removed, yield) }
-}
-
-func eachSent(shared *diff, changed []*resource.Resource, yield func(*resource.Resource) bool) bool {
-	if shared != nil {
-		for _, r := range shared.changed {
-			if !yield(r) {
-				return false
+// sent yields the resources.
+func (c *change) sent() iter.Seq[*resource.Resource] {
+	return func(yield func(*resource.Resource) bool) {
+		if c.shared != nil {
+			for _, r := range c.shared.changed {
+				if !yield(r) {
+					return
+				}
 			}
 		}
-	}
-	for _, r := range changed {
-		if !yield(r) {
-			return false
-		}
-	}
-	return true
-}
-
-func eachName(shared *diff, changed []*resource.Resource, removed []string, yield func(string) bool) {
-	if !eachSent(shared, changed, func(r *resource.Resource) bool { return yield(r.Name) }) {
-		return
-	}
-	if shared != nil {
-		for _, name := range shared.removed {
-			if !yield(name) {
+		for _, r := range c.changed {
+			if !yield(r) {
 				return
 			}
 		}
 	}
-	for _, name := range removed {
-		if !yield(name) {
-			return
-		}
-	}
 }
 
-// planner makes a plan: it starts from the shared difference and corrects it name by name.
-type planner struct {
-	shared *diff
-	drop   map[string]struct{} // names of which shared is not to be sent
-	plan
-	tainted []*resource.Resource // to be sent if anything is
-}
-
-// plan computes what leads the client to to.
-func (s *Subscription) plan(to resource.Set, w Waits) *plan {
-	pl := planner{shared: s.cache.diff(diffKey{s.have.Shared, to.Shared, s.known, s.names, s.kind})}
-	s.planOwn(&pl, to, w)
-	s.planShared(&pl, w)
-	s.planExceptions(&pl, to, w)
-	p := pl.finish()
-	if len(pl.tainted) > 0 && !s.silent(p) {
-		p.changed = append(p.changed, pl.tainted...)
-	}
-	return p
-}
-
-// planShared takes out of the shared difference what waits.
-func (s *Subscription) planShared(pl *planner, w Waits) {
-	if pl.shared == nil {
-		return
-	}
-	for _, name := range pl.shared.gone {
-		if s.exceptions[name] == nil && !pl.dropped(name) && w.removal(name) {
-			pl.keep(name)
-		}
-	}
-	if w.Change == nil {
-		return
-	}
-	for _, r := range pl.shared.changed {
-		if s.exceptions[r.Name] == nil && !pl.dropped(r.Name) && w.change(s.had(r.Name), r) {
-			pl.lag(r.Name)
-		}
-	}
-}
-
-// planOwn corrects the names that stand in the client's own layers.
-func (s *Subscription) planOwn(pl *planner, to resource.Set, w Waits) {
-	if s.have.Own == to.Own && s.known == s.names && pl.shared.empty() {
-		return
-	}
-	for name := range eitherName(s.have.Own, to.Own) {
-		if s.exceptions[name] != nil || !s.names.Covers(name) {
-			continue
-		}
-		had, next := s.had(name), to.Get(name)
-		if had != nil && next == nil && w.removal(name) {
-			pl.keep(name)
-			continue
-		}
-		if had == nil && next == nil && !s.names.Has(name) {
-			pl.say(name, nil, false)
-			continue
-		}
-		var one diff
-		one.add(s.kind, name, s.known.Covers(name), had, next)
-		r, removed := one.find(name)
-		if r != nil && r == next && w.change(had, r) {
-			pl.lag(name)
-			continue
-		}
-		pl.say(name, r, removed)
-	}
-}
-
-// planExceptions corrects the names for which the client does not have what its set says.
-func (s *Subscription) planExceptions(pl *planner, to resource.Set, w Waits) {
-	for _, name := range s.exceptional() {
-		e, next := s.exceptions[name], to.Get(name)
-		switch {
-		case e.standing == queued,
-			e.standing == refused && next != nil && next.Version() == e.version:
-			pl.say(name, nil, false)
-		case s.kind.Single && s.states && e.standing == refused && next == nil: // it cannot be told
-			pl.say(name, nil, false)
-		case e.standing == tainted && next != nil && (s.had(name) == nil || same(s.had(name), next)):
-			pl.say(name, nil, false)
-			pl.tainted = append(pl.tainted, next)
-		case next != nil && w.change(e.old, next):
-			pl.lag(name)
-		case next != nil:
-			pl.say(name, next, false)
-		case (e.standing == kept || e.old != nil || e.claimed) && w.removal(name):
-			pl.keep(name)
-		case s.kind.Empty != nil && s.names.Has(name):
-			pl.say(name, s.kind.Empty(name), false)
-		case s.names.Has(name) || e.standing != refused || !e.oldKnown || e.old != nil || e.unsure:
-			pl.say(name, nil, true)
-		default: // refused, never had, and gone: the client knows nothing of it
-			pl.say(name, nil, false)
-			pl.settled = append(pl.settled, name)
-		}
-	}
-}
-
-// say sets what the plan says of name: to send r, to remove it, or nothing.
-func (pl *planner) say(name string, r *resource.Resource, removed bool) {
-	was, wasRemoved := pl.shared.find(name)
-	if wasRemoved == removed && (was == r || was != nil && r != nil && was.Version() == r.Version()) {
-		return
-	}
-	if was != nil || wasRemoved {
-		if pl.drop == nil {
-			pl.drop = map[string]struct{}{}
-		}
-		pl.drop[name] = struct{}{}
-	}
-	switch {
-	case r != nil:
-		pl.changed = append(pl.changed, r)
-	case removed:
-		pl.removed = append(pl.removed, name)
-	}
-}
-
-// keep says nothing of name, whose removal waits.
-func (pl *planner) keep(name string) {
-	pl.say(name, nil, false)
-	pl.kept = append(pl.kept, name)
-}
-
-// lag says nothing of name, whose change waits.
-func (pl *planner) lag(name string) {
-	pl.say(name, nil, false)
-	pl.lagging = append(pl.lagging, name)
-}
-
-// dropped says whether say overruled the shared difference for name.
-func (pl *planner) dropped(name string) bool {
-	_, ok := pl.drop[name]
-	return ok
-}
-
-// finish returns the plan. Where the shared difference is used whole it stays shared, encoding
-// included.
-func (pl *planner) finish() *plan {
-	p := &pl.plan
-	switch {
-	case pl.shared.empty():
-	case len(pl.drop) == 0:
-		p.shared = pl.shared
-	default:
-		for _, r := range pl.shared.changed {
-			if !pl.dropped(r.Name) {
-				p.changed = append(p.changed, r)
-			}
-		}
-		for _, name := range pl.shared.removed {
-			if !pl.dropped(name) {
-				p.removed = append(p.removed, name)
-			}
-		}
-	}
-	return p
-}
-
-// eitherName yields every name of a or b once.
-func eitherName(a, b *resource.Layer) iter.Seq[string] {
+// names yields every name.
+func (c *change) names() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for _, r := range a.Items() {
+		for r := range c.sent() {
 			if !yield(r.Name) {
 				return
 			}
 		}
-		if a == b {
-			return
-		}
-		for _, r := range b.Items() {
-			if a.Get(r.Name) == nil && !yield(r.Name) {
-				return
+		for _, list := range [][]string{c.sharedRemoved(), c.removed} {
+			for _, name := range list {
+				if !yield(name) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// flight is a response that is not acknowledged yet.
-type flight struct {
-	number  uint64
-	shared  *diff
-	changed []*resource.Resource
-	removed []string
-	apart   bool // it repeats a part of a rejected response
-	mixed   bool // it held what earlier responses on their way brought too
-	spoilt  bool // it held, for want of anything better, what the client may reject
-
-	from, to resource.Set // what the client had before, and has after
-	known    *Names       // what from holds for
-	olds     map[string]*exception
-	at       time.Time
-}
-
-// all yields every name that it speaks of.
-func (f *flight) all() iter.Seq[string] {
-	return func(yield func(string) bool) { eachName(f.shared, f.changed, f.removed, yield) }
-}
-
-// count is how many names it speaks of.
-func (f *flight) count() int {
-	n := len(f.changed) + len(f.removed)
-	if f.shared != nil {
-		n += len(f.shared.changed) + len(f.shared.removed)
+func (c *change) sharedRemoved() []string {
+	if c.shared == nil {
+		return nil
 	}
-	return n
+	return c.shared.removed
 }
 
-// holds says whether it speaks of name.
-func (f *flight) holds(name string) bool {
-	if r, removed := f.shared.find(name); r != nil || removed {
-		return true
+// resources and removals count what the change has.
+func (c *change) resources() int {
+	if c.shared == nil {
+		return len(c.changed)
 	}
-	return slices.ContainsFunc(f.changed, func(r *resource.Resource) bool { return r.Name == name }) ||
-		slices.Contains(f.removed, name)
+	return len(c.shared.changed) + len(c.changed)
 }
 
-// keep remembers an exception that the response ends, in case that it is rejected.
-func (f *flight) keep(name string, e *exception) {
-	if f.olds == nil {
-		f.olds = map[string]*exception{}
+func (c *change) removals() int { return len(c.sharedRemoved()) + len(c.removed) }
+
+// plan is the next response and what becomes of the names that are not in it.
+type plan struct {
+	change
+	hold     Hold
+	deferred []string      // their change or removal waits
+	settled  []string      // the client has them already
+	wait     time.Duration // until the first deferred change has to be looked at again; zero: never
+}
+
+// holds asks whether a change waits, and notes it. A whole set of state of the world cannot leave
+// out what waits if it is not known what the client has.
+func (s *Subscription) holds(p *plan, name string, next *resource.Resource, since time.Time) bool {
+	if p.hold == nil {
+		return false
 	}
-	f.olds[name] = e
+	if s.sotw && s.kind.Whole {
+		if had, known := s.current(name); had == nil && !known {
+			return false
+		}
+	}
+	wait := p.hold(name, next, since)
+	if wait > 0 {
+		p.deferred = append(p.deferred, name)
+		p.wait = sooner(p.wait, wait)
+	}
+	return wait > 0
+}
+
+// sooner is the smaller of two waits, where zero means never.
+func sooner(a, b time.Duration) time.Duration {
+	switch {
+	case b == 0, b == Forever:
+		return a
+	case a == 0:
+		return b
+	}
+	return min(a, b)
+}
+
+// Next returns the next response, or nil if nothing is to be sent now. wait is how long until time
+// alone changes that; zero: it does not. hold may be nil.
+func (s *Subscription) Next(hold Hold, now time.Time) (r *Response, wait time.Duration) {
+	if !s.started || len(s.pending) >= s.kind.maxPending() {
+		return nil, 0
+	}
+	if r, wait = s.nextAlone(hold, now); r != nil {
+		return r, 0
+	}
+	if s.have == s.To && s.known == s.names && len(s.states) == 0 && !s.answer {
+		return nil, wait
+	}
+	if s.kind.Single && len(s.queue) > 0 {
+		return nil, wait
+	}
+	p := s.plan(hold)
+	if s.kind.Single {
+		s.split(p)
+	}
+	if s.silent(p) && !s.answer {
+		if s.accepted == s.have {
+			s.accepted = s.To // equal for this client, and the older one need not be kept
+		}
+		s.adopt(p, now)
+		r, _ = s.nextAlone(hold, now)
+		return r, p.wait
+	}
+	return s.send(p, now), 0
+}
+
+// silent reports whether a plan needs no response. State of the world cannot name what is removed,
+// except by leaving it out of a whole set.
+func (s *Subscription) silent(p *plan) bool {
+	return p.resources() == 0 && (p.removals() == 0 || s.sotw && !s.kind.Whole)
+}
+
+// plan compares what the client has with what it should have. Names that differ from the shared
+// sets are decided one by one.
+func (s *Subscription) plan(hold Hold) *plan {
+	p := &plan{hold: hold}
+	shared := s.cache.diff(diffKey{s.have.Shared, s.To.Shared, s.known, s.names, s.kind})
+	own := map[string]struct{}{} // names that are not taken from shared
+	for _, name := range s.stateNames() {
+		own[name] = struct{}{}
+		s.decide(p, name)
+	}
+	if s.have.Own != s.To.Own || s.known != s.names || !shared.empty() {
+		for name := range eitherName(s.have.Own.Items(), s.To.Own.Items()) {
+			if _, ok := own[name]; !ok && s.names.Covers(name) {
+				own[name] = struct{}{}
+				s.decide(p, name)
+			}
+		}
+	}
+	if shared != nil && hold != nil {
+		held := func(name string, next *resource.Resource) {
+			if _, ok := own[name]; !ok && s.holds(p, name, next, time.Time{}) {
+				own[name] = struct{}{}
+			}
+		}
+		for _, name := range shared.gone {
+			held(name, nil)
+		}
+		for _, r := range shared.changed {
+			held(r.Name, r)
+		}
+	}
+	p.take(shared, own)
+	return p
+}
+
+// take adds a shared difference without some names. Used whole it stays shared, its encoding
+// included.
+func (p *plan) take(shared *diff, without map[string]struct{}) {
+	if shared.empty() {
+		return
+	}
+	whole := true
+	for name := range without {
+		r, removed := shared.find(name)
+		whole = whole && r == nil && !removed
+	}
+	if whole {
+		p.shared = shared
+		return
+	}
+	for _, r := range shared.changed {
+		if _, ok := without[r.Name]; !ok {
+			p.changed = append(p.changed, r)
+		}
+	}
+	for _, name := range shared.removed {
+		if _, ok := without[name]; !ok {
+			p.removed = append(p.removed, name)
+		}
+	}
+}
+
+// decide adds one name to a plan.
+func (s *Subscription) decide(p *plan, name string) {
+	st, next := s.states[name], s.To.Get(name)
+	had, certain := s.current(name)
+	if st == nil {
+		if certain = s.known.Covers(name); !certain && next == nil && !s.names.Has(name) {
+			return // never sent, and never asked for by name
+		}
+		st = &nameState{is: unknown}
+	} else if st.is == unknown || st.is == rejected && s.kind.Single {
+		certain = false // Envoy has to check a secret anew before it gets the rejected one again
+	}
+	switch {
+	case st.alone: // it is sent in a response of its own
+	case st.version != "" && next != nil && next.Version() == st.version:
+		st.is = rejected // again
+	case st.is == rejected && next == nil && s.sotw && !s.kind.Whole && s.kind.Empty == nil: // it cannot be removed
+	case certain && (had == next || had != nil && next != nil && had.Version() == next.Version()):
+		p.settled = append(p.settled, name)
+	case (next != nil || had != nil || st.is == deferred) && s.holds(p, name, next, st.since):
+	case next != nil:
+		p.changed = append(p.changed, next)
+	case s.kind.Empty != nil && s.names.Has(name):
+		p.changed = append(p.changed, s.kind.Empty(name))
+	default:
+		p.removed = append(p.removed, name)
+	}
+}
+
+// adopt makes To what the client has once it accepted p.
+func (s *Subscription) adopt(p *plan, now time.Time) {
+	for _, name := range p.deferred {
+		s.wait(name, now)
+	}
+	if len(s.states) > 0 {
+		for name := range p.names() {
+			s.clear(name)
+		}
+		for _, name := range p.settled {
+			s.clear(name)
+		}
+	}
+	s.have, s.known = s.To, s.names
+}
+
+// wait defers a name, from now on or still.
+func (s *Subscription) wait(name string, now time.Time) {
+	st := s.states[name]
+	if st == nil {
+		st = s.set(name, deferred)
+	} else if st.is == unknown {
+		st.hadKnown = false
+	}
+	st.is, st.version = deferred, ""
+	if st.since.IsZero() {
+		st.since = now
+	}
+}
+
+// split moves the resources of a plan to the queue, each for a response of its own.
+func (s *Subscription) split(p *plan) {
+	for r := range p.sent() {
+		is := deferred
+		if st := s.states[r.Name]; st != nil {
+			is = st.is
+		}
+		s.set(r.Name, is).alone = true
+		s.queue = append(s.queue, r.Name)
+		s.answer = false
+	}
+	p.shared, p.changed, p.removed = nil, nil, slices.Concat(p.sharedRemoved(), p.removed)
+}
+
+// nextAlone returns the response for the next name of the queue; nil: there is none, or a pending
+// response comes first.
+func (s *Subscription) nextAlone(hold Hold, now time.Time) (*Response, time.Duration) {
+	if !s.kind.Single {
+		for _, p := range s.pending {
+			if p.alone {
+				return nil, 0
+			}
+		}
+	}
+	for i := 0; i < len(s.queue); {
+		name := s.queue[i]
+		st := s.states[name]
+		if st != nil && st.alone && s.kind.Single && s.inFlight(name) {
+			i++ // the client checks that first
+			continue
+		}
+		s.queue = append(s.queue[:i], s.queue[i+1:]...)
+		if st == nil || !st.alone {
+			continue
+		}
+		st.alone = false
+		p := &plan{hold: hold}
+		s.decide(p, name)
+		switch {
+		case len(p.deferred) > 0:
+			s.wait(name, now)
+		case p.resources()+p.removals() > 0:
+			return s.sendAlone(p, name), 0
+		}
+	}
+	return nil, 0
 }

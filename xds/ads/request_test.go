@@ -3,6 +3,7 @@ package ads_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +11,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/xds/ads"
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
+
+// encode encodes a message that can be encoded.
+func encode(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
 
 // manyNames are as long, and as many, as those of a mesh's endpoints.
 func manyNames(n int) []string {
@@ -22,69 +32,101 @@ func manyNames(n int) []string {
 	return names
 }
 
-// What a client says is the same however often its reader saw the names, in whatever order and
-// company they come.
-func TestReaderRecognisesNames(t *testing.T) {
+// Subscriptions with equal names are one pointer, in any order and with repetitions.
+func TestNamesShared(t *testing.T) {
 	t.Parallel()
-	names := manyNames(400)
-	names = append(names, fmt.Sprintf("long-%0300d", 1), fmt.Sprintf("very-long-%07000d", 1))
-	turned := slices.Clone(names)
+	cache := ads.NewCache()
+	names := func(list ...string) *ads.Names {
+		r, err := ads.ReadRequest(encode(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: routeType,
+			ResourceNamesSubscribe: list}), false, ads.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := ads.NewSubscription(routes(), false, cache, "s-")
+		if _, err := s.Receive(r, ads.Limits{}, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		return s.Names()
+	}
+	list := append(manyNames(400), fmt.Sprintf("long-%0300d", 1), fmt.Sprintf("very-long-%07000d", 1))
+	a := names(list...)
+	if want := slices.Sorted(slices.Values(list)); !slices.Equal(a.List(), want) {
+		t.Fatalf("got %d names, want %d", len(a.List()), len(want))
+	}
+	turned := slices.Clone(list)
 	slices.Reverse(turned)
-	other := slices.Clone(names)
+	for _, same := range [][]string{turned, append(slices.Clone(list), list[0])} {
+		if names(same...) != a {
+			t.Error("equal names are two subscriptions")
+		}
+	}
+	other := slices.Clone(list)
 	other[7] = "O" + other[7][1:]
-	lists := map[string][]string{"all": names, "turned": turned, "fewer": names[:300], "of one length": other}
-	cache, rd := ads.NewCache(), ads.NewReader(true, ads.Limits{})
-	for round := range 3 {
-		for what, list := range lists {
-			sub := ads.NewSubscription(endpoints(), true, cache, "s-")
-			raw, err := proto.Marshal(&discoveryv3.DiscoveryRequest{TypeUrl: sub.Kind().TypeURL, ResourceNames: list})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := rd.Read(raw)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := sub.Receive(r, resource.Set{}, ads.Limits{}, time.Time{}); err != nil {
-				t.Fatal(err)
-			}
-			sorted := slices.Sorted(slices.Values(list))
-			if got := sub.Names().List(); !slices.Equal(got, sorted) {
-				t.Fatalf("round %d: %s: %d names, want %d", round, what, len(got), len(sorted))
-			}
+	for what, list := range map[string][]string{"fewer": list[1:], "other": other, "all": append(turned, "*")} {
+		if names(list...) == a {
+			t.Errorf("%s: different names are one subscription", what)
 		}
+	}
+	if a.Has("w") || !a.Has(list[5]) || a.All() {
+		t.Error("it has other names than it was made of")
 	}
 }
 
-// A bad name among many is refused each time.
-func TestReaderRefusesAgain(t *testing.T) {
+// Requests that are malformed or too large are answered with what is wrong.
+func TestRequestErrors(t *testing.T) {
 	t.Parallel()
-	rd := ads.NewReader(false, ads.Limits{NameBytes: 200})
-	raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: endpointType,
-		ResourceNamesSubscribe: append(manyNames(100), fmt.Sprintf("%0201d", 1))})
-	if err != nil {
-		t.Fatal(err)
+	for name, tc := range map[string]struct {
+		m    *discoveryv3.DeltaDiscoveryRequest
+		want string
+	}{
+		"no type":    {&discoveryv3.DeltaDiscoveryRequest{}, "no type_url"},
+		"many names": {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceNamesSubscribe: []string{"a", "b", "c", "d"}}, "more than 3 resource names"},
+		"long name":  {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceNamesSubscribe: []string{"123456789"}}, "has 9 bytes, at most 8"},
+		"long claim": {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", InitialResourceVersions: map[string]string{"123456789": ""}}, "has 9 bytes, at most 8"},
+		"locators":   {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{{Name: "a"}}}, "locators are not supported"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := ads.ReadRequest(encode(t, tc.m), false, ads.Limits{Names: 3, NameBytes: 8})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
 	}
-	for range 2 {
-		if _, err := rd.Read(raw); err == nil {
-			t.Fatal("a name of 201 bytes was taken")
+}
+
+// The limits hold for the names of all requests together.
+func TestSubscriptionLimits(t *testing.T) {
+	t.Parallel()
+	s, limits := ads.NewSubscription(routes(), false, ads.NewCache(), "s-"), ads.Limits{Bytes: 20}
+	for i, name := range []string{"0123456789", "9876543210", "x"} {
+		r, err := ads.ReadRequest(encode(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: routeType,
+			ResourceNamesSubscribe: []string{name}}), false, limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Receive(r, limits, time.Time{})
+		if i < 2 && err != nil || i == 2 && (err == nil ||
+			!strings.Contains(err.Error(), "have 21 bytes, at most 20")) {
+			t.Errorf("after name %d: %v", i+1, err)
 		}
 	}
 }
 
-// BenchmarkReadAgain reads the acknowledgement of a client of state of the world, which repeats
+// BenchmarkAcknowledge reads the acknowledgement of a client of state of the world, which repeats
 // 2,400 names.
-func BenchmarkReadAgain(b *testing.B) {
-	raw, err := proto.Marshal(&discoveryv3.DiscoveryRequest{TypeUrl: endpointType, ResourceNames: manyNames(2400),
+func BenchmarkAcknowledge(b *testing.B) {
+	raw := encode(b, &discoveryv3.DiscoveryRequest{TypeUrl: endpointType, ResourceNames: manyNames(2400),
 		ResponseNonce: "s-1"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	rd := ads.NewReader(true, ads.Limits{})
+	s := ads.NewSubscription(endpoints(), true, ads.NewCache(), "s-")
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := rd.Read(raw); err != nil {
+		r, err := ads.ReadRequest(raw, true, ads.Limits{})
+		if err == nil {
+			_, err = s.Receive(r, ads.Limits{}, time.Time{})
+		}
+		if err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,12 +1,11 @@
 package ads_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/xds/ads"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -16,11 +15,11 @@ import (
 //
 //	to a=1 b=2        what the client should have from now on
 //	sub a b / unsub a a request for names; "sub" alone asks for nothing by name
-//	claim a=1 b=0     the first request of a stream, with the versions that these texts have
+//	claim a=1 b=0 c   the first request of a stream, with the versions of these texts; c has none
 //	states N a b      state of the world: a request for names with nonce N: "none", "junk", "last" or "first"
 //	ack / nack WORDS  the answer to the last response; "ack first", "nack first WORDS" to the one before it
 //	new               a new stream
-//	hold a            from now on removals of these names wait
+//	hold a / lag a    from now on removals, or changes, of these names wait
 //	> a=1 -b          the next response; "> none" and "> empty" too
 type script struct {
 	*peer
@@ -33,14 +32,7 @@ type script struct {
 
 func (s *script) run(lines string) {
 	s.t.Helper()
-	s.hold = func(name string) bool {
-		for _, h := range s.held {
-			if h == name {
-				return true
-			}
-		}
-		return false
-	}
+	s.hold = func(name string) bool { return slices.Contains(s.held, name) }
 	for i, line := range strings.Split(strings.TrimSpace(lines), "\n") {
 		f := strings.Fields(line)
 		if len(f) == 0 {
@@ -66,10 +58,14 @@ func (s *script) step(f []string) (got, want string, ok bool) {
 	case "claim":
 		m := &discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: map[string]string{}}
 		for _, it := range f[1:] {
-			name, text, _ := strings.Cut(it, "=")
-			m.InitialResourceVersions[name] = body(s.kind.TypeURL, name, text).Version()
-			if text == "" { // nothing was known of it
+			name, text, some := strings.Cut(it, "=")
+			switch {
+			case !some:
+				m.InitialResourceVersions[name] = ""
+			case text == "":
 				m.InitialResourceVersions[name] = s.kind.Empty(name).Version()
+			default:
+				m.InitialResourceVersions[name] = body(s.kind.TypeURL, name, text).Version()
 			}
 			if !s.kind.Wildcard {
 				m.ResourceNamesSubscribe = append(m.ResourceNamesSubscribe, name)
@@ -95,12 +91,19 @@ func (s *script) step(f []string) (got, want string, ok bool) {
 		if r == s.before {
 			words = words[1:]
 		}
+		if s.states {
+			s.state(s.to, &discoveryv3.DiscoveryRequest{ResponseNonce: r.nonce, VersionInfo: s.versionOf,
+				ErrorDetail: rejection(strings.Join(words, " "))})
+			break
+		}
 		s.delta(s.to, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.nonce,
 			ErrorDetail: rejection(strings.Join(words, " "))})
 	case "new":
 		s.reconnect()
 	case "hold":
 		s.held = f[1:]
+	case "lag":
+		s.lag = func(name string) bool { return slices.Contains(f[1:], name) }
 	case ">":
 		r := s.next(s.to)
 		if r != nil {
@@ -147,25 +150,27 @@ func TestRules(t *testing.T) {
 		"refused": {listeners, false, "to a=1\n sub\n > a=1\n nack a: bad\n > none\n to a=1 b=1\n > b=1\n ack\n to a=2 b=1\n > a=2\n ack\n > none"},
 		// It is removed when it is gone, although nobody can tell whether the client has any of it.
 		"refused and gone": {listeners, false, "to a=1\n sub\n > a=1\n ack\n to a=2\n > a=2\n nack bad\n > none\n to\n > -a\n ack\n > none"},
-		// What stood beside a culprit that the client names is sent together, the culprit alone.
-		"culprit named": {listeners, false, "to a=1 b=1 c=1\n sub\n > a=1 b=1 c=1\n nack Error adding listener b: bad\n > a=1 c=1\n ack\n > b=1\n nack bad\n > none"},
-		// Without a name the response is halved until the culprit stands alone.
-		"culprit found": {listeners, false, "to a=1 b=1 c=1 d=1\n sub\n > a=1 b=1 c=1 d=1\n nack oh\n > a=1 b=1\n ack\n > c=1 d=1\n nack oh\n > c=1\n nack oh\n > d=1\n ack\n > none"},
-		// The latest is what is tried, not what was rejected.
-		"repaired while taken apart": {listeners, false, "to a=1 b=1\n sub\n > a=1 b=1\n nack oh\n to a=1 b=2\n > a=1\n ack\n > b=2\n ack\n > b=2\n ack\n > none"},
+		// What the client's message names is sent alone, the rest together.
+		"culprit named": {listeners, false, "to a=1 b=1 c=1\n sub\n > a=1 b=1 c=1\n nack Error adding listener b: bad\n > b=1\n nack bad\n > a=1 c=1\n ack\n > none"},
+		// Without a name one resource is sent at a time, until the culprit is alone.
+		"culprit found": {listeners, false, "to a=1 b=1 c=1\n sub\n > a=1 b=1 c=1\n nack oh\n > a=1\n ack\n > b=1\n nack oh\n > c=1\n ack\n > none"},
+		// Each time the latest version is sent.
+		"repaired meanwhile": {listeners, false, "to a=1 b=1\n sub\n > a=1 b=1\n nack oh\n to a=1 b=2\n > a=1\n ack\n > b=2\n ack\n > none"},
+		"changed meanwhile":  {listeners, false, "to a=1 b=1\n sub\n > a=1 b=1\n nack oh\n > a=1\n to a=2 b=1\n ack\n > b=1\n ack\n > a=2\n ack\n > none"},
+		"gone meanwhile":     {listeners, false, "to a=1 b=1\n sub\n > a=1 b=1\n nack oh\n to b=1\n > -a\n ack\n > b=1\n ack\n > none"},
 		// On a new stream claims are believed: what is equal is not sent, what is stale is removed.
 		"claims equal":   {clusters, false, "to a=1 b=1\n claim a=1 b=1\n > none\n to a=1 b=2\n > b=2"},
 		"claims differ":  {clusters, false, "to a=1 b=2 d=1\n claim a=1 b=1 c=1\n > b=2 d=1 -c\n ack\n > none"},
 		"claims by name": {routes, false, "to a=1 b=1\n claim a=1 b=0\n > b=1\n ack\n > none"},
 		"claims of gone": {routes, false, "to a=1\n claim a=1 b=1\n > -b\n ack\n > none"},
-		// But not for what was on its way, or rejected beside others, when the last stream ended.
-		"claims in doubt":       {listeners, false, "to a=1\n sub\n > a=1\n ack\n to a=2\n > a=2\n new\n to a=1\n claim a=1\n > a=1\n ack\n > none"},
-		"doubt after rejection": {listeners, false, "to a=1 b=1\n sub\n > a=1 b=1\n ack\n to a=2 b=2\n > a=2 b=2\n nack oh\n new\n to a=1 b=1\n claim a=1 b=1\n > a=1 b=1\n ack\n > none"},
+		// But not for what it rejected on the last one.
+		"claims of rejected": {listeners, false, "to a=1 b=1\n sub\n > a=1 b=1\n ack\n to a=2 b=1\n > a=2\n nack bad\n new\n to a=1 b=1\n claim a=1 b=1\n > a=1\n ack\n > none"},
+		// An agent claims no version for a name that it knows not to exist.
+		"claims of nothing": {clusters, false, "to a=1\n claim a=1 b\n > none"},
 		// Late and foreign answers are ignored.
 		"stale answer": {listeners, false, "to a=1\n sub\n > a=1\n ack\n to a=2\n > a=2\n nack first oh\n > none\n ack\n > none"},
-		// A nonce that was never ours starts anew, but not without end.
-		"junk first": {clusters, false, "to a=1\n junk\n > a=1\n junk\n > none\n ack\n > none"},
-		"asked anew": {clusters, false, "to a=1\n sub\n > a=1\n ack\n sub\n > a=1\n ack\n > none"},
+		// A nonce that was never sent counts as none.
+		"foreign nonce": {clusters, false, "to a=1\n junk\n > a=1\n junk\n > none\n ack\n > none"},
 		// Names are added and dropped at any time; what is named again is sent again.
 		"added":        {routes, false, "to a=1 b=1\n sub a\n > a=1\n ack\n sub b\n > b=1\n ack\n > none"},
 		"named again":  {routes, false, "to a=1\n sub a\n > a=1\n ack\n sub a\n > a=1\n ack\n > none"},
@@ -182,7 +187,7 @@ func TestRules(t *testing.T) {
 		"single states":  {secrets, true, "to a=1 b=1\n states none a b\n > a=1\n > b=1\n states last a b\n > none\n to a=1 b=2\n > b=2"},
 		// Removals wait as long as they have to, and not when the name comes back.
 		"kept":     {clusters, false, "to a=1 b=1\n sub\n > a=1 b=1\n ack\n hold b\n to a=2\n > a=2\n ack\n > none\n hold\n > -b\n ack\n > none"},
-		"kept not": {clusters, false, "to a=1 b=1\n sub\n > a=1 b=1\n ack\n hold b\n to a=1\n > none\n to a=1 b=1\n > b=1\n ack\n hold\n > none"},
+		"kept not": {clusters, false, "to a=1 b=1\n sub\n > a=1 b=1\n ack\n hold b\n to a=1\n > none\n to a=1 b=1\n > none\n hold\n > none"},
 
 		// State of the world: clusters and listeners whole, other types what changed.
 		"states whole":   {listeners, true, "to a=1 b=1\n states none\n > a=1 b=1\n states last\n > none\n to a=1 b=2\n > a=1 b=2\n states last\n to b=2\n > b=2"},
@@ -193,6 +198,12 @@ func TestRules(t *testing.T) {
 		"states kept":    {clusters, true, "to a=1 b=1\n states none\n > a=1 b=1\n states last\n hold b\n to a=2\n > a=2 b=1\n states last\n hold\n > a=2"},
 		"states again":   {clusters, true, "to a=1 b=1\n states none\n > a=1 b=1\n states last\n new\n states none\n > none\n to a=2 b=1\n > a=2 b=1"},
 		"states stale":   {listeners, true, "to a=1\n states none\n > a=1\n states last\n to a=2\n > a=2\n states first\n > none\n states last\n > none"},
+		// A deferred change stands in a whole set as the client has it.
+		"states deferred": {listeners, true, "to a=1\n states none\n > a=1\n states last\n lag a c\n to a=2 b=1 c=1\n > a=1 b=1\n states last\n > none\n lag\n > a=2 b=1 c=1"},
+		// Of a rejected whole set the client has all but what its message names, or the only change.
+		"states rejected":    {listeners, true, "to a=1 b=1\n states none\n > a=1 b=1\n states last\n to a=2 b=2 c=1\n > a=2 b=2 c=1\n nack a: bad\n > none\n to a=2 b=2 c=2\n > a=1 b=2 c=2\n states last\n to a=3 b=2 c=2\n > a=3 b=2 c=2"},
+		"states only change": {listeners, true, "to a=1 b=1\n states none\n > a=1 b=1\n states last\n to a=2 b=1\n > a=2 b=1\n nack oh\n > none\n to a=2 b=2\n > a=1 b=2"},
+		"states unnamed":     {listeners, true, "to a=1 b=1\n states none\n > a=1 b=1\n nack oh\n > none\n to a=1 b=2\n > a=1 b=2"},
 		// Some clients' first request carries a nonce of their own.
 		"states junk": {listeners, true, "to a=1\n states junk\n > a=1\n states last\n > none\n to a=2\n > a=2"},
 	} {
@@ -201,130 +212,5 @@ func TestRules(t *testing.T) {
 			s := &script{peer: newPeer(t, tc.kind(), tc.states)}
 			s.run(tc.script)
 		})
-	}
-}
-
-// What a response names again by force: the endpoints of a cluster that changed.
-func TestForce(t *testing.T) {
-	t.Parallel()
-	s := &script{peer: newPeer(t, endpoints(), false)}
-	s.run("to a=1 b=1\n sub a b\n > a=1 b=1")
-	s.sub.Force([]string{"b", "unknown"})
-	s.run("> none\n ack\n > b=1\n ack\n > none\n new")
-	s.sub.Force([]string{"a"})
-	s.run("claim a=1 b=1\n > a=1\n ack\n > none")
-}
-
-// Subscriptions of one content are one pointer, in whatever order the names come.
-func TestNamesShared(t *testing.T) {
-	t.Parallel()
-	cache := ads.NewCache()
-	names := func(list ...string) *ads.Names {
-		raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: routeType, ResourceNamesSubscribe: list})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := ads.NewReader(false, ads.Limits{}).Read(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := ads.NewSubscription(routes(), false, cache, "s-")
-		if _, err := s.Receive(r, resource.Set{}, ads.Limits{}, newPeer(t, routes(), false).now); err != nil {
-			t.Fatal(err)
-		}
-		return s.Names()
-	}
-	a := names("x", "y", "z")
-	for _, list := range [][]string{{"z", "y", "x"}, {"x", "y", "z", "x"}} {
-		if names(list...) != a {
-			t.Errorf("%v is another subscription than x y z", list)
-		}
-	}
-	if names("x", "y") == a || names("x", "y", "w") == a || names("*", "x", "y", "z") == a {
-		t.Error("different subscriptions are one")
-	}
-	if a.Has("w") || !a.Has("y") || a.All() {
-		t.Errorf("%v does not hold x y z", a.List())
-	}
-}
-
-// Requests that are not one, or too large, are answered with what is wrong.
-func TestRequestErrors(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		m    *discoveryv3.DeltaDiscoveryRequest
-		want string
-	}{
-		"no type":    {&discoveryv3.DeltaDiscoveryRequest{}, "no type_url"},
-		"many names": {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceNamesSubscribe: []string{"a", "b", "c", "d"}}, "holds 4 resource names, at most 3"},
-		"long name":  {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceNamesSubscribe: []string{"123456789"}}, "has 9 bytes, at most 8"},
-		"long claim": {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", InitialResourceVersions: map[string]string{"123456789": ""}}, "has 9 bytes, at most 8"},
-		"locators":   {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{{Name: "a"}}}, "locators are not supported"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			raw, err := proto.Marshal(tc.m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := ads.NewReader(false, ads.Limits{Names: 3, NameBytes: 8}).Read(raw); err == nil ||
-				!strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
-		})
-	}
-}
-
-// What waits to be sent apart is on its way too, to a client that did not have it.
-func TestArrivingWhileQueued(t *testing.T) {
-	t.Parallel()
-	s := &script{peer: newPeer(t, clusters(), false)}
-	s.run(`
-		to a=1
-		sub *
-		> a=1
-		ack
-		to a=2 b=1 c=1 d=1
-		> a=2 b=1 c=1 d=1
-		nack something is wrong
-		> a=2 b=1`)
-	for name, want := range map[string]bool{"a": false, "b": true, "c": true, "d": true, "e": false} {
-		if got := s.sub.Arriving(name); got != want {
-			t.Errorf("%s: arriving is %v, want %v", name, got, want)
-		}
-	}
-}
-
-// The names of a subscription are bounded together too, however many requests they came in.
-func TestSubscriptionBytes(t *testing.T) {
-	t.Parallel()
-	s, limits := ads.NewSubscription(routes(), false, ads.NewCache(), "s-"), ads.Limits{Bytes: 20}
-	for i, name := range []string{"0123456789", "9876543210", "x"} {
-		raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: routeType,
-			ResourceNamesSubscribe: []string{name}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := ads.NewReader(false, limits).Read(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = s.Receive(r, resource.Set{}, limits, time.Time{})
-		if i < 2 && err != nil || i == 2 && (err == nil ||
-			!strings.Contains(err.Error(), "have 21 bytes, at most 20")) {
-			t.Errorf("after name %d: %v", i+1, err)
-		}
-	}
-}
-
-// Doubts that take much memory are doubts about everything.
-func TestDoubtBytes(t *testing.T) {
-	t.Parallel()
-	long := ads.Doubt{Names: []string{strings.Repeat("x", 5<<10)}}
-	if d := (ads.Doubt{}).Or(long); d.All || len(d.Names) != 1 {
-		t.Errorf("5 KiB: %+v", d)
-	}
-	if d := long.Or(long); !d.All {
-		t.Errorf("10 KiB are kept")
 	}
 }

@@ -189,7 +189,7 @@ func (j *judge) settle() {
 			j.fatalf("it never ends")
 		}
 	}
-	refused := refusals(j.sub)
+	refused := rejectedNames(j.sub)
 	for n, content := range j.want {
 		bad := strings.HasPrefix(content, "bad")
 		switch {
@@ -200,13 +200,13 @@ func (j *judge) settle() {
 			j.fatalf("%s is %q; refused are %v", n, content, refused)
 		}
 	}
-	if !j.sub.Settled(j.to) {
+	if !j.sub.Settled() {
 		j.fatalf("it is not settled")
 	}
 }
 
-func refusals(s *ads.Subscription) (names []string) {
-	for _, r := range s.Refusals() {
+func rejectedNames(s *ads.Subscription) (names []string) {
+	for _, r := range s.Rejected() {
 		names = append(names, r.Name)
 	}
 	return names
@@ -272,12 +272,11 @@ func TestRefusedAfterReconnect(t *testing.T) {
 				ErrorDetail: rejection("no such file")})
 		}
 		p.reconnect()
-		p.reconnect() // also over a stream on which nothing was asked for
 		ask("a", "b")
 		if r := p.next(bad); r.String() != "b=v1" {
 			t.Errorf("states %v: sent %s, want b alone", states, r)
 		}
-		if got := p.sub.Refusals(); len(got) != 1 || got[0].Words != "no such file" {
+		if got := p.sub.Rejected(); len(got) != 1 || got[0].Message != "no such file" {
 			t.Errorf("states %v: refused are %+v", states, got)
 		}
 		if r := p.next(set(secretType, "a=good", "b=v1")); r.String() != "a=good" {
@@ -302,7 +301,7 @@ func BenchmarkSecrets(b *testing.B) {
 				p.delta(to, &discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: names})
 				var nonces []string
 				for {
-					for r := p.sub.Next(to, ads.Waits{}, p.now); r != nil; r = p.sub.Next(to, ads.Waits{}, p.now) {
+					for r, _ := p.sub.Next(nil, p.now); r != nil; r, _ = p.sub.Next(nil, p.now) {
 						nonces = append(nonces, r.Nonce)
 					}
 					if len(nonces) == 0 {

@@ -1,49 +1,45 @@
 package ads
 
-import (
-	"time"
+import "time"
 
-	"github.com/ashore-mesh/ashore/xds/resource"
-)
-
-// Status is how far a client is with one type.
+// Status is what a client has of one type.
 type Status struct {
-	// Subscribed is how many names it asked for by name; Everything says that it asked for all.
+	// Subscribed is how many names it asked for by name; Everything means that it asked for all.
 	Subscribed int
 	Everything bool
-	// Acknowledged names the content of what it accepted last, and AcknowledgedAt is when; empty
-	// and zero before the first time. Equal contents have equal names on every replica.
+	// Acknowledged identifies the content that it accepted last, and AcknowledgedAt is when; empty
+	// and zero before the first time. Equal contents have equal versions on every replica.
 	Acknowledged   string
 	AcknowledgedAt time.Time
-	// Target names the content that it should have, in the same way; empty before it asked.
+	// Target identifies the content that it should have; empty before it asked.
 	Target string
-	// Latest says that it has all that it should, what it refused aside.
+	// Latest means that it has all that it should, except for what it rejected.
 	Latest bool
-	// InFlight is how many responses it has not answered yet.
-	InFlight int
-	// Rejections counts the responses that it rejected on this stream, and Rejected is the last
-	// one, nil when it accepted something since.
+	// Pending is how many responses it has not answered.
+	Pending int
+	// Rejections counts the responses that it rejected on this stream, and Rejection is the last
+	// one, nil if it accepted something since.
 	Rejections uint64
-	Rejected   *Rejection
-	// Refusals are the resources that it does not take.
-	Refusals []Refusal
+	Rejection  *Rejection
+	// Rejected are the resources that it rejected.
+	Rejected []Rejected
 }
 
-// Status returns how far the client is on the way to to.
-func (s *Subscription) Status(to resource.Set) Status {
+// Status returns what the client has.
+func (s *Subscription) Status() Status {
 	st := Status{
 		Subscribed: len(s.names.List()), Everything: s.names.All(),
-		AcknowledgedAt: s.takenAt,
-		Latest:         s.Settled(to),
-		InFlight:       len(s.flights),
-		Rejections:     s.rejects, Rejected: s.rejected,
-		Refusals: s.Refusals(),
+		AcknowledgedAt: s.acceptedAt,
+		Latest:         s.Settled(),
+		Pending:        len(s.pending),
+		Rejections:     s.rejections, Rejection: s.rejection,
+		Rejected: s.Rejected(),
 	}
 	if s.names != nil {
-		st.Target = *s.cache.version(to, s.names)
+		st.Target = *s.cache.version(s.To, s.names)
 	}
-	if !s.takenAt.IsZero() {
-		st.Acknowledged = *s.cache.version(s.taken, s.names)
+	if !s.acceptedAt.IsZero() {
+		st.Acknowledged = *s.cache.version(s.accepted, s.names)
 	} else if st.Latest && s.names != nil {
 		st.Acknowledged = *s.cache.version(s.have, s.names) // claimed from an earlier stream
 	}

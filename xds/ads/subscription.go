@@ -1,7 +1,7 @@
 package ads
 
 import (
-	"slices"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -9,89 +9,249 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// Subscription is one resource type on one stream: what the client asked for, what it has, and what
-// is on its way. Not safe for concurrent use.
+// Subscription is one resource type on one stream. Not safe for concurrent use.
 //
-// Law: outside exceptions, a client that accepted everything in flight has the set have, as far as
-// known covers it.
+// Invariant: once all pending responses are acknowledged, the client has the set have, as far as
+// known covers it, except for the names in states.
 type Subscription struct {
-	kind   *Kind  // set once
-	cache  *Cache // set once
-	states bool   // set once: state of the world
-	prefix string // set once: of this stream's nonces
+	kind   *Kind  // immutable
+	cache  *Cache // immutable
+	sotw   bool   // immutable: the stream speaks state of the world
+	prefix string // immutable: of this stream's nonces
 
-	started  bool      // the client asked for this type
-	fresh    bool      // the client had nothing when it started
-	resumed  bool      // the client named something that it had from an earlier stream
-	heard    bool      // state of the world: it named a nonce of ours since
-	legacy   bool      // state of the world: it asked for everything by naming nothing
-	junk     bool      // it started anew with a nonce that was never ours, and used none of ours since
-	names    *Names    // what the client wants
-	doubt    Doubt     // before the start: what not to believe
-	recalled []Refusal // of an earlier stream, of what the client did not ask for yet
+	// To is what the client should have. Its owner keeps it up to date.
+	To resource.Set
 
-	have       resource.Set
-	known      *Names
-	answer     bool // the next response is due even when it is empty
-	exceptions map[string]*exception
-	queue      [][]string // groups of queued names, each to be sent apart
-	flights    []flight   // oldest first; at most one, unless kind.Supersede
-	count      uint64     // responses sent
-	lost       uint64     // responses up to this one are not tracked any more
+	rank     int                 // in the Order
+	started  bool                // the client asked for this type
+	resumed  bool                // it had resources of an earlier stream then
+	suspects map[string]struct{} // before the start: names whose claims are not accepted
+	earlier  map[string]Rejected // rejected on an earlier stream, and not subscribed yet
+	names    *Names              // what the client subscribes to
 
-	version  *string // state of the world: the content last sent
-	taken    resource.Set
-	takenAt  time.Time
-	rejects  uint64
-	rejected *Rejection // the last one, nil after an acknowledgement of something newer
+	have   resource.Set
+	known  *Names
+	states map[string]*nameState
+	queue  []string // names that are sent in responses of their own
+	answer bool     // the next response is due even if it is empty
+
+	pending   []*pending // responses without an answer, oldest first
+	count     uint64     // responses sent
+	untracked uint64     // responses up to this one are not in pending any more
+
+	unexplained bool         // state of the world: a whole set is rejected, and it is not known for what
+	version     *string      // state of the world: of the last response; nil: none
+	accepted    resource.Set // what the client acknowledged last
+	acceptedAt  time.Time
+	rejections  uint64
+	rejection   *Rejection // the last one; nil after an acknowledgement of something newer
 }
 
-// NewSubscription makes one for a stream whose nonces begin with prefix. states says whether the
-// stream speaks state of the world.
-func NewSubscription(kind *Kind, states bool, cache *Cache, prefix string) *Subscription {
-	return &Subscription{kind: kind, states: states, cache: cache, prefix: prefix}
+// NewSubscription returns a Subscription for a stream whose nonces begin with prefix. sotw means
+// that the stream speaks state of the world.
+func NewSubscription(kind *Kind, sotw bool, cache *Cache, prefix string) *Subscription {
+	return &Subscription{kind: kind, sotw: sotw, cache: cache, prefix: prefix}
 }
 
 // Kind returns how its resources are delivered.
 func (s *Subscription) Kind() *Kind { return s.kind }
 
-// Started says whether the client asked for this type.
-func (s *Subscription) Started() bool { return s.started }
-
-// Names are what the client wants.
+// Names are what the client subscribes to.
 func (s *Subscription) Names() *Names { return s.names }
 
-// Has says whether the client acknowledged the latest state of a name: it is subscribed, nothing of
-// it is on its way and nothing about it is unknown.
-func (s *Subscription) Has(name string) bool {
-	if !s.started || !s.known.Covers(name) {
-		return false
+// Resumed reports whether the client had resources of an earlier stream when it started.
+func (s *Subscription) Resumed() bool { return s.resumed }
+
+// Resume takes in what the client rejected on an earlier stream. Call it before the first request.
+// Claims for these names are not accepted, because Envoy may have applied a part of what it
+// rejected. Of a Kind that is Single the versions stay rejected: Envoy would accept them now
+// without using them.
+func (s *Subscription) Resume(rejected []Rejected) {
+	for _, r := range rejected {
+		if !s.kind.Single {
+			s.suspect(r.Name)
+			continue
+		}
+		if s.earlier == nil {
+			s.earlier = map[string]Rejected{}
+		}
+		s.earlier[r.Name] = r
 	}
-	if e := s.exceptions[name]; e != nil && e.standing != refused {
-		return false
-	}
-	return !s.Flying(name)
 }
 
-// Flying says whether name is in a response that is not acknowledged yet.
-func (s *Subscription) Flying(name string) bool {
-	for i := range s.flights {
-		if s.flights[i].holds(name) {
+// suspect makes a claim for a name count for nothing.
+func (s *Subscription) suspect(name string) {
+	if s.suspects == nil {
+		s.suspects = map[string]struct{}{}
+	}
+	s.suspects[name] = struct{}{}
+}
+
+// Outcome is what a request said about an earlier response.
+type Outcome struct {
+	// Acknowledged and Rejected are about a response of this stream. Both are false for
+	// subscriptions, and for answers to superseded responses.
+	Acknowledged, Rejected bool
+	// Started means that the client asked for this type for the first time.
+	Started bool
+}
+
+// Receive takes in a request of this type. Errors are limits that the client exceeds; the stream
+// should end.
+func (s *Subscription) Receive(r *Request, limits Limits, now time.Time) (out Outcome, err error) {
+	if s.sotw {
+		out = s.receiveState(r, now)
+	} else {
+		out = s.receiveDelta(r, now)
+	}
+	limits = limits.withDefaults()
+	if n := len(s.names.List()); n > limits.Names {
+		err = fmt.Errorf("subscription to %s has %d resource names, at most %d are allowed", s.kind.TypeURL, n,
+			limits.Names)
+	} else if s.names.Bytes() > limits.Bytes {
+		err = fmt.Errorf("the names of the subscription to %s have %d bytes, at most %d are allowed", s.kind.TypeURL,
+			s.names.Bytes(), limits.Bytes)
+	}
+	return out, err
+}
+
+func (s *Subscription) receiveDelta(r *Request, now time.Time) (out Outcome) {
+	subscribed := s.cache.names.of(r.Subscribe)
+	if !s.started {
+		if subscribed == nil && s.kind.Wildcard {
+			subscribed = s.cache.names.everything()
+		}
+		s.start(subscribed)
+		s.acceptClaims(r.Claims)
+		s.restoreRejected()
+		return Outcome{Started: true}
+	}
+	if number, ours := s.number(r.Nonce); ours {
+		out = s.answered(number, r.Rejected, now)
+	}
+	if len(r.Unsubscribe) > 0 {
+		s.unsubscribe(s.cache.names.of(r.Unsubscribe))
+	}
+	if subscribed != nil {
+		s.subscribe(subscribed)
+	}
+	return out
+}
+
+// start begins with nothing known of the client.
+func (s *Subscription) start(names *Names) {
+	s.started, s.names, s.answer = true, names, names != nil
+}
+
+// subscribe adds names. The client gets them again if it has them.
+func (s *Subscription) subscribe(names *Names) {
+	for _, name := range names.List() {
+		if st := s.states[name]; s.known.Covers(name) && (st == nil || st.is == rejected) {
+			s.set(name, unknown)
+		}
+	}
+	s.names = s.cache.names.union(s.names, names)
+	s.restoreRejected()
+}
+
+// unsubscribe drops names. The client forgets their resources.
+func (s *Subscription) unsubscribe(names *Names) {
+	for _, p := range s.pending {
+		for _, name := range names.List() {
+			if p.holds(name) {
+				p.keep(name, nameState{})
+			}
+		}
+	}
+	same := s.names == s.known
+	s.names = s.cache.names.minus(s.names, names)
+	if same {
+		s.known = s.names
+	} else {
+		s.known = s.cache.names.minus(s.known, names)
+	}
+	s.dropStates()
+}
+
+// resend makes the next response have names again although the client has them: Envoy waits for
+// the endpoints of a changed cluster. Before the first request, claims for them are not accepted.
+func (s *Subscription) resend(names []string) {
+	if n := len(names); s.started && n > 32 && n > len(s.known.List())/4 {
+		s.forget()
+		return
+	}
+	for _, name := range names {
+		switch {
+		case !s.started:
+			s.suspect(name)
+		case s.known.Covers(name) && s.states[name] == nil: // otherwise it is sent anyway
+			s.set(name, unknown)
+		}
+	}
+}
+
+// forget makes everything be sent again, except for what was rejected or is deferred.
+func (s *Subscription) forget() {
+	for name, st := range s.states {
+		if st.is == unknown && !st.alone {
+			s.clear(name)
+		}
+	}
+	s.have, s.known = resource.Set{}, nil
+}
+
+// answered takes in the answer to a response. An answer that comes too late is ignored.
+func (s *Subscription) answered(number uint64, rejection *Rejection, now time.Time) Outcome {
+	i := 0
+	for i < len(s.pending) && s.pending[i].number < number {
+		i++
+	}
+	if i == len(s.pending) || s.pending[i].number != number {
+		if rejection != nil && number <= s.untracked {
+			s.forget() // the client may have applied any part of it
+		}
+		return Outcome{}
+	}
+	p := s.pending[i]
+	s.pending = s.pending[i+1:]
+	if len(s.pending) == 0 {
+		s.pending = nil
+	}
+	if rejection != nil {
+		s.rejections++
+		s.rejection = rejection
+		s.reject(p, rejection.Message, now)
+		return Outcome{Rejected: true}
+	}
+	s.accepted, s.acceptedAt, s.rejection, s.unexplained = p.to, now, nil, false
+	return Outcome{Acknowledged: true}
+}
+
+// has reports whether the client acknowledged the latest state of a name, or rejected it.
+func (s *Subscription) has(name string) bool {
+	st := s.states[name]
+	return s.started && s.known.Covers(name) && (st == nil || st.is == rejected) && !s.inFlight(name)
+}
+
+// inFlight reports whether a name is in a pending response.
+func (s *Subscription) inFlight(name string) bool {
+	for _, p := range s.pending {
+		if p.holds(name) {
 			return true
 		}
 	}
 	return false
 }
 
-// Arriving says whether name is on its way, or queued to be sent apart, to a client that did not
-// have it before.
-func (s *Subscription) Arriving(name string) bool {
-	if e := s.exceptions[name]; e != nil && e.standing == queued && e.old == nil {
+// arriving reports whether a name is in a pending response, or is going to be sent alone, and the
+// client did not have it before.
+func (s *Subscription) arriving(name string) bool {
+	if st := s.states[name]; st != nil && st.is == unknown && st.had == nil {
 		return true
 	}
-	for i := range s.flights {
-		if f := &s.flights[i]; f.holds(name) {
-			if old, _ := f.before(name, s.fresh); old == nil {
+	for _, p := range s.pending {
+		if p.holds(name) {
+			if had, _ := p.had(name, s); had == nil {
 				return true
 			}
 		}
@@ -99,151 +259,27 @@ func (s *Subscription) Arriving(name string) bool {
 	return false
 }
 
-// Fresh says whether the client had nothing when it asked for this type first.
-func (s *Subscription) Fresh() bool { return s.fresh }
-
-// Resumed says whether the client came with something of an earlier stream when it asked for this
-// type.
-func (s *Subscription) Resumed() bool { return s.resumed }
-
-// InFlight is how many responses are not acknowledged yet.
-func (s *Subscription) InFlight() int { return len(s.flights) }
-
-// Settled says whether the client acknowledged all that there is to have of to, refused versions
-// and removals that wait aside. A type that the client never asked for is settled.
-func (s *Subscription) Settled(to resource.Set) bool {
+// Settled reports whether the client acknowledged all that it should have, except for rejected
+// versions and deferred removals. A type that the client never asked for is settled.
+func (s *Subscription) Settled() bool {
 	if !s.started {
 		return true
 	}
-	if len(s.flights) > 0 || len(s.queue) > 0 || s.answer || s.have != to || s.known != s.names {
+	if len(s.pending) > 0 || s.answer || s.have != s.To || s.known != s.names {
 		return false
 	}
-	for _, e := range s.exceptions {
-		if e.standing == unknown || e.standing == queued || e.standing == lagging {
+	for name, st := range s.states {
+		if st.is == unknown || st.alone || st.is == deferred && s.To.Get(name) != nil {
 			return false
 		}
 	}
 	return true
 }
 
-// Pending yields the resources that Next would send if nothing had to wait, each after what the
-// client has of it: nil for nothing, or when nobody knows.
-func (s *Subscription) Pending(to resource.Set, yield func(had, next *resource.Resource) bool) {
-	if !s.started || s.have == to && s.known == s.names && len(s.exceptions) == 0 {
-		return
-	}
-	p := s.plan(to, Waits{})
-	for r := range p.sent() {
-		had := s.had(r.Name)
-		if e := s.exceptions[r.Name]; e != nil {
-			had = e.old
-		}
-		if !yield(had, r) {
-			return
-		}
-	}
-}
-
-// Next returns the response that leads the client towards to, or nil when there is nothing to say
-// or an acknowledgement has to come first. w says what has to wait.
-func (s *Subscription) Next(to resource.Set, w Waits, now time.Time) *Response {
-	if !s.started || len(s.flights) >= s.kind.mostFlights() {
-		return nil
-	}
-	if r := s.alone(to, w, now); r != nil {
-		return r
-	}
-	if s.have == to && s.known == s.names && len(s.exceptions) == 0 && !s.answer || s.busy() {
-		return nil
-	}
-	p := s.plan(to, w)
-	if s.kind.Single && p.changes() > 0 {
-		s.separate(p)
-		if p = s.plan(to, w); s.silent(p) {
-			s.adopt(to, p)
-			return s.alone(to, w, now)
-		}
-	}
-	if s.silent(p) && !s.answer {
-		if s.taken == s.have {
-			s.taken = to // equal for this client, and the older one need not be kept
-		}
-		s.adopt(to, p)
-		return nil
-	}
-	return s.send(to, p, now)
-}
-
-// busy says whether a whole set is being taken apart: another one would overrule what is being
-// tried.
-func (s *Subscription) busy() bool {
-	return s.states && s.kind.Whole && (len(s.queue) > 0 ||
-		slices.ContainsFunc(s.flights, func(f flight) bool { return f.apart }))
-}
-
-// silent says whether a plan needs no response. State of the world cannot name what is removed,
-// except by leaving it out of a whole set.
-func (s *Subscription) silent(p *plan) bool {
-	if s.states && !s.kind.Whole {
-		return p.changes() == 0
-	}
-	return p.changes()+p.removals() == 0
-}
-
-// adopt makes to what the client has once it accepted p.
-func (s *Subscription) adopt(to resource.Set, p *plan) {
-	for _, name := range p.kept {
-		s.except(name, kept)
-	}
-	for _, name := range p.lagging {
-		s.except(name, lagging)
-	}
-	for name := range p.all() {
-		if len(s.exceptions) == 0 {
-			break
-		}
-		s.clear(name)
-	}
-	for _, name := range p.settled {
-		s.clear(name)
-	}
-	s.have, s.known = to, s.names
-}
-
-// maxFlights bounds what is remembered of responses that are not acknowledged.
-const maxFlights = 32
-
-// send makes the response of a plan and takes off.
-func (s *Subscription) send(to resource.Set, p *plan, now time.Time) *Response {
-	f := flight{shared: p.shared, changed: p.changed, removed: p.removed, from: s.have, known: s.known, to: to, at: now}
-	for _, name := range s.exceptional() {
-		if e := s.exceptions[name]; e.standing != queued && f.holds(name) {
-			f.keep(name, e)
-		}
-	}
-	s.adopt(to, p)
-	s.answer = false
-	r := s.respond(to, p, nil)
-	f.spoilt = r.spoilt
-	s.launch(f)
-	return r
-}
-
-// launch counts a response and remembers it until it is acknowledged.
-func (s *Subscription) launch(f flight) {
-	f.number = s.count
-	f.mixed = s.states && s.kind.Whole && len(s.flights) > 0
-	if len(s.flights) == maxFlights {
-		s.lost = s.flights[0].number
-		s.flights = append(s.flights[:0], s.flights[1:]...)
-	}
-	s.flights = append(s.flights, f)
-}
-
-// nonce is the name of the response of that number on this stream.
+// nonce identifies the response of that number on this stream.
 func (s *Subscription) nonce(number uint64) string { return s.prefix + strconv.FormatUint(number, 10) }
 
-// number is the reverse of nonce; ours is false for what this stream never sent.
+// number is the reverse of nonce. It returns false for a nonce that this stream did not send.
 func (s *Subscription) number(nonce string) (number uint64, ours bool) {
 	digits, ok := strings.CutPrefix(nonce, s.prefix)
 	if !ok {

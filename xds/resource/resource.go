@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"sync"
-	"sync/atomic"
-	"weak"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -23,7 +21,7 @@ type Resource struct {
 	TypeURL string
 	// Refs are the resources of other types without which it cannot work: a cluster's load
 	// assignment, a listener's route configurations and filters, a route configuration's clusters,
-	// the cluster that a filter asks, the filter to which another one leaves what it judged.
+	// the cluster that a filter asks, the filter to which another one leaves requests.
 	Refs []Ref
 
 	build func() []byte
@@ -34,26 +32,6 @@ type Resource struct {
 	any     []byte
 	value   []byte
 	version string
-
-	beside atomic.Pointer[comparison] // the latest
-}
-
-// comparison is what was found of a resource beside another one, which it does not keep alive.
-type comparison struct {
-	with  weak.Pointer[Resource]
-	found bool
-}
-
-// Beside is f's result for r beside another resource, which is remembered until r is compared with
-// another one: streams in the same place share it. F must be pure, and always the same.
-func (r *Resource) Beside(other *Resource, f func() bool) bool {
-	with := weak.Make(other)
-	if c := r.beside.Load(); c != nil && c.with == with {
-		return c.found
-	}
-	found := f()
-	r.beside.Store(&comparison{with, found})
-	return found
 }
 
 // New makes a resource whose body, the encoded message, is built on first use by build. Build must

@@ -1,7 +1,6 @@
 package resource_test
 
 import (
-	"runtime"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -89,31 +88,4 @@ func TestSet(t *testing.T) {
 	if r := s.Get("x"); r != nil {
 		t.Errorf("Get(x) is %v, want nil", r)
 	}
-}
-
-// A comparison is made once for each two resources in turn.
-func TestBeside(t *testing.T) {
-	t.Parallel()
-	text := func(s string) *resource.Resource {
-		return resource.New("type", s, nil, func() []byte { return []byte(s) })
-	}
-	a, b, c := text("a"), text("b"), text("c")
-	made := 0
-	ask := func(other *resource.Resource) bool {
-		return a.Beside(other, func() bool { made++; return other == b })
-	}
-	for range 3 {
-		if !ask(b) {
-			t.Error("beside b it is another")
-		}
-	}
-	for range 2 {
-		if ask(c) {
-			t.Error("beside c it is what it was beside b")
-		}
-	}
-	if !ask(b) || made != 3 {
-		t.Errorf("%d comparisons, want 3", made)
-	}
-	runtime.KeepAlive(c)
 }

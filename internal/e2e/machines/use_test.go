@@ -166,7 +166,11 @@ func rulesUndone(t *testing.T, s *suite) {
 	s.client.run("ashore-agent intercept remove")
 	s.client.run("nft 'add table inet closed; add chain inet closed out { type filter hook output priority 10; }; " +
 		"add rule inet closed out tcp dport 15012 drop'")
+	begun := time.Now()
 	out, err := s.client.try("ashore-agent intercept install")
+	if took := time.Since(begun); took > 45*time.Second {
+		t.Errorf("the rules were removed after %s, want 30s and the time of the last checks", took)
+	}
 	for _, want := range []string{"control plane: ", ":15012 does not answer", "the rules were removed again"} {
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("install: %v, want %q in\n%s", err, want, out)

@@ -81,7 +81,7 @@ func (w *world) issue(t *testing.T, id spiffe.ID) *tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := ca.Issue(w.signer, ca.Rules{}, ca.Grant{ID: id, Request: req}, time.Now())
+	leaf, err := ca.Issue(w.signer, ca.Grant{ID: id, Key: req.Key}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestRenewalAfterTheClockWasSetBack(t *testing.T) {
 			leap := 47 * time.Hour
 			if with == "one from a time beyond the grace" {
 				leap = 7 * 24 * time.Hour
-				l.ledger.grace = 8 * 24 * time.Hour
+				l.ledger.config.Grace = 8 * 24 * time.Hour
 			}
 			l.pass(leap)
 			second, _, err := l.ask(client{cert: first})
@@ -77,13 +77,13 @@ func TestRenewalAfterTheClockWasSetBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.pass(-leap)
-			l.ledger.grace = 48 * time.Hour
+			l.ledger.config.Grace = 48 * time.Hour
 			c := client{cert: second}
 			if with == "the former" {
 				c.cert = first
 			}
 			third, _, err := l.ask(c)
-			if leap > l.ledger.grace {
+			if leap > l.ledger.config.Grace {
 				if err := wantRefused(err, codes.Unauthenticated, publicCertificate); err != nil {
 					t.Error(err)
 				}

@@ -52,8 +52,9 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	return "", ""
 }
 
-// unsupportedFields refuses the fields of m that are set and not supported.
-func (c *checker) unsupportedFields(path string, m protoreflect.Message) {
+// everyField makes the checks that hold for all fields of m: none is set that is not supported, and
+// no number is negative.
+func (c *checker) everyField(path string, m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
@@ -62,17 +63,24 @@ func (c *checker) unsupportedFields(path string, m protoreflect.Message) {
 		}
 		path, v := below(path, fd.JSONName()), m.Get(fd)
 		what, todo := unsupportedField(fd)
-		switch {
-		case isWrapper(fd.Message()) && isZero(v.Message()): // false
+		if isWrapper(fd.Message()) {
+			fd = fd.Message().Fields().ByName("value")
+			v = v.Message().Get(fd)
+		}
+		switch kind := fd.Kind(); {
+		case kind == protoreflect.BoolKind && !fd.IsList() && !v.Bool():
 		case what != "":
 			c.unsupported(path, what, todo)
-		case fd.Message() == nil:
-		case fd.IsList():
+		case isDuration(fd.Message()): // checked by itself
+		case fd.Message() != nil && fd.IsList():
 			for i := range v.List().Len() {
-				c.unsupportedFields(at(path, i), v.List().Get(i).Message())
+				c.everyField(at(path, i), v.List().Get(i).Message())
 			}
-		default:
-			c.unsupportedFields(path, v.Message())
+		case fd.Message() != nil:
+			c.everyField(path, v.Message())
+		case fd.IsList(): // of texts and numbers
+		case kind == protoreflect.Int32Kind && v.Int() < 0, isFloat(fd) && !(v.Float() >= 0):
+			c.errorf(path, "the number must not be negative, it is %v", v)
 		}
 	}
 }

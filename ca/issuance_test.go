@@ -13,7 +13,7 @@ import (
 // forget empties the lab's index of workloads.
 func (l *lab) forget() {
 	l.t.Helper()
-	records, err := l.store.List(l.t.Context(), workloadTable)
+	records, err := l.store.List(l.t.Context(), "workload")
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestIndexOlder(t *testing.T) {
 	l.serve()
 	c := l.join("shop/web", "a")
 	backup := record.NewMemory()
-	copyRecords(t, l.store, backup, workloadTable)
+	copyRecords(t, l.store, backup, "workload")
 	old := c
 	for range 3 {
 		l.pass(time.Hour)
@@ -74,7 +74,7 @@ func TestIndexOlder(t *testing.T) {
 		}
 		c = next
 	}
-	copyRecords(t, backup, l.store, workloadTable)
+	copyRecords(t, backup, l.store, "workload")
 	l.pass(time.Minute)
 	next, _, err := l.ask(client{cert: c})
 	if err != nil {

@@ -1,12 +1,15 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"net/netip"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -14,6 +17,29 @@ import (
 	"github.com/ashore-mesh/ashore/internal/machine"
 	"github.com/ashore-mesh/ashore/internal/task"
 )
+
+// Program returns the program to run: PackagedEnvoy for units; else Path, "envoy" in PATH, or
+// PackagedEnvoy. It checks that the program starts and is supported. The error is a UsageError.
+func (e *Envoy) Program(ctx context.Context) (string, error) {
+	path := e.Path
+	switch {
+	case e.units:
+		path = cmp.Or(e.program, PackagedEnvoy)
+	case path == "":
+		path = PackagedEnvoy
+		if found, err := exec.LookPath("envoy"); err == nil {
+			path = found
+		}
+	}
+	path, err := filepath.Abs(path)
+	if err == nil {
+		err = machine.CheckEnvoy(ctx, path)
+	}
+	if err != nil {
+		return "", &UsageError{"envoy.path", err.Error() + ", or name Envoy's program (--envoy)"}
+	}
+	return path, nil
+}
 
 // portRetryTime is how long the agent waits for ports in use: the Envoy of a killed agent ends a
 // moment after it.

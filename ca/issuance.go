@@ -1,0 +1,269 @@
+package ca
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+)
+
+// maxKeyNamed is how many workloads of one service account may differ by their keys alone. It is
+// bounded because a holder of the account's token can create new keys at any time.
+const maxKeyNamed = 20_000
+
+// joinTime is how long the name of a machine that joined is in use before the machine connects.
+const joinTime = 15 * time.Second
+
+// issuance is a certificate that is about to be handed out.
+type issuance struct {
+	workload string
+	proof    *Proof
+	ask      *ask
+	leaf     *x509.Certificate
+	// root and bundle are the IDs of the leaf's root, and of the bundle that comes with it.
+	root, bundle string
+	now          time.Time
+	// replaced is the hash of the key that cannot renew any more because of it. enter sets it; it may
+	// be empty.
+	replaced string
+}
+
+// Replacement means that a machine with another key joined under the name of a workload.
+type Replacement struct {
+	// Former are the known certificates from before.
+	Former []Leaf
+	// Text says what happened, for the machine that has one of them.
+	Text string
+}
+
+// enter adds a certificate to the index, and uses up the join token in the same commit. Hand out
+// nothing before. Each workload has a record of its own, so that many can renew at once. Errors:
+// *Refusal, or why it cannot be written.
+func (l *Ledger) enter(ctx context.Context, c *issuance) error {
+	if err := l.retry(func() error { return l.tryEnter(ctx, c) }); err != nil {
+		return err
+	}
+	// Revocations of identities, and pending ones, do not conflict with the commit: look again.
+	return l.refuseRevoked(ctx, c.proof, c.workload)
+}
+
+func (l *Ledger) tryEnter(ctx context.Context, c *issuance) error {
+	w, version, err := l.workloads.get(ctx, c.workload)
+	if err != nil {
+		return err
+	}
+	// Read after the workload: a later revocation changes its record, and the commit conflicts.
+	if err := l.refuseRevoked(ctx, c.proof, c.workload); err != nil {
+		return err
+	}
+	former := w.Key // empty: the index does not have the workload
+	var writes []record.Write
+	if c.proof.How == byCertificate {
+		if err := w.superseded(c.proof.Leaf); err != nil {
+			return err
+		}
+		w = w.renew(c)
+	} else {
+		if c.proof.How == byToken {
+			if writes, err = l.spend(ctx, c, w); err != nil {
+				return err
+			}
+		}
+		w = w.join(c)
+		if c.replaced = ""; former != w.Key {
+			c.replaced = former
+		}
+	}
+	w.Name, w.Identity = c.workload, c.proof.ID.String() // the mesh may have a new trust domain
+	w.prune(c.now, l.outlive)
+	account, ok := keyNamedAccount(c.workload)
+	counts := ok && former == ""
+	switch {
+	case counts && l.countKeyNamed(account, 0) >= maxKeyNamed:
+		return &Refusal{Code: codes.ResourceExhausted, Reason: "account full",
+			Public: "too many workloads of this service account hold certificates",
+			Err:    fmt.Errorf("service account %s has %d workloads, and asks for one more", account, maxKeyNamed)}
+	case len(w.Leaves) >= maxLeaves:
+		return &Refusal{Code: codes.ResourceExhausted, Reason: "too many certificates",
+			Public: "too many certificates of this workload are valid at once, or expired a short time ago",
+			Err: fmt.Errorf("workload %s has %d certificates by which connections may be open, and asks for more",
+				c.workload, len(w.Leaves))}
+	}
+	w.Leaves = append(w.Leaves, leafOf(c.leaf, c.root))
+	w.Offered, w.Renewed = c.bundle, c.now
+	write, err := l.workloads.replace(w.Name, w, version)
+	if err == nil {
+		err = l.config.Records.Commit(ctx, append(writes, write)...)
+	}
+	if err == nil && counts {
+		l.countKeyNamed(account, 1)
+	}
+	return err
+}
+
+// countKeyNamed adds to the count of a service account's workloads that only their keys distinguish,
+// and returns it.
+func (l *Ledger) countKeyNamed(account string, n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keyNamed[account] += n
+	return l.keyNamed[account]
+}
+
+// spend decides whether a join token may be used for a key and a workload, and returns the write
+// that uses it up. The same key and workload may use it again until it expires, because an answer
+// may be lost. Errors: *Refusal, or the store cannot be read.
+func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.Write, error) {
+	t, version, err := l.checkToken(ctx, c.proof.token, c.now)
+	if err != nil {
+		return nil, err
+	}
+	key, used := c.ask.KeyHash, t.Key != ""
+	switch {
+	case used && (t.Key != key.String() || t.Workload != c.workload):
+		return nil, refuseToken("token used", "join token %s was used by %s at %s from %s, and comes for %s with key %s",
+			t.ID, t.Workload, t.Used.Format(time.RFC3339), t.From, c.workload, key)
+	case w.Group != "" && w.Group != t.Group && l.valid(w, c.now.Add(-l.config.Grace)):
+		return nil, &Refusal{Code: codes.PermissionDenied, Reason: "name of another group",
+			Public: "a workload of this name has joined another group: choose another name, or revoke the certificates " +
+				"of that one by their serial numbers first",
+			Err: fmt.Errorf("workload %s joined group %q, and a token of group %q comes for it",
+				c.workload, w.Group, t.Group)}
+	case used && w.Key != "" && !w.holds(key):
+		return nil, refuseToken("token used", "join token %s was used at %s, and workload %s has joined again or "+
+			"renewed since", t.ID, t.Used.Format(time.RFC3339), c.workload)
+	case used:
+		return nil, nil
+	}
+	if err := l.refuseTaken(w, c); err != nil {
+		return nil, err
+	}
+	t.Key, t.Workload, t.Used, t.From = key.String(), c.workload, c.now, c.proof.from.String()
+	write, err := l.tokens.replace(t.ID, t, version)
+	return []record.Write{write}, err
+}
+
+// refuseTaken refuses the name of a workload that has a valid certificate and is connected, or has
+// joined a moment ago. A caller that has its key is that workload.
+func (l *Ledger) refuseTaken(w Workload, c *issuance) error {
+	shown := c.proof.shown
+	if w.Key == "" || c.ask.Replace || w.holds(c.ask.KeyHash) || shown != nil && w.holds(*shown) || !l.valid(w, c.now) {
+		return nil
+	}
+	where := l.config.Present(w)
+	if where == "" && c.now.Sub(w.Joined).Abs() < joinTime {
+		where = fmt.Sprintf("a machine joined under this name from %s at %s", w.From,
+			w.Joined.UTC().Format(time.RFC3339))
+	}
+	if where == "" {
+		return nil
+	}
+	return &Refusal{Code: codes.AlreadyExists, Reason: "name in use",
+		Public: fmt.Sprintf("the name %s is in use: %s; give this machine another name, or let it take the place of "+
+			"that one when it is the same machine, installed anew", c.workload, where),
+		Err: fmt.Errorf("%s comes for the name %s, and %s", c.proof.Caller, c.workload, where)}
+}
+
+// valid reports whether a workload has a certificate that is not revoked and expires after a time.
+func (l *Ledger) valid(w Workload, at time.Time) bool {
+	revoked := l.Revocations()
+	return !revoked.Has(RevokeWorkload, w.Name) && slices.ContainsFunc(w.Leaves, func(leaf Leaf) bool {
+		return leaf.NotAfter.After(at) && !revoked.certificate[leaf.SHA256]
+	})
+}
+
+// reasonReplaced is why the holder of a superseded key is refused.
+const reasonReplaced = "replaced"
+
+// superseded refuses a certificate whose key the workload has replaced since. An index that is
+// older than the certificate, as one from a backup, does not refuse it. Errors: *Refusal.
+func (w *Workload) superseded(leaf *x509.Certificate) error {
+	issued := leaf.NotBefore.Add(backdate)
+	if w.Key == "" || issued.After(w.Renewed) || w.holds(KeyHashOf(leaf)) {
+		return nil
+	}
+	text := replacedText(w)
+	if w.Replaced.Before(issued) {
+		text = fmt.Sprintf("another machine has a copy of the identity of %s and renewed its certificate at %s; join "+
+			"again with --name NAME", w.Name, w.Renewed.UTC().Format(time.RFC3339))
+	}
+	return &Refusal{Code: codes.Unauthenticated, Public: text, Reason: reasonReplaced, Err: errors.New(text)}
+}
+
+// replacedText is the answer to the holder of a key that was replaced by a new join.
+func replacedText(w *Workload) string {
+	return fmt.Sprintf("another machine joined under the name %s at %s from %s and took its place; "+
+		"join again with --name NAME, or with --replace to take the place back",
+		w.Name, w.Replaced.UTC().Format(time.RFC3339), w.From)
+}
+
+// reportReplaced reports the machines whose names others took since a mark, on any replica, and
+// returns the next mark. Since nil it reports none.
+func (l *Ledger) reportReplaced(ctx context.Context, since record.Mark) record.Mark {
+	list, now, err := l.config.Records.Changes(ctx, l.workloads.name, since)
+	if err != nil {
+		if ctx.Err() == nil {
+			l.config.Log.Warn("cannot read which workloads joined; the next change tries again", "error", err)
+		}
+		return since
+	}
+	for _, r := range list {
+		if since == nil || r.Version == "" {
+			continue
+		}
+		w, err := l.workloads.decode(r)
+		if n := len(w.Leaves); err == nil && n > 0 && !w.Replaced.IsZero() && w.Replaced.Equal(w.Renewed) {
+			// The last certificate is that of the new machine.
+			l.config.Replaced(Replacement{Former: w.Leaves[:n-1], Text: replacedText(&w)})
+		}
+	}
+	return now
+}
+
+// Holds returns the index's entry of the workload that a verified certificate was issued to; only
+// its name if there is none. Errors: *Refusal when the certificate was superseded or is revoked.
+func (l *Ledger) Holds(ctx context.Context, leaf *x509.Certificate) (Workload, error) {
+	id, err := spiffe.Of(leaf)
+	if err != nil {
+		return Workload{}, refuseCertificate("no identity", err)
+	}
+	name := indexName(leaf, id)
+	w, _, err := l.workloads.get(ctx, name)
+	if err != nil {
+		return w, err
+	}
+	w.Name = name
+	if err := w.superseded(leaf); err != nil {
+		return w, err
+	}
+	return w, l.refuseRevoked(ctx, &Proof{ID: id, How: byCertificate, Leaf: leaf}, name)
+}
+
+// refuseRevoked refuses a caller whose identity, workload or certificate is revoked in the store
+// now. The answer is that for any other bad proof of its kind. Errors: *Refusal, or the store cannot
+// be read.
+func (l *Ledger) refuseRevoked(ctx context.Context, p *Proof, workload string) error {
+	keys := []record.Key{revocationKey(RevokeIdentity, p.ID.String()), revocationKey(RevokeWorkload, workload)}
+	if p.Leaf != nil {
+		keys = append(keys, revocationKey(RevokeSerial, serialText(p.Leaf)))
+	}
+	for _, key := range keys {
+		x, _, _, err := l.revocation(ctx, key)
+		switch {
+		case err != nil:
+			return err
+		case !x.Revoked:
+			continue
+		}
+		text := fmt.Sprintf("%s %s was revoked at %s by %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By)
+		return p.refuse(reasonRevoked, errors.New(because(text, x.Reason)))
+	}
+	return nil
+}

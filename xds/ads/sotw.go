@@ -1,0 +1,84 @@
+package ads
+
+import (
+	"time"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// receiveState takes in a request of state of the world, which names all that is subscribed.
+func (s *Subscription) receiveState(r *Request, now time.Time) (out Outcome) {
+	names := s.cache.names.of(r.Subscribe)
+	if names == nil && s.kind.Wildcard && (!s.started || s.names.All()) {
+		names = s.cache.names.everything()
+	}
+	if !s.started {
+		s.start(names)
+		s.resumed = r.Version != ""
+		s.acceptVersion(r.Version)
+		s.restoreRejected()
+		return Outcome{Started: true}
+	}
+	number, ours := s.number(r.Nonce)
+	if !ours && r.Nonce != "" && s.version != nil && (r.Rejected != nil || r.Version == *s.version) {
+		// Istio's client sends nonces of its own (pkg/adsc): it means the last response.
+		number, ours = s.count, true
+	}
+	if ours {
+		out = s.answered(number, r.Rejected, now)
+	}
+	// The names count even if the nonce is stale: what a client dropped and asked for again
+	// meanwhile, it has forgotten.
+	if names != s.names {
+		s.unsubscribe(s.cache.names.minus(s.names, names))
+		s.names = names
+		s.answer = s.answer || s.kind.Whole
+		s.restoreRejected()
+	}
+	return out
+}
+
+// acceptVersion takes in the version that the client has from an earlier stream: it tells whether
+// the client has exactly what it should. For types that are not Whole it does not, because what was
+// dropped and subscribed again is not part of it.
+func (s *Subscription) acceptVersion(version string) {
+	suspect := len(s.suspects) > 0
+	s.suspects = nil
+	if version == "" || suspect || !s.kind.Whole || !s.names.All() {
+		return
+	}
+	if target := s.cache.version(s.To, s.names); *target == version {
+		s.version, s.have, s.known, s.answer = target, s.To, s.names, false
+	}
+}
+
+// encodeWhole adds everything to r that the client should have now. A name that it rejected, or
+// that is deferred, is in it as the client has it, because what is missing is removed.
+func (s *Subscription) encodeWhole(r *Response) {
+	all := &change{shared: s.cache.diff(diffKey{nil, s.To.Shared, nil, s.names, s.kind})}
+	without := map[string]struct{}{}
+	for name, st := range s.states {
+		without[name] = struct{}{}
+		if stands := s.stands(name, st); stands != nil {
+			all.changed = append(all.changed, stands)
+		}
+	}
+	for _, o := range s.To.Own.Items() {
+		if _, ok := without[o.Name]; !ok && s.names.Covers(o.Name) {
+			without[o.Name] = struct{}{}
+			all.changed = append(all.changed, o)
+		}
+	}
+	p := &plan{change: change{changed: all.changed}}
+	p.take(all.shared, without)
+	p.removed = nil
+	s.encodeChange(r, &p.change)
+}
+
+// stands is the resource that a whole set has for a name with a state; nil: none.
+func (s *Subscription) stands(name string, st *nameState) *resource.Resource {
+	if st.had == nil && !st.hadKnown || st.is == unknown {
+		return s.To.Get(name) // without it the client might lose what it has
+	}
+	return st.had
+}
