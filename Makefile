@@ -92,7 +92,7 @@ golden: ## rewrite the expectations of golden tests
 	$(GO) test ./xds/gen ./examples -run TestGolden -update
 	$(GO) test ./agent/intercept -run TestRender -update
 
-package-build = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' $$(git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true)
+package-build = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/ashore-mesh/ashore/internal/build.version=$(VERSION)' $$(git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true)
 
 package: package-texts ## deb and rpm packages for amd64 and arm64, and an archive for this kind of machine, in dist/
 	@rm -rf '$(DIST)'/*.deb '$(DIST)'/*.rpm '$(DIST)/build/doc' '$(DIST)/build/completion'

@@ -48,7 +48,7 @@ func TestNode(t *testing.T) {
 			"ISTIO_VERSION": "1.31.1", "LABELS": {"app": "web", "version": "v1"}, "INTERCEPTION_MODE": "NONE",
 			"SERVICE_ACCOUNT": "web", "NETWORK": "net-1", "HTTP_PROXY_PORT": "15007", "ASHORE_STREAM": "config",
 			"ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": 15090,
-			"PROXY_CONFIG": {"discoveryAddress": "127.0.0.1:15010", "concurrency": 2, "drainDuration": "90s", "statusPort": 15020}
+			"PROXY_CONFIG": {"concurrency": 2, "drainDuration": "90s", "statusPort": 15020}
 		}
 	}`
 	if err := json.Unmarshal([]byte(text), &want); err != nil {

@@ -101,8 +101,7 @@ func nodeMetadata(s *Settings, stream string) map[string]any {
 // nodeProxyConfig is Istio's ProxyConfig of this proxy.
 func nodeProxyConfig(s *Settings) map[string]any {
 	c := map[string]any{
-		"discoveryAddress": strings.Join(s.XDS.Addresses, ","),
-		"concurrency":      s.Envoy.Concurrency,
+		"concurrency": s.Envoy.Concurrency,
 		// as protobuf's JSON wants it
 		"drainDuration": strconv.FormatFloat(s.Envoy.DrainTime.Seconds(), 'f', -1, 64) + "s",
 		"statusPort":    statusPort,

@@ -20,8 +20,8 @@ const (
 	// the workload that ashore-agent.service runs. Further workloads run as
 	// ashore-agent@NAME.NAMESPACE.service.
 	MainLink = "main"
-	// unitFolder is where systemd's units of Envoy find their files.
-	unitFolder = "/run/ashore-agent"
+	// UnitFolder is where systemd's units of Envoy find their files.
+	UnitFolder = "/run/ashore-agent"
 )
 
 // Files in a state folder. It also has the files of the identity and, unless units run Envoy, the
@@ -37,7 +37,7 @@ const (
 func JoinedSettings(state string) string { return filepath.Join(state, settingsFile) }
 
 // unitFolder is the folder of the units' environment files.
-func (s *Settings) unitFolder() string { return cmp.Or(s.Envoy.folder, unitFolder) }
+func (s *Settings) unitFolder() string { return cmp.Or(s.Envoy.folder, UnitFolder) }
 
 // runtime is the folder of what the agent offers Envoy. With units Envoy's group may enter it.
 func (s *Settings) runtime() string {

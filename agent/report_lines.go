@@ -136,8 +136,9 @@ func (a *Agent) reportRegistration(r *Report) {
 		how = "; " + probed.By
 	}
 	h, known := a.health.Health()
-	if ports := h.Ports.In(registry.PortClosed, registry.PortLoopback); known && ports != "" {
-		how += "; not served: " + ports
+	closed := h.Ports.In(registry.PortClosed, registry.PortLoopback)
+	if known && closed != "" {
+		how += "; not served: " + closed
 	}
 	switch {
 	case !known, h.Reason == notChecked, h.Reason == notIntercepted && a.settings.intercepted():
@@ -150,6 +151,8 @@ func (a *Agent) reportRegistration(r *Report) {
 	case probed.Refused != nil:
 		r.warn("registration", "",
 			"%s, healthy by the previous probe: %v%s", where, probed.Refused, cmp.Or(how, "; not probed"))
+	case closed != "":
+		r.warn("registration", "start what serves these ports", "%s, healthy%s", where, how)
 	default:
 		r.ok("registration", "%s, healthy%s", where, how)
 	}

@@ -169,6 +169,11 @@ func TestReport(t *testing.T) {
 			a.health.setProxy("")
 		}, "registration", "ok shop/web at 127.0.15.40, healthy; probed as its group says, by a TCP connection to " +
 			"127.0.15.40:8080", ""},
+		{"a port that is not served", func(a *Agent, l *relay.Status) {
+			*l = relay.Status{Connected: "a:1"}
+			a.health.setApp(probe.Health{Healthy: true, Ports: "9000=closed"})
+			a.health.setProxy("")
+		}, "registration", "warn shop/web at 127.0.15.40, healthy; not served: 9000", "start what serves these ports"},
 		{"not probed", func(*Agent, *relay.Status) {}, "registration", "ok shop/web at 127.0.15.40, not among the " +
 			"endpoints yet: its first check is not done", ""},
 		{"Envoy is away", func(*Agent, *relay.Status) {}, "envoy", "bad does not answer, restarts 0: ask Envoy: ",

@@ -86,7 +86,7 @@ type Envoy struct {
 
 	units    bool   // systemd units run Envoy; set by UseUnits
 	workload string // in the units' names; empty: the machine's main workload
-	folder   string // of the units' files; empty: unitFolder; tests use another one
+	folder   string // of the units' files; empty: UnitFolder; tests use another one
 	program  string // of the units; empty: PackagedEnvoy; tests use another one
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,6 +42,7 @@ type UnitsConfig struct {
 type launch struct {
 	unit      string // prefix of the units' names: "ashore-envoy@", "ashore-envoy@web-"
 	files     string // prefix of the files' paths: "/run/ashore-agent/envoy-"
+	base      int    // base ID of new Envoys
 	args      []string
 	bootstrap []byte
 	shutdown  time.Duration // see UnitsConfig.ParentShutdown
@@ -52,19 +54,42 @@ func newLaunch(c UnitsConfig) (*launch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at Envoy: %w", err)
 	}
-	l := &launch{unit: "ashore-envoy@", files: filepath.Join(c.Folder, "envoy-"), bootstrap: c.Bootstrap,
-		shutdown: c.ParentShutdown,
+	l := &launch{unit: "ashore-envoy@", files: unitFiles(c.Folder, c.Workload), bootstrap: c.Bootstrap,
+		base: baseID(c.Folder, c.Workload), shutdown: c.ParentShutdown,
 		program: fmt.Sprintf("%s, %d bytes, changed %s", c.Program, info.Size(),
 			info.ModTime().UTC().Format(time.RFC3339Nano))}
 	if c.Workload != "" {
 		l.unit += c.Workload + "-"
-		l.files += c.Workload + "-"
 	}
 	l.args = append(c.arguments(),
 		"--socket-path", filepath.Join(c.Sockets, "hot"), "--socket-mode", "600",
 		"--parent-shutdown-time-s", seconds(c.ParentShutdown),
 		"--skip-hot-restart-parent-stats")
 	return l, nil
+}
+
+// unitFiles is the prefix of the paths of a workload's files.
+func unitFiles(folder, workload string) string {
+	if workload != "" {
+		workload += "-"
+	}
+	return filepath.Join(folder, "envoy-") + workload
+}
+
+// maxBaseID bounds Envoy's base ID, which Envoy multiplies by 10 in 32 bits.
+const maxBaseID = 1 << 27
+
+// baseID is the same for all Envoys of a workload, so that the next one uses their shared memory.
+func baseID(folder, workload string) int {
+	h := fnv.New32a()
+	h.Write([]byte(unitFiles(folder, workload)))
+	return 1 + int(h.Sum32()%(maxBaseID-1))
+}
+
+// SharedMemory is the file name, in /dev/shm, of the shared memory of a workload's Envoys. They need
+// it for a hot restart, and to start again after a crash. Source: Envoy, hot_restart_impl.cc.
+func SharedMemory(folder, workload string) string {
+	return fmt.Sprintf("envoy_shared_memory_%d0", baseID(folder, workload))
 }
 
 func (l *launch) name(number int) string            { return l.unit + strconv.Itoa(number) + ".service" }

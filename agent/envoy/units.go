@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -21,8 +20,6 @@ const (
 	takeoverPoll = 100 * time.Millisecond
 	// takeoverTimeout is how long an Envoy may need to take over.
 	takeoverTimeout = 2 * time.Minute
-	// maxBaseID bounds Envoy's base ID, which Envoy multiplies by 10 in 32 bits.
-	maxBaseID = 1 << 27
 )
 
 // Units runs Envoy as systemd units, one for each restart epoch. They outlive the agent, and the
@@ -163,7 +160,7 @@ func (u *Units) serves(ctx context.Context, number int) bool {
 
 // fresh starts the first epoch.
 func (u *Units) fresh(ctx context.Context) error {
-	e := epoch{0, 1 + rand.IntN(maxBaseID-1)}
+	e := epoch{0, u.launch.base}
 	if err := errors.Join(u.launch.clean(nil), u.start(ctx, e)); err != nil {
 		return err
 	}

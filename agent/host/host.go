@@ -48,8 +48,10 @@ type Host struct {
 	Envoy    string // its program
 	Resolver string // the resolver's settings
 	NFT      string // the program that the rules need
-	Rules    Interception
-	Owner    func(machine.Socket) (*machine.Owner, error)
+	// SharedMemory is the folder of shared memory.
+	SharedMemory string
+	Rules        Interception
+	Owner        func(machine.Socket) (*machine.Owner, error)
 	// As calls f as the agent's user.
 	As func(f func() error) error
 	// Ready waits until the workload of a state folder is ready.
@@ -67,7 +69,7 @@ func This() *Host {
 	}
 	return &Host{Folder: agent.PackagedState, Systemd: machine.Systemctl("systemctl"), Envoy: agent.PackagedEnvoy,
 		Resolver: "/etc/resolv.conf", NFT: "nft",
-		Rules: intercept.Machine{}, Owner: machine.PortOwner, As: asUser(u), Ready: waitReady}
+		SharedMemory: "/dev/shm", Rules: intercept.Machine{}, Owner: machine.PortOwner, As: asUser(u), Ready: waitReady}
 }
 
 // Runs reports whether units run the workload of a state folder. h may be nil.

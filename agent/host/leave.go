@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/agent"
+	"github.com/ashore-mesh/ashore/agent/envoy"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // leaveTimeout bounds how long an agent may take to drain and end.
@@ -52,9 +54,13 @@ func (h *Host) removeRules(ctx context.Context) error {
 	return errors.Join(h.Rules.Delete(ctx), h.Systemd.Run(ctx, "disable", "--quiet", "--now", interceptUnit))
 }
 
-// stop stops the agent of a workload and its Envoy.
+// stop stops the agent of a workload and its Envoy, and removes the shared memory.
 func (h *Host) stop(ctx context.Context, state string) error {
 	unit := h.unit(state)
+	workload := filepath.Base(state)
+	if unit == mainUnit {
+		workload = ""
+	}
 	err := h.Systemd.Run(ctx, "disable", "--quiet", "--now", unit)
 	if unit == mainUnit { // else a DNS query would start the agent again
 		err = errors.Join(err, h.Systemd.Run(ctx, "stop", dnsSocket, unit))
@@ -62,5 +68,6 @@ func (h *Host) stop(ctx context.Context, state string) error {
 	for _, verb := range []string{"stop", "reset-failed"} { // of several epochs the older ones end by a signal
 		err = errors.Join(err, h.Systemd.Run(ctx, append([]string{verb}, h.envoys(state)...)...))
 	}
-	return err
+	memory := filepath.Join(h.SharedMemory, envoy.SharedMemory(agent.UnitFolder, workload))
+	return errors.Join(err, wholefile.Remove(memory))
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/miekg/dns"
@@ -40,7 +41,7 @@ const checkTimeout = 5 * time.Second
 
 // Run does the checks once.
 func (k Checks) Run(ctx context.Context, c Config) []Result {
-	out := []Result{{"control plane", k.controlPlane(ctx)}, {"ssh", checkSSH(c.Settings)}}
+	out := []Result{{"control plane", k.controlPlane(ctx)}}
 	if k.Ready != "" {
 		out = append(out, Result{"agent", get(ctx, k.Ready)})
 	}
@@ -92,28 +93,17 @@ func (k Checks) reach(ctx context.Context, address string) error {
 	return err
 }
 
-// checkSSH requires that sshd's ports are excluded: under a strict policy Envoy would refuse
-// clients.
-func checkSSH(s Settings) error {
+// sshPorts returns the ports at which sshd listens for other machines. Under a strict policy Envoy
+// would refuse their clients.
+func sshPorts() (ports []string, err error) {
 	all, err := machine.Listeners(false)
-	include := withoutAll(s.IncludeInboundPorts)
 	for _, l := range all {
-		port := uint64(l.Address.Port())
-		intercepted := (len(include) == 0 || covers(include, port)) && !covers(s.ExcludeInboundPorts, port)
-		if l.Name == "sshd" && !l.Address.Addr().IsLoopback() && intercepted {
-			return fmt.Errorf("sshd listens on port %d, which the rules intercept: "+
-				"add it to interception.excludeInboundPorts", port)
+		if l.Name == "sshd" && !l.Address.Addr().IsLoopback() {
+			ports = append(ports, strconv.Itoa(int(l.Address.Port())))
 		}
 	}
-	return err
-}
-
-// covers reports whether port is in a list of ports and ranges.
-func covers(list []string, port uint64) bool {
-	return slices.ContainsFunc(list, func(s string) bool {
-		from, to, ok := parsePorts(s)
-		return ok && from <= port && port <= to
-	})
+	slices.Sort(ports)
+	return slices.Compact(ports), err
 }
 
 // get requires an answer below 500: Envoy answers 503 if it cannot reach the agent.

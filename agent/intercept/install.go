@@ -67,6 +67,11 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if id, err := userID("ashore"); err == nil {
 		c.Settings.ExcludeUsers = append(slices.Clip(c.Settings.ExcludeUsers), strconv.FormatUint(id, 10))
 	}
+	ssh, err := sshPorts()
+	if err != nil {
+		return fmt.Errorf("no rules were installed: %w", err)
+	}
+	c.Settings.ExcludeInboundPorts = append(slices.Clip(c.Settings.ExcludeInboundPorts), ssh...)
 	before, err := m.Record()
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+	"github.com/ashore-mesh/ashore/internal/testchild"
 )
 
 // What would send Envoy's connections back to it, or break the machine in another way, is refused
@@ -59,6 +61,19 @@ func TestInstallUndone(t *testing.T) {
 	t.Parallel()
 	m, there := pair(t)
 	m.envoy()
+	sshd := filepath.Join(t.TempDir(), "sshd")
+	if err := os.Symlink(os.Args[0], sshd); err != nil {
+		t.Fatal(err)
+	}
+	ssh := m.Program(sshd, "sshd")
+	wait, err := testchild.Start(ssh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = ssh.Process.Kill() // it is a failure that Wait returns
+		_ = wait()
+	}()
 	good := m.order
 	good.Checks.ControlPlane = []string{controlPlane(t, there)}
 
@@ -76,6 +91,9 @@ func TestInstallUndone(t *testing.T) {
 
 	m.order = good
 	m.must("install")
+	if got := m.status().Settings.ExcludeInboundPorts; !slices.Contains(got, "2222") {
+		t.Errorf("the ports %q are excluded, want sshd's too", got)
+	}
 	m.Config.Settings.ExcludeInboundPorts = nil
 	m.Checks.ControlPlane = append([]string{"10.99.0.2:15013"}, m.Checks.ControlPlane[1:]...)
 	if _, err := m.do("install"); err == nil || !strings.Contains(err.Error(),
@@ -161,6 +179,67 @@ func TestBootFails(t *testing.T) {
 		t.Errorf("boot: %v", err)
 	}
 	m.marked("after a boot that failed", false)
+}
+
+// Confirmed rules come back when another program deletes them. If that is not possible they do not
+// count as installed. They do not come back after a removal.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	m, there := pair(t)
+	m.Checks.ControlPlane = []string{controlPlane(t, there)}
+	m.envoy()
+	m.must("install")
+	if err := os.Remove(m.Machine.Installed); err != nil {
+		t.Fatal(err)
+	}
+	watch, out, problem := m.start("watch")
+	harness.Eventually(t, "the watch has begun", func() error { _, err := os.Stat(m.Machine.Installed); return err })
+	installed := func(want bool) func() error {
+		return func() error {
+			text, err := m.do("status") // it may fail while the kernel replaces the table
+			if err == nil && strings.Contains(text, `"Installed":true`) != want {
+				err = fmt.Errorf("status is %s", text)
+			}
+			return err
+		}
+	}
+	for range 2 {
+		m.Command("nft", "flush", "ruleset")
+		harness.Eventually(t, "the rules are back", installed(true))
+	}
+
+	record := filepath.Join(m.Machine.Folder, recordFile)
+	text, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := []byte(strings.ReplaceAll(string(text), `"`+testUser+`"`, `"nosuch"`))
+	if err := os.WriteFile(record, broken, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.Command("nft", "delete", "table", "inet", "ashore")
+	harness.Eventually(t, "the marker goes", func() error {
+		if _, err := os.Stat(m.Machine.Installed); err == nil {
+			return errors.New("it exists")
+		}
+		return nil
+	})
+	if err := os.WriteFile(record, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the rules are back once they can be installed", installed(true))
+	m.marked("once they are back", true)
+
+	m.must("delete")
+	m.Command("nft", "add", "table", "inet", "other")
+	m.Command("nft", "flush", "ruleset")
+	if err := errors.Join(watch.Process.Signal(syscall.SIGTERM), watch.Wait(), installed(false)()); err != nil {
+		t.Errorf("after a removal: %v, %s", err, problem)
+	}
+	if got, want := strings.Count(out.String(), "they are installed again"), 3; got != want ||
+		!strings.Contains(out.String(), "another program deleted the rules: no rules were installed: there is no user nosuch") {
+		t.Errorf("installed again %d times, want %d:\n%s", got, want, out)
+	}
 }
 
 // A machine whose kernel has no nf_tables has no rules to remove, unless some were installed.

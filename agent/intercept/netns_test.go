@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,6 +40,8 @@ func TestMain(m *testing.M) {
 		if err = json.NewDecoder(os.Stdin).Decode(&in); err == nil {
 			err = in.run()
 		}
+	case len(os.Args) > 1 && os.Args[1] == "sshd":
+		err = http.ListenAndServe(":2222", nil)
 	case len(os.Args) > 1 && os.Args[1] == "query":
 		err = queryFrom()
 	default:
@@ -68,6 +71,10 @@ func (o order) run() error {
 		return o.Machine.Remove(ctx)
 	case "delete":
 		return o.Machine.Delete(ctx)
+	case "watch":
+		ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+		defer stop()
+		return o.Machine.Watch(ctx, func() {}, func(text string) { fmt.Println(text) })
 	case "boot":
 		installed, err := o.Machine.Boot(ctx)
 		fmt.Print(installed)

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/agent"
+	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/agent/host"
 	"github.com/ashore-mesh/ashore/agent/intercept"
 	"github.com/ashore-mesh/ashore/internal/machine"
@@ -43,7 +44,7 @@ func newFakeHost(t *testing.T) *fakeHost {
 	}
 	f := &fakeHost{on: map[string]bool{}, fails: map[string]error{}}
 	f.Host = &host.Host{Folder: filepath.Join(dir, "s"), Systemd: f, Envoy: envoy, Resolver: filepath.Join(dir, "none"),
-		NFT: "/bin/true", Rules: fakeRules{f},
+		NFT: "/bin/true", SharedMemory: t.TempDir(), Rules: fakeRules{f},
 		Owner: func(s machine.Socket) (*machine.Owner, error) {
 			if s.Address.Addr().IsUnspecified() {
 				return nil, nil // other tests may have it on their addresses
@@ -169,6 +170,10 @@ func TestHost(t *testing.T) {
 	}
 
 	f.on["ashore-agent.service"] = true
+	memory := filepath.Join(f.SharedMemory, envoy.SharedMemory(agent.UnitFolder, ""))
+	if err := os.WriteFile(memory, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	stdout, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", main)
 	want = []string{"remove rules", "disable --quiet --now ashore-agent.service",
 		"stop ashore-agent.socket ashore-agent.service", "stop " + mainEnvoys, "reset-failed " + mainEnvoys,
@@ -176,8 +181,10 @@ func TestHost(t *testing.T) {
 	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps, want) {
 		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
-	if left, err := os.ReadDir(f.Folder); err != nil || len(left) != 0 {
-		t.Errorf("left: %v, %v", left, err)
+	for _, folder := range []string{f.Folder, f.SharedMemory} {
+		if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
 	}
 }
 

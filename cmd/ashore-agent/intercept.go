@@ -7,23 +7,25 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/agent/intercept"
+	"github.com/ashore-mesh/ashore/internal/sdnotify"
 )
 
 const interceptLong = `intercept manages the nftables rules that bring this machine's traffic to Envoy: the table
 "inet ashore".
 
 The rules follow the settings "interception" of the one workload of this machine. "install" checks that the machine
-works with them and removes them again if it does not. Confirmed rules are installed at every boot until "remove" or
-"ashore-agent leave".`
+works with them and removes them again if it does not. Confirmed rules stay until "remove" or "ashore-agent leave": the
+unit ashore-intercept.service installs them at boot, and again when another program deletes them.`
 
 func (p *program) interceptCommand() *cobra.Command {
 	return group("intercept", "Install, remove and check the rules that bring traffic to Envoy", interceptLong,
-		p.interceptInstall(), p.interceptRemove(), p.interceptStatus(), p.interceptCheck())
+		p.interceptInstall(), p.interceptRemove(), p.interceptStatus(), p.interceptCheck(), p.interceptWatch())
 }
 
 // interceptConfig returns what the rules of a workload depend on.
@@ -42,12 +44,9 @@ func interceptConfig(at place) (c intercept.Config, checks intercept.Checks, err
 
 func (p *program) interceptInstall() *cobra.Command {
 	var at place
-	var boot, show bool
+	var show bool
 	cmd := command("install", "Install the rules, or remove them again when the machine does not work with them", "",
 		"  ashore-agent intercept install\n  ashore-agent intercept install --print", func(ctx context.Context) error {
-			if boot {
-				return p.installAtBoot(ctx)
-			}
 			c, checks, err := interceptConfig(at)
 			if err != nil {
 				return err
@@ -66,21 +65,22 @@ func (p *program) interceptInstall() *cobra.Command {
 			return p.say("traffic goes through Envoy: all checks succeeded")
 		})
 	at.add(cmd)
-	cmd.Flags().BoolVar(&boot, "boot", false,
-		"install the confirmed rules without checks; do nothing if there are none")
 	cmd.Flags().BoolVar(&show, "print", false, "print the rules instead")
 	return cmd
 }
 
-func (p *program) installAtBoot(ctx context.Context) error {
-	installed, err := intercept.Machine{}.Boot(ctx)
-	switch {
-	case err != nil:
-		return err
-	case !installed:
-		return p.say("no rules were confirmed on this machine; nothing was done")
-	}
-	return p.say("the confirmed rules are installed")
+func (p *program) interceptWatch() *cobra.Command {
+	return command("watch", "Keep the confirmed rules installed, until a signal comes",
+		`watch is what ashore-intercept.service runs. It installs the confirmed rules without checks, and again whenever
+another program deletes them. At its end the rules stay.`,
+		"  systemctl status ashore-intercept", func(ctx context.Context) error {
+			notifier := sdnotify.Notifier{Log: hclog.New(&hclog.LoggerOptions{Output: p.stderr})}
+			return intercept.Machine{}.Watch(ctx, func() { notifier.Tell(sdnotify.Ready) }, func(text string) {
+				if err := p.say("%s", text); err != nil {
+					notifier.Log.Warn("the text was not written", "error", err)
+				}
+			})
+		})
 }
 
 func (p *program) interceptRemove() *cobra.Command {

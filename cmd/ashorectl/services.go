@@ -108,11 +108,23 @@ func endpointItems(s admin.Service) []item {
 		}
 		out = append(out, item{id: fmt.Sprintf("%s %d", id, seen[id]), name: "endpoint " + s.Host + " " + ep.Address,
 			value: serviceEndpoint{s.Host, s.Namespace, ep},
-			cells: []any{s.Namespace, s.Host, ep.Address, ports, ep.Health, identity, ep.Locality, ep.From.Source},
+			cells: []any{s.Namespace, s.Host, ep.Address, ports, endpointHealth(ep), identity, ep.Locality, ep.From.Source},
 			wide: []any{ep.Namespace + "/" + cmp.Or(ep.Workload, "-"), ep.Network, ep.Weight, ep.TLSMode,
 				pairs(ep.Labels, ","), declaredIn(ep.From)}})
 	}
 	return out
+}
+
+// endpointHealth returns "healthy", or "healthy, not served: 9000".
+func endpointHealth(ep admin.Endpoint) string {
+	var ports []string
+	for _, p := range ep.NotServed {
+		ports = append(ports, strconv.Itoa(int(p)))
+	}
+	if ep.Health != "healthy" || len(ports) == 0 {
+		return ep.Health
+	}
+	return ep.Health + ", not served: " + strings.Join(ports, ",")
 }
 
 // endpointPorts returns "8080", or "80:8080" if the port of the service has another number.

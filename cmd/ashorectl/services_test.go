@@ -150,3 +150,17 @@ func TestWatchServices(t *testing.T) {
 		}
 	}
 }
+
+// A port that is not served is named beside the health of the endpoint.
+func TestEndpointHealth(t *testing.T) {
+	t.Parallel()
+	for want, ep := range map[string]admin.Endpoint{
+		"healthy":                        {Health: "healthy"},
+		"healthy, not served: 9000,9001": {Health: "healthy", NotServed: []uint32{9000, 9001}},
+		"unhealthy":                      {Health: "unhealthy", NotServed: []uint32{9000}},
+	} {
+		if got := endpointHealth(ep); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -43,18 +43,28 @@ func (t *tool) proxyStatusCommand() *cobra.Command {
 			}
 			return show(t, cmd, func(c *admin.Client, ctx context.Context) (admin.ProxyStatus, error) {
 				all, err := proxies(c, ctx)
-				i := slices.IndexFunc(all, func(p admin.ProxyStatus) bool { return p.ID == args[0] || p.Node == args[0] })
-				if err == nil && i < 0 {
-					err = fmt.Errorf("no proxy %q is connected: \"ashorectl proxy-status\" lists them", args[0])
-				}
 				if err != nil {
 					return admin.ProxyStatus{}, err
 				}
-				return all[i], nil
+				return newestProxy(all, args[0])
 			}, proxyText)
 		},
 		ValidArgsFunction: argument(0, t.proxyNames),
 	}
+}
+
+// newestProxy returns the proxy with an ID or a node ID, or whose node ID has id as its third part.
+// While an Envoy takes over from another there are two, and the newer one counts.
+func newestProxy(all []admin.ProxyStatus, id string) (newest admin.ProxyStatus, err error) {
+	err = fmt.Errorf("no proxy %q is connected: \"ashorectl proxy-status\" lists them", id)
+	for _, p := range all {
+		part := strings.Split(p.Node, "~")
+		same := p.ID == id || p.Node == id || len(part) == 4 && part[2] == id
+		if same && (err != nil || p.Connected.After(newest.Connected)) {
+			newest, err = p, nil
+		}
+	}
+	return newest, err
 }
 
 func proxies(c *admin.Client, ctx context.Context) ([]admin.ProxyStatus, error) {

@@ -102,3 +102,21 @@ func TestShorten(t *testing.T) {
 		}
 	}
 }
+
+// While an Envoy takes over from another, the newer one is shown.
+func TestNewestProxy(t *testing.T) {
+	t.Parallel()
+	const node = "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local"
+	at := time.Now()
+	all := []admin.ProxyStatus{{ID: node, Node: node, Connected: at},
+		{ID: node, Node: node, Connected: at.Add(time.Second)},
+		{ID: node, Node: node, Connected: at.Add(-time.Second)}, {ID: "api-1.shop", Node: "x"}}
+	for id, want := range map[string]int{"web-1.shop": 1, node: 1, "api-1.shop": 3} {
+		if got, err := newestProxy(all, id); err != nil || !got.Connected.Equal(all[want].Connected) {
+			t.Errorf("%s: %v, %v, want number %d", id, got, err, want)
+		}
+	}
+	if _, err := newestProxy(all, "web-2.shop"); err == nil {
+		t.Error("a proxy that is not connected was found")
+	}
+}

@@ -72,8 +72,10 @@ type Endpoint struct {
 	Address string `json:"address"`
 	// Ports are its own, in the order of the service's.
 	Ports []EndpointPort `json:"ports"`
-	// Health is healthy, unhealthy or draining.
-	Health string `json:"health"`
+	// Health is healthy, unhealthy or draining. NotServed are ports of its own that are not served
+	// although it is healthy: callers are not sent there.
+	Health    string   `json:"health"`
+	NotServed []uint32 `json:"notServed,omitempty"`
 	// Identity is who it has to prove to be, a SPIFFE ID; empty: nobody.
 	Identity string `json:"identity,omitempty"`
 	// ServiceAccount is the name in that, Namespace the workload's, and Workload its name.

@@ -287,6 +287,10 @@ func endpoint(in *push.Context, svc *registry.Service, ep *registry.Endpoint, fr
 	for _, p := range svc.Ports {
 		if n := ep.Port(p); n != 0 {
 			out.Ports = append(out.Ports, admin.EndpointPort{Service: p.Number, Name: p.Name, Number: n})
+			state := ep.States.At(n)
+			if state == registry.PortClosed || state == registry.PortLoopback {
+				out.NotServed = append(out.NotServed, n)
+			}
 		}
 	}
 	return out

@@ -236,12 +236,15 @@ func TestCatalogShadowed(t *testing.T) {
 	}
 }
 
-// Of an endpoint those ports are listed that it has.
+// Of an endpoint those ports are listed that it has, and those that are not served.
 func TestCatalogLackingPort(t *testing.T) {
 	t.Parallel()
 	s := &registry.Service{Ports: []registry.Port{{Number: 80, Name: "http"}, {Number: 9000, Name: "admin"}}}
 	got := endpoint(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}}), s,
-		&registry.Endpoint{Ports: map[string]uint32{"admin": 0}}, admin.Place{})
+		&registry.Endpoint{Ports: map[string]uint32{"admin": 0}, States: "80=closed,9000=closed"}, admin.Place{})
+	if d := cmp.Diff([]uint32{80}, got.NotServed); d != "" {
+		t.Errorf("not served (-want +got):\n%s", d)
+	}
 	if d := cmp.Diff([]admin.EndpointPort{{Service: 80, Name: "http", Number: 80}}, got.Ports); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

@@ -1,13 +1,18 @@
 package build
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 )
 
+// version is set by the linker when packages are built.
+var version string
+
 // Info describes a build.
 type Info struct {
-	// Version is the release, "v0.3.0", or "dev" for a build from a work tree.
+	// Version is that of the packages, "0.3.0", else what the compiler recorded, "v0.3.0", or "dev"
+	// for a build from a work tree.
 	Version string `json:"version"`
 	// Commit is the revision of the sources, with "+changes" if the tree was not clean. Empty if
 	// the build did not record it.
@@ -30,11 +35,11 @@ func Read() Info {
 	if !ok {
 		return Info{Version: "dev", Go: runtime.Version()}
 	}
-	return read(info)
+	return read(info, version)
 }
 
-func read(info *debug.BuildInfo) Info {
-	out := Info{Version: info.Main.Version, Go: info.GoVersion}
+func read(info *debug.BuildInfo, packaged string) Info {
+	out := Info{Version: cmp.Or(packaged, info.Main.Version), Go: info.GoVersion}
 	if out.Version == "" || out.Version == "(devel)" {
 		out.Version = "dev"
 	}

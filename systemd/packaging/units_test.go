@@ -42,6 +42,7 @@ func TestSandbox(t *testing.T) {
 	t.Parallel()
 	for _, unit := range []string{
 		"ashored.service", "ashore-agent.service", "ashore-agent@.service", "ashore-envoy@.service",
+		"ashore-intercept.service",
 	} {
 		path, err := filepath.Abs("../" + unit)
 		if err != nil {

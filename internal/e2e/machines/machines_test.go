@@ -78,9 +78,11 @@ func TestMachines(t *testing.T) {
 		{"two services on a machine", twoServices},
 		{"two identities on a machine", twoIdentities},
 		{"rules that cut the control plane off", rulesUndone},
+		{"rules that another program deletes", rulesFlushed},
 		{"a stopped application", stoppedApplication},
 		{"firewalls", firewalls},
 		{"restarts", restarts},
+		{"Envoy crashed", envoyCrashed},
 		{"backup", func(_ *testing.T, s *suite) { s.follow("Backup") }},
 		{"reboots", rebooted},
 		{"left and removed", func(t *testing.T, s *suite) {

@@ -270,6 +270,38 @@ func restarts(t *testing.T, s *suite) {
 	}
 }
 
+// rulesFlushed: rules that another program deletes are back within a second.
+func rulesFlushed(t *testing.T, s *suite) {
+	for _, m := range []*machine{s.client, s.backend} {
+		m.run("printf '#!/usr/sbin/nft -f\nflush ruleset\n' > /root/nftables.conf; nft -f /root/nftables.conf")
+		m.eventually(time.Second, "nft list table inet ashore | grep -q tproxy")
+		m.run("rm /root/nftables.conf; ashore-agent status")
+	}
+	if status, body, err := s.get("http://" + s.backend.ip4 + "/"); err == nil {
+		t.Errorf("plaintext from outside the mesh was answered: %d %s", status, body)
+	}
+	s.reaches(5 * time.Second)
+	s.backend.run("systemctl stop ashore-intercept; nft list table inet ashore; systemctl start ashore-intercept")
+}
+
+// envoyCrashed: an Envoy that took over by hot restart, and whose predecessor has ended, is back
+// soon after a crash.
+func envoyCrashed(t *testing.T, s *suite) {
+	unit := strings.TrimSpace(s.client.eventually(30*time.Second, `units=$(systemctl list-units --plain --no-legend `+
+		`--state=active 'ashore-envoy@*' | cut -d' ' -f1); test "$(wc -w <<< "$units")" = 1; echo "$units"`))
+	if unit == "ashore-envoy@0.service" {
+		t.Fatal("Envoy was not replaced before")
+	}
+	start := time.Now()
+	s.client.run("systemctl kill -s KILL " + unit)
+	s.client.eventually(10*time.Second, `test "$(systemctl show -p NRestarts --value `+unit+`)" = 1`)
+	s.reaches(5 * time.Second)
+	t.Logf("served %s after the crash", time.Since(start).Round(100*time.Millisecond))
+	if out := s.client.run("systemctl show -p NRestarts,ActiveState " + unit); out != "NRestarts=1\nActiveState=active\n" {
+		t.Errorf("%s: %s", unit, out)
+	}
+}
+
 // firewalls: those of Debian keep their policy beside the rules, and the rules outlive their
 // reloads.
 func firewalls(t *testing.T, s *suite) {

@@ -6,5 +6,6 @@ if [ -d /run/systemd/system ]; then
 	# The rules first: without Envoy they would cut the machine off.
 	ashore-agent intercept remove --cut
 	systemctl stop ashore-intercept.service ashore-agent.socket ashore-agent.service 'ashore-agent@*.service' 'ashore-envoy@*.service' ashore-envoys.target
+	find /dev/shm -maxdepth 1 -user ashore-envoy -delete
 fi
 systemctl disable ashore-intercept.service ashore-agent.service ashore-agent@.service
