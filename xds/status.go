@@ -2,10 +2,12 @@ package xds
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/ads"
@@ -97,6 +99,22 @@ func (s *Server) Proxies() []ProxyStatus {
 		return a.Connected.Compare(b.Connected)
 	})
 	return out
+}
+
+// ResourceProblems returns the problems of the resources that connected proxies should have.
+func (s *Server) ResourceProblems() []feed.Problem {
+	s.mu.Lock()
+	streams := slices.Collect(maps.Keys(s.streams))
+	s.mu.Unlock()
+	var sets []resource.Set
+	for _, st := range streams {
+		st.mu.Lock()
+		for _, t := range st.types {
+			sets = append(sets, t.To)
+		}
+		st.mu.Unlock()
+	}
+	return resource.Problems(sets...)
 }
 
 // controlOf returns the newest control stream among those of a client, nil when it has none.

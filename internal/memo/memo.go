@@ -9,12 +9,10 @@ import (
 // Func is a function with a cache. Safe for concurrent use. Concurrent calls with the same input
 // compute once.
 type Func[In comparable, Out any] struct {
-	f    func(In) *Out
-	mark func(*Out) bool // nil: no result is marked
+	f func(In) *Out
 
 	mu      sync.Mutex
-	entries map[In]*entry[Out]       // guarded by mu
-	marked  map[*entry[Out]]struct{} // guarded by mu
+	entries map[In]*entry[Out] // guarded by mu
 }
 
 // entry is a result, or a computation that is in progress.
@@ -27,14 +25,6 @@ type entry[Out any] struct {
 // New returns a Func for f. f must depend only on its input, and never return nil.
 func New[In comparable, Out any](f func(In) *Out) *Func[In, Out] {
 	return &Func[In, Out]{f: f, entries: map[In]*entry[Out]{}}
-}
-
-// NewMarking is New for a function whose marked results can be listed. mark must depend only on the
-// result, and mark few results.
-func NewMarking[In comparable, Out any](f func(In) *Out, mark func(*Out) bool) *Func[In, Out] {
-	m := New(f)
-	m.mark, m.marked = mark, map[*entry[Out]]struct{}{}
-	return m
 }
 
 // Get returns f's result for in, from the cache if the result is still in use.
@@ -61,20 +51,6 @@ func (m *Func[In, Out]) Get(in In) *Out {
 	}
 }
 
-// Marked returns the marked results that are still in use, in no order. Its cost is proportional to
-// their number.
-func (m *Func[In, Out]) Marked() []*Out {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []*Out
-	for e := range m.marked {
-		if v := e.value.Value(); v != nil {
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
 // Len returns the number of cached results, including collected ones that are not yet removed.
 func (m *Func[In, Out]) Len() int {
 	m.mu.Lock()
@@ -92,14 +68,9 @@ func (m *Func[In, Out]) compute(in In, e *entry[Out]) *Out {
 				m.forget(in, e)
 			}
 		}()
-		out := m.f(in)
-		marked := m.mark != nil && m.mark(out)
-		mine = out
+		mine = m.f(in)
 		m.mu.Lock()
 		e.value, e.done = weak.Make(mine), true
-		if marked {
-			m.marked[e] = struct{}{}
-		}
 		m.mu.Unlock()
 		runtime.AddCleanup(mine, func(in In) { m.forget(in, e) }, in)
 	})
@@ -115,7 +86,6 @@ func (m *Func[In, Out]) compute(in In, e *entry[Out]) *Out {
 func (m *Func[In, Out]) forget(in In, e *entry[Out]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.marked, e)
 	if m.entries[in] == e {
 		delete(m.entries, in)
 	}

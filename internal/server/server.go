@@ -141,9 +141,8 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	if err != nil {
 		return err
 	}
-	generator := gen.New()
 	s.proxies, err = xds.New(xds.Config{
-		Generator: generator, Objects: mcp.objects(), Runtime: workloads, RegisterAnybody: cfg.Development,
+		Generator: gen.New(), Objects: mcp.objects(), Runtime: workloads, RegisterAnybody: cfg.Development,
 		Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined,
 		WorkloadStreams: cfg.XDS.WorkloadConnections,
 		WorkloadBytes:   workloadLimit(workloadBytes, cfg.XDS.WorkloadConnections),
@@ -170,7 +169,7 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	})
 	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
 	s.report(analyzed)
-	for _, problems := range []func() []feed.Problem{generator.Refused, s.sources.exposed, s.auditProblems,
+	for _, problems := range []func() []feed.Problem{s.proxies.ResourceProblems, s.sources.exposed, s.auditProblems,
 		saved.problems, vips.Problems, s.proxies.RefusedRegistrations, s.storeProblems, keys.problems,
 		s.reload.problems, s.exports.problems} {
 		s.report(problems)

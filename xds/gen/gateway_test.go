@@ -1,7 +1,6 @@
 package gen
 
 import (
-	"runtime"
 	"strings"
 	"testing"
 
@@ -152,13 +151,12 @@ func TestGatewayMappedPortConflicts(t *testing.T) {
 		g := New()
 		held := g.Set(resource.ListenerType, tc.scope)
 		got := ""
-		for _, p := range g.Refused() {
+		for _, p := range resource.Problems(held) {
 			got += p.String() + "\n"
 		}
 		if tc.want == "" && got != "" || tc.want != "" && !strings.Contains(got, "Gateway edge/b spec.servers[0]: ") ||
 			!strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
-		runtime.KeepAlive(held)
 	}
 }

@@ -1,10 +1,6 @@
 package gen
 
 import (
-	"slices"
-	"strings"
-
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/access"
@@ -42,7 +38,7 @@ func New() *Generator {
 			agent.ProxyConfigType:        &agent.TrustBundles{},
 			agent.ProbeType:              agent.Probes{},
 		},
-		layers: memo.NewMarking(envoy.Plan.Layer, func(l *envoy.Layer) bool { return len(l.Problems) > 0 }),
+		layers: memo.New(envoy.Plan.Layer),
 	}
 }
 
@@ -63,20 +59,6 @@ func (g *Generator) layer(p envoy.Plan) *resource.Layer {
 		return nil
 	}
 	return &g.layers.Get(p).Layer // a pointer into a struct keeps the struct
-}
-
-// Refused are the parts that Envoy would refuse, and that refuse traffic instead, among those that
-// somebody holds. Each is an error in Ashore's validation: with it, the object would not have been
-// taken. Warnings among them are of proxies that lack what mutual TLS needs. Servers that gateways
-// leave out because services map their ports are errors too. It costs as much as there are of them,
-// not as the mesh is large: it may be asked often.
-func (g *Generator) Refused() []feed.Problem {
-	var out []feed.Problem
-	for _, l := range g.layers.Marked() {
-		out = append(out, l.Problems...)
-	}
-	slices.SortFunc(out, func(a, b feed.Problem) int { return strings.Compare(a.Object+a.Text, b.Object+b.Text) })
-	return slices.CompactFunc(out, func(a, b feed.Problem) bool { return a.Object == b.Object && a.Text == b.Text })
 }
 
 // Capabilities reduces the names of a client's extensions (Node.extensions) to what generation asks

@@ -94,7 +94,7 @@ func TestMutualNeedsIdentity(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, p := range g.Refused() {
+	for _, p := range resource.Problems(set) {
 		got = append(got, fmt.Sprint(p.Severity, " ", p.Object))
 	}
 	if len(got) != 2 || got[0] != "warning DestinationRule shop/r" {

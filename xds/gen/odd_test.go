@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -110,12 +109,11 @@ func (o *oddResources) add(t *testing.T, number int, node, text string) {
 		{Name: "config.yaml", Data: []byte(oddBase + text)}}})
 	g := New()
 	sets := []resource.Set{g.Set(resource.ListenerType, sc), g.Set(resource.RouteType, sc), g.Set(resource.ClusterType, sc)}
-	for _, p := range g.Refused() {
+	for _, p := range resource.Problems(sets...) {
 		if p.Severity == feed.Error { // a warning says what a proxy without certificate cannot do
 			t.Errorf("line %d: accepted, and %s", number, p)
 		}
 	}
-	runtime.KeepAlive(sets)
 	for _, l := range withRoutesInside(t, g, sc) {
 		if !o.isNew(l) {
 			continue

@@ -2,7 +2,6 @@ package gen
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -46,13 +45,12 @@ func refusedScope(t *testing.T, in push.Inputs) *push.Scope {
 }
 
 // wantRefused fails the test unless there is one problem, whose object and text begin so.
-func wantRefused(t *testing.T, g *Generator, set resource.Set, object, text string) {
+func wantRefused(t *testing.T, set resource.Set, object, text string) {
 	t.Helper()
-	got := g.Refused()
+	got := resource.Problems(set)
 	if len(got) != 1 || got[0].Object != object || !strings.HasPrefix(got[0].Text, text) {
 		t.Errorf("problems: got %v, want one of %q that begins with %q", got, object, text)
 	}
-	runtime.KeepAlive(set.Shared)
 }
 
 // A VirtualService that Envoy would refuse takes down its own hosts alone, which answer with 503.
@@ -87,7 +85,7 @@ func TestRefusedRoutes(t *testing.T) {
 			if got["a.example.com"] != "503" || got["b.example.com"] != "0outbound|80||b.example.com" {
 				t.Errorf("got %v, want 503 for a alone", got)
 			}
-			wantRefused(t, g, set, "VirtualService shop/bad", "its hosts answer with 503: Envoy would refuse it: ")
+			wantRefused(t, set, "VirtualService shop/bad", "its hosts answer with 503: Envoy would refuse it: ")
 		})
 	}
 }
@@ -111,11 +109,10 @@ func TestRefusedCluster(t *testing.T) {
 	if clusters["outbound|80||a.example.com"] != nil || clusters["outbound|80||b.example.com"] == nil {
 		t.Errorf("got %d clusters, want those of b and not those of a", len(clusters))
 	}
-	if got := g.Refused(); len(got) != 2 || got[0].Object != "DestinationRule shop/bad" ||
+	if got := resource.Problems(set); len(got) != 2 || got[0].Object != "DestinationRule shop/bad" ||
 		!strings.Contains(got[0].Text, "the cluster outbound|3306||a.example.com is left out") {
 		t.Errorf("problems: got %v, want one for each port of a", got)
 	}
-	runtime.KeepAlive(set.Shared)
 	assignment := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(resource.EndpointType, sc))["outbound|80||b.example.com"]
 	if err := gentest.ValidateAll(assignment); err != nil || len(assignment.Endpoints) != 1 ||
 		len(assignment.Endpoints[0].LbEndpoints) != 1 {
@@ -164,9 +161,8 @@ func TestRefusedOwnClusters(t *testing.T) {
 			sc := refusedScope(t, tt.in)
 			set := g.Set(resource.ClusterType, sc)
 			clusters := decoded[*clusterv3.Cluster](t, set)
-			runtime.GC() // who holds the set holds what is known of it
 			told := map[string]bool{}
-			for _, p := range g.Refused() {
+			for _, p := range resource.Problems(set) {
 				name, _, closes := strings.Cut(strings.TrimPrefix(p.Text, "the cluster "),
 					" closes its connections: Envoy would refuse it: ")
 				told[name] = closes && p.Object == tt.object
@@ -189,7 +185,6 @@ func TestRefusedOwnClusters(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			runtime.KeepAlive(set)
 		})
 	}
 }
@@ -221,52 +216,19 @@ func TestRefusedFilterChain(t *testing.T) {
 			t.Errorf("%s: got %v, want one chain to %s", name, l, cluster)
 		}
 	}
-	wantRefused(t, g, set, "",
+	wantRefused(t, set, "",
 		"a filter chain of the listener 10.5.0.1_3306 closes its connections: Envoy would refuse it: ")
 }
 
-// What is not held any more, or in order, is no problem.
+// What Envoy accepts is no problem.
 func TestNothingRefused(t *testing.T) {
 	t.Parallel()
 	g := New()
 	sc := refusedScope(t, refusedMesh())
 	for _, typeURL := range []string{resource.ClusterType, resource.ListenerType, resource.RouteType} {
 		set := g.Set(typeURL, sc)
-		if got := g.Refused(); len(got) != 0 || set.Len() == 0 {
+		if got := resource.Problems(set); len(got) != 0 || set.Len() == 0 {
 			t.Errorf("got %v, want nothing", got)
 		}
-		runtime.KeepAlive(set.Shared)
-	}
-}
-
-// Asking what is refused looks at nothing else, however large the mesh is: it would take a list of
-// what there is. It runs alone, since allocations are counted for the whole process.
-func TestRefusedIsCheap(t *testing.T) {
-	g := New()
-	sc := refusedScope(t, refusedMesh())
-	var sets []resource.Set
-	for _, typeURL := range []string{resource.ClusterType, resource.ListenerType, resource.RouteType} {
-		sets = append(sets, g.Set(typeURL, sc))
-	}
-	if n := testing.AllocsPerRun(10, func() { g.Refused() }); n != 0 {
-		t.Errorf("%v allocations with nothing refused, want none", n)
-	}
-	runtime.KeepAlive(sets)
-}
-
-// BenchmarkRefused asks for what is refused of a mesh in which nothing is.
-func BenchmarkRefused(b *testing.B) {
-	for _, n := range []int{100, 10000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			g, sc := New(), (&scopes{}).next(bigMesh(n))
-			held := []resource.Set{g.Set(resource.ClusterType, sc), g.Set(resource.ListenerType, sc), g.Set(resource.RouteType, sc)}
-			b.ReportAllocs()
-			for b.Loop() {
-				if got := g.Refused(); len(got) != 0 {
-					b.Fatal(got)
-				}
-			}
-			runtime.KeepAlive(held)
-		})
 	}
 }

@@ -1,7 +1,6 @@
 package gen
 
 import (
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -76,7 +75,7 @@ spec: {ingress: [{port: {number: 80, name: http, protocol: HTTP}, defaultEndpoin
 		g := New()
 		held := g.Set(resource.ListenerType, sc)
 		told := false
-		for _, p := range g.Refused() {
+		for _, p := range resource.Problems(held) {
 			told = told || strings.HasPrefix(p.Text, "the workload 10.0.0.9 takes its connections itself")
 		}
 		if told != tc.want {
@@ -145,9 +144,8 @@ spec: {mtls: {mode: MODE}}
 		sc.Trust = &push.Trust{Roots: []string{"root"}}
 		g := New()
 		held := g.Set(resource.ListenerType, &sc)
-		defer runtime.KeepAlive(held)
 		var got []string
-		for _, p := range g.Refused() {
+		for _, p := range resource.Problems(held) {
 			if strings.Contains(p.Text, "takes its connections itself") {
 				got = append(got, p.Text)
 			}

@@ -4,11 +4,18 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // Layer is a part of a set: resources sorted by name, names unique. Immutable: the pointer is the
 // version.
-type Layer struct{ items []*Resource }
+type Layer struct {
+	// Problems are warnings about the resources, and what was left out because Envoy would refuse it.
+	Problems []feed.Problem
+
+	items []*Resource
+}
 
 // NewLayer makes a layer of items, which it sorts and keeps. Of two items with one name the first
 // stays.
@@ -54,7 +61,7 @@ func (l *Layer) With(items []*Resource) *Layer {
 	if out == nil {
 		return l
 	}
-	return &Layer{items: out}
+	return &Layer{Problems: l.Problems, items: out}
 }
 
 // Set is what one proxy has of one type: what it shares with equal proxies and what is its own. It
@@ -98,4 +105,20 @@ func (s Set) All() iter.Seq[*Resource] {
 			}
 		}
 	}
+}
+
+// Problems returns the problems of sets, each once, sorted by object and text.
+func Problems(sets ...Set) []feed.Problem {
+	var out []feed.Problem
+	seen := map[*Layer]bool{nil: true}
+	for _, s := range sets {
+		for _, l := range []*Layer{s.Shared, s.Own} {
+			if !seen[l] {
+				seen[l] = true
+				out = append(out, l.Problems...)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b feed.Problem) int { return strings.Compare(a.Object+a.Text, b.Object+b.Text) })
+	return slices.CompactFunc(out, func(a, b feed.Problem) bool { return a.Object == b.Object && a.Text == b.Text })
 }

@@ -127,7 +127,7 @@ func (l *clusterLayer) add(r *resource.Resource, problem *feed.Problem) {
 
 // done is the layer.
 func (l *clusterLayer) done() *envoy.Layer {
-	l.Layer.Layer = *resource.NewLayer(l.items)
+	l.Fill(l.items)
 	return &l.Layer
 }
 

@@ -1,7 +1,6 @@
 package envoy
 
 import (
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -9,8 +8,6 @@ import (
 // Layer is a layer of resources with what is known of it.
 type Layer struct {
 	resource.Layer
-	// Problems are the parts that Envoy would refuse, and warnings.
-	Problems []feed.Problem
 	// Held are parts that it was made of. They live as long as the layer, so that the next layer is
 	// made of the parts that did not change.
 	Held []any
@@ -18,6 +15,13 @@ type Layer struct {
 
 // NewLayer is a layer of items.
 func NewLayer(items ...*resource.Resource) *Layer { return &Layer{Layer: *resource.NewLayer(items)} }
+
+// Fill gives the layer its resources, once, when it is made.
+func (l *Layer) Fill(items []*resource.Resource) {
+	problems := l.Problems
+	l.Layer = *resource.NewLayer(items)
+	l.Problems = problems
+}
 
 // Plan is everything that a layer depends on, as a comparable value. Layer makes the layer and reads
 // nothing else, so that layers are remembered by plan.

@@ -65,7 +65,7 @@ func (g *Generator) build(specs []listenerSpec) *envoy.Layer {
 			items = append(items, made.resource)
 		}
 	}
-	layer.Layer = *resource.NewLayer(items)
+	layer.Fill(items)
 	return layer
 }
 

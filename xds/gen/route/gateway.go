@@ -33,7 +33,7 @@ func (in gatewayRoutesIn) Layer() *envoy.Layer {
 		hosts := in.generator.lists.Of(p.virtualHosts())
 		items = append(items, in.generator.config(layer, routeConfigSpec{name: r.Name, hosts: hosts}))
 	}
-	layer.Layer = *resource.NewLayer(items)
+	layer.Fill(items)
 	return layer
 }
 

@@ -29,7 +29,7 @@ func (in outboundRoutesIn) Layer() *envoy.Layer {
 	for _, r := range in.layout.Routes {
 		items = append(items, p.config(r))
 	}
-	p.layer.Layer = *resource.NewLayer(items)
+	p.layer.Fill(items)
 	return p.layer
 }
 
