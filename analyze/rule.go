@@ -136,7 +136,7 @@ func (a *analysis) checkPlaintext(
 	o *config.Object, path string, tls *networking.ClientTLSSettings, services []*registry.Service,
 	labels map[string]string, applies func(port uint32) bool,
 ) {
-	if tls.GetMode() != networking.ClientTLSSettings_DISABLE {
+	if tls == nil || tls.GetMode() != networking.ClientTLSSettings_DISABLE {
 		return
 	}
 	for _, s := range services {

@@ -59,6 +59,7 @@ func TestServices(t *testing.T) {
 			"of a subset", []string{web(endpoint), workload, strict, rule("shop/web", "host: web.internal, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}, subsets: [{name: a, labels: {app: web}, trafficPolicy: {tls: {mode: DISABLE}}}]")},
 			[]string{"spec.subsets[0].trafficPolicy.tls.mode: clients send plaintext"},
 		},
+		{"no TLS settings, to STRICT workloads", []string{web(endpoint + ", location: MESH_INTERNAL"), workload, strict, rule("shop/web", "host: web.internal, subsets: [{name: a, labels: {app: web}}]")}, nil},
 		{"plaintext to PERMISSIVE workloads", []string{web(endpoint), workload, rule("shop/web", "host: web.internal, trafficPolicy: {tls: {mode: DISABLE}}")}, nil},
 		{"external, with a rule", []string{web(endpoint), workload, rule("shop/web", "host: web.internal, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}")}, nil},
 	})
