@@ -27,7 +27,7 @@ func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys un
 	for _, name := range []string{"consul", "xds", "state", "files"} {
 		w.fresh(name, w.proxies["files"])
 	}
-	w.problem("what is active cannot be saved for a restart")
+	w.problem("cannot save the active content for a restart")
 	w.flawless("a disk that is read-only")
 
 	w.Ashored.Kill()
