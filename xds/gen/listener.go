@@ -49,7 +49,7 @@ func newListeners() *listeners {
 		gateways:  memo.New(layOutGateways),
 		resources: memo.NewMarking(buildListener, (*madeListener).isRefused),
 		layers:    memo.New(newListenerLayer),
-		bypasses:  &bypasses{latest: map[string]bypass{}},
+		bypasses:  &bypasses{},
 	}
 	l.outbound = memo.New(func(in outboundListenersIn) *listenerLayer { return l.build(planOutbound(chains, in)) })
 	l.inbound = memo.New(func(in inboundListenersIn) *listenerLayer { return l.build(planInbound(chains, in)) })

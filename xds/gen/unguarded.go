@@ -2,10 +2,10 @@ package gen
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/memo"
@@ -65,41 +65,34 @@ func bypassOf(sc *push.Scope, modes push.PeerModes) bypass {
 // bypasses has what is wrong with the ports of each workload, as found last. Listeners that no proxy
 // uses any more stay in memory for minutes, and their problems with them.
 type bypasses struct {
-	mu     sync.Mutex
-	latest map[string]bypass // guarded by mu; by workload; without the zero value
+	memo.Latest[string, bypass] // by workload; without the zero value
 }
 
 // set records what was found. Its listeners exist already.
 func (b *bypasses) set(workload string, found bypass) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if found == (bypass{}) {
-		delete(b.latest, workload)
-		return
-	}
-	b.latest[workload] = found
+	b.Update(func(latest map[string]bypass) {
+		if latest[workload] = found; found == (bypass{}) {
+			delete(latest, workload)
+		}
+	})
 }
 
 // current returns the listeners without those whose bypass is over. It forgets workloads without
 // listeners.
-func (b *bypasses) current(listeners *memo.Func[listenerSpec, madeListener]) []*madeListener {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	marked := listeners.Marked()
-	if len(marked) == 0 {
-		clear(b.latest)
+func (b *bypasses) current(listeners *memo.Func[listenerSpec, madeListener]) (kept []*madeListener) {
+	if len(listeners.Marked()) == 0 {
 		return nil
 	}
-	kept, left := []*madeListener(nil), map[string]bypass{}
-	for _, l := range marked {
-		if l.bypassed == (bypass{}) {
-			kept = append(kept, l)
-		} else if b.latest[l.workload] == l.bypassed {
-			kept = append(kept, l)
-			left[l.workload] = l.bypassed
+	b.Update(func(latest map[string]bypass) {
+		left := map[string]bool{}
+		for _, l := range listeners.Marked() {
+			if l.bypassed == (bypass{}) || latest[l.workload] == l.bypassed {
+				kept = append(kept, l)
+				left[l.workload] = true
+			}
 		}
-	}
-	b.latest = left
+		maps.DeleteFunc(latest, func(workload string, _ bypass) bool { return !left[workload] })
+	})
 	return kept
 }
 
