@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -162,18 +163,28 @@ func reportDisk(r *Report, dir string) {
 	}
 }
 
+// joinLine says which line joins a machine.
+const joinLine = "of \"ashorectl join-token create\" on the control plane: it starts the agent too"
+
+// startRemedy says how to start the agent of a state folder.
+func startRemedy(state string) string {
+	if filepath.Dir(state) == PackagedState { // the package may have been removed and installed again
+		return "systemctl start ashore-agent, or paste here again the line " + joinLine
+	}
+	return "start the agent: ashore-agent run --state " + state
+}
+
 // OfflineReport is the report of a workload whose agent does not run.
 func OfflineReport(state string) *Report {
 	r := &Report{}
 	id, j, err := store{state}.load()
-	const line = "of \"ashorectl join-token create\" on the control plane: it starts the agent too"
-	todo := "start the agent: ashore-agent run --state " + state
+	todo := startRemedy(state)
 	switch {
 	case errors.Is(err, ErrNoIdentity):
-		todo = "paste here the line " + line
+		todo = "paste here the line " + joinLine
 		r.bad("identity", "", "this workload has not joined the mesh, or with another state folder than %s", state)
 	case err != nil:
-		todo = "join again: paste here a new line " + line
+		todo = "join again: paste here a new line " + joinLine
 		r.bad("identity", "", "%v", err)
 	default:
 		reportKept(r, id, j, Renewal{}, time.Now())

@@ -419,3 +419,16 @@ func TestSockets(t *testing.T) {
 		t.Errorf("in place of a file: %v", err)
 	}
 }
+
+// What starts an agent depends on who runs it. A package that was installed again has no enabled unit.
+func TestStartRemedy(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[string]string{
+		PackagedState + "/web-1.shop": "systemctl start ashore-agent, or paste here again the line ",
+		"/home/anna/web-1.shop":       "start the agent: ashore-agent run --state /home/anna/web-1.shop",
+	} {
+		if got := startRemedy(state); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", state, got, want)
+		}
+	}
+}

@@ -24,12 +24,13 @@ func (h *Host) Report(ctx context.Context, r *agent.Report, state string) error 
 		return err
 	}
 	var texts, todos []string
+	rulesTodo := ""
 	if intercepted {
 		if rules, err := h.Rules.Status(ctx); err != nil {
 			return err
 		} else if !rules.Installed {
 			texts = append(texts, "the rules that bring traffic to Envoy are not installed")
-			todos = append(todos, "ashore-agent intercept install")
+			rulesTodo = "ashore-agent intercept install" // it needs Envoy
 		}
 	}
 	for _, u := range units {
@@ -38,6 +39,9 @@ func (h *Host) Report(ctx context.Context, r *agent.Report, state string) error 
 			todos = append(todos, fmt.Sprintf("systemctl enable --now %s (journalctl -u %s says why it does not run)",
 				u.Name, u.Name))
 		}
+	}
+	if rulesTodo != "" {
+		todos = append(todos, rulesTodo)
 	}
 	r.Add("units", strings.Join(todos, "; "), strings.Join(texts, "; "))
 	return nil

@@ -15,7 +15,7 @@ type Status struct {
 	Installed bool `yaml:"installed"`
 	Draining  bool `yaml:"draining"`
 	// Confirmed is when the checks succeeded; zero: the rules are not installed at boot.
-	Confirmed time.Time `yaml:"confirmed"`
+	Confirmed time.Time `yaml:"confirmed,omitempty"`
 	// Counters are packets since the rules were installed: outbound, inbound, refused, dns.
 	Counters map[string]uint64 `yaml:"packets"`
 	// Settings are those that were confirmed.

@@ -163,7 +163,7 @@ func TestHost(t *testing.T) {
 	stdout, _, _, _ = f.start(t.Context(), "status", "--state", main)
 	for _, want := range []string{"units          bad   the rules that bring traffic to Envoy are not installed; " +
 		"ashore-agent.service is inactive (dead), disabled",
-		"fix:  ashore-agent intercept install; systemctl enable --now ashore-agent.service"} {
+		"fix:  systemctl enable --now ashore-agent.service (", "does not run); ashore-agent intercept install\n"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("status without rules and agent: want %q in\n%s", want, stdout)
 		}
