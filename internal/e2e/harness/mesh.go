@@ -70,9 +70,20 @@ func New(t testing.TB, files map[string]string, options ...Option) *Mesh {
 	}
 	if m.settings != "" {
 		m.Configure(m.settings)
+		m.initialize()
 	}
 	m.Start()
 	return m
+}
+
+// initialize creates a control plane in the state folder, unless the test has put one there.
+func (m *Mesh) initialize() {
+	m.T.Helper()
+	const already = 3 // exit code of ashored init
+	out, code, err := toEnd(append(m.ns.prefix(), filepath.Join(programs, "ashored"), "init", "--config", m.SettingsFile()))
+	if err != nil || code != 0 && code != already {
+		m.T.Fatalf("ashored init: exit code %d, %v\n%s", code, err, out)
+	}
 }
 
 // FreeSubnet finds a loopback /24 on which nobody listens, "127.70.3.".
