@@ -12,6 +12,8 @@ import (
 //   - A listener, route or extension that names a new cluster waits until the cluster's endpoints are
 //     acknowledged, at most RouteWait. (Routes sent 300 ms before the endpoints cost requests.) An
 //     extension waits also for another one that it leaves requests to.
+//   - An extension that permits more than before waits until those that refuse more are
+//     acknowledged. So no request passes between a rule that is gone and one that has not arrived.
 //   - A removed cluster waits until listeners, routes and extensions have moved on, at most
 //     RemovalWait. While the client keeps an older listener, route or extension that uses it, it
 //     waits without limit. One that an extension used always waits for RemovalWait, because what was
@@ -128,7 +130,10 @@ func (o *Order) hold(s *Subscription, now time.Time) Hold {
 			return o.holdRemoval(ref, lds == nil || lds.Settled(), since, now)
 		}
 	case resource.ExtensionConfigType:
-		return func(_ string, next *resource.Resource, since time.Time) time.Duration {
+		return func(name string, next *resource.Resource, since time.Time) time.Duration {
+			if had, _ := s.current(name); permitsMore(had, next) && refusesMore(s) {
+				return Forever
+			}
 			wait := o.holdUser(next, since, now)
 			for name := range refs(next, resource.ExtensionConfigType) {
 				wait = max(wait, o.holdUser(s.To.Get(name), since, now))
@@ -137,6 +142,28 @@ func (o *Order) hold(s *Subscription, now time.Time) Hold {
 		}
 	}
 	return nil
+}
+
+// permitsMore reports whether next lacks one of the guards of had. Both may be nil.
+func permitsMore(had, next *resource.Resource) bool {
+	return had != nil && slices.ContainsFunc(had.Guards, func(g string) bool {
+		return next == nil || !slices.Contains(next.Guards, g)
+	})
+}
+
+// refusesMore reports whether the client still has to acknowledge an extension that refuses more
+// than before. One that it rejected counts: what it would have refused stays refused otherwise.
+func refusesMore(s *Subscription) bool {
+	for next := range s.To.All() {
+		if !s.names.Covers(next.Name) || len(next.Guards) == 0 {
+			continue
+		}
+		had, _ := s.current(next.Name)
+		if (had != next || s.inFlight(next.Name)) && !permitsMore(had, next) && (had == nil || had.Version() != next.Version()) {
+			return true
+		}
+	}
+	return false
 }
 
 // holdUser is how long a resource, which may be nil, waits for new clusters that it names.

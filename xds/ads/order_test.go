@@ -115,13 +115,18 @@ func (c *conversation) settle(refuse string) (removed []string) {
 }
 
 // to makes what there is to have: clusters, of which those have endpoints to fetch that end with a
-// star, and "name=text cluster" of a type that names clusters, or "name=text >other" of filters.
+// star, and "name=text cluster" of a type that names clusters, or "name=text >other" of filters, whose
+// guards follow at the end: "deny=1 !a,b".
 func (c *conversation) to(typeURL string, items ...string) {
 	var out []*resource.Resource
 	for _, it := range items {
 		f := strings.Fields(it)
 		var refs []resource.Ref
+		var guards []string
 		name, text, _ := strings.Cut(f[0], "=")
+		if list, ok := strings.CutPrefix(f[len(f)-1], "!"); ok {
+			guards, f = strings.Split(list, ","), f[:len(f)-1]
+		}
 		if len(f) > 1 {
 			refs = []resource.Ref{{TypeURL: clusterType, Name: f[1]}}
 			if other, leaves := strings.CutPrefix(f[1], ">"); leaves {
@@ -133,6 +138,7 @@ func (c *conversation) to(typeURL string, items ...string) {
 		}
 		out = append(out, resource.New(typeURL, name, refs,
 			func() []byte { return body(typeURL, name, it+text).Body() }))
+		out[len(out)-1].Guards = guards
 	}
 	c.order.Find(typeURL).To = resource.Set{Shared: resource.NewLayer(out)}
 }

@@ -205,3 +205,46 @@ func TestFirstResponseIsNotEmpty(t *testing.T) {
 	c.hear(clusterType, cds.Nonce, "")
 	c.wants("the cluster is acknowledged", "TypedExtensionConfig +ask")
 }
+
+// A filter that permits more is sent when those that refuse more are acknowledged, also when one of
+// these waits for its cluster.
+func TestPermitsMoreLast(t *testing.T) {
+	t.Parallel()
+	c := asked(t)
+	c.to(extensionType, "ask", "deny=1 !a,b")
+	c.settle("")
+	c.to(clusterType, "web*", "judge*")
+	c.to(extensionType, "ask=judge judge !j", "deny=2 !b")
+	cds := c.wants("first", "Cluster +judge")
+	c.wants("while the cluster is pending", "")
+	c.hear(clusterType, cds.Nonce, "")
+	ask := c.wants("what refuses more", "TypedExtensionConfig +ask")
+	c.wants("before it is acknowledged", "")
+	c.hear(extensionType, ask.Nonce, "")
+	c.wants("what permits more", "TypedExtensionConfig +deny")
+}
+
+// While a filter that refuses more is rejected, no other one permits more. Those that do not wait
+// for it are sent.
+func TestRejectedFilterKeepsOthers(t *testing.T) {
+	t.Parallel()
+	c := asked(t)
+	c.to(extensionType, "ask", "deny=1 !a")
+	c.settle("")
+	c.to(extensionType, "ask=x !j", "deny=2")
+	ask := c.wants("what refuses more", "TypedExtensionConfig +ask")
+	c.hear(extensionType, ask.Nonce, "ask is bad")
+	c.wants("after the rejection", "")
+	c.to(extensionType, "ask=x !j", "deny=3 !a,b")
+	c.wants("it refuses more", "TypedExtensionConfig +deny")
+}
+
+// Filters of which each permits more than before do not wait for one another.
+func TestBothPermitMore(t *testing.T) {
+	t.Parallel()
+	c := asked(t)
+	c.to(extensionType, "ask=1 !a", "deny=1 !b")
+	c.settle("")
+	c.to(extensionType, "ask=2", "deny=2")
+	c.wants("at once", "TypedExtensionConfig +ask +deny")
+}

@@ -23,6 +23,9 @@ type Resource struct {
 	// assignment, a listener's route configurations and filters, a route configuration's clusters,
 	// the cluster that a filter asks, the filter to which another one leaves requests.
 	Refs []Ref
+	// Guards are what a policy filter refuses, or asks a provider about, as opaque texts. A version
+	// that lacks one of them permits more. Set before first use.
+	Guards []string
 
 	build func() []byte
 	once  sync.Once

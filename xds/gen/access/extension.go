@@ -2,6 +2,7 @@ package access
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"slices"
 	"strings"
 
@@ -153,9 +154,42 @@ func newFilter(name, cluster string, m proto.Message) *resource.Resource {
 	for _, other := range takers(name) {
 		refs = append(refs, resource.Ref{TypeURL: resource.ExtensionConfigType, Name: other})
 	}
-	return resource.New(resource.ExtensionConfigType, name, refs, func() []byte {
+	r := resource.New(resource.ExtensionConfigType, name, refs, func() []byte {
 		return resource.Encode(envoy.Extension(name, envoy.Packed(m)))
 	})
+	r.Guards = guards(m)
+	return r
+}
+
+// guards returns what a filter refuses or asks about: each rule of a DENY filter, and any other
+// filter as a whole.
+func guards(m proto.Message) []string {
+	switch m := m.(type) {
+	case *httprbacv3.RBAC:
+		return append(ruleGuards(m.Rules), ruleGuards(m.ShadowRules)...)
+	case *networkrbacv3.RBAC:
+		return append(ruleGuards(m.Rules), ruleGuards(m.ShadowRules)...)
+	}
+	return []string{guard(m)}
+}
+
+func ruleGuards(rules *rbacv3.RBAC) (out []string) {
+	switch {
+	case rules == nil || rules.Action == rbacv3.RBAC_LOG:
+		return nil
+	case rules.Action != rbacv3.RBAC_DENY:
+		return []string{guard(rules)}
+	}
+	for name, policy := range rules.Policies {
+		out = append(out, name+" "+guard(policy))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func guard(m proto.Message) string {
+	sum := sha256.Sum256(resource.Encode(m))
+	return string(sum[:])
 }
 
 // takers are the filters that may take over what one of that name judged: a policy that denied
