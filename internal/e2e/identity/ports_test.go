@@ -73,7 +73,7 @@ func TestLoopbackApplication(t *testing.T) {
 		t.Errorf("plaintext is answered: %s", r.Status)
 		_ = r.Body.Close()
 	}
-	p.WantLine("registration", "ok ")
+	p.WantLine("registration", "warn ", "not served: 9000")
 	if err := app.Drain(); err != nil {
 		t.Fatal(err)
 	}

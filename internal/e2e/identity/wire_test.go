@@ -72,7 +72,7 @@ spec:
 	}
 	verified(t, self, chain)
 	r, err := a.Report()
-	if got := fmt.Sprintf("%032x", chain[0].SerialNumber); err != nil || r.Serial != got {
+	if got := fmt.Sprintf("%040x", chain[0].SerialNumber); err != nil || r.Serial != got {
 		t.Errorf("the client presents the certificate %s, its agent tells of %s, error %v", got, r.Serial, err)
 	}
 }
