@@ -61,7 +61,7 @@ func serial(t *testing.T, s *server) string {
 		leaf, err = presented(t, s)
 		return err
 	})
-	return fmt.Sprintf("%032x", leaf.SerialNumber)
+	return serialOf(leaf)
 }
 
 // renewed waits until both ends use another certificate than the one given, and the Envoys present
@@ -77,7 +77,7 @@ func renewed(t *testing.T, web *server, a *harness.Proxy, webSerial, aSerial str
 		if err != nil {
 			return err
 		}
-		if now := fmt.Sprintf("%032x", leaf.SerialNumber); now == webSerial || r.Serial == aSerial {
+		if now := serialOf(leaf); now == webSerial || r.Serial == aSerial {
 			return fmt.Errorf("web presents %s, and a has %s", now, r.Serial)
 		}
 		return nil

@@ -180,7 +180,7 @@ func revokedEverywhere(t *testing.T, m *harness.Mesh, web []*server, a *harness.
 	if c, err := renew(t.Context(), m.TLS(), &thief.Certificate); err == nil {
 		t.Errorf("it renews: %s", uri(c.Leaf))
 	}
-	m.Audited(audit.CertificateRefuse, fmt.Sprintf("%x", leafOf(t, thief).SerialNumber), "revoked")
+	m.Audited(audit.CertificateRefuse, serialOf(leafOf(t, thief)), "revoked")
 	client := a.Client(httpPort)
 	harness.Eventually(t, "web-3 is no endpoint", func() error {
 		for range 10 {
@@ -203,7 +203,7 @@ func TestRevokedByIdentityAndSerial(t *testing.T) {
 	for _, name := range names {
 		ids[name] = m.Enrol(harness.Workload{Name: name, Group: "shop/" + name[:1]})
 	}
-	serial := fmt.Sprintf("%032x", leafOf(t, ids["a-2"]).SerialNumber)
+	serial := serialOf(leafOf(t, ids["a-2"]))
 	for _, tc := range []struct{ what, concerns string }{
 		{"spiffe://cluster.local/ns/shop/sa/a", "a-1 a-2"},
 		{"serial:" + serial, "a-2"},

@@ -38,7 +38,7 @@ func TestRevokedAfterItsCertificateEnded(t *testing.T) {
 	if _, err := request(t, fmt.Sprintf("%s:%d", web.IP, httpPort), meshTLS(&first.Certificate)); err == nil {
 		t.Error("a new connection with the ended certificate is taken")
 	}
-	for _, what := range []string{"serial:" + fmt.Sprintf("%032x", leafOf(t, first).SerialNumber), "shop/a-1"} {
+	for _, what := range []string{"serial:" + serialOf(leafOf(t, first)), "shop/a-1"} {
 		command(t, m, "workload", "revoke", what)
 		begin := time.Now()
 		took := open.refused(t).Sub(begin)

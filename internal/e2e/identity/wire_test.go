@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -72,7 +73,7 @@ spec:
 	}
 	verified(t, self, chain)
 	r, err := a.Report()
-	if got := fmt.Sprintf("%040x", chain[0].SerialNumber); err != nil || r.Serial != got {
+	if got := serialOf(chain[0]); err != nil || r.Serial != got {
 		t.Errorf("the client presents the certificate %s, its agent tells of %s, error %v", got, r.Serial, err)
 	}
 }
@@ -279,3 +280,6 @@ func exchange(t *testing.T, address string, port int, config *tls.Config) error 
 	}
 	return err
 }
+
+// serialOf returns the serial number of a certificate as ashorectl shows it.
+func serialOf(c *x509.Certificate) string { return hex.EncodeToString(c.SerialNumber.Bytes()) }
