@@ -652,7 +652,7 @@ func TestAssembler(t *testing.T) {
 		}},
 		{"sources that contradict one another", nil, func(f *fixture) {
 			f.fill()
-			in := service("web", "10.0.0.2")
+			in := service("web", "b.example")
 			in.Service.Resolution = registry.DNS
 			change(f.d, feed.Batch[registry.Instances]{}, update("web", in))
 			f.objects(f.b, "1: one=2")

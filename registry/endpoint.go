@@ -2,6 +2,7 @@ package registry
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -65,6 +66,12 @@ const InterceptionLabel, InterceptionNone = "ashore.io/interception", "none"
 
 // Intercepted reports whether connections to the endpoint reach its proxy at every port.
 func (e *Endpoint) Intercepted() bool { return e.Labels[InterceptionLabel] != InterceptionNone }
+
+// HasName reports whether the address is a DNS name.
+func (e Endpoint) HasName() bool {
+	_, err := netip.ParseAddr(e.Address)
+	return err != nil && !strings.HasPrefix(e.Address, "unix://")
+}
 
 // Port returns the port at which the endpoint serves service port p: the number in Ports, or else
 // the target port, or else the number of p. Zero if the endpoint does not serve p.
