@@ -77,14 +77,14 @@ func (c JoinConfig) Join(parts []Part) []Joined {
 // split returns the declarations by namespace, sorted by the oldest of each, and the parts of
 // registries.
 func split(parts []Part) (declared [][]Part, known []Part) {
-	if len(parts) == 1 && !parts[0].Service.Declared() {
+	if len(parts) == 1 && !parts[0].Service.Declared {
 		return nil, parts
 	}
 	var relayed []Part
 	byNamespace := map[string][]Part{}
 	for _, p := range parts {
 		switch {
-		case p.Service.Declared():
+		case p.Service.Declared:
 			byNamespace[p.Service.Namespace] = append(byNamespace[p.Service.Namespace], p)
 		case p.Service.Relayed:
 			relayed = append(relayed, p)

@@ -11,7 +11,9 @@ import (
 
 // declaration is a part of a ServiceEntry.
 func declaration(namespace string, ports, endpoints string, options ...func(*Service)) Part {
-	return newPart("entries", "ServiceEntry "+namespace+"/web", namespace, ports, endpoints, options...)
+	p := newPart("entries", "ServiceEntry "+namespace+"/web", namespace, ports, endpoints, options...)
+	p.Service.Declared = true
+	return p
 }
 
 // known is a part of a registry, whose services are in the namespace consul.
