@@ -7,8 +7,8 @@
 // becomes information. [Background] runs the analysis after changes.
 //
 // A finding changes nothing: proxies are configured by the same context, whatever the analysis
-// finds. An error means that something has no effect or fails. A warning means that it probably
-// does.
+// finds. An error means that something has no effect or fails. A warning means that this is
+// likely.
 //
 // The package does not compare selectors with one another: two Gateways, or two Sidecars, conflict
 // if their selectors are equal. It does not check single fields; config.Validate does.

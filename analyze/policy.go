@@ -106,6 +106,9 @@ func (a *analysis) policyPortList(o *config.Object, path string, ports []string)
 		var service *registry.Service
 		target, listens := uint32(0), false
 		for w := range a.selected(a.policyNamespace(o), push.SelectorLabels(o)) {
+			if a.stopped() {
+				return
+			}
 			if w.service == nil {
 				continue
 			}

@@ -54,6 +54,9 @@ func (a *analysis) useOf(o *config.Object, host string, clients []string) (use r
 	from := func(f *config.Object) bool { return f.Key == o.Key }
 	for _, s := range a.covered(host) {
 		for _, client := range clients {
+			if a.stopped() {
+				return ruleUse{applied: true} // nothing to report
+			}
 			searches := client == o.Namespace || s.Namespace == o.Namespace || o.Namespace == a.root()
 			if use.service != nil && !searches || a.c.ServiceFor(client, s.Host) != s {
 				continue
@@ -144,7 +147,10 @@ func (a *analysis) checkPlaintext(
 		for i := range list.Len() {
 			ep := &list.Items[i]
 			for _, port := range s.Ports {
-				if a.stopped() || !applies(port.Number) || ep.TLSMode != "istio" || !push.SelectsAll(labels, ep.Labels) {
+				if a.stopped() {
+					return
+				}
+				if !applies(port.Number) || ep.TLSMode != registry.TLSModeIstio || !push.SelectsAll(labels, ep.Labels) {
 					continue
 				}
 				mode, by := a.c.PeerModeOf(ep, ep.Port(port))

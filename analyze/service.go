@@ -33,7 +33,7 @@ func (a *analysis) services() {
 				fmt.Sprintf("%s has no endpoints, so requests to it fail", s.Host),
 				"add endpoints or a workloadSelector, or register instances")
 		}
-		acceptsMTLS := func(ep registry.Endpoint) bool { return ep.TLSMode == "istio" }
+		acceptsMTLS := func(ep registry.Endpoint) bool { return ep.TLSMode == registry.TLSModeIstio }
 		// With automatic mutual TLS, clients send plaintext to services outside of the mesh.
 		plaintext := s.External && a.mesh.GetEnableAutoMtls().GetValue()
 		if !plaintext || list.Len() == 0 || !slices.ContainsFunc(list.Items, acceptsMTLS) {

@@ -16,7 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// folder is what was read and sent. It belongs to the goroutine of Source.Run.
+// folder is the state of a Source: the files it has read, and the problems it has sent. It belongs to
+// the goroutine of Source.Run.
 type folder struct {
 	src   *Source
 	watch *watcher
@@ -136,13 +137,19 @@ func (f *folder) sendDown(err error) {
 }
 
 // folderUpdates returns a group for each folder and symlink below the root that has, or had, a
-// problem.
+// problem. The group "." has that of the watcher.
 func (f *folder) folderUpdates(l *listing) (out []feed.Update[*config.Object]) {
 	now := map[string]config.Problem{}
 	for rel, err := range l.failed {
 		now[rel] = folderProblem(rel, err)
 	}
 	maps.Copy(now, l.repeats)
+	if err := f.watch.err; err != nil {
+		now["."] = config.Problem{Severity: feed.Warning, Text: err.Error()}
+		if f.folders["."] == "" {
+			f.src.cfg.Log.Warn("the kernel does not report all changes of the folder", "folder", f.src.cfg.Dir, "error", err)
+		}
+	}
 	for rel, p := range now {
 		if f.folders[rel] != p.Text {
 			f.folders[rel] = p.Text

@@ -25,7 +25,8 @@ type Config struct {
 	Dir string
 	// FollowSymlinks follows symlinks that lead out of Dir, too. Default false: they are problems.
 	FollowSymlinks bool
-	// Log receives lost notifications, for debugging; nil discards them.
+	// Log receives lost notifications, for debugging, and a warning when the kernel reports no
+	// changes. Nil discards them.
 	Log hclog.Logger
 
 	maxEntries int // tests set fewer

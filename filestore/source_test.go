@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,9 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
@@ -510,4 +513,49 @@ func TestReadWithoutScan(t *testing.T) {
 	f.scanned = time.Time{}
 	put("e.yaml", "one")
 	read("e.yaml", a)
+}
+
+// Limits of the kernel are a problem of the source and a warning, once. The problem ends with the
+// limit.
+func TestKernelLimits(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1")})
+	log := &bytes.Buffer{}
+	s, err := New(Config{Dir: dir, Log: hclog.New(&hclog.LoggerOptions{Output: log})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, noInstance := newWatcher(), &watcher{err: limitError("fs.inotify.max_user_instances", syscall.EMFILE)}
+	defer full.close()
+	full.add = func(string) error { return syscall.ENOSPC }
+	for _, tc := range []struct {
+		w      *watcher
+		sysctl string
+	}{{full, "fs.inotify.max_user_watches"}, {noInstance, "fs.inotify.max_user_instances"}} {
+		log.Reset()
+		texts := map[string]string{}
+		f := newFolder(s, tc.w, func(b feed.Batch[*config.Object]) bool {
+			for _, u := range b.Updates {
+				texts[u.Group] = ""
+				for _, p := range u.Problems {
+					texts[u.Group] += p.String()
+				}
+			}
+			return true
+		})
+		f.read(time.Time{}, nil)
+		f.read(time.Time{}, nil)
+		if got := texts["."]; !strings.Contains(got, tc.sysctl) || strings.Contains(texts["a.yaml"], tc.sysctl) {
+			t.Errorf("problems are %q, want one with %s", texts, tc.sysctl)
+		}
+		if got := log.String(); strings.Count(got, "[WARN]") != 1 || !strings.Contains(got, tc.sysctl) {
+			t.Errorf("the log is %q, want one warning with %s", got, tc.sysctl)
+		}
+		if tc.w == full {
+			full.add = full.w.Add
+			if f.read(time.Time{}, nil); texts["."] != "" {
+				t.Errorf("with higher limits there is still the problem %q", texts["."])
+			}
+		}
+	}
 }

@@ -1,10 +1,13 @@
 package filestore
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -15,6 +18,9 @@ type watcher struct {
 	w    *fsnotify.Watcher // nil: there are no notifications
 	dirs map[string]fileID // the folders that are watched
 	root string            // the folder of configuration, if of its parent's entries only this one matters; else empty
+	err  error             // why changes of some folders are not reported; nil: those of all are
+
+	add func(dir string) error // watches a folder; tests replace it
 }
 
 // eventBuffer is how many notifications are buffered.
@@ -23,9 +29,15 @@ const eventBuffer = 4096
 func newWatcher() *watcher {
 	w, err := fsnotify.NewBufferedWatcher(eventBuffer)
 	if err != nil {
-		w = nil
+		return &watcher{err: limitError("fs.inotify.max_user_instances", err)}
 	}
-	return &watcher{w: w, dirs: map[string]fileID{}}
+	return &watcher{w: w, dirs: map[string]fileID{}, add: w.Add}
+}
+
+// limitError says that notifications are missing because of a limit of the kernel.
+func limitError(sysctl string, err error) error {
+	return fmt.Errorf("changes can take %s or longer to be found, because the kernel does not report them (%w): raise %s "+
+		"with sysctl, and restart", rescanInterval, err, sysctl)
 }
 
 func (w *watcher) close() {
@@ -75,10 +87,17 @@ func (w *watcher) replace(root string, l *listing) (began bool) {
 			_ = w.w.Remove(dir) // the kernel may have done so
 		}
 	}
+	w.err = nil
 	for dir, id := range wanted {
-		if _, ok := w.dirs[dir]; !ok && w.w.Add(dir) == nil {
+		if _, ok := w.dirs[dir]; ok {
+			continue
+		}
+		switch err := w.add(dir); {
+		case err == nil:
 			w.dirs[dir] = id
 			began = true
+		case errors.Is(err, syscall.ENOSPC): // a folder that cannot be read has a problem of its own
+			w.err = limitError("fs.inotify.max_user_watches", err)
 		}
 	}
 	return began

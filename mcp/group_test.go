@@ -1,12 +1,14 @@
 package mcp
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 func reviewMerger() *feed.Merger[config.Key, *config.Object] {
@@ -90,4 +92,26 @@ func TestReviewVersionMove(t *testing.T) {
 			t.Error("gone, though the server has it")
 		}
 	})
+}
+
+// A resource that did not change is not decoded again, unless it is invalid: then it is a problem
+// of each response.
+func TestUnchangedResource(t *testing.T) {
+	t.Parallel()
+	src, err := New(Config{Name: "test", Address: "127.0.0.1:1", Plaintext: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := newStream(src, nil)
+	sub := st.kinds[0][0]
+	sub.resources["shop/same"] = received{group: "same", hash: (&item{typeURL: "x", raw: []byte("y")}).sum(), size: 1}
+	sub.resources["shop/bad"] = received{group: "bad", hash: (&item{typeURL: "x", raw: []byte("y")}).sum(), size: 1, invalid: true}
+	a := &ads.Reply{}
+	for _, name := range []string{"shop/same", "shop/bad"} {
+		a.Items = append(a.Items, ads.Item{Name: name, TypeURL: "x", Body: []byte("y")})
+	}
+	changed, removed, problems, err := st.apply(sub, a)
+	if err != nil || len(changed)+len(removed) > 0 || len(problems) != 1 || !strings.HasSuffix(problems[0].Object, "shop/bad") {
+		t.Errorf("changed %v, removed %v, problems %v, %v; want a problem of shop/bad", changed, removed, problems, err)
+	}
 }

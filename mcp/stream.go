@@ -20,7 +20,7 @@ import (
 // stream is one xDS stream. The goroutine that calls run owns it.
 //
 // It sends no initial_resource_versions, so the first response for each type has all of its
-// resources. Once every kind has a *ads.Reply, the stream publishes one Full batch. After that, it
+// resources. Once every kind has a response, the stream publishes one Full batch. After that, it
 // publishes each response.
 type stream struct {
 	src *Source
@@ -32,7 +32,7 @@ type stream struct {
 	objectCount   int                                    // of all subscriptions
 	byteCount     int                                    // of all objects
 	nodeSent      bool
-	responded     bool // the server sent a *ads.Reply
+	responded     bool // the server sent a response
 	complete      bool // the Full batch was sent
 }
 
@@ -43,15 +43,16 @@ type subscription struct {
 	requested bool
 	responded bool
 	version   string              // last accepted version; only for state of the world
-	rejected  time.Time           // when a *ads.Reply was last rejected
+	rejected  time.Time           // when a response was last rejected
 	resources map[string]received // by name
 }
 
 // received describes the last version of a resource.
 type received struct {
-	group string
-	hash  uint64
-	size  int
+	group   string
+	hash    uint64
+	size    int
+	invalid bool
 }
 
 func newStream(s *Source, out chan<- feed.Batch[*config.Object]) *stream {
@@ -153,7 +154,7 @@ func (st *stream) overdue() error {
 		len(missing), st.src.cfg.AnswerWait, missing[0])
 }
 
-// missingKinds lists the kinds without a *ads.Reply.
+// missingKinds lists the kinds without a response.
 func (st *stream) missingKinds() (out []config.Kind) {
 	for _, versions := range st.kinds {
 		if slices.ContainsFunc(versions, func(s *subscription) bool { return s.requested && !s.responded }) {
@@ -194,7 +195,7 @@ func (st *stream) handle(ctx context.Context, conn grpc.ClientStream, raw []byte
 	st.responded = true
 	sub := st.subscriptions[a.TypeURL]
 	if sub == nil || !sub.requested {
-		st.src.cfg.Log.Debug("ignored a *ads.Reply for a type without a subscription", "type", clip(a.TypeURL))
+		st.src.cfg.Log.Debug("ignored a response for a type without a subscription", "type", clip(a.TypeURL))
 		return nil
 	}
 	changed, removed, problems, err := st.apply(sub, a)
@@ -242,11 +243,16 @@ func (st *stream) apply(sub *subscription, a *ads.Reply) (
 	}
 	for _, it := range a.Items {
 		r := item{kind: sub.kind, name: it.Name, typeURL: it.TypeURL, raw: it.Body}
+		now := received{hash: r.sum(), size: len(it.Body)}
+		if old, known := sub.resources[r.name]; known && r.name != "" && !old.invalid && old.hash == now.hash {
+			kept[r.name] = true // over state of the world, most resources are unchanged
+			continue
+		}
 		u := r.update(st.src.Name(), st.src.cfg.Revision)
 		name := r.id()
 		kept[name] = true
 		old, known := sub.resources[name]
-		now := received{group: u.Group, hash: r.sum(), size: len(it.Body)}
+		now.group, now.invalid = u.Group, feed.Errors(u.Problems) > 0
 		st.byteCount += now.size - old.size
 		if !known {
 			st.objectCount++
@@ -295,7 +301,7 @@ func (st *stream) hasResource(kind config.Kind, name string) bool {
 // maxProblems limits the problems in a rejection.
 const maxProblems = 20
 
-// acknowledge accepts a *ads.Reply, or rejects it with the problems. Some servers send a rejected
+// acknowledge accepts a response, or rejects it with the problems. Some servers send a rejected
 // response again at once. So a type is rejected at most once a second, and further invalid responses
 // are acknowledged.
 func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a *ads.Reply, problems []feed.Problem) error {
@@ -324,7 +330,7 @@ func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a *ads.
 // codeInvalidArgument is google.rpc.Code.INVALID_ARGUMENT.
 const codeInvalidArgument = 3
 
-// publish sends one Full batch once every kind has a *ads.Reply, and after that the changes of each
+// publish sends one Full batch once every kind has a response, and after that the changes of each
 // response. Removals by name are explicit.
 func (st *stream) publish(
 	ctx context.Context, changed []feed.Update[*config.Object], removed []string, since time.Time,

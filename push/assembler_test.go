@@ -72,7 +72,7 @@ func (d *fakeDeriver) Derive(objects push.Objects) feed.Batch[registry.Instances
 	for k, o := range objects.All() {
 		if k.Kind == config.ServiceEntry {
 			in := service(o.Spec.(*networking.ServiceEntry).Hosts[0], d.address)
-			in.Service.Namespace, in.Service.Object = k.Namespace, k.String()
+			in.Service.Namespace, in.Service.Object, in.Service.Declared = k.Namespace, k.String(), true
 			b.Updates = append(b.Updates, update(k.Namespace+"/"+k.Name, in))
 		}
 	}
@@ -652,7 +652,7 @@ func TestAssembler(t *testing.T) {
 		}},
 		{"sources that contradict one another", nil, func(f *fixture) {
 			f.fill()
-			in := service("web", "10.0.0.2")
+			in := service("web", "b.example")
 			in.Service.Resolution = registry.DNS
 			change(f.d, feed.Batch[registry.Instances]{}, update("web", in))
 			f.objects(f.b, "1: one=2")

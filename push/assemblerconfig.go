@@ -60,7 +60,8 @@ type Deriver interface {
 	Watch(ctx context.Context) <-chan struct{}
 }
 
-// Allocator allocates virtual IPs by host. Nothing waits for an allocation.
+// Allocator allocates virtual IPs by host. The first build waits until stored allocations are read.
+// After that nothing waits for an allocation.
 type Allocator interface {
 	// Want replaces the list of hosts that need virtual IPs, sorted. It includes the hosts that
 	// have virtual IPs, which marks these as used. It does not wait.

@@ -100,8 +100,8 @@ func (v *ruleView) exportTo(o *config.Object) []string {
 }
 
 // find returns the rule that a client in namespace applies to s, or nil if there is none. It
-// searches the namespace of the client, then that of the service, then the root namespace, and
-// returns the rule with the most specific host of the first that has one.
+// searches the client's namespace, the service's, then the root namespace. The first one with a
+// match decides; there, the most specific host wins.
 // Source: istio.io, DestinationRule exportTo and "Cross namespace configuration".
 func (v *ruleView) find(namespace string, s *registry.Service) *DestinationRule {
 	if len(v.byHost) == 0 {

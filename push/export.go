@@ -51,7 +51,7 @@ func (e *exporter) setServices(host registry.Host, parts []registry.Part) {
 	if !e.cfg.Services {
 		return
 	}
-	configured := func(p registry.Part) bool { return p.Service.Declared() || p.Service.Relayed }
+	configured := func(p registry.Part) bool { return p.Service.Declared || p.Service.Relayed }
 	var services []registry.Instances
 	for _, j := range e.join.Join(slices.DeleteFunc(slices.Clone(parts), configured)) {
 		services = append(services, j.Instances)

@@ -26,9 +26,6 @@ type Identities struct {
 	Unintercepted bool
 }
 
-// tlsModeIstio is the Endpoint.TLSMode of endpoints that accept the mesh's mutual TLS.
-const tlsModeIstio = "istio"
-
 // identities indexes the Identities of each service. The health of endpoints does not change it.
 type identities struct {
 	byService pmap.Map[registry.Key, Identities]
@@ -51,7 +48,7 @@ func identitiesOf(t *tables, l *registry.EndpointList) Identities {
 	)
 	for i := range l.All() {
 		ep := &l.Items[i]
-		out.MutualTLS = out.MutualTLS || ep.TLSMode == tlsModeIstio
+		out.MutualTLS = out.MutualTLS || ep.TLSMode == registry.TLSModeIstio
 		out.Unintercepted = out.Unintercepted || !ep.Intercepted()
 		if ep.ServiceAccount != "" {
 			named = addIdentity(named, Identity{ep.Namespace, ep.ServiceAccount})

@@ -116,5 +116,5 @@ func (c *Context) inboundListeners() *InboundListeners {
 // AcceptsMTLS reports whether the proxy of an endpoint accepts the mesh's mutual TLS at a port.
 func (l *InboundListeners) AcceptsMTLS(ep *registry.Endpoint, port uint32) bool {
 	listens := ep.Intercepted() || ep.States.At(port) == registry.PortListener
-	return ep.TLSMode == tlsModeIstio && (listens || l.At(ep.Namespace, ep.Labels, port))
+	return ep.TLSMode == registry.TLSModeIstio && (listens || l.At(ep.Namespace, ep.Labels, port))
 }

@@ -158,7 +158,7 @@ func prefer(s, other *registry.Service, namespace string) bool {
 	if here := s.Namespace == namespace; here || other.Namespace == namespace {
 		return here
 	}
-	if d := s.Declared(); !s.Relayed && !other.Relayed && d != other.Declared() {
+	if d := s.Declared; !s.Relayed && !other.Relayed && d != other.Declared {
 		return d
 	}
 	return s.CompareAge(other) < 0

@@ -35,7 +35,7 @@ func TestVisibleDeclared(t *testing.T) {
 	t.Parallel()
 	in := serviceViewIn{mesh: &Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	for namespace, s := range map[string]registry.Service{
-		"shop": {Object: "Consul service web"}, "z": {Object: "ServiceEntry z/web", Created: time.Unix(1, 0), ExportTo: []string{".", "a"}},
+		"shop": {Object: "Consul service web"}, "z": {Declared: true, Created: time.Unix(1, 0), ExportTo: []string{".", "a"}},
 	} {
 		s.Key = registry.Key{Host: "web", Namespace: namespace}
 		in.services = in.services.With(s.Key, &s)

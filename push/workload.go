@@ -33,7 +33,7 @@ type workload struct {
 	namespace string
 	locality  registry.Locality
 	ports     *intern.List[namedPort]
-	// mtls means that Endpoint.TLSMode is "istio".
+	// mtls means that Endpoint.TLSMode is registry.TLSModeIstio.
 	mtls bool
 	// intercepted is Endpoint.Intercepted.
 	intercepted bool
@@ -77,7 +77,7 @@ func workloadsOf(t *tables, l *registry.EndpointList) map[netip.Addr][]workload 
 		a = a.Unmap() // "::ffff:10.0.0.1" is 10.0.0.1, as in the node of a proxy
 		w := workload{
 			namespace: ep.Namespace, locality: ep.Locality, ports: t.ports.Of(portsOf(ep)),
-			mtls: ep.TLSMode == tlsModeIstio, intercepted: ep.Intercepted(),
+			mtls: ep.TLSMode == registry.TLSModeIstio, intercepted: ep.Intercepted(),
 		}
 		if !w.intercepted {
 			w.states = ep.States

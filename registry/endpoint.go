@@ -2,6 +2,7 @@ package registry
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -51,7 +52,7 @@ type Endpoint struct {
 	ServiceAccount string
 	// Namespace and Workload are the namespace and the name of the workload.
 	Namespace, Workload string
-	// TLSMode is "istio" if the endpoint accepts the mesh's mutual TLS, else empty.
+	// TLSMode is TLSModeIstio if the endpoint accepts the mesh's mutual TLS, else empty.
 	TLSMode string
 	// Health says whether the endpoint gets traffic.
 	Health Health
@@ -65,6 +66,16 @@ const InterceptionLabel, InterceptionNone = "ashore.io/interception", "none"
 
 // Intercepted reports whether connections to the endpoint reach its proxy at every port.
 func (e *Endpoint) Intercepted() bool { return e.Labels[InterceptionLabel] != InterceptionNone }
+
+// TLSModeIstio is the TLSMode of endpoints that accept the mesh's mutual TLS. Source: Istio, label
+// security.istio.io/tlsMode.
+const TLSModeIstio = "istio"
+
+// HasName reports whether the address is a DNS name.
+func (e Endpoint) HasName() bool {
+	_, err := netip.ParseAddr(e.Address)
+	return err != nil && !strings.HasPrefix(e.Address, "unix://")
+}
 
 // Port returns the port at which the endpoint serves service port p: the number in Ports, or else
 // the target port, or else the number of p. Zero if the endpoint does not serve p.

@@ -23,6 +23,8 @@ type Joined struct {
 	Instances
 	// Parts is never empty. The first part sets the options of the service.
 	Parts []Part
+
+	hidden *Part // the registry's part, if the service hides it from other namespaces; else nil
 }
 
 // JoinConfig configures how the services that several sources supply for one host are joined.
@@ -37,19 +39,19 @@ type JoinConfig struct {
 // Join returns the services of one host. parts are what the sources supply for it, in the order of
 // the sources.
 //
-// Declarations (ServiceEntry) of several namespaces are several services. Registries have no
-// namespaces: their parts join the oldest declaration. If that is not exported to all namespaces,
-// they also join the next one, and so on. If none is exported to all, the parts of the registries
-// also become a service for the remaining namespaces, in the namespace of the first registry. Parts
-// that another control plane relayed come after those of our registries.
+// Each namespace that declares the host gets a service. The parts of registries join the oldest
+// declaration. If it is not exported to all, they also join the next one, and so on. If none is
+// public, they also form a service of their own, unless a declaration has its namespace. Parts that
+// another control plane relayed come after those of our registries.
 //
 // The first part of a service sets its options. The service has the ports of all parts. An endpoint
-// serves only the ports of its part. Endpoints of a part with another Resolution are not used.
+// serves only the ports of its part. See Service.takes for the endpoints that are not used.
 func (c JoinConfig) Join(parts []Part) []Joined {
 	declared, known := split(parts)
 	var (
 		out    []Joined
-		public bool // no namespace needs a service of the registries alone
+		public bool // all namespaces see a declaration
+		own    = -1 // index of the declaration in the namespace of the registries
 	)
 	for _, group := range declared {
 		first, all := group[0].Service, group
@@ -57,10 +59,17 @@ func (c JoinConfig) Join(parts []Part) []Joined {
 			all = append(all, known...)
 		}
 		out = append(out, c.join(all))
-		public = public || c.public(first) || len(known) > 0 && first.Namespace == known[0].Service.Namespace
+		public = public || c.public(first)
+		if len(known) > 0 && first.Namespace == known[0].Service.Namespace {
+			own = len(out) - 1
+		}
 	}
-	if len(known) > 0 && !public {
+	switch {
+	case len(known) == 0 || public:
+	case own < 0:
 		out = append(out, c.join(known))
+	case c.public(known[0].Service):
+		out[own].hidden = &known[0]
 	}
 	return out
 }
@@ -68,14 +77,14 @@ func (c JoinConfig) Join(parts []Part) []Joined {
 // split returns the declarations by namespace, sorted by the oldest of each, and the parts of
 // registries.
 func split(parts []Part) (declared [][]Part, known []Part) {
-	if len(parts) == 1 && !parts[0].Service.Declared() {
+	if len(parts) == 1 && !parts[0].Service.Declared {
 		return nil, parts
 	}
 	var relayed []Part
 	byNamespace := map[string][]Part{}
 	for _, p := range parts {
 		switch {
-		case p.Service.Declared():
+		case p.Service.Declared:
 			byNamespace[p.Service.Namespace] = append(byNamespace[p.Service.Namespace], p)
 		case p.Service.Relayed:
 			relayed = append(relayed, p)
@@ -135,25 +144,57 @@ func unitedPorts(parts []Part) []Port {
 
 // uniteEndpoints sets the endpoints of the service and Part.Used.
 func (c JoinConfig) uniteEndpoints(j *Joined) {
-	var used []*Part
+	var used []usable
 	for i := range j.Parts {
 		p := &j.Parts[i]
 		p.Used = 0
-		if p.Endpoints.Len() > 0 && p.Service.Resolution == j.Service.Resolution && !(c.Shadow && len(used) > 0) {
-			used = append(used, p)
+		if list := j.Service.takes(p.Instances); list.Len() > 0 && !(c.Shadow && len(used) > 0) {
+			used = append(used, usable{p, list})
 		}
 	}
-	if len(used) == 1 && slices.Equal(used[0].Service.Ports, j.Service.Ports) {
-		j.Endpoints, used[0].Used = used[0].Endpoints, used[0].Endpoints.Len()
+	if len(used) == 1 && slices.Equal(used[0].part.Service.Ports, j.Service.Ports) {
+		j.Endpoints, used[0].part.Used = used[0].list, used[0].list.Len()
 		return
 	}
 	u := union{ports: j.Service.Ports, by: map[place]*Part{}}
 	for _, p := range used {
 		before := len(u.endpoints)
 		u.add(p)
-		p.Used = len(u.endpoints) - before
+		p.part.Used = len(u.endpoints) - before
 	}
 	j.Endpoints = &EndpointList{Items: u.endpoints}
+}
+
+// usable holds the endpoints of a part that the joined service can use.
+type usable struct {
+	part *Part
+	list *EndpointList
+}
+
+// takes returns the endpoints of a part that the service can use. A STATIC service uses no names.
+// A NONE service and others use no endpoints of one another. A DNS_ROUND_ROBIN service uses no
+// others, because Envoy takes exactly one name.
+func (s *Service) takes(part Instances) *EndpointList {
+	switch {
+	case s.Resolution == part.Service.Resolution:
+		return part.Endpoints
+	case s.Resolution == Passthrough, s.Resolution == DNSRoundRobin, part.Service.Resolution == Passthrough:
+		return nil
+	case s.Resolution == Static && slices.ContainsFunc(part.Endpoints.All(), Endpoint.HasName):
+		return &EndpointList{Items: slices.DeleteFunc(slices.Clone(part.Endpoints.All()), Endpoint.HasName)}
+	}
+	return part.Endpoints
+}
+
+// unused says which endpoints of a part with another resolution are not used. Empty if all are.
+func (s *Service) unused(part *Service) string {
+	switch {
+	case s.Resolution == Passthrough, s.Resolution == DNSRoundRobin, part.Resolution == Passthrough:
+		return "; its endpoints are not used"
+	case s.Resolution == Static:
+		return "; its endpoints with a name as address are not used"
+	}
+	return ""
 }
 
 // union collects the endpoints of several parts.
@@ -170,9 +211,9 @@ type place struct {
 }
 
 // add adds the endpoints of a part, without the places that an earlier part serves.
-func (u *union) add(part *Part) {
-	for _, e := range part.Endpoints.All() {
-		if ports, serves := u.serve(part, &e); serves {
+func (u *union) add(from usable) {
+	for _, e := range from.list.All() {
+		if ports, serves := u.serve(from.part, &e); serves {
 			e.Ports = ports
 			u.endpoints = append(u.endpoints, e)
 		}
@@ -205,16 +246,24 @@ func (u *union) serve(part *Part, e *Endpoint) (ports map[string]uint32, serves 
 	return ports, serves
 }
 
-// Problems returns the options of parts that are not used because the first part has others. It
-// also returns the ports without endpoints because no part that has endpoints has the port.
+// Problems returns the options of parts that are not used because the first part has others, and
+// that the service hides one of a registry. It also returns the ports without endpoints because no
+// part that has endpoints has the port.
 func (j Joined) Problems() (out []feed.Problem) {
 	first := j.Parts[0]
 	for _, part := range j.Parts[1:] {
 		for _, d := range Differences(first.Service, part.Service) {
+			if d.Field == "resolution" {
+				d.Text += first.Service.unused(part.Service)
+			}
 			out = append(out, part.problem(d.Field,
 				"%s; %s of source %s is used: make the two agree, or remove the host from one of them",
 				d.Text, first.title(), first.source()))
 		}
+	}
+	if h := j.hidden; h != nil {
+		out = append(out, first.problem("exportTo", "%s of source %s is in namespace %s too, so this hides it from "+
+			"other namespaces: set namespace of the source, or export to *", h.title(), h.source(), h.Service.Namespace))
 	}
 	for _, part := range j.Parts {
 		for _, p := range part.Service.Ports {
@@ -265,7 +314,7 @@ func Differences(s, other *Service) (out []Difference) {
 		out = append(out, Difference{field, fmt.Sprintf(format, args...)})
 	}
 	if s.Resolution != other.Resolution {
-		add("resolution", "is %s, not %s; its endpoints are not used", other.Resolution, s.Resolution)
+		add("resolution", "is %s, not %s", other.Resolution, s.Resolution)
 	}
 	if s.External != other.External {
 		add("location", "is %s, not %s", other.location(), s.location())

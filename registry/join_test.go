@@ -11,7 +11,9 @@ import (
 
 // declaration is a part of a ServiceEntry.
 func declaration(namespace string, ports, endpoints string, options ...func(*Service)) Part {
-	return newPart("entries", "ServiceEntry "+namespace+"/web", namespace, ports, endpoints, options...)
+	p := newPart("entries", "ServiceEntry "+namespace+"/web", namespace, ports, endpoints, options...)
+	p.Service.Declared = true
+	return p
 }
 
 // known is a part of a registry, whose services are in the namespace consul.
@@ -126,9 +128,27 @@ func TestJoin(t *testing.T) {
 		{"two ports of one name", JoinConfig{},
 			[]Part{declaration("shop", "http:80", "10.0.0.9"), known("c", "http:8080", "10.0.0.1")},
 			[]string{"shop: http/80=10.0.0.9:80(entries) http-8080/8080=10.0.0.1:8080(c)"}},
-		{"another resolution", JoinConfig{},
+		{"addresses join names", JoinConfig{},
 			[]Part{declaration("shop", "http:80", "example.com", resolution(DNS)), known("c", "http:80", "10.0.0.1")},
-			[]string{"shop: http/80=example.com:80(entries)"}},
+			[]string{"shop: http/80=example.com:80(entries),10.0.0.1:80(c)"}},
+		{"names do not join addresses", JoinConfig{},
+			[]Part{declaration("shop", "http:80", "10.0.0.9"),
+				known("c", "http:80", "10.0.0.1 a.example ::1 unix:///a", resolution(DNS))},
+			[]string{"shop: http/80=10.0.0.9:80(entries),10.0.0.1:80(c),::1:80(c),unix:///a:80(c)"}},
+		{"a part of names alone has no endpoints", JoinConfig{Shadow: true},
+			[]Part{declaration("shop", "http:80", ""), known("c", "http:80", "a.example", resolution(DNS)),
+				known("d", "http:80", "10.0.0.2")},
+			[]string{"shop: http/80=10.0.0.2:80(d)"}},
+		{"nothing joins NONE", JoinConfig{},
+			[]Part{declaration("shop", "http:80", "10.0.0.9", resolution(Passthrough)), known("c", "http:80", "10.0.0.1")},
+			[]string{"shop: http/80=10.0.0.9:80(entries)"}},
+		{"NONE joins nothing", JoinConfig{},
+			[]Part{declaration("shop", "http:80", "10.0.0.9", resolution(DNS)),
+				known("c", "http:80", "10.0.0.1", resolution(Passthrough))},
+			[]string{"shop: http/80=10.0.0.9:80(entries)"}},
+		{"round robin has one name", JoinConfig{},
+			[]Part{declaration("shop", "http:80", "a.example", resolution(DNSRoundRobin)), known("c", "http:80", "10.0.0.1")},
+			[]string{"shop: http/80=a.example:80(entries)"}},
 		{"a relayed service counts last", JoinConfig{},
 			[]Part{relayed("http:80", "10.0.0.1,http:1 10.0.0.3"), known("c", "http:80", "10.0.0.1 10.0.0.2")},
 			[]string{"consul: http/80=10.0.0.1:80(c),10.0.0.2:80(c),10.0.0.1:1(entries),10.0.0.3:80(entries)"}},
@@ -153,6 +173,10 @@ func TestJoin(t *testing.T) {
 		{"a declaration in the registry's namespace takes the place of its service", JoinConfig{},
 			[]Part{declaration("consul", "http:80", "", exportTo(".")), known("c", "http:80", "10.0.0.1")},
 			[]string{"consul: http/80=10.0.0.1:80(c)"}},
+		{"and a later one that is exported to all has the registry's endpoints too", JoinConfig{},
+			[]Part{declaration("consul", "http:80", "", exportTo(".")), declaration("shop", "http:80", ""),
+				known("c", "http:80", "10.0.0.1")},
+			[]string{"consul: http/80=10.0.0.1:80(c)", "shop: http/80=10.0.0.1:80(c)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -221,7 +245,17 @@ func TestJoinProblems(t *testing.T) {
 		{"addresses of one alone", declaration("shop", "http:80", ""), known("c", "http:80", "", prefix("10.0.0.0/8")), ""},
 		{"a port more", declaration("shop", "http:80 admin:81", "10.0.0.9"), known("c", "http:80", "10.0.0.1"), ""},
 		{"resolution", declaration("shop", "http:80", ""), known("c", "http:80", "a.example", resolution(DNS)),
-			"service web resolution: is DNS, not STATIC; its endpoints are not used"},
+			"service web resolution: is DNS, not STATIC; its endpoints with a name as address are not used"},
+		{"resolution of addresses", declaration("shop", "http:80", "", resolution(DNS)), known("c", "http:80", "10.0.0.1"),
+			"service web resolution: is STATIC, not DNS; ServiceEntry shop/web of source entries is used"},
+		{"resolution NONE", declaration("shop", "http:80", ""), known("c", "http:80", "", resolution(Passthrough)),
+			"service web resolution: is NONE, not STATIC; its endpoints are not used"},
+		{"the namespace of the registry", declaration("consul", "http:80", "", exportTo(".")),
+			known("c", "http:80", "10.0.0.1"), "ServiceEntry consul/web exportTo: service web of source c is in namespace " +
+				"consul too, so this hides it from other namespaces: set namespace of the source, or export to *"},
+		{"another namespace", declaration("shop", "http:80", "", exportTo(".")), known("c", "http:80", "10.0.0.1"), ""},
+		{"the namespace of the registry, exported to all", declaration("consul", "http:80", ""),
+			known("c", "http:80", "10.0.0.1"), ""},
 		{"location", declaration("shop", "http:80", "", external), known("c", "http:80", ""),
 			"service web location: is MESH_INTERNAL, not MESH_EXTERNAL"},
 		{"addresses",

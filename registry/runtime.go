@@ -18,8 +18,8 @@ const MaxRegistration = 48 << 10
 // Runtime stores the registered workloads and their health. Package shared implements it. Safe for
 // concurrent use.
 //
-// A registration lasts while its proxy is connected to any replica, and then for the length of its
-// lease, so that the proxy can reconnect to the same or to another replica.
+// A registration lasts while its proxy is connected to any replica, and for a grace period
+// afterwards. So the proxy can reconnect to any replica.
 type Runtime interface {
 	// Registrations returns the current registrations. It does not wait.
 	Registrations() Registrations

@@ -95,6 +95,8 @@ type Service struct {
 	SubjectAltNames []string
 	// Created is when the service was declared. The older of two declarations of a host is used.
 	Created time.Time
+	// Declared means that a ServiceEntry declares the service. Otherwise it is from a registry.
+	Declared bool `json:",omitempty"`
 	// Relayed means that the service is from the registry of another control plane. Our
 	// declarations and registries take precedence, even if they are younger.
 	Relayed bool `json:",omitempty"`
@@ -123,9 +125,6 @@ func (s *Service) Port(number uint32) (Port, bool) {
 	}
 	return Port{}, false
 }
-
-// Declared reports whether configuration declares the service. Otherwise it is from a registry.
-func (s *Service) Declared() bool { return !s.Relayed && strings.HasPrefix(s.Object, "ServiceEntry ") }
 
 // CompareAge orders services by precedence: relayed services last, and the older service first. It
 // returns zero if only their names differ.

@@ -2,7 +2,7 @@ package feed
 
 import "time"
 
-// faults lists reasons to extend the retention of items.
+// faults holds the invalid and unreadable groups of all sources (R3).
 type faults[K Key, T any] struct {
 	settle     time.Duration
 	invalid    map[string]*group[K, T] // group that reports the key as invalid

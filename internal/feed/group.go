@@ -98,6 +98,7 @@ func (m *Merger[K, T]) replaceItems(g *group[K, T], values []T) (lost []*item[K,
 		i.index = len(g.items)
 		g.items = append(g.items, i)
 	}
+	g.source.items += len(g.items) - len(old)
 	for _, i := range g.items {
 		m.add(i)
 	}

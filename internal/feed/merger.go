@@ -67,8 +67,9 @@ type source[K Key, T any] struct {
 	rank   int // position in the list, or unlisted
 
 	groups map[string]*group[K, T]
+	items  int                       // number of items of all groups, without those that are retained
 	faulty map[*group[K, T]]struct{} // groups that have problems or faults, or retain items
-	ended  map[K]time.Time           // items whose retention by R4 ended without their return, and when
+	ended  map[K]time.Time           // when R4 gave up on items that did not return, by key
 
 	delivered bool // the source sent content, perhaps before the restart
 	expired   bool // the items are older than MaxAge and not used
@@ -184,7 +185,8 @@ func (m *Merger[K, T]) applyGroups(s *source[K, T], b Batch[T], now time.Time) {
 	}
 }
 
-// finish does what is due after each call, and returns the keys whose items changed.
+// finish expires sources, drops unlisted ones and ends due retention. It returns the keys whose
+// items changed.
 func (m *Merger[K, T]) finish(now time.Time) []K {
 	m.expireSources(now)
 	m.dropUnlisted(now)

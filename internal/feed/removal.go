@@ -158,8 +158,7 @@ func (s *source[K, T]) lostMost(now time.Time) bool {
 	if !due {
 		return false
 	}
-	items := s.items()
-	return items == 0 || (lost >= massItems && lost > items)
+	return s.items == 0 || (lost >= massItems && lost > s.items)
 }
 
 // AcceptRemovals removes all items of a source that R3 and R4 retain, and returns the keys whose

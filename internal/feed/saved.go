@@ -44,6 +44,7 @@ func (m *Merger[K, T]) Restore(saved []SavedGroup[T], now time.Time) (changed []
 				m.retain(i, now)
 			} else {
 				g.items = append(g.items, i)
+				s.items++
 				m.add(i)
 			}
 		}

@@ -58,7 +58,7 @@ func (m *Merger[K, T]) Status() []SourceStatus {
 	for n, s := range m.list {
 		out[n] = s.status
 		out[n].Name, out[n].Required = s.Name, s.Required
-		out[n].Items, out[n].Problems = s.items(), unused[s]
+		out[n].Items, out[n].Problems = s.items, unused[s]
 		if s.status.Error != "" {
 			out[n].Problems++
 		}
@@ -74,14 +74,6 @@ func (m *Merger[K, T]) Status() []SourceStatus {
 		}
 	}
 	return out
-}
-
-// items returns the number of items that a source supplies.
-func (s *source[K, T]) items() (n int) {
-	for _, g := range s.groups {
-		n += len(g.items)
-	}
-	return n
 }
 
 // Problems returns the problems of groups, sources that are down, retained items, and keys that
@@ -153,9 +145,9 @@ func (s *source[K, T]) problem() Problem {
 	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.expired, Text: s.status.Error,
 		Since: s.status.ErrorSince}
 	switch {
-	case s.rank == unlisted && s.items() > 0:
+	case s.rank == unlisted && s.items > 0:
 		p.Text = fmt.Sprintf("the source is not in the settings any more; its items (%d) stay active until all "+
-			"required sources have delivered, or until you run %s", s.items(), s.acceptCommand())
+			"required sources have delivered, or until you run %s", s.items, s.acceptCommand())
 	case p.Text == "":
 	case s.expired:
 		p.Severity = Error

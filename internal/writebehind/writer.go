@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // Encode returns the content of a record. Run calls it, so it must not read data that other
@@ -53,10 +55,7 @@ func (w *Writer) Put(records map[string]Encode) {
 	w.mu.Lock()
 	maps.Copy(w.pending, records)
 	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	task.Poke(w.wake)
 }
 
 // Err returns why records cannot be saved, and since when. Nil means that they can.
@@ -73,20 +72,13 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-w.wake:
 		}
-		sleep(ctx, gather)
+		task.Sleep(ctx, gather)
 		for !w.flush(ctx) && ctx.Err() == nil {
-			sleep(ctx, retryAfter)
+			task.Sleep(ctx, retryAfter)
 		}
 	}
 	w.flush(ctx) // records that were put during the last flush
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // flush saves all that is pending, also after ctx ended. What cannot be saved stays pending.

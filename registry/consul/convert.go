@@ -3,7 +3,6 @@ package consul
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -123,7 +122,7 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 		s.External = s.External || in.external
 	}
 	endpoints := c.endpoints(list, ports)
-	if slices.ContainsFunc(endpoints, hasName) {
+	if slices.ContainsFunc(endpoints, registry.Endpoint.HasName) {
 		s.Resolution = registry.DNS
 	}
 	shared := &registry.EndpointList{Items: endpoints}
@@ -133,12 +132,6 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 		one.Key = registry.Key{Host: host, Namespace: c.namespace()}
 		c.out.instances = append(c.out.instances, registry.Instances{Service: &one, Endpoints: shared})
 	}
-}
-
-// hasName reports whether the address of an endpoint is a name.
-func hasName(ep registry.Endpoint) bool {
-	_, err := netip.ParseAddr(ep.Address)
-	return err != nil
 }
 
 // namespace returns the namespace of the service in the mesh.

@@ -125,7 +125,7 @@ func TestExportedServices(t *testing.T) {
 		"a name that somebody else has": {
 			mesh, nil, []registry.Instances{meshService("taken.example", "shop", nil, "10.0.0.1")},
 			[]string{`service shop/taken.example is not registered in Consul: its name there would be "taken", ` +
-				"which somebody else has registered: set export.name, or exclude it by export.except"},
+				"which is already registered outside this mesh: set export.name, or exclude it by export.except"},
 		},
 		"one name twice": {
 			mesh, nil, []registry.Instances{created("web.a", 2, "10.0.0.1"), created("web.b", 1, "10.0.0.2")},

@@ -63,7 +63,7 @@ func (e *Exporter) entries(mesh meshState) (map[string]*exportEntry, []feed.Prob
 		case !dnsname.ValidLabel(name):
 			reason = "which is not a DNS name: set export.name"
 		case e.taken[name]:
-			reason = "which somebody else has registered: set export.name"
+			reason = "which is already registered outside this mesh: set export.name"
 		case first != nil:
 			reason = fmt.Sprintf("as that of %s/%s: set export.name to make them differ", first.Namespace, first.Host)
 		}

@@ -77,7 +77,7 @@ func (e *Exporter) read(ctx context.Context) error {
 	}
 	if list != nil && list.Node != nil {
 		if list.Node.Meta[keyOwner] != owner {
-			return answerError(fmt.Sprintf("the node %q in Consul belongs to somebody else (its metadata has no %s: %s): "+
+			return answerError(fmt.Sprintf("the node %q in Consul is not owned by this mesh (its metadata has no %s: %s): "+
 				"choose another export.owner, or remove that node", e.node, keyOwner, owner))
 		}
 		for _, s := range list.Services {

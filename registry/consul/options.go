@@ -94,7 +94,7 @@ const (
 	warningServe, warningDrop              = "serve", "drop"
 	hostsBoth, hostsShort, hostsDatacenter = "both", "short", "datacenter"
 	identityMetadata, identitySettings     = "metadata", "settings"
-	tlsModeIstio, tlsModeDisabled          = "istio", "disabled"
+	tlsModeIstio, tlsModeDisabled          = registry.TLSModeIstio, "disabled"
 	virtualAllocated, virtualNone          = "allocated", "none"
 )
 

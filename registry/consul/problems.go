@@ -64,7 +64,7 @@ func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
 			"none is set"))
 	}
 	if c.index != 0 && len(c.services) == 0 && s.o.chooses() {
-		warn("the settings choose no service: check services, except, tags, metadata and nodeMetadata")
+		warn("no service matches the settings: check services, except, tags, metadata and nodeMetadata")
 	}
 	if n := s.services(); n > maxBlocking && !s.client.shared() {
 		warn("%d services over plain HTTP: %d are watched, and changes of the others are found every %s; "+

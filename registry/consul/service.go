@@ -16,8 +16,8 @@ import (
 const (
 	// serviceGap is the minimum time between two queries about one service: 20 answers a second.
 	serviceGap = 50 * time.Millisecond
-	// serviceTolerate is higher than catalogTolerate, so that an outage is reported for the
-	// datacenter.
+	// serviceTolerate is higher than catalogTolerate. The catalog watch fails first, so an outage is
+	// reported once per datacenter, not per service.
 	serviceTolerate = 2
 	// maxBlocking limits concurrent blocking service queries over plain HTTP. The other services
 	// are polled every pollGap.

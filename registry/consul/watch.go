@@ -8,8 +8,8 @@ import (
 // watch repeats a blocking query.
 // https://developer.hashicorp.com/consul/api-docs/features/blocking
 type watch struct {
-	// query sends one request and returns a function that applies the response. It must not block
-	// if index is zero. apply runs on the loop goroutine.
+	// query sends one request and returns a function that applies the response. With index 0 it
+	// sends a non-blocking query. apply runs on the loop goroutine.
 	query func(ctx context.Context, index uint64) (a answer, apply func(), err error)
 	// report receives each failure after the first tolerate ones. It runs on the loop goroutine.
 	report func(text string)

@@ -16,9 +16,12 @@ import (
 func conflicts(first *config.Object, s *registry.Service, o *config.Object, other *registry.Service) []feed.Problem {
 	var texts []string
 	for _, d := range registry.Differences(s, other) {
-		if d.Field == "ports" {
+		switch d.Field {
+		case "ports":
 			texts = append(texts, "its "+d.Text)
-		} else {
+		case "resolution":
+			texts = append(texts, "its resolution "+d.Text+"; its endpoints are not used")
+		default:
 			texts = append(texts, "its "+d.Field+" "+d.Text)
 		}
 	}

@@ -32,7 +32,7 @@ func endpoint(w *networking.WorkloadEntry, namespace, name string, labels map[st
 	case ok && mode != "disabled":
 		ep.TLSMode = mode
 	case !ok && w.ServiceAccount != "":
-		ep.TLSMode = "istio"
+		ep.TLSMode = registry.TLSModeIstio
 	}
 	return ep
 }

@@ -22,6 +22,7 @@ func service(o *config.Object, host string) *registry.Service {
 		Labels:          o.Labels,
 		SubjectAltNames: spec.SubjectAltNames,
 		Created:         o.Created,
+		Declared:        !synthetic(o),
 		Relayed:         synthetic(o),
 		AutoAddress:     true,
 		Source:          source,

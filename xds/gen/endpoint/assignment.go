@@ -328,7 +328,7 @@ func workloadName(ep *registry.Endpoint) string {
 // TLSMode and TLSModeIstio mark endpoints that take mutual TLS. Source: Istio, TLSModeLabelShortname.
 const (
 	TLSMode      = "tlsMode"
-	TLSModeIstio = "istio"
+	TLSModeIstio = registry.TLSModeIstio
 )
 
 // takesMutual says that an endpoint takes mutual TLS at a port: it says so, its proxy stands before
