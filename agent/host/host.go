@@ -73,15 +73,18 @@ func This() *Host {
 }
 
 // Runs reports whether units run the workload of a state folder. h may be nil.
-func (h *Host) Runs(state string) bool { return h != nil && filepath.Dir(state) == h.Folder }
+func (h *Host) Runs(state string) bool {
+	return h != nil && filepath.Dir(filepath.Clean(state)) == h.Folder
+}
 
-// main returns the state folder of the workload that mainUnit runs; empty: there is none.
+// main returns the state folder of the workload that mainUnit runs; empty: there is none. The link
+// belongs to the agent's user, so one that leads outside Folder is ignored.
 func (h *Host) main() string {
 	name, err := os.Readlink(filepath.Join(h.Folder, agent.MainLink))
-	if err != nil {
+	if err != nil || name == "." || name == ".." || filepath.Base(name) != name {
 		return ""
 	}
-	return filepath.Join(h.Folder, filepath.Base(name))
+	return filepath.Join(h.Folder, name)
 }
 
 // joined reports whether a state folder has an identity, even an unusable one.

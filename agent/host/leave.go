@@ -19,6 +19,10 @@ const leaveTimeout = 2 * time.Minute
 // Leave removes a workload from the mesh, and everything of it from the machine. It can be
 // repeated.
 func (h *Host) Leave(ctx context.Context, state string) error {
+	state = filepath.Clean(state)
+	if !h.Runs(state) { // root would delete a folder that is not the agent's
+		return fmt.Errorf("%s is not in %s", state, h.Folder)
+	}
 	main := h.main() == state
 	if main { // open connections stay until Envoy ends
 		if err := h.Rules.Remove(ctx); err != nil {

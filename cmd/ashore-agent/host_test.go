@@ -188,6 +188,33 @@ func TestHost(t *testing.T) {
 	}
 }
 
+// The folder of the states belongs to the agent's user. Whatever its link names, root deletes
+// nothing outside the folder.
+func TestHostHostileLink(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"..", ".", "../other", "/etc/other", "s/../../other"} {
+		f := newFakeHost(t)
+		other := filepath.Join(filepath.Dir(f.Folder), "other")
+		if err := errors.Join(os.Mkdir(f.Folder, 0o700), os.Mkdir(other, 0o700),
+			os.Symlink(target, filepath.Join(f.Folder, agent.MainLink))); err != nil {
+			t.Fatal(err)
+		}
+		err := f.Clean(t.Context())
+		if want := []string{"delete rules", "disable --quiet --now ashore-intercept.service"}; err != nil ||
+			!slices.Equal(f.steps, want) {
+			t.Errorf("link to %s: %v, steps %q, want %q", target, err, f.steps, want)
+		}
+		if err := f.Leave(t.Context(), f.Folder+"/"+target); err == nil {
+			t.Errorf("leave %s: no error", target)
+		}
+		for _, folder := range []string{f.Folder, other} {
+			if _, err := os.Stat(folder); err != nil {
+				t.Errorf("link to %s: %v", target, err)
+			}
+		}
+	}
+}
+
 // A further workload of a machine without interception has an instance of the template unit, and no
 // DNS.
 func TestHostFurther(t *testing.T) {
