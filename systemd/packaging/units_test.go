@@ -67,6 +67,21 @@ func TestShutdownOrder(t *testing.T) {
 	}
 }
 
+// systemd, as root, reads no file that belongs to the agent or to Envoy.
+func TestNoEnvironmentFile(t *testing.T) {
+	t.Parallel()
+	units, err := filepath.Glob("../*.service")
+	if err != nil || len(units) != 5 {
+		t.Errorf("%d units, want 5: %v", len(units), err)
+	}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil || regexp.MustCompile(`(?m)^EnvironmentFile=`).Match(text) {
+			t.Errorf("%s: %v, an environment file in\n%s", unit, err, text)
+		}
+	}
+}
+
 // The rule of polkit matches the units of Envoy's epochs, and no other.
 func TestPolkitUnits(t *testing.T) {
 	t.Parallel()
