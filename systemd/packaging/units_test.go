@@ -67,6 +67,17 @@ func TestShutdownOrder(t *testing.T) {
 	}
 }
 
+// An agent whose address comes late, by DHCP for example, starts then: systemd does not give up.
+func TestAgentStartsAgain(t *testing.T) {
+	t.Parallel()
+	for _, unit := range []string{"ashore-agent.service", "ashore-agent@.service"} {
+		text, err := os.ReadFile("../" + unit)
+		if err != nil || !regexp.MustCompile(`(?m)^StartLimitIntervalSec=0$`).Match(text) {
+			t.Errorf("%s: %v, a limit of starts in\n%s", unit, err, text)
+		}
+	}
+}
+
 // systemd, as root, reads no file that belongs to the agent or to Envoy.
 func TestNoEnvironmentFile(t *testing.T) {
 	t.Parallel()
