@@ -92,9 +92,9 @@ func SharedMemory(folder, workload string) string {
 	return fmt.Sprintf("envoy_shared_memory_%d0", baseID(folder, workload))
 }
 
-func (l *launch) name(number int) string            { return l.unit + strconv.Itoa(number) + ".service" }
+func (l *launch) name(number int) string          { return l.unit + strconv.Itoa(number) + ".service" }
 func (l *launch) argumentsFile(number int) string { return l.files + strconv.Itoa(number) + ".args" }
-func (l *launch) bootstrapFile(number int) string   { return l.files + strconv.Itoa(number) + ".json" }
+func (l *launch) bootstrapFile(number int) string { return l.files + strconv.Itoa(number) + ".json" }
 
 // number returns the epoch of a unit's name.
 func (l *launch) number(name string) (int, bool) {

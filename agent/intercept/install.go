@@ -55,18 +55,21 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the rules may have cut off the terminal
 	defer stop()
 	c = c.withDefaults()
-	err := preflight(c, true)
-	if err == nil {
+	users, err := userNumbers(c.Settings.ExcludeUsers)
+	if err != nil {
+		return fmt.Errorf("no rules were installed: interception.excludeUsers: %w", err)
+	}
+	if err = preflight(c, true); err == nil {
 		c.ControlPlane, err = resolve(ctx, checks.ControlPlane)
 	}
 	if err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
-	// A control plane on this machine. Record its number: Boot has to succeed if the user is
-	// deleted.
-	if id, err := userID("ashore"); err == nil {
-		c.Settings.ExcludeUsers = append(slices.Clip(c.Settings.ExcludeUsers), strconv.FormatUint(id, 10))
+	// Exclude a control plane on this machine.
+	if own, err := userNumbers([]string{"ashore"}); err == nil {
+		users = append(users, own...)
 	}
+	c.Settings.ExcludeUsers = users
 	ssh, err := sshPorts()
 	if err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
