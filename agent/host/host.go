@@ -31,7 +31,6 @@ const (
 type Interception interface {
 	Install(ctx context.Context, c intercept.Config, checks intercept.Checks) error
 	Status(ctx context.Context) (intercept.Status, error)
-	Remove(ctx context.Context) error
 	Delete(ctx context.Context) error
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // retryPause is the pause after rules could not be installed again.
@@ -77,12 +79,15 @@ func retry(ctx context.Context, err error, install func(context.Context) (bool, 
 	}
 }
 
-// restore installs the confirmed rules if their table does not exist. After an error InstalledFile
+// restore installs the confirmed rules if their table or InstalledFile does not exist. After an error InstalledFile
 // is gone.
 func (m Machine) restore(ctx context.Context) (bool, error) {
 	tables, err := nft(ctx, "", "list", "tables")
-	if err != nil || hasTable(tables) {
-		return false, err
+	if err != nil {
+		return false, errors.Join(err, wholefile.Remove(m.marker()))
+	}
+	if _, err := os.Stat(m.marker()); err == nil && hasTable(tables) {
+		return false, nil
 	}
 	return m.Boot(ctx)
 }

@@ -93,11 +93,6 @@ func (r fakeRules) Status(context.Context) (intercept.Status, error) {
 	return intercept.Status{Installed: r.f.rules}, nil
 }
 
-func (r fakeRules) Remove(context.Context) error {
-	r.f.rules = false
-	return r.f.step("remove rules")
-}
-
 func (r fakeRules) Delete(context.Context) error {
 	r.f.rules = false
 	return r.f.step("delete rules")
@@ -141,6 +136,10 @@ func TestHost(t *testing.T) {
 	if err != nil || len(steps) != 0 || !strings.Contains(stdout, "nothing was changed") {
 		t.Errorf("pasted again: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
+	f.rules = false // "intercept remove"; the unit goes on
+	if _, _, steps, err := f.start(t.Context(), args...); err != nil || !slices.Equal(steps, want[1:]) {
+		t.Errorf("after the rules were removed: %v, steps %q, want %q", err, steps, want[1:])
+	}
 
 	second := append(next().args(), "--name", "web-2", "--state", filepath.Join(f.Folder, "web-2.shop"))
 	if _, _, steps, err := f.start(t.Context(), second...); !isUsage(err) ||
@@ -175,9 +174,9 @@ func TestHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdout, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", main)
-	want = []string{"remove rules", "disable --quiet --now ashore-agent.service",
-		"stop ashore-agent.socket ashore-agent.service", "stop " + mainEnvoys, "reset-failed " + mainEnvoys,
-		"delete rules", "disable --quiet --now ashore-intercept.service"}
+	want = []string{"delete rules", "disable --quiet --now ashore-intercept.service",
+		"disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service",
+		"stop " + mainEnvoys, "reset-failed " + mainEnvoys}
 	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps, want) {
 		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
