@@ -100,7 +100,7 @@ func (c *checker) controlPlane(x *XDS) {
 }
 
 func (c *checker) notNegative(setting string, d time.Duration) {
-	c.want(d >= 0, setting, "%v is less than no time; want 0 or more", d)
+	c.want(d >= 0, setting, "%v is negative; want 0 or more", d)
 }
 
 // hostPort splits an address and checks its port.

@@ -107,7 +107,7 @@ func (l *launch) number(name string) (int, bool) {
 func (l *launch) arguments(e epoch) []byte {
 	args := append(slices.Clone(l.args), "--config-path", l.bootstrapFile(e.number),
 		"--base-id", strconv.Itoa(e.base), "--restart-epoch", strconv.Itoa(e.number))
-	if e.number > 0 { // after a crash systemd starts it again, when its predecessor has ended
+	if e.number > 0 { // systemd restarts a crashed Envoy with the same arguments; its predecessor may have ended
 		args = append(args, "--skip-hot-restart-on-no-parent")
 	}
 	return fmt.Appendf(nil, "%s\nWritten by ashore-agent. Program: %s\n", strings.Join(args, " "), l.program)

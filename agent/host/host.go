@@ -71,6 +71,12 @@ func This() *Host {
 		SharedMemory: "/dev/shm", Rules: intercept.Machine{}, Owner: machine.PortOwner, As: asUser(u), Ready: waitReady}
 }
 
+// NeedsRoot reports whether This is nil only because this process is not root.
+func NeedsRoot() bool {
+	_, err := user.Lookup("ashore-agent")
+	return err == nil && os.Geteuid() != 0 && machine.HasSystemd()
+}
+
 // Runs reports whether units run the workload of a state folder. h may be nil.
 func (h *Host) Runs(state string) bool {
 	return h != nil && filepath.Dir(filepath.Clean(state)) == h.Folder

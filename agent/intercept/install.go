@@ -65,7 +65,7 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
-	// Exclude a control plane on this machine.
+	// Exclude a control plane on this machine, by user number.
 	if own, err := userNumbers([]string{"ashore"}); err == nil {
 		users = append(users, own...)
 	}

@@ -79,8 +79,8 @@ func retry(ctx context.Context, err error, install func(context.Context) (bool, 
 	}
 }
 
-// restore installs the confirmed rules if their table or InstalledFile does not exist. After an error InstalledFile
-// is gone.
+// restore installs the confirmed rules if their table or InstalledFile does not exist. After an
+// error InstalledFile is gone.
 func (m Machine) restore(ctx context.Context) (bool, error) {
 	tables, err := nft(ctx, "", "list", "tables")
 	if err != nil {

@@ -133,7 +133,7 @@ func TestHost(t *testing.T) {
 		t.Errorf("interception %q, %v", s.Workload.Interception, err)
 	}
 	stdout, stderr, steps, err = f.start(t.Context(), args...)
-	if err != nil || len(steps) != 0 || !strings.Contains(stdout, "nothing was changed") {
+	if err != nil || len(steps) != 0 || !strings.Contains(stdout, "at 127.0.15.61. Nothing was changed") {
 		t.Errorf("pasted again: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
 	f.rules = false // "intercept remove"; the unit goes on
