@@ -65,8 +65,8 @@ func (a *Agent) reportDNS(r *Report) {
 	at := a.dns.Addresses()[0]
 	if s.Trouble != "" {
 		r.warn("dns", "make the DNS servers of /etc/resolv.conf reachable, or set dns.servers",
-			"%s, names of the mesh: %d; other names are asked of %v: %s", at, s.Names, s.Servers, s.Trouble)
+			"%s, names of the mesh: %d; other names are forwarded to %v: %s", at, s.Names, s.Servers, s.Trouble)
 		return
 	}
-	r.ok("dns", "%s, names of the mesh: %d; other names are asked of %v", at, s.Names, s.Servers)
+	r.ok("dns", "%s, names of the mesh: %d; other names are forwarded to %v", at, s.Names, s.Servers)
 }

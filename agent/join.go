@@ -73,8 +73,8 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if free, err := room(s.State); err != nil {
 		return nil, err
 	} else if free < littleRoom {
-		return nil, fmt.Errorf("the disk of %s is full: %d KiB are left; make room and run this again", s.State,
-			free>>10)
+		return nil, fmt.Errorf("the disk of %s is full: %d KiB are left, and %d are needed; make room and run this again",
+			s.State, free>>10, littleRoom>>10)
 	}
 	disk := store{s.State}
 	if r, err := c.joinedBefore(s, 0); r != nil || err != nil {
@@ -227,9 +227,9 @@ func checkToken(token string) error {
 		return errors.New("the token is empty; paste the whole command of \"ashorectl join-token create\", with the " +
 			"lines from EOF to EOF")
 	case len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("is not one of \"ashorectl join-token create\": it has spaces or other signs in it, or is too long")
+		return errors.New("the token is not one of \"ashorectl join-token create\": it has spaces or other signs in it, or is too long")
 	case len(parts) != 3 || parts[0] != "ashore-join" || parts[1] == "" || parts[2] == "":
-		return errors.New("is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, copied whole")
+		return errors.New("the token is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, copied whole")
 	}
 	return nil
 }

@@ -89,6 +89,22 @@ func PortsFree(s *Settings, owner func(machine.Socket) (*machine.Owner, error)) 
 	return errors.Join(errs...)
 }
 
+// DNSPortFree returns an error if a program has the agent's DNS port; see PortsFree.
+func DNSPortFree(s *Settings, owner func(machine.Socket) (*machine.Owner, error)) error {
+	if s.Ports.DNS == 0 {
+		return nil
+	}
+	by, err := owner(machine.Socket{Address: s.dnsAddresses()[0]})
+	if err != nil {
+		return fmt.Errorf("look for the owner of port %d: %w", s.Ports.DNS, err)
+	}
+	if by != nil {
+		return &UsageError{"ports.dns", fmt.Sprintf("%s is in use by %s: end that program, or close or move the port "+
+			"(--set ports.dns=0)", s.dnsAddresses()[0], by)}
+	}
+	return nil
+}
+
 // listens are the addresses that the agent and Envoy open on this machine, by what they are for.
 // The settings have an address.
 func (s *Settings) listens() map[string]machine.Socket {

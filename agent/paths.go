@@ -36,7 +36,7 @@ const (
 // JoinedSettings is the path of the settings file that Join writes into a state folder.
 func JoinedSettings(state string) string { return filepath.Join(state, settingsFile) }
 
-// unitFolder is the folder of the units' environment files.
+// unitFolder is the folder of the files that Envoy's units read.
 func (s *Settings) unitFolder() string { return cmp.Or(s.Envoy.folder, UnitFolder) }
 
 // runtime is the folder of what the agent offers Envoy. With units Envoy's group may enter it.

@@ -100,7 +100,7 @@ func (c *checker) controlPlane(x *XDS) {
 }
 
 func (c *checker) notNegative(setting string, d time.Duration) {
-	c.want(d >= 0, setting, "%v is less than no time; want 0 or more", d)
+	c.want(d >= 0, setting, "%v is negative; want 0 or more", d)
 }
 
 // hostPort splits an address and checks its port.
@@ -143,7 +143,11 @@ func (c *checker) rest(s *Settings) {
 	}
 	c.oneOf("log.level", s.Log.Level, "trace", "debug", "info", "warn", "error")
 	// all of them, so that the same folder works however the agent runs
-	for _, path := range []string{s.adminSocket(), s.xdsSocket(), filepath.Join(s.State, agentSocket)} {
+	sockets := []string{s.adminSocket(), s.xdsSocket(), filepath.Join(s.State, agentSocket)}
+	if s.Envoy.units { // Envoy's longest one. Source: hot_restarting_base.cc
+		sockets = append(sockets, filepath.Join(s.envoyFolder(), "hot_udp_parent_1234567890"))
+	}
+	for _, path := range sockets {
 		c.want(len(path) <= maxSocketPath, "state",
 			"the path of the socket %s has %d bytes and may have %d; choose a shorter folder",
 			path, len(path), maxSocketPath)

@@ -62,8 +62,11 @@ func TestCheck(t *testing.T) {
 			[]string{"envoy.concurrency: -1"}},
 		{"program of a unit", func(s *Settings) { s.UseUnits(""); s.Envoy.Path = "/opt/envoy" },
 			[]string{"envoy.path: units run /usr/lib/ashore/envoy"}},
-		{"no drain time", func(s *Settings) { s.Envoy.DrainTime = -1 }, []string{"envoy.drainTime: -1ns is less than no time"}},
-		{"no drain", func(s *Settings) { s.Drain.Maximum = -1 }, []string{"drain.maximum: -1ns is less than no time"}},
+		{"no drain time", func(s *Settings) { s.Envoy.DrainTime = -1 }, []string{"envoy.drainTime: -1ns is negative"}},
+		{"a path too long for Envoy's sockets of hot restart", func(s *Settings) { s.UseUnits(strings.Repeat("w", 60)) },
+			[]string{"state: the path of the socket /run/ashore-agent/" + strings.Repeat("w", 60) +
+				"/envoy/hot_udp_parent_1234567890 has 110 bytes"}},
+		{"no drain", func(s *Settings) { s.Drain.Maximum = -1 }, []string{"drain.maximum: -1ns is negative"}},
 		{"log", func(s *Settings) { s.Log.Level = "warning" }, []string{`log.level: "warning"`}},
 		{"long state", func(s *Settings) { s.State = "/" + strings.Repeat("x", 100) }, []string{"state: the path of",
 			"state: the path of", "state: the path of"}},

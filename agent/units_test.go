@@ -85,11 +85,11 @@ func (l *launcher) Start(_ context.Context, name string) error {
 		return errors.New("it does not start")
 	}
 	_, instance, _ := strings.Cut(strings.TrimSuffix(name, ".service"), "@")
-	text, err := os.ReadFile(filepath.Join(l.folder, "envoy-"+instance+".env"))
+	text, err := os.ReadFile(filepath.Join(l.folder, "envoy-"+instance+".args"))
 	if err != nil {
 		return err
 	}
-	_, args, _ := strings.Cut(string(text), "\nENVOY_ARGS=")
+	args, _, _ := strings.Cut(string(text), "\n")
 	l.mu.Lock()
 	l.stopped[name] = false
 	l.mu.Unlock()

@@ -92,9 +92,9 @@ func SharedMemory(folder, workload string) string {
 	return fmt.Sprintf("envoy_shared_memory_%d0", baseID(folder, workload))
 }
 
-func (l *launch) name(number int) string            { return l.unit + strconv.Itoa(number) + ".service" }
-func (l *launch) environmentFile(number int) string { return l.files + strconv.Itoa(number) + ".env" }
-func (l *launch) bootstrapFile(number int) string   { return l.files + strconv.Itoa(number) + ".json" }
+func (l *launch) name(number int) string          { return l.unit + strconv.Itoa(number) + ".service" }
+func (l *launch) argumentsFile(number int) string { return l.files + strconv.Itoa(number) + ".args" }
+func (l *launch) bootstrapFile(number int) string { return l.files + strconv.Itoa(number) + ".json" }
 
 // number returns the epoch of a unit's name.
 func (l *launch) number(name string) (int, bool) {
@@ -103,15 +103,14 @@ func (l *launch) number(name string) (int, bool) {
 	return n, ours && err == nil && n >= 0
 }
 
-// environment returns the content of an epoch's environment file.
-func (l *launch) environment(e epoch) []byte {
+// arguments returns the content of an epoch's arguments file. The unit reads its first line.
+func (l *launch) arguments(e epoch) []byte {
 	args := append(slices.Clone(l.args), "--config-path", l.bootstrapFile(e.number),
 		"--base-id", strconv.Itoa(e.base), "--restart-epoch", strconv.Itoa(e.number))
-	if e.number > 0 { // after a crash systemd starts it again, when its predecessor has ended
+	if e.number > 0 { // systemd restarts a crashed Envoy with the same arguments; its predecessor may have ended
 		args = append(args, "--skip-hot-restart-on-no-parent")
 	}
-	return fmt.Appendf(nil, "# Written by ashore-agent. Program: %s\nENVOY_ARGS=%s\n", l.program,
-		strings.Join(args, " "))
+	return fmt.Appendf(nil, "%s\nWritten by ashore-agent. Program: %s\n", strings.Join(args, " "), l.program)
 }
 
 var baseIDArgument = regexp.MustCompile(` --base-id (\d{1,9}) `)
@@ -119,11 +118,11 @@ var baseIDArgument = regexp.MustCompile(` --base-id (\d{1,9}) `)
 // read reads the files of an epoch. same says that write would write the same files; ok is false if
 // they cannot be read.
 func (l *launch) read(number int) (e epoch, same, ok bool) {
-	environment, _, err := readfile.Read(l.environmentFile(number), maxFile)
+	arguments, _, err := readfile.Read(l.argumentsFile(number), maxFile)
 	if err != nil {
 		return e, false, false
 	}
-	found := baseIDArgument.FindSubmatch(environment)
+	found := baseIDArgument.FindSubmatch(arguments)
 	if found == nil {
 		return e, false, false
 	}
@@ -133,14 +132,14 @@ func (l *launch) read(number int) (e epoch, same, ok bool) {
 	}
 	e = epoch{number, base}
 	bootstrap, _, err := readfile.Read(l.bootstrapFile(number), maxFile)
-	same = err == nil && bytes.Equal(bootstrap, l.bootstrap) && bytes.Equal(environment, l.environment(e))
+	same = err == nil && bytes.Equal(bootstrap, l.bootstrap) && bytes.Equal(arguments, l.arguments(e))
 	return e, same, true
 }
 
 // write writes the files of an epoch, readable for Envoy's group.
 func (l *launch) write(e epoch) error {
 	for path, data := range map[string][]byte{l.bootstrapFile(e.number): l.bootstrap,
-		l.environmentFile(e.number): l.environment(e)} {
+		l.argumentsFile(e.number): l.arguments(e)} {
 		if err := wholefile.Write(path, data); err != nil {
 			return fmt.Errorf("start Envoy: %w", err)
 		}

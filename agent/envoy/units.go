@@ -82,7 +82,7 @@ func (s UnitState) running() bool {
 func (u *Units) Stays(ctx context.Context) bool {
 	stopping, err := u.manager.Stopping(ctx)
 	if err != nil {
-		u.log.Warn("whether the machine shuts down is not known: envoy runs on", "error", err)
+		u.log.Warn("systemd does not report whether the machine is shutting down: envoy keeps running", "error", err)
 	}
 	return !stopping
 }

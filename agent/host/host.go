@@ -31,7 +31,6 @@ const (
 type Interception interface {
 	Install(ctx context.Context, c intercept.Config, checks intercept.Checks) error
 	Status(ctx context.Context) (intercept.Status, error)
-	Remove(ctx context.Context) error
 	Delete(ctx context.Context) error
 }
 
@@ -72,16 +71,25 @@ func This() *Host {
 		SharedMemory: "/dev/shm", Rules: intercept.Machine{}, Owner: machine.PortOwner, As: asUser(u), Ready: waitReady}
 }
 
-// Runs reports whether units run the workload of a state folder. h may be nil.
-func (h *Host) Runs(state string) bool { return h != nil && filepath.Dir(state) == h.Folder }
+// NeedsRoot reports whether This is nil only because this process is not root.
+func NeedsRoot() bool {
+	_, err := user.Lookup("ashore-agent")
+	return err == nil && os.Geteuid() != 0 && machine.HasSystemd()
+}
 
-// main returns the state folder of the workload that mainUnit runs; empty: there is none.
+// Runs reports whether units run the workload of a state folder. h may be nil.
+func (h *Host) Runs(state string) bool {
+	return h != nil && filepath.Dir(filepath.Clean(state)) == h.Folder
+}
+
+// main returns the state folder of the workload that mainUnit runs; empty: there is none. The link
+// belongs to the agent's user, so one that leads outside Folder is ignored.
 func (h *Host) main() string {
 	name, err := os.Readlink(filepath.Join(h.Folder, agent.MainLink))
-	if err != nil {
+	if err != nil || name == "." || name == ".." || filepath.Base(name) != name {
 		return ""
 	}
-	return filepath.Join(h.Folder, filepath.Base(name))
+	return filepath.Join(h.Folder, name)
 }
 
 // joined reports whether a state folder has an identity, even an unusable one.

@@ -145,8 +145,15 @@ func (w *joining) start(ctx context.Context) error {
 		return nil
 	}
 	units, err := w.Systemd.Show(ctx, interceptUnit)
-	if err != nil || len(units) == 1 && units[0].Active == "active" && units[0].File == "enabled" {
+	if err != nil {
 		return err
+	}
+	rules, err := w.Rules.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if rules.Installed && len(units) == 1 && units[0].Active == "active" && units[0].File == "enabled" {
+		return nil
 	}
 	if err := s.Complete(); err != nil {
 		return err
@@ -159,7 +166,12 @@ func (w *joining) start(ctx context.Context) error {
 		return err
 	}
 	w.ruled = true
-	if err := w.Systemd.Run(ctx, "enable", "--quiet", "--now", interceptUnit); err != nil {
+	return w.KeepRules(ctx)
+}
+
+// KeepRules starts the unit that keeps confirmed rules installed, also from the next boot.
+func (h *Host) KeepRules(ctx context.Context) error {
+	if err := h.Systemd.Run(ctx, "enable", "--quiet", "--now", interceptUnit); err != nil {
 		return fmt.Errorf("install the rules at boot: %w", err)
 	}
 	return nil

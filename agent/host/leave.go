@@ -19,15 +19,19 @@ const leaveTimeout = 2 * time.Minute
 // Leave removes a workload from the mesh, and everything of it from the machine. It can be
 // repeated.
 func (h *Host) Leave(ctx context.Context, state string) error {
-	main := h.main() == state
-	if main { // open connections stay until Envoy ends
-		if err := h.Rules.Remove(ctx); err != nil {
-			return fmt.Errorf("remove the interception rules: %w", err)
-		}
+	state = filepath.Clean(state)
+	if !h.Runs(state) { // root would delete a folder that is not the agent's
+		return fmt.Errorf("%s is not in %s", state, h.Folder)
 	}
+	main := h.main() == state
 	if joined(state) {
 		if err := h.As(func() error { return agent.Leave(ctx, state, leaveTimeout) }); err != nil {
 			return fmt.Errorf("end the agent and remove the identity: %w", err)
+		}
+	}
+	if main { // not earlier: callers with mutual TLS would reach the application's own port
+		if err := h.removeRules(ctx); err != nil {
+			return fmt.Errorf("remove the interception rules: %w", err)
 		}
 	}
 	if err := h.stop(ctx, state); err != nil {
@@ -35,7 +39,7 @@ func (h *Host) Leave(ctx context.Context, state string) error {
 	}
 	err := os.RemoveAll(state)
 	if main {
-		err = errors.Join(err, h.removeRules(ctx), os.Remove(filepath.Join(h.Folder, agent.MainLink)))
+		err = errors.Join(err, os.Remove(filepath.Join(h.Folder, agent.MainLink)))
 	}
 	return err
 }

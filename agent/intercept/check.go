@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"slices"
@@ -94,11 +95,19 @@ func (k Checks) reach(ctx context.Context, address string) error {
 }
 
 // sshPorts returns the ports at which sshd listens for other machines. Under a strict policy Envoy
-// would refuse their clients.
+// would refuse their clients. It runs as root: another user's program may have the same name.
 func sshPorts() (ports []string, err error) {
 	all, err := machine.Listeners(false)
 	for _, l := range all {
-		if l.Name == "sshd" && !l.Address.Addr().IsLoopback() {
+		if l.Name != "sshd" || l.Address.Addr().IsLoopback() {
+			continue
+		}
+		is, err := credentialsOf(l.PID)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it has ended
+		case err != nil:
+			return nil, err
+		case is.uid == 0:
 			ports = append(ports, strconv.Itoa(int(l.Address.Port())))
 		}
 	}

@@ -55,18 +55,21 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the rules may have cut off the terminal
 	defer stop()
 	c = c.withDefaults()
-	err := preflight(c, true)
-	if err == nil {
+	users, err := userNumbers(c.Settings.ExcludeUsers)
+	if err != nil {
+		return fmt.Errorf("no rules were installed: interception.excludeUsers: %w", err)
+	}
+	if err = preflight(c, true); err == nil {
 		c.ControlPlane, err = resolve(ctx, checks.ControlPlane)
 	}
 	if err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
-	// A control plane on this machine. Record its number: Boot has to succeed if the user is
-	// deleted.
-	if id, err := userID("ashore"); err == nil {
-		c.Settings.ExcludeUsers = append(slices.Clip(c.Settings.ExcludeUsers), strconv.FormatUint(id, 10))
+	// Exclude a control plane on this machine, by user number.
+	if own, err := userNumbers([]string{"ashore"}); err == nil {
+		users = append(users, own...)
 	}
+	c.Settings.ExcludeUsers = users
 	ssh, err := sshPorts()
 	if err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
@@ -106,19 +109,27 @@ func (m Machine) confirm(ctx context.Context, c Config, checks Checks) error {
 	if m.Timeout == 0 {
 		m.Timeout = 30 * time.Second
 	}
-	end := time.Now().Add(m.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
+	defer cancel()
+	var failed error
 	for {
-		var failed error
+		var now error
 		for _, r := range checks.Run(ctx, c) {
 			if r.Err != nil {
-				failed = errors.Join(failed, fmt.Errorf("%s: %w", r.Name, r.Err))
+				now = errors.Join(now, fmt.Errorf("%s: %w", r.Name, r.Err))
 			}
 		}
-		if failed == nil || time.Now().After(end) {
-			return failed
+		if now == nil {
+			return nil
+		}
+		if failed == nil || ctx.Err() == nil { // else the end of ctx made the last round fail
+			failed = now
 		}
 		select {
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return failed
+			}
 			return fmt.Errorf("interrupted before the checks had succeeded: %w", failed)
 		case <-time.After(500 * time.Millisecond):
 		}
@@ -190,9 +201,11 @@ func apply(ctx context.Context, c Config) error {
 	return err
 }
 
-// resolve finds the addresses of the control plane, which are never intercepted.
+// resolve finds the addresses of the control plane, which are never intercepted. It fails if no name
+// resolves.
 func resolve(ctx context.Context, hostPorts []string) ([]netip.AddrPort, error) {
 	var out []netip.AddrPort
+	var unknown error
 	for _, hp := range hostPorts {
 		host, port, err := net.SplitHostPort(hp)
 		if err != nil {
@@ -204,11 +217,14 @@ func resolve(ctx context.Context, hostPorts []string) ([]netip.AddrPort, error) 
 		}
 		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {
-			return nil, fmt.Errorf("find the control plane: %w", err)
+			unknown = errors.Join(unknown, fmt.Errorf("find the control plane: %w", err))
 		}
 		for _, a := range addrs {
 			out = append(out, netip.AddrPortFrom(a.Unmap().WithZone(""), uint16(n)))
 		}
+	}
+	if len(out) == 0 {
+		return nil, unknown
 	}
 	slices.SortFunc(out, netip.AddrPort.Compare)
 	return slices.Compact(out), nil

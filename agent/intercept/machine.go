@@ -79,11 +79,6 @@ func preflight(c Config, running bool) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range c.Settings.ExcludeUsers {
-		if _, err := userID(name); err != nil {
-			return fmt.Errorf("interception.excludeUsers: %w", err)
-		}
-	}
 	all, err := machine.Listeners(false)
 	if err != nil {
 		return err
@@ -132,6 +127,18 @@ func userID(name string) (uint64, error) {
 			"or name one that exists", name)
 	}
 	return strconv.ParseUint(u.Uid, 10, 32)
+}
+
+// userNumbers replaces names of users by their numbers: Boot has to succeed if a user is deleted.
+func userNumbers(names []string) (numbers []string, err error) {
+	for _, name := range names {
+		id, err := userID(name)
+		if err != nil {
+			return nil, err
+		}
+		numbers = append(numbers, strconv.FormatUint(id, 10))
+	}
+	return numbers, nil
 }
 
 func groupID(name string) (uint64, error) {

@@ -190,8 +190,8 @@ const rules = `# Written by "ashore-agent intercept": change the settings "inter
 		meta l4proto tcp dnat ip6 to [{{.Address6}}]:{{.Outbound}}
 	}
 
-	# Envoy's calls to a service of its own machine come in like those from elsewhere. Its connections to the
-	# application, from 127.0.0.6 and ::1, and the agent's probes do not.
+	# Envoy's connections to this machine's own addresses go to the inbound port. Not its connections to the
+	# application (from 127.0.0.6, ::1), nor probes.
 	chain from_proxy {
 		meta skuid != {{.User}} return
 		fib daddr type != local return
@@ -235,7 +235,7 @@ const rules = `# Written by "ashore-agent intercept": change the settings "inter
 		tcp flags & (fin | syn | rst | ack) == syn counter name inbound redirect to :{{.Inbound}}
 	}
 
-	# Nobody calls Envoy's two ports directly: such a connection would go round.
+	# Reject direct connections to Envoy's ports: Envoy would connect to itself in a loop.
 	chain input {
 		type filter hook input priority -10; policy accept;
 		tcp dport { {{.Outbound}}, {{.Inbound}} } ct status & dnat == 0 reject with tcp reset

@@ -92,3 +92,15 @@ func TestMissingProgram(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Of several control planes one whose name does not resolve is left out.
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	got, err := resolve(t.Context(), []string{"a..b:15012", "127.0.0.1:15013"})
+	if want := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:15013")}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	if _, err := resolve(t.Context(), []string{"a..b:15012"}); err == nil {
+		t.Error("no name resolves: no error")
+	}
+}

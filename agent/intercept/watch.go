@@ -10,61 +10,84 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // retryPause is the pause after rules could not be installed again.
 const retryPause = time.Second
 
-// Watch installs the confirmed rules, as Boot does, and calls ready. Then it installs them again
-// whenever another program has deleted the table, as "nft flush ruleset" does. It calls report with
-// what it did, and with each error until a later attempt succeeds. Watch returns nil when ctx ends,
-// and leaves the rules in place.
+// Watch installs the confirmed rules, as Boot does, and calls ready after the first attempt. Then it
+// installs them again whenever another program has deleted the table, as "nft flush ruleset" does.
+// An attempt that fails is repeated until one succeeds. Watch calls report with what it did, and
+// with each new error. It returns nil when ctx ends, and leaves the rules in place.
 func (m Machine) Watch(ctx context.Context, ready func(), report func(text string)) error {
 	deletions, err := deletedTables()
 	if err != nil {
 		return fmt.Errorf("watch nftables: %w", err)
 	}
 	defer deletions.Close()
+	defer context.AfterFunc(ctx, func() { _ = deletions.Close() })() // unblocks next
+	const done = "the confirmed rules are installed"
 	installed, err := m.Boot(ctx)
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		report(err.Error())
+	case installed:
+		report(done)
+	default:
+		report("no rules are confirmed")
 	}
-	report(map[bool]string{true: "the confirmed rules are installed", false: "no rules are confirmed"}[installed])
 	ready()
-	defer context.AfterFunc(ctx, func() { _ = deletions.Close() })() // ends next
+	retry(ctx, err, m.Boot, report, done)
 	for {
 		if err := deletions.next(); ctx.Err() != nil {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("watch nftables: %w", err)
 		}
-		for last := ""; ; {
-			restored, err := m.restore(ctx)
-			switch {
-			case restored:
-				report("another program deleted the rules, as \"nft flush ruleset\" does: they are installed again")
-			case err != nil && err.Error() != last:
-				last = err.Error()
-				report("another program deleted the rules: " + last)
-			}
-			if err == nil {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(retryPause):
-			}
+		const done = "another program deleted the rules, as \"nft flush ruleset\" does: they are installed again"
+		restored, err := m.restore(ctx)
+		if err != nil {
+			report("another program deleted the rules: " + err.Error())
+		} else if restored {
+			report(done)
+		}
+		retry(ctx, err, m.restore, report, done)
+	}
+}
+
+// retry calls install until it succeeds or ctx ends. err is the result of the attempt before; nil:
+// retry does nothing. done is the report of a success.
+func retry(ctx context.Context, err error, install func(context.Context) (bool, error), report func(string),
+	done string) {
+	for err != nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryPause):
+		}
+		before := err.Error()
+		var installed bool
+		installed, err = install(ctx)
+		switch {
+		case installed:
+			report(done)
+		case err != nil && err.Error() != before:
+			report(err.Error())
 		}
 	}
 }
 
-// restore installs the confirmed rules if their table does not exist. After an error InstalledFile
-// is gone.
+// restore installs the confirmed rules if their table or InstalledFile does not exist. After an
+// error InstalledFile is gone.
 func (m Machine) restore(ctx context.Context) (bool, error) {
 	tables, err := nft(ctx, "", "list", "tables")
-	if err != nil || hasTable(tables) {
-		return false, err
+	if err != nil {
+		return false, errors.Join(err, wholefile.Remove(m.marker()))
+	}
+	if _, err := os.Stat(m.marker()); err == nil && hasTable(tables) {
+		return false, nil
 	}
 	return m.Boot(ctx)
 }

@@ -113,7 +113,7 @@ func (h *health) ask() *ads.Ask {
 func (r *Relay) take(reply *ads.Reply) *ads.Ask {
 	answer := &ads.Ask{TypeURL: reply.TypeURL, Nonce: reply.Nonce}
 	if err := r.apply(reply); err != nil {
-		r.log.Warn("what the control plane says is not used", "type", shortType(reply.TypeURL), "error", err)
+		r.log.Warn("response rejected", "type", shortType(reply.TypeURL), "error", err)
 		answer.Rejected = &ads.Rejection{Code: int32(codes.InvalidArgument), Message: err.Error()}
 		return answer
 	}
@@ -196,7 +196,7 @@ func (r *Relay) restoreControl() {
 			err = r.apply(held)
 		}
 		if err != nil {
-			r.log.Warn("what the cache has is not used", "type", shortType(typeURL), "error", err)
+			r.log.Warn("cached resource rejected", "type", shortType(typeURL), "error", err)
 		}
 	}
 }

@@ -93,11 +93,6 @@ func (r fakeRules) Status(context.Context) (intercept.Status, error) {
 	return intercept.Status{Installed: r.f.rules}, nil
 }
 
-func (r fakeRules) Remove(context.Context) error {
-	r.f.rules = false
-	return r.f.step("remove rules")
-}
-
 func (r fakeRules) Delete(context.Context) error {
 	r.f.rules = false
 	return r.f.step("delete rules")
@@ -138,8 +133,12 @@ func TestHost(t *testing.T) {
 		t.Errorf("interception %q, %v", s.Workload.Interception, err)
 	}
 	stdout, stderr, steps, err = f.start(t.Context(), args...)
-	if err != nil || len(steps) != 0 || !strings.Contains(stdout, "nothing was changed") {
+	if err != nil || len(steps) != 0 || !strings.Contains(stdout, "at 127.0.15.61. Nothing was changed") {
 		t.Errorf("pasted again: %v, steps %q, %q, %q", err, steps, stdout, stderr)
+	}
+	f.rules = false // "intercept remove"; the unit goes on
+	if _, _, steps, err := f.start(t.Context(), args...); err != nil || !slices.Equal(steps, want[1:]) {
+		t.Errorf("after the rules were removed: %v, steps %q, want %q", err, steps, want[1:])
 	}
 
 	second := append(next().args(), "--name", "web-2", "--state", filepath.Join(f.Folder, "web-2.shop"))
@@ -175,15 +174,42 @@ func TestHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdout, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", main)
-	want = []string{"remove rules", "disable --quiet --now ashore-agent.service",
-		"stop ashore-agent.socket ashore-agent.service", "stop " + mainEnvoys, "reset-failed " + mainEnvoys,
-		"delete rules", "disable --quiet --now ashore-intercept.service"}
+	want = []string{"delete rules", "disable --quiet --now ashore-intercept.service",
+		"disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service",
+		"stop " + mainEnvoys, "reset-failed " + mainEnvoys}
 	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps, want) {
 		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
 	for _, folder := range []string{f.Folder, f.SharedMemory} {
 		if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
 			t.Errorf("left: %v, %v", left, err)
+		}
+	}
+}
+
+// The folder of the states belongs to the agent's user. Whatever its link names, root deletes
+// nothing outside the folder.
+func TestHostHostileLink(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"..", ".", "../other", "/etc/other", "s/../../other"} {
+		f := newFakeHost(t)
+		other := filepath.Join(filepath.Dir(f.Folder), "other")
+		if err := errors.Join(os.Mkdir(f.Folder, 0o700), os.Mkdir(other, 0o700),
+			os.Symlink(target, filepath.Join(f.Folder, agent.MainLink))); err != nil {
+			t.Fatal(err)
+		}
+		err := f.Clean(t.Context())
+		if want := []string{"delete rules", "disable --quiet --now ashore-intercept.service"}; err != nil ||
+			!slices.Equal(f.steps, want) {
+			t.Errorf("link to %s: %v, steps %q, want %q", target, err, f.steps, want)
+		}
+		if err := f.Leave(t.Context(), f.Folder+"/"+target); err == nil {
+			t.Errorf("leave %s: no error", target)
+		}
+		for _, folder := range []string{f.Folder, other} {
+			if _, err := os.Stat(folder); err != nil {
+				t.Errorf("link to %s: %v", target, err)
+			}
 		}
 	}
 }

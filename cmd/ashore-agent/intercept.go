@@ -62,6 +62,11 @@ func (p *program) interceptInstall() *cobra.Command {
 			if err := (intercept.Machine{}).Install(ctx, c, checks); err != nil {
 				return err
 			}
+			if p.host != nil {
+				if err := p.host.KeepRules(ctx); err != nil {
+					return err
+				}
+			}
 			return p.say("traffic goes through Envoy: all checks succeeded")
 		})
 	at.add(cmd)

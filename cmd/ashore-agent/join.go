@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/agent"
+	"github.com/ashore-mesh/ashore/agent/host"
+	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
 const joinLong = `join makes this machine's workload a member of the mesh and runs its Envoy.
@@ -51,6 +53,10 @@ func (p *program) joinCommand() *cobra.Command {
 		func(ctx context.Context) error {
 			state := f.text("state")
 			f.host = p.host != nil && !j.noRun && f.given("dev") == nil && (state == "" || p.host.Runs(state))
+			if state == "" && !j.noRun && f.given("dev") == nil && host.NeedsRoot() {
+				return errors.New("run this as root (sudo): the units of the package ashore-agent run this machine's workload; " +
+					"for a trial without root give a folder (--state)")
+			}
 			c, err := j.config(f, p)
 			if err != nil {
 				return err
@@ -100,17 +106,18 @@ func (p *program) joinHost(ctx context.Context, c agent.JoinConfig) error {
 		return err
 	}
 	state := r.Settings.State
-	how := "has joined the mesh"
+	how, more := "has joined the mesh", ""
 	if r.Unchanged {
-		how = "has joined before and runs; nothing was changed, and the token was not used. For other settings edit " +
-			agent.JoinedSettings(state) + " and restart the agent"
+		how = "has joined before and runs"
+		more = " Nothing was changed, and the token was not used. For other settings edit " +
+			agent.JoinedSettings(state) + " and restart the agent."
 	}
 	report, err := agent.Status(ctx, state)
 	if err != nil {
 		return err
 	}
-	err = p.say("%s %s, at %s. Its status:", filepath.Base(state), how,
-		strings.Join(r.Settings.Workload.Addresses, ", "))
+	err = p.say("%s %s, at %s.%s Its status:", filepath.Base(state), how,
+		strings.Join(r.Settings.Workload.Addresses, ", "), more)
 	return errors.Join(err, report.Write(p.stdout))
 }
 
@@ -127,13 +134,28 @@ func (j *joinFlags) readToken(stdin io.Reader) (token string, err error) {
 	return agent.ReadToken(file)
 }
 
+// dnsPortFree returns an error if another program has the DNS port of a workload that has not joined.
+func dnsPortFree(ctx context.Context, s agent.Settings) error {
+	if _, _, err := agent.JoinedAs(s.State); !errors.Is(err, agent.ErrNoIdentity) {
+		return nil // its own agent may run
+	}
+	if len(s.Workload.Addresses) == 0 {
+		address, err := agent.SourceAddress(ctx, s.XDS.Addresses)
+		if err != nil {
+			return err
+		}
+		s.Workload.Addresses = []string{address}
+	}
+	return agent.DNSPortFree(&s, machine.PortOwner)
+}
+
 // join joins and, unless there is nothing to run, continues as "run". Before it uses the token it
 // checks what would prevent that.
 func (p *program) join(ctx context.Context, f *flags, j *joinFlags, c agent.JoinConfig) error {
 	err := agent.CheckAddress(ctx, &c.Settings)
 	if !j.noRun {
 		_, missing := c.Settings.Envoy.Program(ctx)
-		err = errors.Join(err, missing)
+		err = errors.Join(err, missing, dnsPortFree(ctx, c.Settings))
 	}
 	if err != nil {
 		return f.named(err)

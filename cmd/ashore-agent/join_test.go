@@ -227,6 +227,17 @@ func TestJoinLooksFirst(t *testing.T) {
 		!strings.Contains(stderr, "envoy.path: envoy is missing: there is no "+none) {
 		t.Errorf("without Envoy: exit code %d, %q", code, stderr)
 	}
+	taken, err := net.Listen("tcp", "127.0.15.54:15053")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none)...); code != 2 ||
+		!strings.Contains(stderr, "127.0.15.54:15053 is in use by ashore-agent.te") {
+		t.Errorf("a DNS port in use: exit code %d, %q", code, stderr)
+	}
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
 	// Another key would be refused, had one of them used the token.
 	if err := os.RemoveAll(state); err != nil {
 		t.Fatal(err)

@@ -67,6 +67,32 @@ func TestShutdownOrder(t *testing.T) {
 	}
 }
 
+// An agent whose address comes late, by DHCP for example, starts then: systemd does not give up.
+func TestAgentStartsAgain(t *testing.T) {
+	t.Parallel()
+	for _, unit := range []string{"ashore-agent.service", "ashore-agent@.service"} {
+		text, err := os.ReadFile("../" + unit)
+		if err != nil || !regexp.MustCompile(`(?m)^StartLimitIntervalSec=0$`).Match(text) {
+			t.Errorf("%s: %v, a limit of starts in\n%s", unit, err, text)
+		}
+	}
+}
+
+// systemd, as root, reads no file that belongs to the agent or to Envoy.
+func TestNoEnvironmentFile(t *testing.T) {
+	t.Parallel()
+	units, err := filepath.Glob("../*.service")
+	if err != nil || len(units) != 5 {
+		t.Errorf("%d units, want 5: %v", len(units), err)
+	}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil || regexp.MustCompile(`(?m)^EnvironmentFile=`).Match(text) {
+			t.Errorf("%s: %v, an environment file in\n%s", unit, err, text)
+		}
+	}
+}
+
 // The rule of polkit matches the units of Envoy's epochs, and no other.
 func TestPolkitUnits(t *testing.T) {
 	t.Parallel()

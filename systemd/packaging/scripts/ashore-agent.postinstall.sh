@@ -9,7 +9,7 @@ systemd-tmpfiles --create ashore-agent.conf
 systemctl daemon-reload
 # Only what runs: "ashore-agent join" enables and starts the units. A restart of the agent leaves
 # Envoy as it is.
-systemctl try-reload-or-restart ashore-intercept.service ||
+systemctl try-restart ashore-intercept.service ||
 	echo 'the rules were not installed anew: "journalctl -u ashore-intercept" says why' >&2
 systemctl try-restart ashore-agent.service 'ashore-agent@*.service' ||
 	echo 'ashore-agent did not start: "journalctl -u ashore-agent" says why' >&2

@@ -3,6 +3,6 @@
 set -e
 case "$1" in configure | 1 | 2) ;; *) exit 0 ;; esac
 [ -d /run/systemd/system ] || exit 0
-# An agent that starts has another Envoy than the one that runs take over, without a lost request.
+# At its start the agent replaces a running Envoy of another version by hot restart.
 systemctl try-restart ashore-agent.service 'ashore-agent@*.service' ||
 	echo 'ashore-agent did not start: "journalctl -u ashore-agent" says why' >&2
