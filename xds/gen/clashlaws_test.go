@@ -239,6 +239,7 @@ func TestServiceClashesAreTheListeners(t *testing.T) {
 				Key: registry.Key{Host: fmt.Sprintf("s%d.com", i),
 					Namespace: oneOf(r, "a", "b")}, Created: time.Unix(int64(created), 0),
 				ExportTo: oneOf(r, nil, nil, []string{"."}, []string{"a", "b"}), Declared: true,
+				Object:     fmt.Sprint("ServiceEntry a/s", i),
 				Resolution: registry.Passthrough, // without addresses it wants none
 			}
 			protocols := []registry.Protocol{registry.TCP, registry.Redis, registry.Unknown, registry.TLS,
