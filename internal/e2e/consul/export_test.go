@@ -146,7 +146,7 @@ func TestExport(t *testing.T) {
 			x.has("web.example", "10.0.0.1", "10.0.0.2 unhealthy")
 			x.has("db.example", "10.0.0.3") // somebody else has one of that name
 			c.shows(t, "web", "10.0.0.1:8080 passing", "10.0.0.2:8080 critical")
-			x.wantProblem(`its name there would be "db", which somebody else has registered`)
+			x.wantProblem(`its name there would be "db", which is already registered outside this mesh`)
 			c.shows(t, "db", "10.9.0.1:5432 passing")
 
 			list, _, err := c.c.Health().Service("web", "version=1", true, nil)
@@ -365,7 +365,7 @@ func TestExportOthers(t *testing.T) {
 	o.Export.Owner = "taken"
 	x := export(t, "one", o)
 	x.has("web.example", "10.0.0.1")
-	x.wantProblem(`the node "ashore-taken-one" in Consul belongs to somebody else`)
+	x.wantProblem(`the node "ashore-taken-one" in Consul is not owned by this mesh`)
 	c.shows(t, "web")
 
 	x.Withdraw()
