@@ -100,9 +100,9 @@ func TestRedirected(t *testing.T) {
 	}
 
 	m.Ashored.Kill()
-	c.put("another-1", there.IP, 7002, "passing", said("ashore-port", "5432", "protocol", "tcp"))
+	c.put("late-1", there.IP, 7002, "passing", said("ashore-port", "5432", "protocol", "tcp"))
 	m.Start()
-	if after := virtualIPs(t, m, append(hosts, "another.service.consul")...); !slices.Equal(after[:len(ips)], ips) {
+	if after := virtualIPs(t, m, append(hosts, "late.service.consul")...); !slices.Equal(after[:len(ips)], ips) {
 		t.Errorf("addresses were %v and are %v", ips, after)
 	}
 	byPort("after a restart")
