@@ -125,7 +125,7 @@ func TestParseFlags(t *testing.T) {
 	}
 }
 
-// The fastest run counts, by CPU time where it is told: what others do on the machine does not.
+// The fastest run counts, by CPU time where the benchmark reports it: other programs do not distort it.
 func TestPairTable(t *testing.T) {
 	t.Parallel()
 	text := pairTable("T", []pair{{"a", "BenchmarkA/10", "b", "BenchmarkB", 2}, {"a", "BenchmarkA/10", "c", "BenchmarkC", 2},
@@ -136,7 +136,7 @@ BenchmarkB-2      	     100	        1 ns/op	    1500 cpu-ns/op
 BenchmarkC-2      	     100	     1000 ns/op
 PASS
 `))
-	for _, want := range []string{"**T, the fastest of six runs**\n\n| what | CPU | beside | CPU | ratio | at most | |\n",
+	for _, want := range []string{"**T, the fastest of six runs**\n\n| what | CPU | compared with | CPU | ratio | at most | |\n",
 		"| a | 3.0 µs | b | 1.5 µs | 2.00 | 2 × | reached |\n", "| a | 3.0 µs | c | 1.0 µs | 3.00 | 2 × | **missed** |\n",
 		"| a | 3.0 µs | c | 1.0 µs | 3.00 | | |\n"} {
 		if !strings.Contains(text, want) {

@@ -49,7 +49,7 @@ type comparison struct {
 	base fleet.Result
 }
 
-// fleets measures the setups, each beside what it is compared with, and returns their tables.
+// fleets measures the setups, each with its floor or with delta, and returns their tables.
 func (b *bench) fleets(ctx context.Context, setups []setup) (string, error) {
 	var done []comparison
 	var text strings.Builder

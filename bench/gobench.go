@@ -56,7 +56,7 @@ func goBench(ctx context.Context, folder, title string, pairs []pair) (string, e
 }
 
 func pairTable(title string, pairs []pair, cpu map[string]float64) string {
-	t := newTable(title+", the fastest of six runs", "what", "CPU:", "beside", "CPU:", "ratio:", "at most", "")
+	t := newTable(title+", the fastest of six runs", "what", "CPU:", "compared with", "CPU:", "ratio:", "at most", "")
 	for _, p := range pairs {
 		ours, base, limit, verdict := cpu[p.name], cpu[p.base], "", ""
 		if p.most > 0 {

@@ -90,8 +90,8 @@ func (p *process) stop() error {
 	}
 }
 
-// ended is the error of a process that ended by itself.
-func (p *process) ended() error { return fmt.Errorf("%s ended by itself:\n%s", p.name, p.log) }
+// ended is the error of a process that exited before it was stopped.
+func (p *process) ended() error { return fmt.Errorf("%s exited:\n%s", p.name, p.log) }
 
 // ready waits until url answers with 200, and ends the process when it does not in time.
 func (p *process) ready(ctx context.Context, url string) error {

@@ -78,7 +78,7 @@ func (c *Child) run(ctx context.Context) error {
 	}
 	w.Close()
 	if err == nil {
-		err = errors.New("it ended by itself")
+		err = errors.New("it exited")
 	}
 	if w.worst != "" {
 		return fmt.Errorf("%s: %w: %s", c.path, err, w.worst)

@@ -228,7 +228,7 @@ func (u *Units) replace(ctx context.Context, previous epoch) error {
 }
 
 // waitAlone waits until the predecessor of an epoch has ended. If the epoch were replaced earlier,
-// it would end its predecessor at once, which cuts requests, or abort if that had ended by itself.
+// it would end its predecessor at once, which cuts requests, or abort if the predecessor had exited.
 // Source: Envoy, HotRestartingChild::sendParentTerminateRequest, and observed.
 func (u *Units) waitAlone(ctx context.Context, e epoch) error {
 	name := u.launch.name(e.number)
