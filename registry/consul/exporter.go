@@ -142,7 +142,8 @@ func (e *Exporter) Status() ExportStatus {
 	return out
 }
 
-// exportGap is the minimum time between two rounds. Each one compares all entries.
+// exportGap is the minimum time between two rounds. Each one compares all entries, so the pause is also
+// at least ten times the time that the last round took, up to renewGap.
 const exportGap = 200 * time.Millisecond
 
 // renewGap is how often the session is renewed.
@@ -161,9 +162,9 @@ func (e *Exporter) Run(ctx context.Context) error {
 		case <-e.wake:
 		case <-next:
 		}
-		withdrawn := e.withdrawn.Load()
+		withdrawn, started := e.withdrawn.Load(), time.Now()
 		err := e.reconcile(ctx, withdrawn)
-		pause := exportGap
+		pause := max(exportGap, min(10*time.Since(started), e.renewGap()))
 		switch {
 		case ctx.Err() != nil:
 			return nil
