@@ -422,7 +422,7 @@ func TestSlowStore(t *testing.T) {
 	run(t, 2, func(m *mesh) {
 		const n = 2560
 		time.Sleep(time.Second)
-		m.replicas[0].link.takes.Store(int64(3 * time.Second))
+		m.replicas[0].link.takes.Store(int64(2 * time.Second))
 		for i := range n {
 			m.connect(0, i, "a")
 		}
