@@ -18,9 +18,18 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain waits for other runs of these tests, whose addresses are fixed.
+func TestMain(m *testing.M) {
+	lock, err := testport.Alone("quickstart")
+	if err != nil {
+		panic(err)
+	}
+	defer lock.Close() //nolint:errcheck // the end of the process does
+	goleak.VerifyTestMain(m)
+}
 
 // build makes the programs and returns the command line for a run of its own addresses.
 func build(t *testing.T, network, xds, metrics string) []string {
