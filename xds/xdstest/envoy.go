@@ -46,7 +46,8 @@ type Config struct {
 //     missing.
 //   - Of a rejected response it applies what is right (of endpoints and routes, what stands before the
 //     culprit) and keeps the version names that it had.
-//   - On the next stream it claims those versions.
+//   - On the next stream it claims those versions, except for endpoints that a warming cluster waits
+//     for, as through an agent.
 type Envoy struct {
 	cfg Config
 
@@ -414,6 +415,9 @@ func (e *Envoy) ask(t transport, typeURL string) error {
 	}
 	e.asked[typeURL] = true
 	claims, version := maps.Clone(e.versions[typeURL]), e.version[typeURL]
+	if typeURL == xds.EndpointType {
+		maps.DeleteFunc(claims, func(name, _ string) bool { return e.clusters[name] != nil && e.clusters[name].Warming })
+	}
 	e.mu.Unlock()
 	return t.first(typeURL, names, claims, version)
 }
