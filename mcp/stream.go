@@ -188,7 +188,7 @@ func (st *stream) send(conn grpc.ClientStream, sub *subscription, nonce string, 
 func (st *stream) handle(ctx context.Context, conn grpc.ClientStream, raw []byte) error {
 	receivedAt := time.Now()
 	sotw := st.src.stateOfTheWorld
-	a, err := ads.ReadReply(raw, sotw, ads.Limits{Names: max(2*st.src.cfg.MaxObjects, 1000)})
+	a, err := ads.ReadReply(raw, sotw)
 	if err != nil {
 		return fmt.Errorf("invalid response: %w", err)
 	}

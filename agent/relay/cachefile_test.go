@@ -26,7 +26,7 @@ func filled(t testing.TB) *cache {
 		for _, res := range resources {
 			raw = append(raw, res.Entry()...)
 		}
-		r, err := ads.ReadReply(raw, false, limits())
+		r, err := ads.ReadReply(raw, false)
 		if err != nil {
 			t.Fatal(err)
 		}

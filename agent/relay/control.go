@@ -62,7 +62,7 @@ func (r *Relay) control(l *link) error {
 			if !ok {
 				return u.err
 			}
-			reply, err := ads.ReadReply(raw, false, limits())
+			reply, err := ads.ReadReply(raw, false)
 			if err != nil {
 				return err
 			}

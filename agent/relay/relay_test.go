@@ -81,9 +81,12 @@ func TestReconnect(t *testing.T) {
 	second.publish(chain(1, "c1")...)
 	eventually(t, func() string { return leads(e, "r1", "c1") })
 	eventually(t, second.settled)
-	if got := e.Clusters(); len(got) != 1 {
-		t.Errorf("clusters %v, want one", got)
-	}
+	eventually(t, func() string {
+		if got := e.Clusters(); len(got) != 1 {
+			return fmt.Sprintf("clusters %v, want one", got)
+		}
+		return ""
+	})
 	for _, b := range e.Broken() {
 		t.Error(b)
 	}

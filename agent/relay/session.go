@@ -189,7 +189,7 @@ func (s *session) find(typeURL string) *subscription {
 
 // request handles a request of Envoy and passes it on.
 func (s *session) request(raw []byte) error {
-	r, err := ads.ReadRequest(raw, false, limits())
+	r, err := ads.ReadRequest(raw, false)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -262,7 +262,7 @@ func (s *session) newest() bool {
 
 // response handles a response of the control plane and passes it on.
 func (s *session) response(raw []byte) error {
-	reply, err := ads.ReadReply(raw, false, limits())
+	reply, err := ads.ReadReply(raw, false)
 	if err != nil {
 		return s.abandon(fmt.Errorf("a response that cannot be read: %w", err))
 	}

@@ -34,7 +34,7 @@ type answer struct {
 // request makes the subscription hear a request.
 func (w *world) request(a *ads.Ask, first bool) {
 	a.TypeURL = w.sub.typeURL
-	r, err := ads.ReadRequest(a.Encode(), false, limits())
+	r, err := ads.ReadRequest(a.Encode(), false)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestUnacknowledgedCluster(t *testing.T) {
 func TestRenaming(t *testing.T) {
 	t.Parallel()
 	r, err := ads.ReadRequest((&ads.Ask{TypeURL: "t", Nonce: "old", Subscribe: []string{"*", "a"},
-		Unsubscribe: []string{"b"}}).Encode(), false, limits())
+		Unsubscribe: []string{"b"}}).Encode(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ type sink struct {
 }
 
 func (s *sink) SendMsg(m any) error {
-	r, err := ads.ReadReply(m.(*Frame).Data, false, limits())
+	r, err := ads.ReadReply(m.(*Frame).Data, false)
 	s.sent = append(s.sent, r)
 	return err
 }
@@ -255,7 +255,7 @@ func TestFromCache(t *testing.T) {
 		c.put(&ads.Reply{TypeURL: resource.ListenerType}, true, everything)
 		out := &sink{}
 		s := &session{relay: &Relay{cache: c}, envoy: out}
-		r, err := ads.ReadRequest(tc.ask.Encode(), false, limits())
+		r, err := ads.ReadRequest(tc.ask.Encode(), false)
 		if err != nil {
 			t.Fatal(err)
 		}

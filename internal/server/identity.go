@@ -145,17 +145,14 @@ func (id *identity) credentials(limiter *connLimiter) credentials.TransportCrede
 	return limitedTLS{credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), id.verify, limiter}
 }
 
-// present returns where a workload is connected, or was a moment ago; else nothing.
+// present returns where a workload is connected; else nothing.
 func (s *Server) present(w ca.Workload) string {
 	p, ok := s.proxies.Present(hasLeaf(w.Leaves))
-	at := p.Since.UTC().Format(time.RFC3339)
-	switch {
-	case !ok:
+	if !ok {
 		return ""
-	case p.Connected:
-		return fmt.Sprintf("a machine of this name is connected from %s since %s", p.Address, at)
 	}
-	return fmt.Sprintf("a machine of this name was connected from %s until %s and may come back", p.Address, at)
+	return fmt.Sprintf("a machine of this name is connected from %s since %s", p.Address,
+		p.Since.UTC().Format(time.RFC3339))
 }
 
 // replaced ends the streams of a workload whose name another machine took.
