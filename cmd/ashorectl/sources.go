@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"strings"
 
@@ -20,10 +19,11 @@ func (t *tool) sourcesCommand() *cobra.Command {
   ashorectl sources -o json | jq '.[] | select(.error)'
   ashorectl sources accept-removals files`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) ([]feed.SourceStatus, error) {
-				s, err := c.Status(ctx)
-				return s.Sources, err
-			}, sourcesText)
+			s, err := ask(t, cmd, admin.CallStatus, admin.None{})
+			if err != nil {
+				return err
+			}
+			return t.print(cmd, s.Sources, sourcesText(s.Sources))
 		},
 	}
 	cmd.AddCommand(t.acceptRemovalsCommand())
@@ -39,12 +39,12 @@ func (t *tool) acceptRemovalsCommand() *cobra.Command {
   ashorectl sources accept-removals mcp:central -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return show(t, cmd, with(args[0], (*admin.Client).AcceptRemovals), func(a admin.Accepted) string {
+			return show(t, cmd, admin.CallAcceptRemovals, admin.AcceptRequest{Source: args[0]}, func(a admin.Accepted) string {
 				return fmt.Sprintf("%s: removed %s\n", a.Source, count(a.Removed, "item"))
 			})
 		},
 		ValidArgsFunction: argument(0, func(cmd *cobra.Command) []string {
-			return complete(t, cmd, (*admin.Client).Status, func(s admin.Status) (out []string) {
+			return complete(t, cmd, admin.CallStatus, admin.None{}, func(s admin.Status) (out []string) {
 				for _, src := range s.Sources {
 					out = append(out, sourceName(src))
 				}

@@ -30,7 +30,7 @@ func TestKeysProblem(t *testing.T) {
 	s.start(t)
 	client := admin.NewClient(s.socket)
 	s.until(t, "told", func() bool {
-		problems, err := client.Problems(t.Context())
+		problems, err := admin.Send(t.Context(), client, admin.CallProblems, admin.None{})
 		told := func(url, setting string) bool {
 			return slices.ContainsFunc(problems, func(p feed.Problem) bool {
 				return p.Severity == feed.Error && p.Object == url && strings.Contains(p.Text, setting) &&
@@ -58,7 +58,7 @@ func TestIssuerProblem(t *testing.T) {
 	s.more = append(s.more, "--config", settings)
 	s.start(t)
 	s.until(t, "told", func() bool {
-		problems, err := admin.NewClient(s.socket).Problems(t.Context())
+		problems, err := admin.Send(t.Context(), admin.NewClient(s.socket), admin.CallProblems, admin.None{})
 		return err == nil && slices.ContainsFunc(problems, func(p feed.Problem) bool {
 			return p.Severity == feed.Error && p.Object == keys && strings.Contains(p.Text, "no token")
 		})

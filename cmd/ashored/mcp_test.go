@@ -36,7 +36,7 @@ func TestJoinBeforeTheNeighbour(t *testing.T) {
 			var made admin.Token
 			s.until(t, "an answer", func() bool {
 				var err error
-				made, err = admin.NewClient(s.socket).CreateToken(t.Context(), admin.TokenRequest{Group: c.group})
+				made, err = admin.Send(t.Context(), admin.NewClient(s.socket), admin.CallCreateToken, admin.TokenRequest{Group: c.group})
 				return c.want == "" && err == nil || c.want != "" && err != nil && strings.Contains(err.Error(), c.want)
 			})
 			if c.want != "" {

@@ -168,33 +168,33 @@ func TestProgram(t *testing.T) {
 	client := admin.NewClient(s.socket)
 	ctx := t.Context()
 
-	if st, err := client.Status(ctx); err != nil || !st.Ready || st.Config.Services != 1 || st.Config.Errors != 0 {
+	if st, err := admin.Send(ctx, client, admin.CallStatus, admin.None{}); err != nil || !st.Ready || st.Config.Services != 1 || st.Config.Errors != 0 {
 		t.Fatalf("status %+v, %v; want ready with one service", st, err)
 	}
 	disconnect := s.connect(t)
 	s.until(t, "connected", func() bool {
-		st, err := client.Status(ctx)
+		st, err := admin.Send(ctx, client, admin.CallStatus, admin.None{})
 		return err == nil && len(st.Proxies) == 1 && len(st.Proxies[0].Types) == 1
 	})
-	if d, err := client.Dump(ctx, "vm1.shop", "cds"); err != nil ||
+	if d, err := admin.Send(ctx, client, admin.CallDump, admin.DumpRequest{Proxy: "vm1.shop", Type: "cds"}); err != nil ||
 		!hasResource(d, "outbound|80||web.shop.svc.cluster.local") {
 		t.Errorf("dump %+v, %v; want the cluster of web", d, err)
 	}
-	if _, err := client.Dump(ctx, "nobody", ""); !errors.Is(err, admin.ErrNotFound) {
+	if _, err := admin.Send(ctx, client, admin.CallDump, admin.DumpRequest{Proxy: "nobody", Type: ""}); !errors.Is(err, admin.ErrNotFound) {
 		t.Errorf("dump of nobody: %v, want ErrNotFound", err)
 	}
 
 	s.put(t, "db.yaml", fmt.Sprintf(entryFile, "db"))
 	s.until(t, "following a new file", func() bool {
-		o, err := client.Objects(ctx, "se", "shop", "db")
+		o, err := admin.Send(ctx, client, admin.CallObjects, admin.ObjectQuery{Kind: "se", Namespace: "shop", Name: "db"})
 		return err == nil && len(o) == 1 && strings.HasSuffix(o[0].Origin.File, "db.yaml") && json.Valid(o[0].Spec)
 	})
 	s.put(t, "web.yaml", "kind: [")
 	s.until(t, "showing the broken file", func() bool {
-		p, err := client.Problems(ctx)
+		p, err := admin.Send(ctx, client, admin.CallProblems, admin.None{})
 		return err == nil && len(p) == 1 && strings.HasSuffix(p[0].File, "web.yaml")
 	})
-	if o, err := client.Objects(ctx, "serviceentry", "", ""); err != nil || len(o) != 2 {
+	if o, err := admin.Send(ctx, client, admin.CallObjects, admin.ObjectQuery{Kind: "serviceentry"}); err != nil || len(o) != 2 {
 		t.Errorf("%d objects, %v; want both: invalid is not deleted", len(o), err)
 	}
 	disconnect()

@@ -209,7 +209,7 @@ func (b *Backend) Objects(_ context.Context, q admin.ObjectQuery) ([]admin.Objec
 		if !selects(q, key) {
 			continue
 		}
-		shown, err := objectOf(o, info)
+		shown, err := objectOf(o)
 		if err != nil {
 			return nil, err
 		}
@@ -249,7 +249,8 @@ func (b *Backend) objects(kind config.Kind) push.Objects {
 }
 
 // objectOf is an object as operators write it.
-func objectOf(o *config.Object, info config.KindInfo) (admin.Object, error) {
+func objectOf(o *config.Object) (admin.Object, error) {
+	info, _ := config.Info(o.Kind) // no source has others
 	spec, err := protojson.Marshal(o.Spec)
 	if err != nil {
 		return admin.Object{}, fmt.Errorf("show %s: %w", o.Key, err)

@@ -59,13 +59,13 @@ func (m *Maintenance) ReleaseVIPs(ctx context.Context, _ admin.None) (admin.Rele
 // maxTail limits how many events of the audit log are read at once.
 const maxTail = 10_000
 
-// AuditRoute returns the route of the stream that answers from the audit log.
+// AuditRoute returns the route of the call that answers from the audit log.
 func AuditRoute(log *audit.Log) admin.Route {
-	return admin.HandleStream(admin.StreamAudit, admin.Operator,
-		func(ctx context.Context, q admin.TailRequest, emit func(audit.Event) error) error {
+	return admin.Handle(admin.CallAudit, admin.Operator,
+		func(_ context.Context, q admin.AuditQuery) ([]audit.Event, error) {
 			if q.Lines < 0 || q.Lines > maxTail {
-				return admin.NewError(admin.ErrInvalid, "%d lines: want a number from 0 to %d", q.Lines, maxTail)
+				return nil, admin.NewError(admin.ErrInvalid, "%d lines: want a number from 0 to %d", q.Lines, maxTail)
 			}
-			return log.Tail(ctx, q.Lines, q.Follow, emit)
+			return log.Tail(q.Lines)
 		})
 }

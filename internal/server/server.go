@@ -214,8 +214,7 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 	}
 	catalog := &adminapi.Catalog{Published: s.published, Supplied: s.assembler.Supplied, Entries: deriver.Entries,
 		Derived: deriver.Name(), Names: s.sources}
-	store := &adminapi.Store{Store: s.store, Published: s.published, Sources: s.backend.Sources,
-		Problems: s.backend.SourceProblems, Record: s.audit.Record, Log: log.Named("store")}
+	store := &adminapi.Store{Store: s.store, Published: s.published, Record: s.audit.Record, Log: log.Named("store")}
 	maintenance := &adminapi.Maintenance{Named: s.sources.named, Problems: s.backend.SourceProblems,
 		Accept: s.assembler.AcceptRemovals, Records: s.store.Records(), Record: s.audit.Record}
 	s.backend.More = s.problems
@@ -234,7 +233,7 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 // publisher hands each context to the proxies, then to operators, the audit log and exports.
 func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, push.Changes) {
 	log := s.log.Named("push")
-	written := &adminapi.ConfigAudit{Record: s.audit.Record, Store: s.store.Name()}
+	written := &adminapi.ConfigAudit{Record: s.audit.Record}
 	return func(c *push.Context, changes push.Changes) {
 		s.proxies.Publish(c, changes.Since)
 		first := s.published.Publish(c)

@@ -48,10 +48,10 @@ func TestPolicies(t *testing.T) {
 		{"shop/web", "/orders/archive/7", "denied", "shop/archive"},
 		{"shop/batch", "/orders", "denied", ""},
 	} {
-		got, err := e.Admin.Explain(t.Context(), admin.ExplainRequest{From: q.from, To: "shop/orders", Method: "GET",
+		got, err := admin.Send(t.Context(), e.Admin, admin.CallExplain, admin.ExplainRequest{From: q.from, To: "shop/orders", Method: "GET",
 			Path: q.path})
-		if err != nil || got.Verdict != q.verdict || !strings.Contains(got.Reason, q.reason) {
-			t.Errorf("why %s %s: %q %q %v, want %s by %q", q.from, q.path, got.Verdict, got.Reason, err, q.verdict,
+		if err != nil || got.Verdict != q.verdict || !strings.Contains(got.Parts[0].Reason, q.reason) {
+			t.Errorf("why %s %s: %q %v %v, want %s by %q", q.from, q.path, got.Verdict, got.Parts, err, q.verdict,
 				q.reason)
 		}
 	}

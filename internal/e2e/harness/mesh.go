@@ -131,7 +131,7 @@ func (m *Mesh) Start() {
 		if !m.Ashored.Running() {
 			return errors.New("it has ended:\n" + m.Ashored.Log())
 		}
-		_, err := m.Admin.Status(context.Background())
+		_, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		return err
 	})
 }

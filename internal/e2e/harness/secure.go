@@ -77,7 +77,7 @@ func (m *Mesh) Token(group, ttl string) admin.Token {
 	m.T.Helper()
 	var t admin.Token
 	Eventually(m.T, "a join token for "+group, func() (err error) {
-		t, err = m.Admin.CreateToken(context.Background(), admin.TokenRequest{Group: group, TTL: ttl})
+		t, err = admin.Send(context.Background(), m.Admin, admin.CallCreateToken, admin.TokenRequest{Group: group, TTL: ttl})
 		return err
 	})
 	return t
@@ -301,20 +301,18 @@ func (m *Mesh) Audited(action string, words ...string) audit.Event {
 	Eventually(m.T, fmt.Sprintf("audited: %s with %q", action, words), func() error {
 		var last []string
 		ok := false
-		err := m.Admin.TailAudit(context.Background(), 1000, false, func(e audit.Event) error {
+		events, err := admin.Send(context.Background(), m.Admin, admin.CallAudit, admin.AuditQuery{Lines: 1000})
+		for _, e := range events {
 			text := fmt.Sprintf("%s %s %s %s %v", e.Actor, e.Target, e.Outcome, e.Reason, e.Details)
 			if e.Action != action {
-				return nil
+				continue
 			}
 			last = append(last, text)
-			for _, w := range words {
-				if !strings.Contains(text, w) {
-					return nil
-				}
+			lacks := func(word string) bool { return !strings.Contains(text, word) }
+			if !slices.ContainsFunc(words, lacks) {
+				found, ok = e, true
 			}
-			found, ok = e, true
-			return nil
-		})
+		}
 		if err == nil && !ok {
 			err = fmt.Errorf("of that action it has %q", last)
 		}

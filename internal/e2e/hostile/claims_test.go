@@ -83,7 +83,7 @@ func TestFalseClaims(t *testing.T) {
 			continue
 		}
 		m.Audited("registration.refuse", "sa/evil", claim.words)
-		problems, err := m.Admin.Problems(t.Context())
+		problems, err := admin.Send(t.Context(), m.Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,13 +109,13 @@ func wantWeb(t *testing.T, m *harness.Mesh, want ...string) {
 	slices.Sort(want)
 	harness.Eventually(t, "the endpoints of web.test", func() error {
 		var got []string
-		err := m.Admin.Services(t.Context(), admin.ServiceQuery{Host: "web.test", Endpoints: true},
-			func(e admin.ServiceEvent) error {
-				for _, ep := range e.Service.Endpoints {
-					got = append(got, ep.Address+" "+ep.ServiceAccount+" "+ep.Health)
-				}
-				return nil
-			})
+		services, err := admin.Send(t.Context(), m.Admin, admin.CallServices,
+			admin.ServiceQuery{Host: "web.test", Endpoints: true})
+		for _, s := range services {
+			for _, ep := range s.Endpoints {
+				got = append(got, ep.Address+" "+ep.ServiceAccount+" "+ep.Health)
+			}
+		}
 		if slices.Sort(got); err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("they are %q, want %q", got, want)
 		}

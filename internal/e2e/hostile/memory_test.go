@@ -30,6 +30,7 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -125,7 +126,7 @@ func TestLargeEnvoyIsServed(t *testing.T) {
 		harness.Secure("log: {level: warn}"))
 	m.Join(harness.Workload{Name: "good", Group: "shop/good"})
 	served := func() error {
-		s, err := m.Admin.Status(t.Context())
+		s, err := admin.Send(t.Context(), m.Admin, admin.CallStatus, admin.None{})
 		if err != nil || len(s.Proxies) != 1 {
 			return fmt.Errorf("proxies %v, error %w", s.Proxies, err)
 		}

@@ -41,7 +41,7 @@ func TestCrowdJoins(t *testing.T) {
 	m.Token("shop/web", "") // there once the group is known
 	tokens := make([]admin.Token, crowd)
 	inTurns(t, crowd, 8, func(i int) (err error) {
-		tokens[i], err = m.Admin.CreateToken(t.Context(), admin.TokenRequest{Group: "shop/web"})
+		tokens[i], err = admin.Send(t.Context(), m.Admin, admin.CallCreateToken, admin.TokenRequest{Group: "shop/web"})
 		return err
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -84,14 +84,14 @@ func TestCrowdJoins(t *testing.T) {
 			t.Errorf("a certificate is for %s", got)
 		}
 	}
-	list, err := m.Admin.Workloads(t.Context())
+	list, err := admin.Send(t.Context(), m.Admin, admin.CallWorkloads, admin.None{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(serials) != crowd || len(list.Workloads) != crowd {
 		t.Errorf("there are %d certificates and %d workloads, want %d", len(serials), len(list.Workloads), crowd)
 	}
-	again, err := m.Admin.ListTokens(t.Context())
+	again, err := admin.Send(t.Context(), m.Admin, admin.CallTokens, admin.None{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,9 +105,12 @@ func TestCrowdJoins(t *testing.T) {
 		t.Errorf("%d tokens are used, want %d", used, crowd)
 	}
 	events := map[string]int{}
-	if err := m.Admin.TailAudit(t.Context(), 10*crowd, false,
-		func(e audit.Event) error { events[e.Action]++; return nil }); err != nil {
+	recorded, err := admin.Send(t.Context(), m.Admin, admin.CallAudit, admin.AuditQuery{Lines: 10 * crowd})
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, e := range recorded {
+		events[e.Action]++
 	}
 	if events[audit.WorkloadJoin] != crowd || events[audit.TokenUse] != crowd ||
 		events[audit.CertificateIssue] != crowd || events[audit.TokenRefuse] != 0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -107,7 +108,7 @@ func unproven(backend string) func(harness.Answer) error {
 func told(t *testing.T, m *harness.Mesh, words ...string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("a problem with %q", words), func() error {
-		list, err := m.Admin.Problems(context.Background())
+		list, err := admin.Send(context.Background(), m.Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			return err
 		}

@@ -119,7 +119,7 @@ func TestRestartsAndRenewalUnderLoad(t *testing.T) {
 func connected(t *testing.T, m *harness.Mesh, n int) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("%d proxies are connected", n), func() error {
-		s, err := m.Admin.Status(context.Background())
+		s, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		if err == nil && len(s.Proxies) != n {
 			err = fmt.Errorf("%d are", len(s.Proxies))
 		}
@@ -175,12 +175,12 @@ func rotated(t *testing.T, m *harness.Mesh, step string) {
 	wait(t, 2*time.Minute, "step "+step, func() error {
 		now := authority(t, m)
 		var done []string
-		err := m.Admin.TailAudit(context.Background(), 1000, false, func(e audit.Event) error {
+		events, err := admin.Send(context.Background(), m.Admin, admin.CallAudit, admin.AuditQuery{Lines: 1000})
+		for _, e := range events {
 			if e.Action == audit.CARotate && e.Outcome == audit.OK {
 				done = append(done, e.Details["step"])
 			}
-			return nil
-		})
+		}
 		if err == nil && !slices.Contains(done, step) {
 			err = fmt.Errorf("done are %v; waited for: %+v", done, now.Rotation.Waiting)
 		}
@@ -238,7 +238,7 @@ func authority(t *testing.T, m *harness.Mesh) admin.Authority {
 	t.Helper()
 	var out admin.Authority
 	harness.Eventually(t, "ca show", func() (err error) {
-		out, err = m.Admin.Authority(context.Background())
+		out, err = admin.Send(context.Background(), m.Admin, admin.CallAuthority, admin.None{})
 		return err
 	})
 	return out

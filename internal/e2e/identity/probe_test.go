@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -82,7 +83,7 @@ func refuses(t *testing.T, c *harness.Client, what string) {
 func unwell(t *testing.T, m *harness.Mesh, name, why string) {
 	t.Helper()
 	harness.Eventually(t, "the list of workloads tells of "+name, func() error {
-		list, err := m.Admin.Workloads(context.Background())
+		list, err := admin.Send(context.Background(), m.Admin, admin.CallWorkloads, admin.None{})
 		if err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ func TestGroupProbe(t *testing.T) {
 	s.WantLine("registration", "bad shop/web at ", "/a answers 503", "probed as its group says")
 	unwell(t, m, "shop/web-1", "/a answers 503")
 	refuses(t, client, "an application that was never well")
-	d, err := m.Admin.Dump(context.Background(), "web-1.shop", "probe")
+	d, err := admin.Send(context.Background(), m.Admin, admin.CallDump, admin.DumpRequest{Proxy: "web-1.shop", Type: "probe"})
 	if err != nil || len(d.Types) != 1 || len(d.Types[0].Resources) != 1 ||
 		!strings.Contains(string(d.Types[0].Resources[0].Body), `"/a"`) {
 		t.Errorf("a dump of the probe: %+v, %v", d, err)
@@ -137,7 +138,7 @@ func TestGroupProbe(t *testing.T) {
 	m.Write("web.yaml", probedBy("exec: {command: [id]}"))
 	s.WantLine("registration", "warn ", "healthy by the previous probe", "it runs a command", "/b")
 	harness.Eventually(t, "the control plane tells who does not take the probe", func() error {
-		st, err := m.Admin.Status(context.Background())
+		st, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		if err != nil {
 			return err
 		}

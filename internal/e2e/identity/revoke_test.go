@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
@@ -168,7 +169,7 @@ func TestRevokedWorkload(t *testing.T) {
 func revokedEverywhere(t *testing.T, m *harness.Mesh, web []*server, a *harness.Proxy, thief *harness.Identity) {
 	t.Helper()
 	web[2].WantLine("control plane", "bad", "none since")
-	status, err := m.Admin.Status(context.Background())
+	status, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 	if err != nil {
 		t.Fatal(err)
 	}

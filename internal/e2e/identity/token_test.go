@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
@@ -62,7 +63,7 @@ func TestTokens(t *testing.T) {
 	joins(harness.Line(t, good), "second", t.TempDir(), "joined\n") // the tampered one took nothing from it
 
 	revoked := m.Token("shop/a", "")
-	if err := m.Admin.RevokeToken(t.Context(), revoked.ID); err != nil {
+	if _, err := admin.Send(t.Context(), m.Admin, admin.CallRevokeToken, admin.TokenID{ID: revoked.ID}); err != nil {
 		t.Fatal(err)
 	}
 	refused(harness.Line(t, revoked), revoked.ID, "revoked")
@@ -99,7 +100,7 @@ func TestTwoMachinesOneToken(t *testing.T) {
 		m.Audited(audit.TokenRefuse, audit.Refused, "token used", token.ID,
 			fmt.Sprintf("machine-%d-%d", round, 1-loser))
 	}
-	list, err := m.Admin.Workloads(t.Context())
+	list, err := admin.Send(t.Context(), m.Admin, admin.CallWorkloads, admin.None{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // status is how ashored says that one of its sources stands.
 func (w *world) status(name string) (feed.SourceStatus, error) {
-	s, err := w.Admin.Status(context.Background())
+	s, err := admin.Send(context.Background(), w.Admin, admin.CallStatus, admin.None{})
 	if err != nil {
 		return feed.SourceStatus{}, err
 	}
@@ -102,7 +103,7 @@ func (w *world) inTouch(name string) {
 func (w *world) problem(words ...string) {
 	w.t.Helper()
 	harness.Eventually(w.t, fmt.Sprintf("a problem with %q", words), func() error {
-		problems, err := w.Admin.Problems(context.Background())
+		problems, err := admin.Send(context.Background(), w.Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			return err
 		}
@@ -123,7 +124,7 @@ func (w *world) problem(words ...string) {
 func (w *world) fine() {
 	w.t.Helper()
 	harness.Eventually(w.t, "no problem", func() error {
-		problems, err := w.Admin.Problems(context.Background())
+		problems, err := admin.Send(context.Background(), w.Admin, admin.CallProblems, admin.None{})
 		if err == nil && len(problems) > 0 {
 			err = fmt.Errorf("problems are %v", problems)
 		}

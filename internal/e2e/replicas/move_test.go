@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -69,7 +70,7 @@ func TestShared(t *testing.T) {
 	a.WantLine("control plane", "revoked")
 	client.Want(t, "revoked everywhere", call(), func(got harness.Answer) error { return harness.Status(403)(got) })
 	for _, m := range w.meshes {
-		list, err := m.Admin.Workloads(t.Context())
+		list, err := admin.Send(t.Context(), m.Admin, admin.CallWorkloads, admin.None{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
@@ -29,7 +30,7 @@ func steady(t *testing.T, a *harness.Proxy) func() {
 func (w *world) problem(i int, words ...string) {
 	w.t.Helper()
 	harness.Eventually(w.t, "a problem with "+strings.Join(words, ", "), func() error {
-		list, err := w.meshes[i].Admin.Problems(w.t.Context())
+		list, err := admin.Send(w.t.Context(), w.meshes[i].Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -87,7 +88,7 @@ func TestAllStartWithoutConsul(t *testing.T) {
 		}
 	}
 	for i, m := range w.meshes {
-		list, err := m.Admin.Workloads(t.Context())
+		list, err := admin.Send(t.Context(), m.Admin, admin.CallWorkloads, admin.None{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -55,7 +56,7 @@ func TestConsulRestored(t *testing.T) {
 	a.Client(servicePort).Want(t, "who joined since", call(), harness.From("web-3"))
 	for i, m := range w.meshes {
 		harness.Eventually(t, fmt.Sprintf("replica %d knows who is revoked, and that it is kept", i), func() error {
-			list, err := m.Admin.Workloads(context.Background())
+			list, err := admin.Send(context.Background(), m.Admin, admin.CallWorkloads, admin.None{})
 			if err == nil && len(list.Revocations) != 1 {
 				err = fmt.Errorf("it knows of %+v", list.Revocations)
 			}

@@ -87,7 +87,7 @@ func newWorld(t *testing.T, n int, more string) *world {
 	for i := range n {
 		settings := w.settings(i) + more
 		if i > 0 {
-			made, err := w.meshes[0].Admin.CreateReplicaToken(context.Background(),
+			made, err := admin.Send(context.Background(), w.meshes[0].Admin, admin.CallCreateReplicaToken,
 				admin.ReplicaTokenRequest{TTL: "5m"})
 			if err != nil {
 				t.Fatal(err)
@@ -206,7 +206,7 @@ func (w *world) where(p *harness.Proxy) int {
 // registered are the workloads that a replica tells, with their health and the replica that they
 // are connected to.
 func registered(m *harness.Mesh) (string, error) {
-	list, err := m.Admin.Objects(context.Background(), "WorkloadEntry", "shop", "")
+	list, err := admin.Send(context.Background(), m.Admin, admin.CallObjects, admin.ObjectQuery{Kind: "WorkloadEntry", Namespace: "shop"})
 	if err != nil {
 		return "", err
 	}

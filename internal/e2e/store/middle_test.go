@@ -154,8 +154,8 @@ func TestTogether(t *testing.T) {
 		switch {
 		case code == 0:
 			done++
-		case !strings.Contains(out, "CONFLICT ServiceEntry default/s0: changed at revision 2") &&
-			!strings.Contains(out, "try again"):
+		case !strings.Contains(out, "ServiceEntry default/s0 was changed at revision 2") &&
+			!strings.Contains(out, "Try again"):
 			t.Errorf("exit code %d:\n%.1000s", code, out)
 		}
 	}

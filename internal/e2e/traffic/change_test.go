@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -81,7 +82,7 @@ func TestControlPlaneKilled(t *testing.T) {
 	more(t, load, 300)
 	m.Start()
 	harness.Eventually(t, "Envoy is connected again", func() error {
-		status, err := m.Admin.Status(context.Background())
+		status, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		if err == nil && len(status.Proxies) == 0 {
 			err = errors.New("it is not")
 		}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -17,7 +18,7 @@ import (
 func wantProblem(t *testing.T, m *harness.Mesh, words ...string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("a problem with %q", words), func() error {
-		problems, err := m.Admin.Problems(context.Background())
+		problems, err := admin.Send(context.Background(), m.Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			return err
 		}
@@ -34,7 +35,7 @@ func wantProblem(t *testing.T, m *harness.Mesh, words ...string) {
 func wantNoProblem(t *testing.T, m *harness.Mesh) {
 	t.Helper()
 	harness.Eventually(t, "no problem", func() error {
-		problems, err := m.Admin.Problems(context.Background())
+		problems, err := admin.Send(context.Background(), m.Admin, admin.CallProblems, admin.None{})
 		if err == nil && len(problems) > 0 {
 			err = fmt.Errorf("problems are %v", problems)
 		}
@@ -228,7 +229,7 @@ spec:
 	client := p.Client(port)
 	client.Want(t, "a good service beside the bad listener", harness.Request{Host: "new.test"}, harness.From("new"))
 	harness.Eventually(t, "the refusal is shown", func() error {
-		status, err := m.Admin.Status(context.Background())
+		status, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		if err != nil {
 			return err
 		}
