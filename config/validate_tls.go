@@ -82,13 +82,15 @@ func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
 
 // serverCertificates checks that a server has a certificate: one, or one of each key type.
 func (c *checker) serverCertificates(path string, t *networking.ServerTLSSettings) {
-	switch n := len(t.TlsCertificates); {
-	case n == 0 && t.CredentialName == "" && len(t.CredentialNames) == 0:
+	n := len(t.TlsCertificates)
+	if n == 0 && t.CredentialName == "" && len(t.CredentialNames) == 0 {
 		c.refuse(path, missing(t, "serverCertificate", "privateKey"), fileMissing)
-	case n > 2:
-		c.errorf(path+".tlsCertificates", "there are at most two certificates, one RSA and one ECDSA, not %d", n)
-	case n > 0 && (t.ServerCertificate != "" || t.PrivateKey != ""):
+	}
+	if n > 0 && (t.ServerCertificate != "" || t.PrivateKey != "") {
 		c.errorf(path+".tlsCertificates", "only one of tlsCertificates and serverCertificate can be set")
+	}
+	if n > 2 {
+		c.errorf(path+".tlsCertificates", "there are at most two certificates, one RSA and one ECDSA, not %d", n)
 	}
 	for i, k := range t.TlsCertificates {
 		p := at(path+".tlsCertificates", i)

@@ -67,4 +67,6 @@ func checkProbePath(path string) string {
 }
 
 // checkProbeScheme is the rule for how a probe by HTTP is sent.
-func checkProbeScheme(scheme string) string { return oneOf("scheme", []string{"HTTP", "HTTPS"})(strings.ToUpper(scheme)) }
+func checkProbeScheme(scheme string) string {
+	return oneOf("scheme", []string{"HTTP", "HTTPS"})(strings.ToUpper(scheme))
+}
