@@ -25,7 +25,7 @@ func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 	m := &mesh.MeshConfig{}
 	d := &decoder{parser: &parser{file: file}, lines: lines{root: node}}
 	if !isNull(node) {
-		d.decode(meshSection, m, node)
+		d.message(meshSection, m.ProtoReflect(), deref(node))
 	}
 	if d.errors == 0 {
 		c := checker{object: &Object{}}
