@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -164,10 +165,7 @@ func (st *stream) client() string {
 // accepted. Call it when something was revoked. It does not wait.
 func (s *Server) Recheck() {
 	s.rechecks.Add(1)
-	select {
-	case s.recheck <- struct{}{}:
-	default:
-	}
+	task.Poke(s.recheck)
 }
 
 // recheckAll is one pass. Revoked peers are expelled first, because verifying a fleet takes seconds;
