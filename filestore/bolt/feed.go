@@ -8,6 +8,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // subscriber is one Run: the keys that changed since its last batch.
@@ -29,10 +30,7 @@ func (f *subscriber) add(k config.Key) {
 }
 
 func (f *subscriber) notify() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	task.Poke(f.wake)
 }
 
 // Name implements config.Source: "store:" and the path.

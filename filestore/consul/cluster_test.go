@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
@@ -61,7 +62,7 @@ func TestKilledServers(t *testing.T) {
 				case errors.Is(err, ErrUnknown):
 					unknown.Add(1)
 				case errors.Is(err, ErrAway):
-					_ = sleep(ctx, 50*time.Millisecond) // the end of ctx is looked at next
+					task.Sleep(ctx, 50*time.Millisecond)
 				default:
 					t.Error(err)
 					return

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 const (
@@ -152,7 +154,7 @@ func (l *replicatedLog) send(ctx context.Context, ops api.TxnOps, e entry) (uint
 			l.counts.unknown.Add(1)
 			return 0, fmt.Errorf("%w: %w", ErrUnknown, reason)
 		}
-		_ = sleep(ctx, retryPause) // ctx does not end
+		task.Sleep(ctx, retryPause)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 var (
@@ -138,7 +139,7 @@ func (s *Store) await(ctx context.Context, patience time.Duration) (last error) 
 		if last == nil || ctx.Err() == nil { // the end of ctx tells less than an answer before
 			last = err
 		}
-		if sleep(ctx, openPause) != nil {
+		if !task.Sleep(ctx, openPause) {
 			return last
 		}
 	}

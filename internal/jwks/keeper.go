@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
@@ -124,10 +125,7 @@ func (k *Keeper) Want(urls []string) {
 	}
 	k.mu.Unlock()
 	k.asked.Store(true)
-	select {
-	case k.wake <- struct{}{}:
-	default: // it will already look
-	}
+	task.Poke(k.wake)
 }
 
 // Set returns the document of a URL; nil if it was never fetched.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
@@ -73,10 +74,7 @@ func (x *exports) arrange(list []settings.Source) error {
 		return err
 	}
 	x.wanted = next
-	select {
-	case x.again <- struct{}{}:
-	default:
-	}
+	task.Poke(x.again)
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -124,10 +125,7 @@ func (e *Exporter) Withdraw() {
 
 // startRound starts another round.
 func (e *Exporter) startRound() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
+	task.Poke(e.wake)
 }
 
 // Target identifies the Consul address and node. It must be unique.
@@ -182,7 +180,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 		if err == nil || failures > 1 { // ignore a single failure, such as a leader election
 			e.report(err)
 		}
-		if sleep(ctx, pause) != nil {
+		if !task.Sleep(ctx, pause) {
 			return nil
 		}
 		next = time.After(e.renewGap() - pause)

@@ -52,10 +52,7 @@ func (a *Allocator) Want(hosts []string) {
 	a.mu.Lock()
 	a.wanted = hosts
 	a.mu.Unlock()
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
+	task.Poke(a.wake)
 }
 
 // Run sends the virtual IPs of all hosts first, and again after each change, also by another
