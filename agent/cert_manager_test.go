@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,7 +54,7 @@ func answers(t *testing.T, k *CertManager, m *mesh, life time.Duration, err func
 	var mu sync.Mutex
 	var times []time.Time // guarded by mu
 	var keys [][32]byte   // of the manager's goroutine alone
-	k.ask = func(_ context.Context, q certificateRequest) (*Identity, net.Addr, error) {
+	k.ask = func(_ context.Context, q certificateRequest) (*Identity, error) {
 		mu.Lock()
 		times = append(times, time.Now())
 		mu.Unlock()
@@ -63,14 +62,14 @@ func answers(t *testing.T, k *CertManager, m *mesh, life time.Duration, err func
 			keys = append(keys, h)
 		}
 		if e := err(); e != nil {
-			return nil, nil, e
+			return nil, e
 		}
 		if len(keys) != 1 {
 			t.Errorf("%d keys were tried for one certificate", len(keys))
 		}
 		keys = nil
 		id, e := parseAnswer(q.key, m.issue(t, web(), must(newRequest(q.key)), life))
-		return id, nil, e
+		return id, e
 	}
 	return func() []time.Time {
 		mu.Lock()

@@ -248,7 +248,7 @@ func wantMetrics(t *testing.T, r *running) {
 	if err != nil || code != http.StatusOK {
 		t.Fatalf("metrics: %d, %v", code, err)
 	}
-	for _, want := range []string{"ashore_agent_certificate_expiry_seconds 3", "ashore_agent_certificate_renewals 1",
+	for _, want := range []string{"ashore_agent_certificate_not_after_seconds 1", "ashore_agent_certificate_renewals 1",
 		"ashore_agent_xds_connected 1", "ashore_agent_envoy_up 1", "envoy_server_live"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics are without %q:\n%.3000s", want, body)

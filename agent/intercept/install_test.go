@@ -191,7 +191,13 @@ func TestWatch(t *testing.T) {
 	m, there := pair(t)
 	m.Checks.ControlPlane = []string{controlPlane(t, there)}
 	m.envoy()
+	if text := m.must("check"); !strings.HasPrefix(text, "rules: no rules are installed") {
+		t.Errorf("checked without rules: %s", text)
+	}
 	m.must("install")
+	if text := m.must("check"); !strings.HasPrefix(text, "rules: ok") {
+		t.Errorf("checked with rules: %s", text)
+	}
 	record := filepath.Join(m.Machine.Folder, recordFile)
 	text, err := os.ReadFile(record)
 	if err != nil {
@@ -249,9 +255,9 @@ func TestWatch(t *testing.T) {
 	if err := errors.Join(watch.Process.Signal(syscall.SIGTERM), watch.Wait(), installed(false)()); err != nil {
 		t.Errorf("after a removal: %v, %s", err, problem)
 	}
-	if got, want := strings.Count(out.String(), "they are installed again"), 3; got != want ||
-		!strings.Contains(out.String(), "another program deleted the rules: no rules were installed: there is no user nosuch") {
-		t.Errorf("installed again %d times, want %d:\n%s", got, want, out)
+	if got, want := strings.Count(out.String(), "the confirmed rules are installed"), 4; got != want ||
+		strings.Count(out.String(), "no rules were installed: there is no user nosuch") != 2 {
+		t.Errorf("installed %d times, want %d:\n%s", got, want, out)
 	}
 }
 

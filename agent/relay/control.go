@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -24,11 +25,8 @@ const (
 // bypassedPorts is a key of the ProxyConfig's proxyMetadata. Its value is Status.Bypassed.
 const bypassedPorts = "ASHORE_BYPASSED_PORTS"
 
-// retryRejected is the interval at which rejected resources are requested again. The reason, such
-// as a full disk, may be gone.
-const retryRejected = time.Minute
-
-// control runs the control stream of a link until one of them ends, and returns the reason.
+// control runs the control stream of a link until one of them ends, and returns the reason. The link
+// is used from the first answer.
 func (r *Relay) control(l *link) error {
 	u, err := l.open()
 	if err != nil {
@@ -38,9 +36,16 @@ func (r *Relay) control(l *link) error {
 	for _, a := range r.controlAsks() {
 		u.send(a.Encode())
 	}
-	retry := time.NewTicker(r.cfg.retryRejected)
-	defer retry.Stop()
-	rejected := map[string][]string{} // names by type
+	silent := time.After(answerTimeout)
+	accept := func() {
+		if l.used.IsZero() {
+			l.used, silent = time.Now(), nil
+			r.use(l, nil)
+		}
+	}
+	if r.cfg.Plaintext {
+		accept()
+	}
 	var sent *health
 	for {
 		r.mu.Lock()
@@ -52,31 +57,22 @@ func (r *Relay) control(l *link) error {
 		}
 		select {
 		case <-l.ctx.Done():
-			return l.ctx.Err()
+			return context.Cause(l.ctx)
+		case <-r.cfg.Renewed:
+			return errRenewed
+		case <-silent:
+			return fmt.Errorf("it accepts the connection and does not answer within %s", answerTimeout)
 		case <-changed:
-		case <-retry.C:
-			for typeURL, names := range rejected {
-				u.send((&ads.Ask{TypeURL: typeURL, Subscribe: names}).Encode())
-			}
 		case raw, ok := <-u.responses:
 			if !ok {
-				return u.err
+				return *u.err
 			}
 			reply, err := ads.ReadReply(raw, false)
 			if err != nil {
 				return err
 			}
-			answer := r.take(reply)
-			delete(rejected, reply.TypeURL)
-			if answer.Rejected != nil {
-				rejected[reply.TypeURL] = nameList(reply)
-			}
-			u.send(answer.Encode())
-			select {
-			case <-l.accepted:
-			default:
-				close(l.accepted)
-			}
+			u.send(r.take(reply).Encode())
+			accept()
 		}
 	}
 }
@@ -199,13 +195,4 @@ func (r *Relay) restoreControl() {
 			r.log.Warn("cached resource rejected", "type", shortType(typeURL), "error", err)
 		}
 	}
-}
-
-// nameList returns the names of the resources in a response.
-func nameList(r *ads.Reply) []string {
-	names := make([]string, 0, len(r.Items))
-	for _, it := range r.Items {
-		names = append(names, it.Name)
-	}
-	return names
 }
