@@ -28,7 +28,6 @@ type Catalog struct {
 	Entries func() entry.Entries
 	// Derived is the name of the source that makes services of configuration.
 	Derived string
-	Names   SourceNames
 }
 
 // Routes returns the route of the stream that c answers.
@@ -241,7 +240,7 @@ func (c *Catalog) declaration(objects push.Objects, p registry.Part) admin.Place
 	if o := objectNamed(objects, p.Service.Object); o != nil {
 		return c.place(o)
 	}
-	return admin.Place{Source: c.Names.Setting(p.Source), Object: p.Service.Object}
+	return admin.Place{Source: p.Source, Object: p.Service.Object}
 }
 
 // objectNamed is the object of a name as people write it, "ServiceEntry shop/web"; nil: there is
@@ -252,7 +251,7 @@ func objectNamed(objects push.Objects, text string) *config.Object {
 
 // place is where an object was read.
 func (c *Catalog) place(o *config.Object) admin.Place {
-	return admin.Place{Source: c.Names.Setting(o.Origin.Source), Object: o.Key.String(), File: o.Origin.File,
+	return admin.Place{Source: o.Origin.Source, Object: o.Key.String(), File: o.Origin.File,
 		Line: o.Origin.Line}
 }
 

@@ -49,7 +49,6 @@ type Exporter struct {
 
 	wake      chan struct{} // capacity 1; written by Publish and Withdraw, read by Run
 	withdrawn atomic.Bool
-	writes    atomic.Uint64
 
 	mu     sync.Mutex
 	mesh   meshState    // guarded by mu
@@ -83,8 +82,6 @@ type meshState struct {
 type ExportStatus struct {
 	// Entries is the number of this replica's entries in Consul, as last read.
 	Entries int
-	// Writes counts the transactions that were sent.
-	Writes uint64
 	// Problems are the services that are not registered, and why Consul cannot be written to.
 	Problems []feed.Problem
 }
@@ -130,15 +127,12 @@ func (e *Exporter) startRound() {
 	}
 }
 
-// Target identifies the Consul address and node. It must be unique.
-func (e *Exporter) Target() string { return e.cfg.Options.Address + " " + e.node }
-
 // Status returns the current status. Safe for concurrent use.
 func (e *Exporter) Status() ExportStatus {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := e.status
-	out.Problems, out.Writes = slices.Clone(out.Problems), e.writes.Load()
+	out.Problems = slices.Clone(out.Problems)
 	return out
 }
 
@@ -191,7 +185,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 // warning returns a problem of the export.
 func (e *Exporter) warning(object, format string, args ...any) feed.Problem {
 	return feed.Problem{
-		Severity: feed.Warning, Source: sourcePrefix + e.cfg.Name, Object: object, Text: fmt.Sprintf(format, args...),
+		Severity: feed.Warning, Source: e.cfg.Name, Object: object, Text: fmt.Sprintf(format, args...),
 	}
 }
 
