@@ -49,6 +49,7 @@ type Exporter struct {
 
 	wake      chan struct{} // capacity 1; written by Publish and Withdraw, read by Run
 	withdrawn atomic.Bool
+	writes    atomic.Uint64
 
 	mu     sync.Mutex
 	mesh   meshState    // guarded by mu
@@ -82,6 +83,8 @@ type meshState struct {
 type ExportStatus struct {
 	// Entries is the number of this replica's entries in Consul, as last read.
 	Entries int
+	// Writes counts the transactions that were sent.
+	Writes uint64
 	// Problems are the services that are not registered, and why Consul cannot be written to.
 	Problems []feed.Problem
 }
@@ -132,7 +135,7 @@ func (e *Exporter) Status() ExportStatus {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := e.status
-	out.Problems = slices.Clone(out.Problems)
+	out.Problems, out.Writes = slices.Clone(out.Problems), e.writes.Load()
 	return out
 }
 

@@ -74,7 +74,7 @@ func TestExportProblems(t *testing.T) {
 			strings.Contains(s.Problems[0].Text, "give the token in tokenFile service:write for it") && s.Entries == 0
 	})
 	export(t, answers(nil), func(s ExportStatus) bool {
-		return len(s.Problems) == 0 && s.Entries == 1
+		return len(s.Problems) == 0 && s.Entries == 1 && s.Writes == 1
 	})
 }
 

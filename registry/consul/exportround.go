@@ -220,6 +220,7 @@ func (e *Exporter) send(ctx context.Context, batch []exportChange) error {
 		}
 		ops = append(ops, &api.TxnOp{Check: &api.CheckTxnOp{Verb: api.CheckSet, Check: check}})
 	}
+	e.writes.Add(1)
 	ok, resp, _, err := e.client.api.Txn().Txn(ops, (&api.QueryOptions{}).WithContext(ctx))
 	switch {
 	case err != nil:

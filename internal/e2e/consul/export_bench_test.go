@@ -43,6 +43,7 @@ func BenchmarkExport(b *testing.B) {
 		b.ReportMetric(time.Since(began).Seconds(), "s/export")
 		b.ReportMetric(time.Since(began).Seconds()/floor.Seconds(), "x-floor")
 		b.ReportMetric((used() - cpu).Seconds(), "cpu-s/export")
+		b.ReportMetric(float64(e.Status().Writes), "transactions")
 		m.flaps(b, c, e)
 		e.Withdraw()
 		<-done
