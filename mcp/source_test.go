@@ -43,7 +43,7 @@ type server struct {
 
 func newServer(t *testing.T, cfg Config) *server {
 	t.Helper()
-	cfg.Name, cfg.Address, cfg.NodeID, cfg.Plaintext, cfg.Log = "test", "server.test:1", "a", true, testlog.New(t)
+	cfg.Name, cfg.Address, cfg.NodeID, cfg.Plaintext, cfg.Log = "mcp:test", "server.test:1", "a", true, testlog.New(t)
 	if cfg.Kinds == nil {
 		cfg.Kinds = []string{"Gateway", "Sidecar"}
 	}

@@ -152,9 +152,8 @@ func (m *mesh) programs() []*program {
 
 // initialize creates the store and the root of the control plane, unless a former run did.
 func (m *mesh) initialize(ctx context.Context) ([]string, error) {
-	const exists = 3 // the exit code of "ashored init"
 	out, err := exec.CommandContext(ctx, m.tool("ashored"), "init", "--config", m.settings()).CombinedOutput()
-	if e, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || e.ExitCode() != exists) {
+	if err != nil {
 		return nil, fmt.Errorf("ashored init: %w: %s", err, out)
 	}
 	return nil, nil

@@ -25,7 +25,6 @@ type Catalog struct {
 	Entries func() entry.Entries
 	// Derived is the name of the source that makes services of configuration.
 	Derived string
-	Names   SourceNames
 }
 
 // Routes returns the route of the call that c answers.
@@ -99,7 +98,7 @@ func addressText(p netip.Prefix) string {
 func (c *Catalog) part(in *push.Context, out *admin.Service, p registry.Part, svc *registry.Service,
 	used []registry.Endpoint, endpoints bool) {
 	objects := in.Inputs().Objects
-	declared := admin.Place{Source: c.Names.Setting(p.Source), Object: p.Service.Object}
+	declared := admin.Place{Source: p.Source, Object: p.Service.Object}
 	if o := objects.At(config.ParseKey(p.Service.Object)); o != nil {
 		declared = c.place(o)
 	}
@@ -137,7 +136,7 @@ func count(out *admin.Service, at admin.Place, endpoints int) {
 
 // place is where an object was read.
 func (c *Catalog) place(o *config.Object) admin.Place {
-	return admin.Place{Source: c.Names.Setting(o.Origin.Source), Object: o.Key.String(), File: o.Origin.File,
+	return admin.Place{Source: o.Origin.Source, Object: o.Key.String(), File: o.Origin.File,
 		Line: o.Origin.Line}
 }
 

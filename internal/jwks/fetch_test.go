@@ -151,9 +151,12 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q may be fetched", u)
 		}
 	}
-	plain := &url.URL{Scheme: "http", Host: "example.com", Path: "/keys"}
-	if err := NewFetcher(Config{AllowHTTP: true}).check(plain); err != nil {
+	allowed := NewFetcher(Config{Allow: []netip.Prefix{home()}})
+	if err := allowed.check(&url.URL{Scheme: "http", Host: "127.0.13.7:80", Path: "/keys"}); err != nil {
 		t.Error(err)
+	}
+	if allowed.check(&url.URL{Scheme: "http", Host: "10.0.0.1", Path: "/keys"}) == nil {
+		t.Error("keys may be fetched without TLS from an address that is not allowed")
 	}
 }
 

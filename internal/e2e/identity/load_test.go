@@ -19,7 +19,7 @@ import (
 )
 
 // short are settings by which certificates live for a minute, and nobody is waited for after that.
-const short = "ca: {validity: 1m, grace: 0s}\nworkloads: {grace: 2s, restartGrace: 15s}"
+const short = "ca: {validity: 1m, grace: 0s}\nworkloads: {restartGrace: 15s}"
 
 // restartGrace is that of short.
 const restartGrace = 15 * time.Second

@@ -162,7 +162,7 @@ func TestTokensAndClaimsAtGateway(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web") + service("beta"),
 		"gateway.yaml": group("gateway"), "mode.yaml": mode("STRICT")},
-		harness.Secure("fetch: {allow: [127.0.0.0/8], http: true}"))
+		harness.Secure("fetch: {allow: [127.0.0.0/8]}"))
 	keys := newIssuer(t, m.IP()+":80")
 	serve(t, m, "web", "web-1")
 	serve(t, m, "beta", "beta-1")

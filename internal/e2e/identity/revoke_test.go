@@ -98,7 +98,7 @@ func let(t *testing.T, s *server, id *harness.Identity) {
 func TestRevokedWorkload(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
-		"mode.yaml": mode("STRICT")}, harness.Secure("workloads: {grace: 1s}"))
+		"mode.yaml": mode("STRICT")}, harness.Secure(""))
 	var web []*server
 	for _, name := range []string{"web-1", "web-2", "web-3"} {
 		s := applications(t, m, name)

@@ -82,7 +82,7 @@ func (w *world) dated(name, words string, began time.Time) {
 		w.t.Errorf("%s is down since %v, and the outage began at %v", name, of, began)
 	}
 	if problems := w.ctl("problems"); !strings.Contains(problems, words) ||
-		!strings.Contains(problems, strings.TrimPrefix(name, "file:")) {
+		!strings.Contains(problems, name) {
 		w.t.Errorf("\"ashorectl problems\" does not tell of %s with %q:\n%s", name, words, problems)
 	}
 }

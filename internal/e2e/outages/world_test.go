@@ -84,8 +84,8 @@ func (w *world) settings() []string {
 }
 
 // fileSource and storeSource are the names of the sources.
-func (w *world) fileSource() string  { return "file:files" }
-func (w *world) storeSource() string { return "store:" + filepath.Join(w.State, "ashore.db") }
+func (w *world) fileSource() string  { return "files" }
+func (w *world) storeSource() string { return "store" }
 
 // ctl runs ashorectl and returns what it printed.
 func (w *world) ctl(args ...string) string {

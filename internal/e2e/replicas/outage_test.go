@@ -44,7 +44,7 @@ func found(list []feed.Problem, words []string) error {
 	var texts []string
 	for _, p := range list {
 		text := p.String()
-		if len(words) == 0 && p.Source != "workloads" && !strings.HasPrefix(p.Source, "store:") {
+		if len(words) == 0 && p.Source != "workloads" && p.Source != "store" {
 			continue
 		}
 		texts = append(texts, text)

@@ -57,7 +57,7 @@ func TestReachesEnvoy(t *testing.T) {
 		}
 		return nil
 	})
-	b.want(0, "get se", "seed.yaml:", "store:", "revision 5")
+	b.want(0, "get se", "seed.yaml:", "store ", "revision 5")
 	for _, words := range [][]string{{"store revision 1", "apply", "created:1: ServiceEntry default/web"},
 		{"store revision 4", "delete"}, {"store revision 5", "rollback to 3"}} {
 		if e := b.Audited("config.write", words...); !strings.Contains(e.Actor, fmt.Sprintf("uid %d", os.Getuid())) {
@@ -109,7 +109,7 @@ func TestFromFiles(t *testing.T) {
 		}
 		return nil
 	})
-	b.want(0, "get se web -n default", "store:", "revision 1")
+	b.want(0, "get se web -n default", "store ", "revision 1")
 }
 
 // What is wrong is told with what, where and what to do; nothing of it is written.

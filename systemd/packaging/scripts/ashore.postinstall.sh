@@ -9,8 +9,7 @@ if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 
 if [ "$1" = 1 ] || [ -e /run/ashore.install ]; then
 	rm -f /run/ashore.install
-	# Exit code 3: there is a control plane already, from before the package was removed.
-	runuser -u ashore -- ashored init || [ $? -eq 3 ]
+	runuser -u ashore -- ashored init # keeps what is there from before the package was removed
 	systemctl enable ashored.service
 	verb=start
 else
