@@ -99,6 +99,27 @@ func headings(page string) []string {
 	return anchors
 }
 
+// Every path of the tree that architecture.md names exists. A placeholder such as <kind> stands for
+// any name.
+func TestArchitecture(t *testing.T) {
+	t.Parallel()
+	page := read(t, filepath.Join(root, "docs", "architecture.md"))
+	paths := 0
+	for _, m := range regexp.MustCompile("`([a-z]+/[A-Za-z0-9_./<>*-]+)`").FindAllStringSubmatch(page, -1) {
+		if strings.Contains(m[1], "<program>") || strings.Contains(m[1], "<name>") {
+			continue // what the reader is about to create
+		}
+		paths++
+		pattern := regexp.MustCompile(`<\w+>`).ReplaceAllString(m[1], "*")
+		if found, err := filepath.Glob(filepath.Join(root, pattern)); err != nil || len(found) == 0 {
+			t.Errorf("architecture.md names %s, which does not exist", m[1])
+		}
+	}
+	if paths < 50 {
+		t.Fatalf("%d paths", paths)
+	}
+}
+
 // A page that a comment cites as its source is there to be read.
 func TestCited(t *testing.T) {
 	t.Parallel()
