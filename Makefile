@@ -42,8 +42,8 @@ build: ## build the programs into bin/
 tools: consul-tool ## fetch Envoy and build Consul, which tests and demonstrations need, into .tools/ (once)
 	@$(GO) run ./tools/envoy --to .tools/envoy
 
-# Consul is a program for tests alone, in a module of its own (tools/consul), and never part of what is shipped. One's own
-# is used instead when CONSUL names it.
+# Consul is for tests only: it is in a module of its own (tools/consul), and never in a package.
+# One's own is used instead when CONSUL names it.
 consul-version = $(shell awk '$$1 == "github.com/hashicorp/consul" { print $$2 }' tools/consul/go.mod)
 
 consul-tool:

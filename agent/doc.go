@@ -1,8 +1,8 @@
 // Package agent makes a workload a member of the mesh, renews its identity, and runs the Envoy
 // beside it.
 //
-// Join verifies a control plane by the hash of its root, makes a key on the machine, and proves
-// with a one-time token who the workload is. A CertManager renews the certificate from then on.
+// Join verifies a control plane by the hash of its root, and makes a key on the machine. A one-time
+// token proves the identity of the workload. A CertManager renews the certificate from then on.
 // Key, certificates and roots are on disk, so an agent starts without a control plane.
 //
 // Settings say who the workload is and where the control plane answers. Bootstrap turns them into

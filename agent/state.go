@@ -40,7 +40,7 @@ func lockState(dir string) (*stateLock, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	// One length, so that a full disk has room for it once it was written.
+	// It has a fixed length, so that a later write succeeds on a full disk.
 	if _, err := fmt.Fprintf(f, "%-19d\n", os.Getpid()); err != nil {
 		_ = f.Truncate(0) // the lock holds; others see no process instead of a wrong one
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// FuzzBuild holds the laws of Build: built step by step equals built at once, whatever the order;
-// two proxies of equal facets see the same; nothing that was given is changed.
+// FuzzBuild checks the invariants of Build: built step by step equals built at once, whatever the
+// order; two proxies of equal facets see the same; nothing that was given is changed.
 func FuzzBuild(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
