@@ -13,8 +13,12 @@
 // Several agents run on one machine without privileges if each workload has an address of its own
 // (127.0.0.2, 127.0.0.3, …): the agent and Envoy open their ports on that address only.
 //
-// The packages below do one thing each: relay passes configuration from the control plane to Envoy,
-// envoy runs Envoy, probe checks the application, dns answers queries for names of the mesh,
-// intercept installs the rules that bring traffic to Envoy, host joins a machine whose systemd
-// units run the agent.
+// The packages below have one task each:
+//
+//   - relay passes configuration from the control plane to Envoy.
+//   - envoy runs Envoy.
+//   - probe checks the application.
+//   - dns answers queries for names of the mesh.
+//   - intercept installs the rules that send traffic to Envoy.
+//   - host joins a machine whose systemd units run the agent.
 package agent
