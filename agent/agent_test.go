@@ -170,9 +170,9 @@ func tcpForward(t *testing.T, at, target string) ([]*clusterv3.Cluster, []*liste
 				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: proxy}}}}}}}
 }
 
-// The whole life with a real Envoy: it becomes ready with the control plane's configuration,
-// introduces itself, answers health and metrics and nothing else there, passes traffic, drains an
-// open connection and ends; files and processes are gone.
+// The whole life with a real Envoy: it becomes ready with the control plane's configuration and
+// passes traffic. It serves only health and metrics. It drains an open connection at the end. Then
+// files and processes are gone.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.41.2"
@@ -273,7 +273,7 @@ func TestDrainBound(t *testing.T) {
 	}
 }
 
-// An Envoy that is killed is started again and takes traffic; nobody has to do anything.
+// An Envoy that is killed is started again and takes traffic; no operator has to act.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.41.4"
@@ -353,7 +353,7 @@ func TestCrashLoop(t *testing.T) {
 	})
 }
 
-// What is in the way of the start is named with its setting.
+// An error that prevents the start names the setting.
 func TestStartErrors(t *testing.T) {
 	t.Parallel()
 	take := func(at string) {

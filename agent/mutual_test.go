@@ -55,7 +55,7 @@ func mutual(t *testing.T, l *listenerv3.Listener) {
 		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: socket}}
 }
 
-// resources is a control plane's ADS that is served beside its authority.
+// resources is the ADS of a control plane that also serves its authority.
 func resources(t *testing.T, clusters []*clusterv3.Cluster, listeners []*listenerv3.Listener) (*controlPlane,
 	func(*grpc.Server)) {
 	t.Helper()
@@ -128,9 +128,9 @@ func hello(at string, mine *Identity, roots *Identity) (serial string, err error
 	return serialText(conn.ConnectionState().PeerCertificates[0]), nil
 }
 
-// A workload that joined runs on mutual TLS: a real Envoy presents the certificate that was issued,
-// takes callers of the mesh alone, and presents the next certificate when it comes, without a
-// failed request. It needs nobody to begin again, says how it is, and leaves.
+// A workload that joined runs on mutual TLS: a real Envoy presents the issued certificate and
+// accepts only callers of the mesh. It presents the next certificate after a renewal, without a
+// failed request. It restarts by itself, reports its status, and leaves.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.15.20"

@@ -284,8 +284,8 @@ func (l *load) end(t *testing.T) {
 	t.Logf("%d calls", l.good.Load())
 }
 
-// An Envoy of a unit outlives its agents: the next one goes on with it when nothing changed, and
-// has the next epoch take over when something did. No call fails. /quitquitquit ends it.
+// An Envoy of a unit outlives its agents: the next one uses it if nothing changed, and starts the
+// next epoch otherwise. No call fails. /quitquitquit ends it.
 func TestHotRestart(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.42.1"
@@ -365,7 +365,7 @@ func TestUnitCrash(t *testing.T) {
 	}
 }
 
-// When the next Envoy does not start, the previous one goes on, and the status says so.
+// When the next Envoy does not start, the previous one continues, and the status says so.
 func TestTakeoverFails(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.42.3"
@@ -424,8 +424,7 @@ func runAgentProcess(file string) error {
 	return a.Run(context.Background())
 }
 
-// An agent that is killed leaves its sockets behind; no call fails, and the next agent goes on with
-// Envoy.
+// An agent that is killed leaves its sockets behind; no call fails, and the next agent finds Envoy.
 func TestAgentKilled(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.42.4"

@@ -19,7 +19,7 @@ type world struct {
 	rng     *rand.Rand
 	sub     *subscription
 	server  map[string]string // what there is: version by name
-	believe map[string]string // what the control plane believes that Envoy has
+	believe map[string]string // what Envoy has, according to the control plane
 	envoy   map[string]string // what Envoy has
 	sent    []*response       // Envoy has not looked at them yet
 	answers []answer          // of Envoy, on their way
@@ -31,7 +31,7 @@ type answer struct {
 	rejected *ads.Rejection
 }
 
-// request makes the subscription hear a request.
+// request passes a request to the subscription.
 func (w *world) request(a *ads.Ask, first bool) {
 	a.TypeURL = w.sub.typeURL
 	r, err := ads.ReadRequest(a.Encode(), false, limits())
@@ -41,8 +41,8 @@ func (w *world) request(a *ads.Ask, first bool) {
 	w.sub.subscribe(r, first)
 }
 
-// push sends what the control plane believes to be missing, and that what is asked for does not
-// exist.
+// push sends what is missing according to the control plane, and removals of subscribed names that
+// do not exist.
 func (w *world) push(asked ...string) {
 	w.nonces++
 	r := &response{Reply: &ads.Reply{TypeURL: w.sub.typeURL, Nonce: fmt.Sprint(w.nonces)}}
@@ -105,7 +105,7 @@ func (w *world) answer() {
 	}
 }
 
-// reconnect makes the control plane believe what is claimed, as one that restarted does.
+// reconnect makes the control plane accept the claims, like one that restarted.
 func (w *world) reconnect() {
 	w.believe = map[string]string{}
 	if a := w.sub.ask(nil); a != nil {
@@ -115,8 +115,8 @@ func (w *world) reconnect() {
 	w.push()
 }
 
-// Whatever Envoy answers or not, what is claimed of it on the next stream makes a control plane
-// that believes it send what Envoy lacks, and nothing else when Envoy acknowledged everything.
+// For any answers of Envoy, the claims on the next stream make a control plane send what Envoy
+// lacks. If Envoy acknowledged everything, it sends nothing else.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -145,7 +145,7 @@ func TestRandomHistories(t *testing.T) {
 			case 6, 7:
 				w.answer()
 			case 8:
-				w.server[name] = fmt.Sprint("v", w.rng.IntN(3)) // while nobody was connected
+				w.server[name] = fmt.Sprint("v", w.rng.IntN(3)) // while no client was connected
 				w.reconnect()
 			case 9:
 				switch {
@@ -203,7 +203,7 @@ func TestUnacknowledgedCluster(t *testing.T) {
 	}
 }
 
-// A request of Envoy that answers another stream's response keeps what it says of names.
+// A request of Envoy that answers another stream's response keeps its changes of names.
 func TestRenaming(t *testing.T) {
 	t.Parallel()
 	r, err := ads.ReadRequest((&ads.Ask{TypeURL: "t", Nonce: "old", Subscribe: []string{"*", "a"},
