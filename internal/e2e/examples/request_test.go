@@ -10,7 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// patience bounds one request.
+// patience is the timeout of one request.
 const patience = 10 * time.Second
 
 // answers makes one request and says what is wrong with the answer: want is the backend's name and

@@ -35,15 +35,15 @@ func StartLoad(t testing.TB, c *Client, r Request) *Load {
 	return l
 }
 
-// StartCalls is StartLoad with one worker and a pace of the test's.
+// StartCalls is StartLoad with one worker and an interval that the test sets.
 func StartCalls(t testing.TB, c *Client, r Request, pace time.Duration) *Load {
 	l := newLoad(t)
 	l.run(pace, func() { l.record(c.Do(r)) })
 	return l
 }
 
-// StartLines sends lines to a TCPEcho at address and wants each back: on one connection that is
-// kept, and every tenth time on a new one beside it.
+// StartLines sends lines to a TCPEcho at address and wants each back: on one connection that stays
+// open, and every tenth time on a new one.
 func StartLines(t testing.TB, address, echo string, pace time.Duration) *Load {
 	kept, n := &line{address: address, echo: echo}, 0
 	t.Cleanup(kept.close)
@@ -119,7 +119,7 @@ func newLoad(t testing.TB) *Load {
 	return l
 }
 
-// run calls f, a pause of pace before each, until Stop.
+// run calls f until Stop, with a pause before each call.
 func (l *Load) run(pace time.Duration, f func()) {
 	l.done.Go(func() {
 		for {
@@ -152,7 +152,7 @@ func (l *Load) record(a Answer, err error) {
 	}
 }
 
-// fail counts a failure; the first of its kind is told with its time. l.mu is held.
+// fail counts a failure; the first error of each kind is logged with its time. l.mu is held.
 func (l *Load) fail(text string) {
 	if l.failures[text]++; l.failures[text] == 1 {
 		l.first = append(l.first, time.Now().UTC().Format("15:04:05.000 ")+text)

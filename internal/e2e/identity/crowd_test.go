@@ -30,7 +30,7 @@ const (
 )
 
 // A thousand workloads join at once, each with a key and a token of its own: each gets a
-// certificate of its own, connects with it, is registered, and becomes an endpoint. Nobody is
+// certificate of its own, connects with it, is registered, and becomes an endpoint. No workload is
 // refused, and nothing is counted twice.
 func TestCrowdJoins(t *testing.T) {
 	t.Parallel()
@@ -152,7 +152,7 @@ func join(ctx context.Context, m *harness.Mesh, token, name string) (_ *tls.Cert
 	return certify(ctx, conn, key, token, name)
 }
 
-// node is what a member's proxy says of itself.
+// node is the node of a member's proxy.
 func node(i int) (*corev3.Node, error) {
 	meta, err := structpb.NewStruct(map[string]any{
 		"NAME": member(i), "NAMESPACE": "shop", "INSTANCE_IPS": memberIP(i), "AUTO_REGISTER_GROUP": "web", "INTERCEPTION_MODE": "NONE", "LABELS": map[string]any{},
@@ -181,7 +181,7 @@ func open(ctx context.Context, m *harness.Mesh, own *tls.Certificate, n *corev3.
 	return s, conn.Close, nil
 }
 
-// stay connects member i until ctx ends, and tells once that it is served, or why not.
+// stay connects member i until ctx ends, and reports once that it is served, or the error.
 func stay(ctx context.Context, m *harness.Mesh, own *tls.Certificate, i int, served chan<- error) {
 	n, err := node(i)
 	if err != nil {

@@ -38,9 +38,9 @@ spec:
 `, httpPort, secondPort, ingress)
 }
 
-// A workload to which nothing is redirected is called in plaintext, and by mutual TLS at the ports
-// for which a Sidecar has an ingress listener. The operator and the workload are told, with what to
-// do; a rule that demands mutual TLS gets none.
+// A workload without interception is called in plaintext, and by mutual TLS at the ports of a
+// Sidecar's ingress listeners. Operator and workload see the problem, with what to do; a rule that
+// demands mutual TLS gets none.
 func TestPlaintextWithoutInboundListener(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": twoPorts(""), "a.yaml": group("a")}, harness.Secure(""))
@@ -74,7 +74,8 @@ spec: {host: web.test, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}
 	second.Want(t, "a rule that demands mutual TLS, behind the proxy", call(), proven("behind"))
 }
 
-// certificateHeader is what the server's proxy tells the application of the caller's certificate.
+// certificateHeader is the header by which the server's proxy passes the caller's certificate to
+// the application.
 const certificateHeader = "X-Forwarded-Client-Cert"
 
 // proven checks that a backend answered whose proxy saw the client's certificate.
@@ -90,7 +91,7 @@ func proven(backend string) func(harness.Answer) error {
 	}
 }
 
-// unproven checks that a backend answered that no proxy told of a certificate.
+// unproven checks that a backend received no certificate of the caller.
 func unproven(backend string) func(harness.Answer) error {
 	return func(a harness.Answer) error {
 		if err := harness.From(backend)(a); err != nil {
@@ -103,7 +104,7 @@ func unproven(backend string) func(harness.Answer) error {
 	}
 }
 
-// told waits until one problem has all of words.
+// told waits until one problem contains all words.
 func told(t *testing.T, m *harness.Mesh, words ...string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("a problem with %q", words), func() error {

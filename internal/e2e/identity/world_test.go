@@ -107,7 +107,7 @@ func answers(t *testing.T, client *harness.Client, from string) {
 	client.Want(t, from+" answers", call(), harness.From(from))
 }
 
-// loads are steady calls of a client to web: on kept connections and new ones, and raw TCP.
+// loads are steady calls of a client to web: on open connections and new ones, and raw TCP.
 type loads []*harness.Load
 
 // steady starts them once they succeed; name is that of the web that answers.

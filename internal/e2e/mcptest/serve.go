@@ -13,7 +13,7 @@ import (
 // host is this package's part of the loopback network.
 const host = "127.0.71.1"
 
-// patience is how long an address that is in use is waited for.
+// patience is how long to wait for an address that is in use.
 const patience = 30 * time.Second
 
 // Serve serves on an address until stop is called or the test ends; "" is any port.

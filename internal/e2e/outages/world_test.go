@@ -160,7 +160,8 @@ func (w *world) callAll(client *harness.Client) {
 	}
 }
 
-// pace is how often one workload calls one service: all together it is some 250 times a second.
+// pace is the interval between calls of one workload to one service: all together it is some 250
+// times a second.
 const pace = 100 * time.Millisecond
 
 // callEachOther has every workload call the services of all sources, the merged one included, until

@@ -9,11 +9,10 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// pace is that of calls through a proxy.
+// pace is the interval of calls through a proxy.
 const pace = 10 * time.Millisecond
 
-// Whichever replica is killed under load, no call fails, and the replicas that are left tell of all
-// workloads.
+// When any replica is killed under load, no call fails, and the other replicas have all workloads.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")
@@ -35,7 +34,7 @@ func TestKilled(t *testing.T) {
 		t.Logf("all were at the other replica %v after the kill", time.Since(killed).Round(10*time.Millisecond))
 		w.agree(3, i)
 		if round == 0 {
-			web3 := w.serve(1-i, "web-3") // nobody is missed
+			web3 := w.serve(1-i, "web-3") // none is missing
 			client.Want(t, "web-3", call(), harness.From("web-3"))
 			web3.Stop()
 			w.agree(3, i)
@@ -47,7 +46,7 @@ func TestKilled(t *testing.T) {
 	fresh.Clean(t, 200)
 }
 
-// What one replica is told, all know: who may join, who is revoked, how somebody is.
+// What is written on one replica, all have: join tokens, revocations, health.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")

@@ -90,9 +90,9 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// What 10,000 workloads cost two replicas: until the other one tells of all that connected at once,
-// of one report among them, and while nothing happens. How long Consul itself takes for one write
-// is told beside it.
+// What 10,000 workloads cost two replicas: until the other one has all that connected at once, and
+// one report among them, and while nothing happens. The time of one write to Consul is reported for
+// comparison.
 func BenchmarkReplicas(b *testing.B) {
 	a := testconsul.Start(b, nil)
 	one, two := open(b, a, "ashore/bench", shared.Config{}), open(b, a, "ashore/bench", shared.Config{})
