@@ -110,12 +110,12 @@ func hello(at string, mine *Identity, roots *Identity) (serial string, err error
 	if mine != nil {
 		cfg.Certificates = []tls.Certificate{*mine.Certificate()}
 	}
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", at, cfg)
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: testTimeout}, "tcp", at, cfg)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		return "", err
 	}
 	buf := make([]byte, 2)
@@ -259,7 +259,7 @@ func wantMetrics(t *testing.T, r *running) {
 // leaves makes the workload leave, and wants nothing to be left.
 func leaves(t *testing.T, r *running) {
 	t.Helper()
-	if err := Leave(context.Background(), r.s.State, patience); err != nil {
+	if err := Leave(context.Background(), r.s.State, testTimeout); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.end(); err != nil {

@@ -94,8 +94,8 @@ func diskError(what string, err error) error {
 	return fmt.Errorf("%s: %w%s", what, err, hint)
 }
 
-// room returns the free space of the disk of dir, in bytes.
-func room(dir string) (uint64, error) {
+// freeSpace returns the free space of the disk of dir, in bytes.
+func freeSpace(dir string) (uint64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, fmt.Errorf("look at the disk of %s: %w", dir, err)
@@ -103,5 +103,5 @@ func room(dir string) (uint64, error) {
 	return st.Bavail * uint64(st.Bsize), nil
 }
 
-// littleRoom is the free space below which a disk counts as full, in bytes.
-const littleRoom = 16 << 20
+// lowSpace is the free space below which a disk counts as full, in bytes.
+const lowSpace = 16 << 20

@@ -207,7 +207,7 @@ func (m *host) start() *running {
 	case <-begun:
 	case err := <-r.done:
 		m.t.Fatalf("the agent ended: %v", err)
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		m.t.Fatal("the agent does not start")
 	}
 	return r
@@ -254,12 +254,12 @@ func startLoad(t *testing.T, at string) *load {
 }
 
 func call(at string) (err error) {
-	conn, err := net.DialTimeout("tcp", at, patience)
+	conn, err := net.DialTimeout("tcp", at, testTimeout)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		return err
 	}
 	if _, err := conn.Write([]byte("hello")); err != nil {

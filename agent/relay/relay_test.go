@@ -264,8 +264,8 @@ func TestPrune(t *testing.T) {
 	for typeURL, want := range map[string]string{xds.ClusterType: "[c0]", xds.EndpointType: "[c0]",
 		xds.ListenerType: "[l1]", xds.RouteType: "[r1]"} {
 		eventually(t, func() string {
-			held, _ := r.cache.reply(typeURL, everything)
-			if got := fmt.Sprint(nameList(held)); got != want {
+			cached, _ := r.cache.reply(typeURL, everything)
+			if got := fmt.Sprint(nameList(cached)); got != want {
 				return fmt.Sprintf("%s: the cache has %s, want %s", typeURL, got, want)
 			}
 			return ""

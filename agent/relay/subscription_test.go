@@ -19,7 +19,7 @@ type world struct {
 	rng     *rand.Rand
 	sub     *subscription
 	server  map[string]string // what there is: version by name
-	believe map[string]string // what Envoy has, according to the control plane
+	assumed map[string]string // what Envoy has, according to the control plane
 	envoy   map[string]string // what Envoy has
 	sent    []*response       // Envoy has not looked at them yet
 	answers []answer          // of Envoy, on their way
@@ -47,9 +47,9 @@ func (w *world) push(asked ...string) {
 	w.nonces++
 	r := &response{Reply: &ads.Reply{TypeURL: w.sub.typeURL, Nonce: fmt.Sprint(w.nonces)}}
 	for name, version := range w.server {
-		if w.sub.wants(name) && w.believe[name] != version {
+		if w.sub.wants(name) && w.assumed[name] != version {
 			r.Items = append(r.Items, ads.Item{Name: name, Version: version})
-			w.believe[name] = version
+			w.assumed[name] = version
 		}
 	}
 	for _, name := range asked {
@@ -57,10 +57,10 @@ func (w *world) push(asked ...string) {
 			r.Removed = append(r.Removed, name)
 		}
 	}
-	for name := range w.believe {
+	for name := range w.assumed {
 		if _, ok := w.server[name]; !ok {
 			r.Removed = append(r.Removed, name)
-			delete(w.believe, name)
+			delete(w.assumed, name)
 		}
 	}
 	if len(r.Items)+len(r.Removed) > 0 {
@@ -107,10 +107,10 @@ func (w *world) answer() {
 
 // reconnect makes the control plane accept the claims, like one that restarted.
 func (w *world) reconnect() {
-	w.believe = map[string]string{}
+	w.assumed = map[string]string{}
 	if a := w.sub.ask(nil); a != nil {
-		w.believe = maps.Clone(a.Claims)
-		maps.DeleteFunc(w.believe, func(_, version string) bool { return version == "" })
+		w.assumed = maps.Clone(a.Claims)
+		maps.DeleteFunc(w.assumed, func(_, version string) bool { return version == "" })
 	}
 	w.push()
 }
@@ -121,7 +121,7 @@ func TestRandomHistories(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), sub: newSubscription("t"),
-			server: map[string]string{}, believe: map[string]string{}, envoy: map[string]string{}}
+			server: map[string]string{}, assumed: map[string]string{}, envoy: map[string]string{}}
 		all := seed%2 == 0
 		first := &ads.Ask{}
 		if !all {
@@ -152,12 +152,12 @@ func TestRandomHistories(t *testing.T) {
 				case all:
 				case w.rng.IntN(2) == 0:
 					w.request(&ads.Ask{Subscribe: []string{name}}, false)
-					delete(w.believe, name)
+					delete(w.assumed, name)
 					w.push(name)
 				default:
 					w.request(&ads.Ask{Unsubscribe: []string{name}}, false)
 					delete(w.envoy, name)
-					delete(w.believe, name)
+					delete(w.assumed, name)
 				}
 			}
 		}

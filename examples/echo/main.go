@@ -87,13 +87,13 @@ func (c *config) serve(ctx context.Context, started func(http, tcp string)) erro
 	if err != nil {
 		return fmt.Errorf("--http: %w", err)
 	}
-	t, said := net.Listener(nil), ""
+	t, tcpText := net.Listener(nil), ""
 	if c.tcp != "" {
 		if t, err = lc.Listen(ctx, "tcp", c.tcp); err != nil {
 			return errors.Join(fmt.Errorf("--tcp: %w", err), h.Close())
 		}
-		said = ", TCP at " + t.Addr().String()
+		tcpText = ", TCP at " + t.Addr().String()
 	}
-	started(h.Addr().String(), said)
+	started(h.Addr().String(), tcpText)
 	return c.run(ctx, h, t)
 }

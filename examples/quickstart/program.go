@@ -168,7 +168,7 @@ func (m *mesh) program(name, path string, args ...string) *program {
 		if err != nil {
 			how = err.Error()
 		}
-		m.say("  %s is gone (%s) and is started again in %v", name, how, p.revive)
+		m.say("  %s ended (%s) and is restarted in %v", name, how, p.revive)
 	}
 	return p
 }

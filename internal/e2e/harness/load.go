@@ -36,19 +36,19 @@ func StartLoad(t testing.TB, c *Client, r Request) *Load {
 }
 
 // StartCalls is StartLoad with one worker and an interval that the test sets.
-func StartCalls(t testing.TB, c *Client, r Request, pace time.Duration) *Load {
+func StartCalls(t testing.TB, c *Client, r Request, interval time.Duration) *Load {
 	l := newLoad(t)
-	l.run(pace, func() { l.record(c.Do(r)) })
+	l.run(interval, func() { l.record(c.Do(r)) })
 	return l
 }
 
 // StartLines sends lines to a TCPEcho at address and wants each back: on one connection that stays
 // open, and every tenth time on a new one.
-func StartLines(t testing.TB, address, echo string, pace time.Duration) *Load {
+func StartLines(t testing.TB, address, echo string, interval time.Duration) *Load {
 	kept, n := &line{address: address, echo: echo}, 0
 	t.Cleanup(kept.close)
 	l := newLoad(t) // ends before the connection is closed
-	l.run(pace, func() {
+	l.run(interval, func() {
 		l.recordLine(echo, kept.exchange())
 		if n++; n%10 == 0 {
 			fresh := &line{address: address, echo: echo}
@@ -120,13 +120,13 @@ func newLoad(t testing.TB) *Load {
 }
 
 // run calls f until Stop, with a pause before each call.
-func (l *Load) run(pace time.Duration, f func()) {
+func (l *Load) run(interval time.Duration, f func()) {
 	l.done.Go(func() {
 		for {
 			select {
 			case <-l.stop:
 				return
-			case <-time.After(pace):
+			case <-time.After(interval):
 				f()
 			}
 		}

@@ -167,20 +167,20 @@ func (m *Mesh) Remove(name string) {
 	}
 }
 
-// patience is the timeout of Eventually; CI machines are slow and shared.
-const patience = 60 * time.Second
+// eventuallyTimeout is the timeout of Eventually; CI machines are slow and shared.
+const eventuallyTimeout = 60 * time.Second
 
 // Eventually waits until f returns nil.
 func Eventually(t testing.TB, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(eventuallyTimeout)
 	for {
 		err := f()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %v", what, patience, err)
+			t.Fatalf("%s: not within %v: %v", what, eventuallyTimeout, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -50,7 +50,7 @@ func TestPlaintextWithoutInboundListener(t *testing.T) {
 	client := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	plain, second := client.Client(httpPort).Fresh(), client.Client(secondPort).Fresh()
 	plain.Want(t, "the application itself", call(), unproven("plain"))
-	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "plaintext",
+	waitProblem(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "plaintext",
 		"ingress listener", "ISTIO_MUTUAL")
 	web.WantLine("interception", "warn ", fmt.Sprintf("to port %d reach", httpPort))
 
@@ -58,11 +58,11 @@ func TestPlaintextWithoutInboundListener(t *testing.T) {
 	m.Write("web.yaml", twoPorts(fmt.Sprintf(`{port: {number: %d, name: http, protocol: HTTP}, defaultEndpoint: "0.0.0.0:%d"}`, secondPort, httpAppPort)))
 	second.Want(t, "the application behind its proxy", call(), proven("behind"))
 	plain.Want(t, "the other port", call(), unproven("plain"))
-	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort))
+	waitProblem(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort))
 	web.WantLine("interception", "warn ", fmt.Sprintf("port %d reach", httpPort))
 
 	m.Write("mode.yaml", mode("STRICT"))
-	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "STRICT",
+	waitProblem(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "STRICT",
 		"are not enforced")
 	second.Want(t, "STRICT behind the proxy", call(), proven("behind"))
 	m.Write("rule.yaml", `apiVersion: networking.istio.io/v1
@@ -104,8 +104,8 @@ func unproven(backend string) func(harness.Answer) error {
 	}
 }
 
-// told waits until one problem contains all words.
-func told(t *testing.T, m *harness.Mesh, words ...string) {
+// waitProblem waits until one problem contains all words.
+func waitProblem(t *testing.T, m *harness.Mesh, words ...string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("a problem with %q", words), func() error {
 		list, err := m.Admin.Problems(context.Background())

@@ -115,11 +115,11 @@ func steady(t *testing.T, client *harness.Proxy, name string) loads {
 	t.Helper()
 	kept := client.Client(httpPort)
 	answers(t, kept, name)
-	const pace = 25 * time.Millisecond
+	const interval = 25 * time.Millisecond
 	return loads{
-		harness.StartCalls(t, kept, call(), pace),
-		harness.StartCalls(t, client.Client(httpPort).Fresh(), call(), pace),
-		harness.StartLines(t, fmt.Sprintf("%s:%d", client.IP, tcpPort), name, pace),
+		harness.StartCalls(t, kept, call(), interval),
+		harness.StartCalls(t, client.Client(httpPort).Fresh(), call(), interval),
+		harness.StartLines(t, fmt.Sprintf("%s:%d", client.IP, tcpPort), name, interval),
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// pace is the interval of calls through a proxy.
-const pace = 10 * time.Millisecond
+// callInterval is the interval of calls through a proxy.
+const callInterval = 10 * time.Millisecond
 
 // When any replica is killed under load, no call fails, and the other replicas have all workloads.
 func TestKilled(t *testing.T) {
@@ -22,8 +22,8 @@ func TestKilled(t *testing.T) {
 	client := a.Client(servicePort)
 	client.Want(t, "web-1", call(), harness.From("web-1"))
 	client.Want(t, "web-2", call(), harness.From("web-2"))
-	kept, fresh := harness.StartCalls(t, client, call(), pace), harness.StartCalls(t, a.Client(servicePort).Fresh(),
-		call(), pace)
+	kept, fresh := harness.StartCalls(t, client, call(), callInterval), harness.StartCalls(t, a.Client(servicePort).Fresh(),
+		call(), callInterval)
 
 	for round, i := range []int{0, 1, 0} {
 		w.meshes[i].Ashored.Kill()

@@ -15,8 +15,8 @@ import (
 func steady(t *testing.T, a *harness.Proxy) func() {
 	t.Helper()
 	a.Client(servicePort).Want(t, "web answers", call(), harness.Status(200))
-	kept, fresh := harness.StartCalls(t, a.Client(servicePort), call(), pace), harness.StartCalls(t,
-		a.Client(servicePort).Fresh(), call(), pace)
+	kept, fresh := harness.StartCalls(t, a.Client(servicePort), call(), callInterval), harness.StartCalls(t,
+		a.Client(servicePort).Fresh(), call(), callInterval)
 	return func() {
 		t.Helper()
 		kept.Clean(t, 20)

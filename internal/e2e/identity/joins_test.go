@@ -21,8 +21,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// crowd is how many workloads join at once.
-const crowd = 1000
+// joins is how many workloads join at once.
+const joins = 1000
 
 const (
 	clusterType  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
@@ -39,8 +39,8 @@ func TestCrowdJoins(t *testing.T) {
 	web := strings.Replace(service("web"), meta, meta+`, annotations: {ashore.io/allow-addresses: 10.200.0.0/16}`, 1)
 	m := harness.New(t, map[string]string{"web.yaml": web}, harness.Secure(""))
 	m.Token("shop/web", "") // there once the group is known
-	tokens := make([]admin.Token, crowd)
-	inTurns(t, crowd, 8, func(i int) (err error) {
+	tokens := make([]admin.Token, joins)
+	inTurns(t, joins, 8, func(i int) (err error) {
 		tokens[i], err = m.Admin.CreateToken(t.Context(), admin.TokenRequest{Group: "shop/web"})
 		return err
 	})
@@ -49,13 +49,13 @@ func TestCrowdJoins(t *testing.T) {
 	defer streams.Wait()
 	defer cancel()
 	begin := time.Now()
-	certificates := make([]*tls.Certificate, crowd)
-	inTurns(t, crowd, crowd, func(i int) (err error) {
+	certificates := make([]*tls.Certificate, joins)
+	inTurns(t, joins, joins, func(i int) (err error) {
 		certificates[i], err = join(ctx, m, tokens[i].Token, member(i))
 		return err
 	})
-	t.Logf("%d workloads have certificates after %v", crowd, time.Since(begin).Round(10*time.Millisecond))
-	served := make(chan error, crowd)
+	t.Logf("%d workloads have certificates after %v", joins, time.Since(begin).Round(10*time.Millisecond))
+	served := make(chan error, joins)
 	for i, c := range certificates {
 		if c != nil {
 			streams.Go(func() { stay(ctx, m, c, i, served) })
@@ -66,16 +66,16 @@ func TestCrowdJoins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d workloads have their configuration after %v", crowd, time.Since(begin).Round(10*time.Millisecond))
+	t.Logf("%d workloads have their configuration after %v", joins, time.Since(begin).Round(10*time.Millisecond))
 	wait(t, 2*time.Minute, "everybody is an endpoint", func() error {
 		n, err := endpoints(t, m, certificates[0])
-		if err == nil && n != crowd {
+		if err == nil && n != joins {
 			err = fmt.Errorf("%d are", n)
 		}
 		return err
 	})
-	t.Logf("%d workloads are endpoints after %v", crowd, time.Since(begin).Round(10*time.Millisecond))
-	connected(t, m, crowd)
+	t.Logf("%d workloads are endpoints after %v", joins, time.Since(begin).Round(10*time.Millisecond))
+	connected(t, m, joins)
 
 	serials := map[string]bool{}
 	for _, c := range certificates {
@@ -88,8 +88,8 @@ func TestCrowdJoins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(serials) != crowd || len(list.Workloads) != crowd {
-		t.Errorf("there are %d certificates and %d workloads, want %d", len(serials), len(list.Workloads), crowd)
+	if len(serials) != joins || len(list.Workloads) != joins {
+		t.Errorf("there are %d certificates and %d workloads, want %d", len(serials), len(list.Workloads), joins)
 	}
 	again, err := m.Admin.ListTokens(t.Context())
 	if err != nil {
@@ -101,16 +101,16 @@ func TestCrowdJoins(t *testing.T) {
 			used++
 		}
 	}
-	if used != crowd {
-		t.Errorf("%d tokens are used, want %d", used, crowd)
+	if used != joins {
+		t.Errorf("%d tokens are used, want %d", used, joins)
 	}
 	events := map[string]int{}
-	if err := m.Admin.TailAudit(t.Context(), 10*crowd, false,
+	if err := m.Admin.TailAudit(t.Context(), 10*joins, false,
 		func(e audit.Event) error { events[e.Action]++; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if events[audit.WorkloadJoin] != crowd || events[audit.TokenUse] != crowd ||
-		events[audit.CertificateIssue] != crowd || events[audit.TokenRefuse] != 0 {
+	if events[audit.WorkloadJoin] != joins || events[audit.TokenUse] != joins ||
+		events[audit.CertificateIssue] != joins || events[audit.TokenRefuse] != 0 {
 		t.Errorf("the audit log has %v", events)
 	}
 }
