@@ -71,11 +71,11 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, diskError("join", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if free, err := room(s.State); err != nil {
+	if free, err := freeSpace(s.State); err != nil {
 		return nil, err
-	} else if free < littleRoom {
+	} else if free < lowSpace {
 		return nil, fmt.Errorf("the disk of %s is full: %d KiB are left, and %d are needed; make room and run this again",
-			s.State, free>>10, littleRoom>>10)
+			s.State, free>>10, lowSpace>>10)
 	}
 	disk := store{s.State}
 	if r, err := c.joinedBefore(s, 0); r != nil || err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// What List names is what a source reads, and what it says of folders is what a source says.
+// List names the files that a source reads, and reports the same problems of folders.
 func TestList(t *testing.T) {
 	t.Parallel()
 	dir := folderOf(t, map[string]string{"z.yml": "", ".hidden.yaml": "", "notes.txt": "", ".data/b.yaml": "",

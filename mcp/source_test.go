@@ -359,7 +359,7 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// A server that answers nothing, too much, or nonsense is down, and why is said.
+// A server that answers nothing, too much, or nonsense is down, and the reason is reported.
 func TestBadServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, Config{Kinds: []string{"Gateway"}, MaxObjects: 2})

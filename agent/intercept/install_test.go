@@ -385,7 +385,7 @@ func queryFrom() error {
 	return err
 }
 
-// Beside Docker's rules: what containers call on this machine goes through Envoy, and a published
+// With Docker's rules: what containers call on this machine goes through Envoy, and a published
 // port bypasses it.
 func TestDocker(t *testing.T) {
 	t.Parallel()

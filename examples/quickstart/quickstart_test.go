@@ -69,7 +69,7 @@ func TestSmoke(t *testing.T) {
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	for _, want := range []string{"Traffic flows", `did you mean "subset"?`, "ashored is back", "was told who calls",
+	for _, want := range []string{"Traffic flows", `did you mean "subset"?`, "ashored is back", "received the caller's identity",
 		"status 403:20", "DENIED", "REVOKED"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in the output:\n%s", want, out.String())

@@ -142,7 +142,7 @@ func TestCheckAddress(t *testing.T) {
 	}
 }
 
-// A URL that nobody should fetch is refused before anybody is asked.
+// A forbidden URL is refused before any request.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, u := range []string{"", "http://example.com/keys", "ftp://example.com", "https://",

@@ -192,7 +192,7 @@ func TestShared(t *testing.T) {
 }
 
 // A replica that is alone keeps what it saved for the restart grace, also of proxies that it
-// disconnected when it stopped. Nobody counts as connected before it has reconnected.
+// disconnected when it stopped. No workload counts as connected before it has reconnected.
 func TestRestartAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

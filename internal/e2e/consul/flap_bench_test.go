@@ -140,7 +140,7 @@ func (f *fleet) proxy(ctx context.Context, address string, number int, clusters 
 	}
 }
 
-// quiet waits until no proxy acknowledges anything for a while, and forgets what they did.
+// quiet waits until no proxy acknowledges anything for a while, and clears the records.
 func (f *fleet) quiet() {
 	for {
 		select {

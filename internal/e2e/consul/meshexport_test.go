@@ -14,8 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
-// insideFiles are workloads that register themselves, and a service of them that Consul knows
-// nothing of.
+// insideFiles are workloads that register themselves, and their service, which is not in Consul.
 const insideFiles = `apiVersion: networking.istio.io/v1
 kind: WorkloadGroup
 metadata: {name: shop, namespace: shop}

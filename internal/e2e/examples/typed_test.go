@@ -20,7 +20,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-// Whoever types what a README says sees what it promises, and nothing is left. Only addresses and
+// The commands of each README print what it promises, and leave nothing behind. Only addresses and
 // the folder for temporary files are others here, so that several may run at once; the programs
 // have been built.
 func TestTyped(t *testing.T) {

@@ -42,7 +42,7 @@ type Option func(*Mesh)
 // StateOn prepares the state folder before ashored starts.
 func StateOn(prepare func(dir string)) Option { return func(m *Mesh) { prepare(m.State) } }
 
-// On runs ashored on a network that FreeSubnet found, so that others can be told where it will be.
+// On runs ashored on a network that FreeSubnet found, so that a test knows its addresses before.
 func On(subnet string) Option { return func(m *Mesh) { m.subnet = subnet } }
 
 // Further are more settings of a mesh in development that has Sources: "mcp: {readers: [anybody]}".
@@ -85,7 +85,7 @@ func (m *Mesh) initialize() {
 	}
 }
 
-// FreeSubnet finds a loopback /24 on which nobody listens, "127.70.3.".
+// FreeSubnet finds an unused loopback /24, "127.70.3.".
 func FreeSubnet(t testing.TB) string {
 	for range 200 {
 		n := int(subnets.Add(1)) + os.Getpid()*7
@@ -110,7 +110,7 @@ func (m *Mesh) Socket() string { return filepath.Join(m.State, "admin.sock") }
 // Metrics is the address of ashored's metrics and health.
 func (m *Mesh) Metrics() string { return m.subnet + "1:15014" }
 
-// IP is a loopback address that nobody else in the mesh has.
+// IP returns an unused loopback address of the mesh.
 func (m *Mesh) IP() string { return fmt.Sprintf("%s%d", m.subnet, m.next.Add(1)) }
 
 // Start runs ashored, again after it was killed or stopped, and waits until it serves.
@@ -166,20 +166,20 @@ func (m *Mesh) Remove(name string) {
 	}
 }
 
-// patience is how long Eventually waits; CI machines are slow and shared.
-const patience = 60 * time.Second
+// eventuallyTimeout is the timeout of Eventually; CI machines are slow and shared.
+const eventuallyTimeout = 60 * time.Second
 
 // Eventually waits until f returns nil.
 func Eventually(t testing.TB, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(eventuallyTimeout)
 	for {
 		err := f()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %v", what, patience, err)
+			t.Fatalf("%s: not within %v: %v", what, eventuallyTimeout, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// secret stands in the files that links lead to.
+// secret is the content of the files that links lead to.
 const secret = "s3cretHunter2"
 
 // host is a ServiceEntry of a host at an address.

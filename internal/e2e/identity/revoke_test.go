@@ -164,8 +164,8 @@ func TestRevokedWorkload(t *testing.T) {
 	}
 }
 
-// revokedEverywhere checks what web-3's revocation does beside its peers: its stream is cut and
-// stays so, it does not renew, and nobody is sent to it.
+// revokedEverywhere checks the other effects of web-3's revocation: its stream ends, it cannot
+// renew, and it is no endpoint.
 func revokedEverywhere(t *testing.T, m *harness.Mesh, web []*server, a *harness.Proxy, thief *harness.Identity) {
 	t.Helper()
 	web[2].WantLine("control plane", "bad", "none since")

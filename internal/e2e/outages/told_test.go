@@ -99,7 +99,7 @@ func (w *world) inTouch(name string) {
 	})
 }
 
-// problem waits until ashored tells of a problem with all of words.
+// problem waits until ashored reports a problem with all words.
 func (w *world) problem(words ...string) {
 	w.t.Helper()
 	harness.Eventually(w.t, fmt.Sprintf("a problem with %q", words), func() error {
@@ -120,7 +120,7 @@ func (w *world) problem(words ...string) {
 	})
 }
 
-// fine waits until ashored tells of no problem.
+// fine waits until ashored reports no problem.
 func (w *world) fine() {
 	w.t.Helper()
 	harness.Eventually(w.t, "no problem", func() error {

@@ -112,7 +112,7 @@ func TestFromFiles(t *testing.T) {
 	b.want(0, "get se web -n default", "store ", "revision 1")
 }
 
-// What is wrong is told with what, where and what to do; nothing of it is written.
+// Errors say what, where and what to do; nothing of it is written.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

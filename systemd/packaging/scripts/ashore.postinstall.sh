@@ -1,5 +1,5 @@
 #!/bin/sh
-# Arguments: dpkg "configure" and the version before; rpm the number of versions that there are.
+# Arguments: dpkg "configure" and the previous version; rpm the number of installed versions.
 set -e
 case "$1" in configure | 1 | 2) ;; *) exit 0 ;; esac
 
@@ -13,7 +13,7 @@ if [ "$1" = 1 ] || [ -e /run/ashore.install ]; then
 	systemctl enable ashored.service
 	verb=start
 else
-	verb=try-restart # Envoys go on without ashored, and agents come back to it
+	verb=try-restart # Envoys continue without ashored, and agents reconnect
 fi
 if [ -d /run/systemd/system ] && ! systemctl "$verb" ashored.service; then
 	echo 'ashored did not start: "journalctl -u ashored" says why' >&2
