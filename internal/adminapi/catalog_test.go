@@ -238,4 +238,3 @@ func TestCatalogLackingPort(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
-

@@ -39,8 +39,8 @@ func TestCrowdJoins(t *testing.T) {
 	web := strings.Replace(service("web"), meta, meta+`, annotations: {ashore.io/allow-addresses: 10.200.0.0/16}`, 1)
 	m := harness.New(t, map[string]string{"web.yaml": web}, harness.Secure(""))
 	m.Token("shop/web", "") // there once the group is known
-	tokens := make([]admin.Token, crowd)
-	inTurns(t, crowd, 8, func(i int) (err error) {
+	tokens := make([]admin.Token, joins)
+	inTurns(t, joins, 8, func(i int) (err error) {
 		tokens[i], err = admin.Send(t.Context(), m.Admin, admin.CallCreateToken, admin.TokenRequest{Group: "shop/web"})
 		return err
 	})
@@ -105,15 +105,15 @@ func TestCrowdJoins(t *testing.T) {
 		t.Errorf("%d tokens are used, want %d", used, joins)
 	}
 	events := map[string]int{}
-	recorded, err := admin.Send(t.Context(), m.Admin, admin.CallAudit, admin.AuditQuery{Lines: 10 * crowd})
+	recorded, err := admin.Send(t.Context(), m.Admin, admin.CallAudit, admin.AuditQuery{Lines: 10 * joins})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range recorded {
 		events[e.Action]++
 	}
-	if events[audit.WorkloadJoin] != crowd || events[audit.TokenUse] != crowd ||
-		events[audit.CertificateIssue] != crowd || events[audit.TokenRefuse] != 0 {
+	if events[audit.WorkloadJoin] != joins || events[audit.TokenUse] != joins ||
+		events[audit.CertificateIssue] != joins || events[audit.TokenRefuse] != 0 {
 		t.Errorf("the audit log has %v", events)
 	}
 }
