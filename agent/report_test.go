@@ -303,11 +303,11 @@ func TestHealthReporter(t *testing.T) {
 	}
 }
 
-// One workload that has joined is found by itself, one of several by its name.
+// One workload that has joined is found by itself, of several the main one.
 func TestFindJoined(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
-	if _, err := findJoined(filepath.Join(base, "none"), "", ""); !errors.Is(err, ErrNoIdentity) {
+	if _, err := findJoined(filepath.Join(base, "none")); !errors.Is(err, ErrNoIdentity) {
 		t.Errorf("nothing there: %v", err)
 	}
 	add := func(name string, joined bool) {
@@ -322,34 +322,27 @@ func TestFindJoined(t *testing.T) {
 		}
 	}
 	add("trial.default", false)
-	if _, err := findJoined(base, "", ""); !errors.Is(err, ErrNoIdentity) {
+	if _, err := findJoined(base); !errors.Is(err, ErrNoIdentity) {
 		t.Errorf("one that did not join: %v", err)
 	}
 	add("web-1.shop", true)
-	if dir, err := findJoined(base, "", ""); err != nil || filepath.Base(dir) != "web-1.shop" {
+	if dir, err := findJoined(base); err != nil || filepath.Base(dir) != "web-1.shop" {
 		t.Errorf("one: %q, %v", dir, err)
 	}
 	add("web-2.shop", true)
 	add("web-1.bank", true)
-	if _, err := findJoined(base, "",
-		""); err == nil || !strings.Contains(err.Error(), "several workloads of this machine have joined: say which one "+
+	if _, err := findJoined(base); err == nil || !strings.Contains(err.Error(), "several workloads of this machine have joined: say which one "+
 		"by --state: ") {
 		t.Errorf("several: %v", err)
-	}
-	if _, err := findJoined(base, "web-1", ""); err == nil {
-		t.Error("two of one name: one is taken")
 	}
 	if err := os.Symlink("web-2.shop", filepath.Join(base, MainLink)); err != nil {
 		t.Fatal(err)
 	}
-	if dir, err := findJoined(base, "", ""); err != nil || filepath.Base(dir) != "web-2.shop" {
+	if dir, err := findJoined(base); err != nil || filepath.Base(dir) != "web-2.shop" {
 		t.Errorf("several, of which one is the main one: %q, %v", dir, err)
 	}
-	if all, err := allJoined(base, "", ""); err != nil || len(all) != 3 {
+	if all, err := allJoined(base); err != nil || len(all) != 3 {
 		t.Errorf("all: %q, %v; want three", all, err)
-	}
-	if dir, err := findJoined(base, "web-1", "bank"); err != nil || filepath.Base(dir) != "web-1.bank" {
-		t.Errorf("by name and namespace: %q, %v", dir, err)
 	}
 }
 
