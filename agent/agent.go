@@ -77,7 +77,7 @@ func New(c Config) (*Agent, error) {
 	a := &Agent{settings: c.Settings, sockets: c.Sockets, path: path, log: c.Log.Named("agent"),
 		admin:   envoy.NewAdmin(c.Settings.adminSocket()),
 		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog}}
-	a.health = &healthReporter{report: a.reportHealth}
+	a.health = &healthReporter{report: a.reportHealth, proxy: "the proxy is starting"}
 	a.prober = a.newProber()
 	if err := a.identify(c.Log); err != nil {
 		return nil, err
@@ -163,7 +163,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.health.resumed = resumed
+	if resumed {
+		a.health.resumed, a.health.proxy, a.ready.result = true, "", nil
+	}
 	a.log.Info("starting", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace,
 		"address", a.settings.Workload.Addresses[0],
 		"control_plane", a.settings.XDS.Addresses, "envoy", a.path)

@@ -152,7 +152,7 @@ func (a *Agent) watchReadiness(ctx context.Context) error {
 	for n := 1; ; n++ {
 		wait := readinessLater
 		err := a.ready.check(ctx)
-		a.reportReadiness(err)
+		a.reportReadiness()
 		a.notify(err, time.Since(begun))
 		if !a.settings.intercepted() {
 			wait = readinessSoon // the rules are being installed
@@ -176,14 +176,15 @@ func (a *Agent) watchReadiness(ctx context.Context) error {
 // proxyUnready is the prefix of the reason of a workload that is unhealthy because of its Envoy.
 const proxyUnready = "the proxy is not ready: "
 
-// reportReadiness updates the workload's health with the result of the latest check.
-func (a *Agent) reportReadiness(err error) {
+// reportReadiness updates the workload's health.
+func (a *Agent) reportReadiness() {
+	err := a.ready.state()
 	switch {
-	case err == nil && !a.settings.intercepted():
-		a.health.setProxy(notIntercepted)
-	case err == nil:
-		a.health.setProxy("")
-	case a.ready.failures >= unreadyAfter:
+	case err != nil:
 		a.health.setProxy(proxyUnready + err.Error())
+	case !a.settings.intercepted():
+		a.health.setProxy(notIntercepted)
+	default:
+		a.health.setProxy("")
 	}
 }

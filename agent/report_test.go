@@ -286,7 +286,7 @@ func TestDiskError(t *testing.T) {
 func TestHealthReporter(t *testing.T) {
 	t.Parallel()
 	var got []probe.Health
-	v := &healthReporter{report: func(h probe.Health) { got = append(got, h) }}
+	v := &healthReporter{report: func(h probe.Health) { got = append(got, h) }, proxy: "the proxy is starting"}
 	v.setApp(probe.Health{Healthy: true})
 	v.setProxy("")
 	v.setProxy("")

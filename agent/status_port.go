@@ -143,8 +143,7 @@ func (a *Agent) ownMetrics(appErr error) []byte {
 		add("dns_names", "Names of the mesh that the agent resolves.", float64(s.Names))
 		add("dns_answered", "DNS queries that were answered with addresses of the mesh.", float64(s.Answered))
 		add("dns_forwarded", "DNS queries that another server answered.", float64(s.Forwarded))
-		add("dns_failed", "DNS queries that no server answered.", float64(s.Failed))
-		add("dns_refused", "DNS queries above the limit of those that wait for another server.", float64(s.Refused))
+		add("dns_failed", "DNS queries that no server answered, or above the limit of those that wait.", float64(s.Failed))
 	}
 	return out
 }
