@@ -105,9 +105,6 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		Token: tokenHash(c.Token)}); err != nil {
 		return nil, err
 	}
-	if skew := clockSkew(id, now); skew.Abs() > clockTolerance {
-		c.Log.Warn("this machine's clock differs from the control plane's", "by", skew.Round(time.Second))
-	}
 	return &JoinResult{Settings: s, Identity: id}, disk.forgetKey()
 }
 

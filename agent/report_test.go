@@ -24,11 +24,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// issued has this machine's clock be ahead when the certificate came.
-func issued(k *CertManager, ahead time.Duration) {
-	k.joined.Renewed = k.id.Leaf().NotBefore.Add(backdate + ahead)
-}
-
 // probed has the agent's prober take a probe of the group.
 func probed(t *testing.T, a *Agent, p *networking.ReadinessProbe) probe.State {
 	t.Helper()
@@ -111,14 +106,9 @@ func TestReport(t *testing.T) {
 		}, "configuration", "bad Envoy refuses a part: Error adding/updating listener(s) 127.0.0.2_8080: cannot bind " +
 			"'127.0.0.2:8080': Address already in use",
 			"remove the cause"},
-		{"a copy", func(_ *Agent, l *relay.Status) { *l = relay.Status{Since: now, Confirmed: long, CachedAt: long} },
+		{"a copy", func(_ *Agent, l *relay.Status) { *l = relay.Status{Since: now, Confirmed: long} },
 			"configuration",
 			"warn running on a copy from " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago", ""},
-		{"too old", func(_ *Agent, l *relay.Status) {
-			*l = relay.Status{Since: now, Confirmed: long, Old: true, CachedAt: long}
-		}, "configuration",
-			"bad no control plane confirmed it since " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago: revocations and " +
-				"policies are not known here", ""},
 		{"a copy that is not used", func(_ *Agent, l *relay.Status) { *l = relay.Status{CacheRefused: "it is of another machine"} }, "configuration",
 			"bad none: the copy on disk is not used: it is of another machine", ""},
 		{"too many of its connections", func(_ *Agent, l *relay.Status) {
@@ -135,10 +125,6 @@ func TestReport(t *testing.T) {
 		{"live", func(_ *Agent, l *relay.Status) { *l = relay.Status{Connected: "a:1"} }, "configuration", "ok live", ""},
 		{"renewal fails", func(a *Agent, _ *relay.Status) { a.certs.note(errors.New("no answer")) }, "certificate",
 			"warn SERIAL ends in ", ""},
-		{"a clock that is early", func(a *Agent, _ *relay.Status) { issued(a.certs, 5*time.Minute) },
-			"clock", "warn 5m0s ahead of the control plane's", "set the clock"},
-		{"a clock that is late", func(a *Agent, _ *relay.Status) { issued(a.certs, -5*time.Minute) },
-			"clock", "warn 5m0s behind the control plane's", "set the clock"},
 		{"a port past Envoy", func(_ *Agent, l *relay.Status) { *l = relay.Status{Bypassed: "8080"} }, "interception",
 			"warn connections to port 8080 reach the application past Envoy: no mutual TLS and no policies there",
 			"let the application listen on 127.0.0.1 alone"},

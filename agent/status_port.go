@@ -135,9 +135,7 @@ func (a *Agent) ownMetrics(appErr error) []byte {
 		add("certificate_renewal_failures", "Failed renewals since the last certificate came.", float64(n.Tries))
 		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots)))
 	}
-	link := a.relay.Status()
-	add("xds_connected", "1 while a control plane is connected.", boolean(link.Connected != ""))
-	add("xds_copy", "1 while Envoy runs on a copy of its configuration from disk.", boolean(!link.CachedAt.IsZero()))
+	add("xds_connected", "1 while a control plane is connected.", boolean(a.relay.Status().Connected != ""))
 	if a.dns != nil {
 		s := a.dns.State()
 		add("dns_names", "Names of the mesh that the agent resolves.", float64(s.Names))

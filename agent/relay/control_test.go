@@ -220,7 +220,7 @@ func TestControlStream(t *testing.T) {
 	c.Addresses = []string{"127.0.0.1:1"}
 	r = startRelay(t, c, "")
 	wants(t, "from the cache", again.latest, "probe 3; names 2")
-	if s := r.Status(); s.CachedAt.IsZero() {
+	if s := r.Status(); s.Confirmed.IsZero() {
 		t.Errorf("status %+v", s)
 	}
 	r.stop()

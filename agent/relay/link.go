@@ -142,7 +142,6 @@ func (r *Relay) use(l *link, err error) {
 	}
 	r.link, r.confirmed = l, confirmed
 	if l != nil {
-		r.fromFile = time.Time{}
 		r.log.Info("connected to the control plane", "address", l.address)
 	}
 	r.broadcast()
