@@ -71,12 +71,6 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, diskError("join", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if free, err := room(s.State); err != nil {
-		return nil, err
-	} else if free < littleRoom {
-		return nil, fmt.Errorf("the disk of %s is full: %d KiB are left, and %d are needed; make room and run this again",
-			s.State, free>>10, littleRoom>>10)
-	}
 	disk := store{s.State}
 	if r, err := c.joinedBefore(s, 0); r != nil || err != nil {
 		return r, err
