@@ -2,6 +2,7 @@ package listener
 
 import (
 	"slices"
+	"strings"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -76,8 +77,10 @@ func (m chainMatch) build(readsTLS bool) *listenerv3.FilterChainMatch {
 	if m.all() {
 		return nil
 	}
-	out := &listenerv3.FilterChainMatch{ServerNames: m.sni.Items(), TransportProtocol: m.transport.name(),
-		ApplicationProtocols: m.peers.alpn()}
+	out := &listenerv3.FilterChainMatch{ServerNames: m.sni.Items(), TransportProtocol: m.transport}
+	if m.alpn != "" {
+		out.ApplicationProtocols = strings.Split(m.alpn, ",")
+	}
 	if m.port != 0 {
 		out.DestinationPort = wrapperspb.UInt32(m.port)
 	}
@@ -87,7 +90,7 @@ func (m chainMatch) build(readsTLS bool) *listenerv3.FilterChainMatch {
 	if m.plainHTTP {
 		out.ApplicationProtocols = plainHTTP()
 		if readsTLS {
-			out.TransportProtocol = "raw_buffer"
+			out.TransportProtocol = plainTransport
 		}
 	}
 	return out

@@ -51,7 +51,7 @@ func (in outboundListenersIn) Layer() *envoy.Layer {
 	if in.base.interception != push.None {
 		out = append(out, p.virtual())
 	}
-	return in.generator.build(out)
+	return in.generator.build(out, nil)
 }
 
 // outboundPlanner plans the listeners of one proxy. Used by one call of Layer.
