@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -84,8 +85,8 @@ func (m chainMatch) build(readsTLS bool) *listenerv3.FilterChainMatch {
 	if m.port != 0 {
 		out.DestinationPort = wrapperspb.UInt32(m.port)
 	}
-	for _, p := range m.subnets.Items() {
-		out.PrefixRanges = append(out.PrefixRanges, envoy.CidrRange(p))
+	if m.subnet.IsValid() {
+		out.PrefixRanges = []*corev3.CidrRange{envoy.CidrRange(m.subnet)}
 	}
 	if m.plainHTTP {
 		out.ApplicationProtocols = plainHTTP()

@@ -254,7 +254,7 @@ func (p *outboundPlanner) routesOf(group int, host string) []*push.VirtualServic
 	var out []*push.VirtualService
 	name := strings.ToLower(host)
 	for _, vs := range all {
-		if slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return layout.HostsOverlap(strings.ToLower(h), name) }) {
+		if slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return push.HostsOverlap(strings.ToLower(h), name) }) {
 			out = append(out, vs)
 		}
 	}

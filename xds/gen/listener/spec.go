@@ -74,8 +74,8 @@ type chainSpec struct {
 type chainMatch struct {
 	// port is the original destination's; zero: any.
 	port uint32
-	// subnets are the addresses that clients connected to; nil: any.
-	subnets *intern.List[netip.Prefix]
+	// subnet, when valid, are the addresses that clients connected to; else any.
+	subnet netip.Prefix
 	// sni are names, "*." before them for all below; nil: any, or none.
 	sni *intern.List[string]
 	// plainHTTP takes only what was recognised as plaintext HTTP.
