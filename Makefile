@@ -17,7 +17,7 @@ endif
 
 # One suite of internal/e2e alone: make e2e SUITE=traffic
 SUITE ?=
-# Flags of the yardstick: make bench ARGS="-proxies 200 -sotw", make bench ARGS="-write docs/performance.md"; and of the
+# Flags of the yardstick: make bench ARGS="-proxies 200", make bench ARGS="-write docs/performance.md"; and of the
 # demonstration: make run ARGS="--network 127.0.9" moves its workloads; ashored stays, unless --xds-address and --metrics-address
 # move it too.
 ARGS ?=
