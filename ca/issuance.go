@@ -14,8 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// maxKeyNamed is how many workloads of one service account may differ by their keys alone. It is
-// bounded because a holder of the account's token can create new keys at any time.
+// maxKeyNamed is how many workloads of one service account may differ by their keys alone, because a
+// holder of the account's token can create new keys at any time. Each sweep counts them.
 const maxKeyNamed = 20_000
 
 // joinTime is how long the name of a machine that joined is in use before the machine connects.
@@ -84,9 +84,8 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issuance) error {
 	w.Name, w.Identity = c.workload, c.proof.ID.String() // the mesh may have a new trust domain
 	w.prune(c.now, l.outlive)
 	account, ok := keyNamedAccount(c.workload)
-	counts := ok && former == ""
 	switch {
-	case counts && l.countKeyNamed(account, 0) >= maxKeyNamed:
+	case ok && former == "" && (*l.keyNamed.Load())[account] >= maxKeyNamed:
 		return &Refusal{Code: codes.ResourceExhausted, Reason: "account full",
 			Public: "too many workloads of this service account hold certificates",
 			Err:    fmt.Errorf("service account %s has %d workloads, and asks for one more", account, maxKeyNamed)}
@@ -99,22 +98,10 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issuance) error {
 	w.Leaves = append(w.Leaves, leafOf(c.leaf, c.root))
 	w.Offered, w.Renewed = c.bundle, c.now
 	write, err := l.workloads.replace(w.Name, w, version)
-	if err == nil {
-		err = l.config.Records.Commit(ctx, append(writes, write)...)
+	if err != nil {
+		return err
 	}
-	if err == nil && counts {
-		l.countKeyNamed(account, 1)
-	}
-	return err
-}
-
-// countKeyNamed adds to the count of a service account's workloads that only their keys distinguish,
-// and returns it.
-func (l *Ledger) countKeyNamed(account string, n int) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.keyNamed[account] += n
-	return l.keyNamed[account]
+	return l.config.Records.Commit(ctx, append(writes, write)...)
 }
 
 // spend decides whether a join token may be used for a key and a workload, and returns the write

@@ -15,20 +15,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// An address counts as the machine or the network behind it.
-func TestAddressKey(t *testing.T) {
-	t.Parallel()
-	for a, want := range map[string]string{"10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1",
-		"2001:db8::1": "2001:db8::/64", "2001:db8::2": "2001:db8::/64", "fe80::1%eth0": "fe80::/64"} {
-		if got := addressKey(netip.MustParseAddr(a)); got != want {
-			t.Errorf("%s counts as %s, want %s", a, got, want)
-		}
-	}
-	if got := addressKey(netip.Addr{}); got == "" {
-		t.Error("no address has no key")
-	}
-}
-
 // Whoever calls or is refused too often is not listened to, and writes nothing into the audit log
 // by that.
 func TestServerLimits(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -86,7 +87,7 @@ func (h *house) audited(action string) []string {
 
 func (h *house) at(name string) string { return filepath.Join(h.config.Dir, name) }
 
-func show(t *testing.T, m *Manager) Status {
+func show(t *testing.T, m *Manager) admin.Authority {
 	t.Helper()
 	s, err := m.Show(t.Context())
 	if err != nil {
@@ -173,7 +174,7 @@ func TestSelfSigned(t *testing.T) {
 		t.Errorf("the copy of the roots: %q, %v", text, err)
 	}
 	s := show(t, m)
-	if s.Source != "self-signed" || len(s.Roots) != 1 || s.Roots[0].State != "signs" || len(s.Problems) > 0 ||
+	if s.Kind != "self-signed" || len(s.Roots) != 1 || s.Roots[0].State != "signs" || len(s.Problems) > 0 ||
 		s.Signer.Root != s.Roots[0].Root || !s.Signer.Renew.After(noon) {
 		t.Errorf("shown: %+v", s)
 	}

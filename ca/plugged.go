@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/record"
@@ -125,8 +126,8 @@ func (p *plugged) rotate(context.Context, RotateRequest, time.Time) error {
 }
 
 // show implements authority.
-func (p *plugged) show(st *Status, _ Facts, now time.Time) {
-	st.Source, st.Folder = "plugged-in", p.config.Plugged
+func (p *plugged) show(st *admin.Authority, _ Facts, now time.Time) {
+	st.Kind, st.Folder = "plugged-in", p.config.Plugged
 	st.Problems = append(st.Problems, p.expiring(now)...)
 }
 

@@ -30,14 +30,6 @@ const (
 // ErrReplicaToken is why no replica token is made: it is the caller's fault.
 var ErrReplicaToken = errors.New("cannot make a replica token")
 
-// Replica is another replica that is alive.
-type Replica struct {
-	// Name is for operators: "mesh-2 (10.0.0.2:15012)".
-	Name string
-	// Address is where other replicas connect to it, "10.0.0.2:15012".
-	Address string
-}
-
 // replicaToken lets its holder have one intermediate. It is a JWT that the root's key signs, so
 // nobody who can write to the store can make one.
 type replicaToken struct {

@@ -84,20 +84,6 @@ func revocationKey(kind RevocationKind, name string) record.Key {
 
 func (r *Revocation) key() record.Key { return revocationKey(r.Kind, r.Name) }
 
-func (r *Revocation) check(string) error {
-	name, err := r.Kind.normalise(r.Name)
-	if err == nil && name != r.Name {
-		err = fmt.Errorf("want the name %.200q", name)
-	}
-	for _, c := range r.Certificates {
-		// Proxies receive it as it is.
-		if b, hexErr := hex.DecodeString(c.SHA256); hexErr != nil || len(b) != sha256.Size {
-			err = fmt.Errorf("%.80q is not a SHA-256", c.SHA256)
-		}
-	}
-	return err
-}
-
 // newer reports whether a record of this replica counts more than that of the store. A pending
 // change does: it is written with the next epoch.
 func (r *Revocation) newer(stored Revocation) bool { return r.Pending || r.Epoch > stored.Epoch }

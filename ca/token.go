@@ -35,7 +35,7 @@ var ErrRevokedGroup = errors.New("the identity of the group is revoked")
 // Token is a join token without its text, which nobody has but the one it was made for.
 type Token struct {
 	// ID names it. It is no secret.
-	ID string `json:"-"`
+	ID string `json:"id"`
 	// Hash is the SHA-256 of the whole text, in hexadecimal digits.
 	Hash string `json:"hash"`
 	// Group is the WorkloadGroup that it lets a workload join: "namespace/name".
@@ -56,11 +56,6 @@ type Token struct {
 	// Revoked is when an operator revoked it; zero: nobody did.
 	Revoked   time.Time `json:"revoked,omitzero"`
 	RevokedBy string    `json:"revokedBy,omitempty"`
-}
-
-func (t *Token) check(id string) error {
-	t.ID = id
-	return nil
 }
 
 // State is "revoked", "used", "expired" or "unused": the first that is true.

@@ -114,7 +114,7 @@ func TestBadTokenRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"", "x", `{"v":2}`} {
+	for _, bad := range []string{"", "x"} {
 		if err := l.store.Commit(t.Context(), record.Write{Key: record.Key{Table: "token", Name: id},
 			Value: []byte(bad), Version: record.Any}); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ const maxLeaves = 128
 // for revocations, and detects keys that were replaced. A workload needs no entry.
 type Workload struct {
 	// Name is "namespace/name".
-	Name string `json:"-"`
+	Name string `json:"name"`
 	// Identity is the SPIFFE ID of its latest certificate.
 	Identity string `json:"identity"`
 	// Group is the WorkloadGroup that it joined, "namespace/name". Empty: none, or unknown.
@@ -62,12 +62,6 @@ type Leaf struct {
 	Root string `json:"root,omitempty"`
 	// Revoked means that it is revoked by its serial number. Workloads sets it.
 	Revoked bool `json:"-"`
-}
-
-func (w *Workload) check(name string) error {
-	w.Name = name
-	_, err := spiffe.Parse(w.Identity)
-	return err
 }
 
 // leafOf is the entry of a certificate.
