@@ -80,7 +80,7 @@ func (p *Proof) workload(a *ask) (string, error) {
 	asked := p.ID.Namespace + "/" + a.Workload
 	switch {
 	case p.How == byToken && a.Group != "" && a.Group != p.Group:
-		return "", refuseToken("token of another group", "the %s is of group %q, and comes for %.200q", p.Caller,
+		return "", refusal(byToken, "token of another group", "the %s is of group %q, and comes for %.200q", p.Caller,
 			p.Group, a.Group)
 	case p.How == byToken && !dnsname.Valid(a.Workload):
 		return "", &Refusal{Code: codes.InvalidArgument, Reason: "bad name",
@@ -90,24 +90,12 @@ func (p *Proof) workload(a *ask) (string, error) {
 	case p.How == byToken:
 		return asked, nil
 	case p.How == byCertificate && a.Workload != "" && asked != p.name:
-		return "", refuseCertificate("other workload", fmt.Errorf("workload %s asks for a certificate of %.260q",
-			p.name, a.Workload))
+		return "", refusal(byCertificate, "other workload", "workload %s asks for a certificate of %.260q",
+			p.name, a.Workload)
 	case p.name == "":
 		return keyName(p.ID, a.KeyHash), nil
 	}
 	return p.name, nil
-}
-
-// refuse is a refusal of a caller with this proof, who does not learn the reason.
-func (p *Proof) refuse(reason string, err error) *Refusal {
-	r := &Refusal{Code: codes.PermissionDenied, Public: publicToken, Reason: reason, Err: err}
-	switch p.How {
-	case byCertificate:
-		r.Code, r.Public = codes.Unauthenticated, publicCertificate
-	case byJWT:
-		r.Public = publicJWT
-	}
-	return r
 }
 
 // Refusal is why a call is refused.
@@ -126,6 +114,19 @@ func (r *Refusal) Error() string { return fmt.Sprintf("%s: %v", r.Reason, r.Err)
 
 // Unwrap is the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
+
+// refusal refuses a proof of a kind. The caller does not learn the reason.
+func refusal(how, reason, format string, args ...any) *Refusal {
+	r := &Refusal{Code: codes.Unauthenticated, Public: publicCertificate, Reason: reason,
+		Err: fmt.Errorf(format, args...)}
+	switch how {
+	case byToken:
+		r.Code, r.Public = codes.PermissionDenied, publicToken
+	case byJWT:
+		r.Public = publicJWT
+	}
+	return r
+}
 
 // The answers to callers. The exact reason is only in the audit log, so that guessing does not help.
 const (

@@ -314,7 +314,7 @@ func TestJWTOfPod(t *testing.T) {
 	}
 	l.revoke(RevokeWorkload, w.Name)
 	_, _, err = l.ask(pod("web-1"))
-	if err := wantRefused(err, codes.PermissionDenied, publicJWT); err != nil {
+	if err := wantRefused(err, codes.Unauthenticated, publicJWT); err != nil {
 		t.Error(err)
 	}
 	if _, _, err := l.ask(pod("web-2")); err != nil {

@@ -115,7 +115,7 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 	key, used := c.ask.KeyHash, t.Key != ""
 	switch {
 	case used && (t.Key != key.String() || t.Workload != c.workload):
-		return nil, refuseToken("token used", "join token %s was used by %s at %s from %s, and comes for %s with key %s",
+		return nil, refusal(byToken, "token used", "join token %s was used by %s at %s from %s, and comes for %s with key %s",
 			t.ID, t.Workload, t.Used.Format(time.RFC3339), t.From, c.workload, key)
 	case w.Group != "" && w.Group != t.Group && l.valid(w, c.now.Add(-l.config.Grace)):
 		return nil, &Refusal{Code: codes.PermissionDenied, Reason: "name of another group",
@@ -124,7 +124,7 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 			Err: fmt.Errorf("workload %s joined group %q, and a token of group %q comes for it",
 				c.workload, w.Group, t.Group)}
 	case used && w.Key != "" && !w.holds(key):
-		return nil, refuseToken("token used", "join token %s was used at %s, and workload %s has joined again or "+
+		return nil, refusal(byToken, "token used", "join token %s was used at %s, and workload %s has joined again or "+
 			"renewed since", t.ID, t.Used.Format(time.RFC3339), c.workload)
 	case used:
 		return nil, nil
@@ -219,7 +219,7 @@ func (l *Ledger) reportReplaced(ctx context.Context, since record.Mark) record.M
 func (l *Ledger) Holds(ctx context.Context, leaf *x509.Certificate) (Workload, error) {
 	id, err := spiffe.Of(leaf)
 	if err != nil {
-		return Workload{}, refuseCertificate("no identity", err)
+		return Workload{}, refusal(byCertificate, "no identity", "%w", err)
 	}
 	name := indexName(leaf, id)
 	w, _, err := l.workloads.get(ctx, name)
@@ -250,7 +250,7 @@ func (l *Ledger) refuseRevoked(ctx context.Context, p *Proof, workload string) e
 			continue
 		}
 		text := fmt.Sprintf("%s %s was revoked at %s by %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By)
-		return p.refuse(reasonRevoked, errors.New(because(text, x.Reason)))
+		return refusal(p.How, reasonRevoked, "%s", because(text, x.Reason))
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	stranger := Call{Bearer: "nonsense", From: netip.MustParseAddr("192.0.2.1"), Now: noon}
 	other := Call{Bearer: "nonsense", From: netip.MustParseAddr("192.0.2.2"), Now: noon}
 	for range 10 {
-		if err := l.server.refuse(stranger, nil, refuseCertificate("untrusted", errDisk)); err == nil {
+		if err := l.server.refuse(stranger, nil, refusal(byCertificate, "untrusted", "%w", errDisk)); err == nil {
 			t.Fatal("not refused")
 		}
 	}
@@ -122,7 +122,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	left := ""
 	for who, p := range map[string]*Proof{"another address": nil, "a workload": {Caller: "workload shop/a"}} {
 		l.events = nil
-		if err := l.server.refuse(other, p, refuseCertificate("untrusted", errDisk)); err == nil || len(l.events) != 1 {
+		if err := l.server.refuse(other, p, refusal(byCertificate, "untrusted", "%w", errDisk)); err == nil || len(l.events) != 1 {
 			t.Fatalf("%s: error %v, %d events", who, err, len(l.events))
 		}
 		left += l.events[0].Details["unwritten"]

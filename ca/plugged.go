@@ -10,7 +10,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -106,15 +105,12 @@ func (p *plugged) use(files pluggedFiles, signer *Signer, bundle *Bundle, now ti
 		p.bundle = bundle
 	}
 	p.signer, p.used = signer, files
-	roots := strconv.Itoa(len(bundle.Roots))
 	p.config.Log.Info("plugged-in authority in use", "folder", p.config.Plugged, "certificate", title(signer.Cert),
-		"root", signer.root, "roots", roots, "expires", signer.Cert.NotAfter)
+		"root", signer.root, "roots", len(bundle.Roots), "expires", signer.Cert.NotAfter)
 	for _, w := range p.expiring(now) {
 		p.config.Log.Warn("plugged-in authority", "warning", w)
 	}
-	p.config.Audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.config.Plugged,
-		Details: map[string]string{"root": signer.root, "roots": roots, "serial": serialText(signer.Cert),
-			"notAfter": signer.Cert.NotAfter.UTC().Format(time.RFC3339)}})
+	p.config.loaded(p.config.Plugged, signer.Cert, signer.root)
 }
 
 // rotate implements authority.

@@ -134,7 +134,7 @@ func TestRefusals(t *testing.T) {
 				l.t.Error(err)
 			}
 			return client{token: s, name: "a"}
-		}, codes.PermissionDenied, publicToken, audit.TokenRefuse, "token revoked"},
+		}, codes.PermissionDenied, publicToken, audit.TokenRefuse, "it was revoked"},
 		"token used by another key": {func(l *lab) client {
 			s := l.token("shop/web")
 			if _, _, err := l.ask(client{token: s, name: "a"}); err != nil {

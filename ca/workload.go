@@ -27,8 +27,6 @@ type Workload struct {
 	Identity string `json:"identity"`
 	// Group is the WorkloadGroup that it joined, "namespace/name". Empty: none, or unknown.
 	Group string `json:"group,omitempty"`
-	// How it joined: "token" or "jwt"; "certificate" when the index was lost since.
-	How string `json:"how"`
 	// Key is the hash of the key of its latest certificate. Previous is the one before, which may be
 	// used until Key has been used: the answer with the latest certificate may have been lost.
 	Key      string `json:"key"`
@@ -95,7 +93,7 @@ func (w Workload) join(c *issuance) Workload {
 			w.Replaced = c.now
 		}
 	}
-	w.Group, w.How, w.Joined, w.From = c.proof.Group, c.proof.How, c.now, c.proof.from.String()
+	w.Group, w.Joined, w.From = c.proof.Group, c.now, c.proof.from.String()
 	w.Previous, w.Key = "", c.ask.KeyHash.String()
 	return w
 }
@@ -104,7 +102,7 @@ func (w Workload) join(c *issuance) Workload {
 func (w Workload) renew(c *issuance) Workload {
 	with := KeyHashOf(c.proof.Leaf).String()
 	if w.Key == "" {
-		w.How, w.Joined = byCertificate, c.now
+		w.Joined = c.now
 	}
 	if w.Key == with { // it has the bundle that came with this key
 		w.Bundle = w.Offered

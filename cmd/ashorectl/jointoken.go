@@ -143,7 +143,7 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
 				id := tokenID(args[0])
 				return revokedToken{id, "revoked"}, c.RevokeToken(ctx, id)
 			}, func(r revokedToken) string {
-				return fmt.Sprintf("token %s is revoked; \"ashorectl join-token list\" shows who used it\n", r.ID)
+				return fmt.Sprintf("token %s is revoked. A workload that joined with it stays\n", r.ID)
 			})
 		},
 		ValidArgsFunction: argument(0, func(cmd *cobra.Command) []string {

@@ -178,7 +178,7 @@ func (c *authorityHealth) collect(emit emitFunc) {
 	emit("ashore_ca_rotation_waiting", "What the next step of a rotation waits for.",
 		float64(f.authority.Rotation.Count))
 	emit("ashore_ca_problems", "Problems of the certificate authority.", float64(len(f.authority.Problems)))
-	for _, state := range []string{"unused", "used", "expired", "revoked"} {
+	for _, state := range []string{"unused", "used", "expired"} {
 		emit("ashore_join_tokens", "Join tokens, by state.", float64(f.tokens[state]), "state", state)
 	}
 	for _, state := range []string{"valid", "ended", "revoked"} {
