@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/storage"
+	"github.com/ashore-mesh/ashore/internal/record"
 )
 
 // The tables of the log of configuration.
@@ -38,7 +39,7 @@ func parseHistoryName(name string) (k storage.PastKey, err error) {
 const historyOverhead = 256
 
 // decodeObject is the decoder of the log of configuration.
-func (s *Store) decodeObject(k recordKey, version string, content []byte) *value {
+func (s *Store) decodeObject(k record.Key, version string, content []byte) *value {
 	v := &value{version: version, content: content}
 	if k.Table != objectTable {
 		return v
@@ -53,8 +54,8 @@ func (s *Store) decodeObject(k recordKey, version string, content []byte) *value
 	return v
 }
 
-func objectKey(k config.Key) recordKey {
-	return recordKey{Table: objectTable, Name: storage.ObjectKey(k)}
+func objectKey(k config.Key) record.Key {
+	return record.Key{Table: objectTable, Name: storage.ObjectKey(k)}
 }
 
 // objects are the stored objects in the order of their keys.
@@ -226,7 +227,7 @@ func (s *Store) History(ctx context.Context, q config.Query) (config.Past, error
 		}
 		for _, name := range slices.Backward(names) {
 			k, err := parseHistoryName(name)
-			if err == nil && !yield(k, known.records.At(recordKey{historyTable, name}).content) {
+			if err == nil && !yield(k, known.records.At(record.Key{Table: historyTable, Name: name}).content) {
 				return
 			}
 		}

@@ -65,7 +65,7 @@ func TestTokens(t *testing.T) {
 	if err := m.Admin.RevokeToken(t.Context(), revoked.ID); err != nil {
 		t.Fatal(err)
 	}
-	refused(harness.Line(t, revoked), revoked.ID, "revoked")
+	refused(harness.Line(t, revoked), revoked.ID, "unknown")
 
 	time.Sleep(time.Until(made.Add(time.Minute + time.Second)))
 	refused(harness.Line(t, expiring), expiring.ID, "expired")
