@@ -2,9 +2,7 @@ package ca
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,14 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// KeyHash is the SHA-256 of the SubjectPublicKeyInfo of a public key.
-type KeyHash [sha256.Size]byte
-
-// KeyHashOf is the hash of a certificate's key.
-func KeyHashOf(c *x509.Certificate) KeyHash { return sha256.Sum256(c.RawSubjectPublicKeyInfo) }
-
-// String is the hash as hexadecimal digits.
-func (k KeyHash) String() string { return hex.EncodeToString(k[:]) }
+// keyHash is the SHA-256 of the SubjectPublicKeyInfo of a certificate's key, in hexadecimal digits.
+func keyHash(c *x509.Certificate) string { return hexSum(c.RawSubjectPublicKeyInfo) }
 
 // Call is what is known of a call before its request is received.
 type Call struct {
@@ -59,9 +51,9 @@ type Proof struct {
 	token string
 	// replica is the replica token that proved it, or nil.
 	replica *replicaToken
-	// shown is the hash of the key of the certificate that a caller with a token presents as well;
-	// nil: none. Its identity is not checked.
-	shown *KeyHash
+	// shown is the hash of the key of the certificate that a caller with a token presents as well, or
+	// empty. Its identity is not checked.
+	shown string
 	// from is the client's address.
 	from netip.Addr
 }
@@ -185,8 +177,7 @@ func (l *Ledger) attestToken(ctx context.Context, c Call) (*Proof, error) {
 	}
 	p := &Proof{ID: id, How: byToken, Group: t.Group, Caller: "token " + t.ID, token: c.Bearer, from: c.From}
 	if len(c.Peer) > 0 {
-		shown := KeyHashOf(c.Peer[0])
-		p.shown = &shown
+		p.shown = keyHash(c.Peer[0])
 	}
 	return p, nil
 }

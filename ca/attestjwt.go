@@ -3,8 +3,6 @@ package ca
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -221,8 +219,7 @@ func (a *JWTAttestor) pod(issuer Issuer, claims map[string]any) string {
 		return ""
 	}
 	if len(a.issuers) > 1 {
-		sum := sha256.Sum256([]byte(issuer.Name))
-		pod += accountSign + hex.EncodeToString(sum[:4])
+		pod += accountSign + hexSum([]byte(issuer.Name))[:8]
 	}
 	return pod
 }

@@ -114,7 +114,7 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 	}
 	key, used := c.ask.KeyHash, t.Key != ""
 	switch {
-	case used && (t.Key != key.String() || t.Workload != c.workload):
+	case used && (t.Key != key || t.Workload != c.workload):
 		return nil, refusal(byToken, "token used", "join token %s was used by %s at %s from %s, and comes for %s with key %s",
 			t.ID, t.Workload, t.Used.Format(time.RFC3339), t.From, c.workload, key)
 	case w.Group != "" && w.Group != t.Group && l.valid(w, c.now.Add(-l.config.Grace)):
@@ -132,7 +132,7 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 	if err := l.refuseTaken(w, c); err != nil {
 		return nil, err
 	}
-	t.Key, t.Workload, t.Used, t.From = key.String(), c.workload, c.now, c.proof.from.String()
+	t.Key, t.Workload, t.Used, t.From = key, c.workload, c.now, c.proof.from.String()
 	write, err := l.tokens.replace(t.ID, t, version)
 	return []record.Write{write}, err
 }
@@ -140,8 +140,7 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 // refuseTaken refuses the name of a workload that has a valid certificate and is connected, or has
 // joined a moment ago. A caller that has its key is that workload.
 func (l *Ledger) refuseTaken(w Workload, c *issuance) error {
-	shown := c.proof.shown
-	if w.Key == "" || c.ask.Replace || w.holds(c.ask.KeyHash) || shown != nil && w.holds(*shown) || !l.valid(w, c.now) {
+	if w.Key == "" || c.ask.Replace || w.holds(c.ask.KeyHash) || w.holds(c.proof.shown) || !l.valid(w, c.now) {
 		return nil
 	}
 	where := l.config.Present(w)
@@ -173,7 +172,7 @@ const reasonReplaced = "replaced"
 // older than the certificate, as one from a backup, does not refuse it. Errors: *Refusal.
 func (w *Workload) superseded(leaf *x509.Certificate) error {
 	issued := leaf.NotBefore.Add(backdate)
-	if w.Key == "" || issued.After(w.Renewed) || w.holds(KeyHashOf(leaf)) {
+	if w.Key == "" || issued.After(w.Renewed) || w.holds(keyHash(leaf)) {
 		return nil
 	}
 	text := replacedText(w)

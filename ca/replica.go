@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -181,6 +180,6 @@ func (m *Manager) answerReplica(ctx context.Context, c Call, p *Proof, raw []byt
 		"serial", serialText(cert), "expires", cert.NotAfter)
 	m.config.Audit(audit.Event{Action: audit.ReplicaIssue, Actor: p.Caller, Target: p.from.String(),
 		Details: map[string]string{"root": RootID(pair.cert), "serial": serialText(cert),
-			"notAfter": cert.NotAfter.Format(time.RFC3339), "key": hex.EncodeToString(ask.KeyHash[:])}})
+			"notAfter": cert.NotAfter.Format(time.RFC3339), "key": ask.KeyHash}})
 	return []string{string(EncodeCertificates(cert))}, nil
 }

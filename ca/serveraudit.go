@@ -103,7 +103,7 @@ func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int64) audit.Event {
 
 // issued records that a certificate is handed out.
 func (s *Server) issued(c Call, x *issuance) {
-	p, key := x.proof, x.ask.KeyHash.String()
+	p, key := x.proof, x.ask.KeyHash
 	s.metrics.issued.WithLabelValues(p.How).Inc()
 	if p.How == byToken {
 		s.audit(c, p, audit.Event{Action: audit.TokenUse, Target: x.workload,

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -82,14 +80,14 @@ func newToken() (text, id string) {
 func isToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
 
 // parseToken returns the ID and the hash of a well-formed token. Errors hold nothing of the text.
-func parseToken(text string) (id string, hash [sha256.Size]byte, err error) {
+func parseToken(text string) (id, hash string, err error) {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	id, secret, _ := strings.Cut(rest, ".")
 	foreign := func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '2' || c > '7') }
 	if !ok || len(id) != randomLength || len(secret) != 2*randomLength || strings.ContainsFunc(id+secret, foreign) {
-		return "", hash, errors.New("it does not have the form of a join token: a part is missing or mistyped")
+		return "", "", errors.New("it does not have the form of a join token: a part is missing or mistyped")
 	}
-	return id, sha256.Sum256([]byte(text)), nil
+	return id, hexSum([]byte(text)), nil
 }
 
 // TokenRequest asks for a join token.
@@ -113,9 +111,8 @@ func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, 
 		return "", t, fmt.Errorf("group %s: %w: %s", r.Group, ErrRevokedGroup, id)
 	}
 	text, tokenID := newToken()
-	hash := sha256.Sum256([]byte(text))
 	now := l.config.Now()
-	t = Token{ID: tokenID, Hash: hex.EncodeToString(hash[:]), Group: r.Group, By: r.By, Created: now,
+	t = Token{ID: tokenID, Hash: hexSum([]byte(text)), Group: r.Group, By: r.By, Created: now,
 		Expires: now.Add(cmp.Or(r.TTL, DefaultTokenTTL))}
 	event := audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: tokenID,
 		Details: map[string]string{"group": r.Group, "expires": t.Expires.Format(time.RFC3339)}}
@@ -191,7 +188,7 @@ func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (t 
 	case version == "":
 		return t, "", l.unlessBehind(refusal(byToken, "token unknown",
 			"there is no join token %s: it was revoked, or it expired long ago", id))
-	case subtle.ConstantTimeCompare([]byte(hex.EncodeToString(hash[:])), []byte(t.Hash)) != 1:
+	case subtle.ConstantTimeCompare([]byte(hash), []byte(t.Hash)) != 1:
 		return t, "", refusal(byToken, "token tampered",
 			"join token %s has another secret: it is mistyped, or somebody guesses", id)
 	case !now.Before(t.Expires):
