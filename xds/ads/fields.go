@@ -60,7 +60,7 @@ func checkText(what string, value []byte) error {
 
 // Rejection is a client's reason for rejecting a response, a google.rpc.Status.
 type Rejection struct {
-	// Code is a google.rpc.Code. It is not read, only written.
+	// Code is a google.rpc.Code. It is only written.
 	Code    int32
 	Message string
 }
@@ -72,7 +72,7 @@ const maxMessage = 4 << 10
 func readRejection(value []byte) (*Rejection, error) {
 	r := &Rejection{}
 	err := eachField(value, func(num protowire.Number, b []byte) error {
-		if num == statusMessage {
+		if num == 2 { // message
 			r.Message = clip(string(b), maxMessage)
 		}
 		return nil
@@ -84,11 +84,3 @@ func readRejection(value []byte) (*Rejection, error) {
 func clip(text string, most int) string {
 	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), most)]), "\uFFFD")
 }
-
-// encode returns the google.rpc.Status.
-func (r *Rejection) encode() []byte {
-	b := protowire.AppendVarint(protowire.AppendTag(nil, statusCode, protowire.VarintType), uint64(int64(r.Code)))
-	return protowire.AppendString(protowire.AppendTag(b, statusMessage, protowire.BytesType), r.Message)
-}
-
-const statusCode, statusMessage = 1, 2

@@ -32,6 +32,13 @@ func (r *Response) Size() int {
 	return n
 }
 
+// Numbers of the fields of a DiscoveryResponse and a DeltaDiscoveryResponse.
+const (
+	fieldVersionInfo = 1
+	fieldTypeURL     = 4
+	fieldNonce       = 5
+)
+
 // encode makes a response of f.
 func (s *Subscription) encode(f *pending) *Response {
 	r := &Response{TypeURL: s.kind.TypeURL, Nonce: s.nonce(f.number), change: &f.change}
@@ -51,10 +58,10 @@ func (s *Subscription) encode(f *pending) *Response {
 			version := *s.version + "~" + r.Nonce
 			s.version = &version
 		}
-		b = protowire.AppendString(protowire.AppendTag(b, replyVersion, protowire.BytesType), *s.version)
+		b = protowire.AppendString(protowire.AppendTag(b, fieldVersionInfo, protowire.BytesType), *s.version)
 	}
-	b = protowire.AppendString(protowire.AppendTag(b, replyTypeURL, protowire.BytesType), r.TypeURL)
-	b = protowire.AppendString(protowire.AppendTag(b, replyNonce, protowire.BytesType), r.Nonce)
+	b = protowire.AppendString(protowire.AppendTag(b, fieldTypeURL, protowire.BytesType), r.TypeURL)
+	b = protowire.AppendString(protowire.AppendTag(b, fieldNonce, protowire.BytesType), r.Nonce)
 	r.Parts = append(r.Parts, b)
 	return r
 }
