@@ -114,25 +114,14 @@ func (st *stream) next() *ads.Response {
 	if t := st.find(ProxyConfigType); t != nil && t.Settled() && len(t.Rejected()) == 0 && st.scope.Trust != nil {
 		st.bundle = st.scope.Trust.ID
 	}
-	st.arm(wait)
+	if st.timer = nil; wait > 0 {
+		st.timer = time.After(wait)
+	}
 	if !st.converging.IsZero() && st.order.Settled() {
 		observeSince(st.server.metrics.convergence, st.converging, start)
 		st.converging = time.Time{}
 	}
 	return nil
-}
-
-// arm sets the timer; zero stops it.
-func (st *stream) arm(wait time.Duration) {
-	switch {
-	case wait > 0 && st.timer == nil:
-		st.timer = time.NewTimer(wait)
-	case wait > 0:
-		st.timer.Reset(wait)
-	case st.timer != nil:
-		st.timer.Stop()
-		st.timer = nil
-	}
 }
 
 // send sends a response. It waits while the client does not read.

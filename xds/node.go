@@ -178,13 +178,11 @@ func (m metadata) text(name string) string { return textOf(m[name]) }
 func (m metadata) fields(name string) metadata { return m[name].GetStructValue().GetFields() }
 
 func textOf(v *structpb.Value) string {
-	switch v := v.GetKind().(type) {
-	case *structpb.Value_StringValue:
-		return v.StringValue
-	case *structpb.Value_NumberValue:
-		return strconv.FormatFloat(v.NumberValue, 'f', -1, 64)
-	case *structpb.Value_BoolValue:
-		return strconv.FormatBool(v.BoolValue)
+	switch v := v.AsInterface().(type) {
+	case string:
+		return v
+	case float64, bool:
+		return fmt.Sprint(v)
 	}
 	return ""
 }

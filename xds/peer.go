@@ -60,12 +60,9 @@ var errUnauthenticated = status.Error(codes.Unauthenticated,
 
 // identify returns the peer of a connection. A connection without TLS has the zero Peer and no error:
 // the operator who opens such a listener allows it. Errors: the certificate is not accepted.
-func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
+func (s *Server) identify(ctx context.Context) (Peer, error) {
 	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return Peer{}, nil
-	}
-	if p.AuthInfo == nil {
+	if !ok || p.AuthInfo == nil {
 		return Peer{}, nil
 	}
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
@@ -77,7 +74,7 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 		return Peer{}, errNoCertificate
 	}
 	var err error
-	if who.Identity, err = s.verify(who, now); err != nil {
+	if who.Identity, err = s.verify(who); err != nil {
 		return Peer{}, fmt.Errorf("%s: %w", shown(who.chain[0]), err)
 	}
 	if s.cfg.Workload != nil {
@@ -105,10 +102,6 @@ func shown(leaf *x509.Certificate) string {
 		hex.EncodeToString(serial[:min(len(serial), 20)]), of)
 }
 
-// Identify returns the peer of a call to another service of the same gRPC server; the zero Peer on a
-// connection without TLS. Errors: the certificate is not accepted.
-func (s *Server) Identify(ctx context.Context) (Peer, error) { return s.identify(ctx, time.Now()) }
-
 // logLine logs a line about the stream, unless its peer caused too many of that message.
 func (st *stream) logLine(level hclog.Level, message string, facts ...any) {
 	st.server.peerLog.Log(level, st.logKey(), message, facts...)
@@ -126,12 +119,12 @@ func (st *stream) logKey() string {
 	return hostOf(st.peer).String()
 }
 
-// verify verifies the certificate of who at now.
-func (s *Server) verify(who Peer, now time.Time) (spiffe.ID, error) {
+// verify verifies the certificate of who.
+func (s *Server) verify(who Peer) (spiffe.ID, error) {
 	if s.cfg.Verify == nil {
 		return spiffe.ID{}, errNoVerifier
 	}
-	id, err := s.cfg.Verify(who.chain, now)
+	id, err := s.cfg.Verify(who.chain, time.Now())
 	if err == nil && id == (spiffe.ID{}) {
 		err = errors.New("the verifier returned no identity")
 	}
@@ -180,7 +173,7 @@ func (s *Server) Recheck() {
 // recheckAll verifies all peers again. For a large fleet it takes seconds.
 func (s *Server) recheckAll() {
 	for _, st := range s.proven() {
-		if _, err := s.verify(st.who, time.Now()); err != nil {
+		if _, err := s.verify(st.who); err != nil {
 			st.expel(err)
 		}
 	}

@@ -83,8 +83,10 @@ func (o *Order) sent(s *Subscription, r *Response) {
 	}
 	eds := o.Find(resource.EndpointType)
 	var changed []string
-	for c := range r.Changed() {
-		changed = append(changed, c.Name)
+	for name, c := range r.change.all() {
+		if c != nil {
+			changed = append(changed, name)
+		}
 	}
 	switch {
 	case eds != nil:
@@ -102,44 +104,59 @@ func (o *Order) sent(s *Subscription, r *Response) {
 // hold returns what has to wait of a type; nil: nothing.
 func (o *Order) hold(s *Subscription, now time.Time) Hold {
 	switch s.kind.TypeURL {
-	case resource.ClusterType:
+	case resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType,
+		resource.ExtensionConfigType:
 		return func(name string, next *resource.Resource, since time.Time) time.Duration {
-			if next != nil {
-				return 0
+			if next == nil {
+				return o.holdRemoval(s, name, since, now)
 			}
-			return o.holdRemoval(resource.Ref{TypeURL: resource.ClusterType, Name: name}, since, now)
-		}
-	case resource.EndpointType:
-		return func(name string, next *resource.Resource, _ time.Time) time.Duration {
-			if cds := o.Find(resource.ClusterType); next != nil || cds == nil || cds.To.Get(name) != nil {
-				return 0
-			}
-			return Forever
-		}
-	case resource.ListenerType:
-		return func(_ string, next *resource.Resource, since time.Time) time.Duration {
-			return o.holdUser(next, since, now)
-		}
-	case resource.RouteType:
-		return func(name string, next *resource.Resource, since time.Time) time.Duration {
-			if next != nil {
-				return o.holdUser(next, since, now)
-			}
-			return o.holdRemoval(resource.Ref{TypeURL: resource.RouteType, Name: name}, since, now)
-		}
-	case resource.ExtensionConfigType:
-		return func(name string, next *resource.Resource, since time.Time) time.Duration {
-			if had, _ := s.current(name); permitsMore(had, next) && refusesMore(s) {
-				return Forever
-			}
-			wait := o.holdUser(next, since, now)
-			for name := range refs(next, resource.ExtensionConfigType) {
-				wait = max(wait, o.holdUser(s.To.Get(name), since, now))
-			}
-			return wait
+			return o.holdChange(s, name, next, since, now)
 		}
 	}
 	return nil
+}
+
+// holdRemoval is how long the removal of a resource waits.
+func (o *Order) holdRemoval(s *Subscription, name string, since, now time.Time) time.Duration {
+	ref := resource.Ref{TypeURL: s.kind.TypeURL, Name: name}
+	switch s.kind.TypeURL {
+	case resource.ClusterType, resource.RouteType:
+		if o.inUse(ref) {
+			return Forever
+		}
+		return left(since, now, o.RemovalWait)
+	case resource.EndpointType:
+		if cds := o.Find(resource.ClusterType); cds != nil && cds.To.Get(name) == nil {
+			return Forever
+		}
+	case resource.ExtensionConfigType:
+		if had, _ := s.current(name); permitsMore(had, nil) && refusesMore(s) {
+			return Forever
+		}
+	}
+	return 0
+}
+
+// holdChange is how long the next version of a resource waits: for new clusters, and of an extension
+// also for others that it leaves requests to, or that refuse more.
+func (o *Order) holdChange(s *Subscription, name string, next *resource.Resource, since, now time.Time) time.Duration {
+	waits := false
+	switch s.kind.TypeURL {
+	case resource.ListenerType, resource.RouteType:
+		waits = o.namesNewCluster(next)
+	case resource.ExtensionConfigType:
+		if had, _ := s.current(name); permitsMore(had, next) && refusesMore(s) {
+			return Forever
+		}
+		waits = o.namesNewCluster(next)
+		for other := range refs(next, resource.ExtensionConfigType) {
+			waits = waits || o.namesNewCluster(s.To.Get(other))
+		}
+	}
+	if !waits {
+		return 0
+	}
+	return left(since, now, o.RouteWait)
 }
 
 // permitsMore reports whether next lacks one of the guards of had. Both may be nil.
@@ -162,22 +179,6 @@ func refusesMore(s *Subscription) bool {
 		}
 	}
 	return false
-}
-
-// holdUser is how long a resource, which may be nil, waits for new clusters that it names.
-func (o *Order) holdUser(r *resource.Resource, since, now time.Time) time.Duration {
-	if !o.namesNewCluster(r) {
-		return 0
-	}
-	return left(since, now, o.RouteWait)
-}
-
-// holdRemoval is how long a removal waits.
-func (o *Order) holdRemoval(ref resource.Ref, since, now time.Time) time.Duration {
-	if o.inUse(ref) {
-		return Forever
-	}
-	return left(since, now, o.RemovalWait)
 }
 
 // left is how long a wait still lasts that began at since; zero: it begins now.

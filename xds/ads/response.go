@@ -1,11 +1,7 @@
 package ads
 
 import (
-	"iter"
-
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Response is one encoded discovery response.
@@ -19,9 +15,6 @@ type Response struct {
 
 	change *change
 }
-
-// Changed yields the resources that are new or different for the client.
-func (r *Response) Changed() iter.Seq[*resource.Resource] { return r.change.sent() }
 
 // Size is the length of the message in bytes.
 func (r *Response) Size() int {
@@ -45,11 +38,8 @@ func (s *Subscription) encode(f *pending) *Response {
 	switch {
 	case s.sotw && s.kind.Whole:
 		s.encodeWhole(r)
-	case s.sotw:
-		s.encodeChange(r, &change{shared: f.shared, changed: f.changed})
 	default:
 		s.encodeChange(r, &f.change)
-		r.Removed = f.removals()
 	}
 	b := make([]byte, 0, len(r.TypeURL)+len(r.Nonce)+48)
 	if s.sotw {
@@ -66,11 +56,15 @@ func (s *Subscription) encode(f *pending) *Response {
 	return r
 }
 
-// encodeChange adds a change to r.
+// encodeChange adds a change to r. Over state of the world it has no removals.
 func (s *Subscription) encodeChange(r *Response, c *change) {
-	r.Resources += c.resources()
-	if c.shared != nil {
-		r.Parts = append(r.Parts, c.shared.encoded(s.cache, s.To.Shared, s.sotw)...)
+	r.Resources, r.Removed = c.size()
+	if s.sotw {
+		r.Removed = 0
 	}
-	r.Parts = append(r.Parts, s.cache.encode(nil, c.changed, c.removed, s.sotw).parts...)
+	for _, d := range c {
+		if d != nil {
+			r.Parts = append(r.Parts, d.encoded(s.cache, s.To.Shared, s.sotw)...)
+		}
+	}
 }

@@ -11,8 +11,7 @@ import (
 
 // Subscription is one resource type on one stream. Not safe for concurrent use.
 //
-// Invariant: once all pending responses are acknowledged, the client has the set have, as far as
-// known covers it, except for the names in states.
+// Invariant: once all pending responses are acknowledged, the client has what possession says.
 type Subscription struct {
 	kind   *Kind  // immutable
 	cache  *Cache // immutable
@@ -28,9 +27,7 @@ type Subscription struct {
 	suspects map[string]struct{} // before the start: names whose claims are not accepted
 	names    *Names              // what the client subscribes to
 
-	have   resource.Set
-	known  *Names
-	states map[string]*nameState
+	possession
 	queue  []string // names that are sent in responses of their own
 	answer bool     // the next response is due even if it is empty
 
@@ -122,7 +119,7 @@ func (s *Subscription) unsubscribe(names *Names) {
 	for _, p := range s.pending {
 		for _, name := range names.List() {
 			if p.holds(name) {
-				p.keep(name, nameState{})
+				p.before.keep(name, nameState{})
 			}
 		}
 	}
@@ -208,7 +205,7 @@ func (s *Subscription) arriving(name string) bool {
 	}
 	for _, p := range s.pending {
 		if p.holds(name) {
-			if had, _ := p.had(name, s); had == nil {
+			if had, _ := p.before.of(name, s.resumed); had == nil {
 				return true
 			}
 		}
