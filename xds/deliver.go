@@ -54,20 +54,20 @@ func (st *stream) target(t *typeState) {
 	t.current = true
 }
 
-// generate calls f, which makes resources for the first time and may cost much CPU, when fewer than
-// Admissions others do. f must not wait for the network or a store.
-func (st *stream) generate(ctx context.Context, f func() error) error {
-	s := st.server
+// admit waits until fewer than Admissions streams generate resources for the first time, which may
+// cost much CPU. The caller calls release, and must not wait for the network or a store meanwhile.
+func (st *stream) admit(ctx context.Context) error {
 	select {
-	case s.admit <- struct{}{}:
-		defer func() { <-s.admit }()
-		return f()
+	case st.server.admit <- struct{}{}:
+		return nil
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()
-	case <-s.stopped:
+	case <-st.server.stopped:
 		return errStopped
 	}
 }
+
+func (st *stream) release() { <-st.server.admit }
 
 // errStopped ends the streams when the server stops.
 var errStopped = status.Error(codes.Unavailable, "shutting down: try another replica")
@@ -75,15 +75,14 @@ var errStopped = status.Error(codes.Unavailable, "shutting down: try another rep
 // deliver sends what the client lacks. first means that a type is answered for the first time.
 func (st *stream) deliver(ctx context.Context, first bool) error {
 	for {
-		var r *ads.Response
-		next := func() error {
-			r = st.next()
-			return nil
+		if first {
+			if err := st.admit(ctx); err != nil {
+				return err
+			}
 		}
-		if !first {
-			_ = next() // it has no error
-		} else if err := st.generate(ctx, next); err != nil {
-			return err
+		r := st.next()
+		if first {
+			st.release()
 		}
 		if r == nil {
 			return nil
@@ -139,8 +138,7 @@ func (st *stream) send(r *ads.Response) error {
 	m.size.WithLabelValues(name).Observe(float64(r.Size()))
 	observeSince(m.sendTime, start, time.Now())
 	if log := st.server.log; log.IsDebug() {
-		log.Debug("pushed", "proxy", st.proxy.ID, "type", name, "resources", r.Resources, "removed", r.Removed,
-			"bytes", r.Size(), "nonce", r.Nonce)
+		log.Debug("pushed", "proxy", st.proxy.ID, "type", name, "bytes", r.Size(), "nonce", r.Nonce)
 	}
 	return nil
 }

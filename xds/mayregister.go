@@ -63,10 +63,10 @@ func (st *stream) mayRegister(ctx context.Context) (target *config.Object, err e
 // the workload joined another group.
 func (st *stream) joined(ctx context.Context) error {
 	s, ask := st.server, st.proxy.registration
-	if s.cfg.Joined == nil || st.who.Leaf() == nil {
+	if s.cfg.Joined == nil || st.who.chain == nil {
 		return nil
 	}
-	group, err := s.cfg.Joined(ctx, st.who.Leaf())
+	group, err := s.cfg.Joined(ctx, st.who.chain[0])
 	out, not := errors.AsType[*NotJoinedError](err)
 	switch {
 	case not:

@@ -33,21 +33,11 @@ type Peer struct {
 	// certificate of its chain expires. Both are empty without TLS.
 	Serial  string
 	Expires time.Time
+	// Fingerprint is the SHA-256 of its certificate's DER in hexadecimal digits; empty without TLS.
+	Fingerprint string
 
-	chain       []*x509.Certificate // the leaf first
-	fingerprint string              // the SHA-256 of the leaf's DER in hexadecimal digits
+	chain []*x509.Certificate // the leaf first
 }
-
-// Leaf is its certificate, which must not be changed; nil without TLS.
-func (p Peer) Leaf() *x509.Certificate {
-	if len(p.chain) == 0 {
-		return nil
-	}
-	return p.chain[0]
-}
-
-// Fingerprint is the SHA-256 of its certificate's DER in hexadecimal digits; empty without TLS.
-func (p Peer) Fingerprint() string { return p.fingerprint }
 
 var (
 	errNoCertificate = errors.New("no client certificate was presented")
@@ -81,7 +71,7 @@ func (s *Server) identify(ctx context.Context) (Peer, error) {
 		who.Workload = s.cfg.Workload(who.chain[0])
 	}
 	sum := sha256.Sum256(who.chain[0].Raw)
-	who.fingerprint = hex.EncodeToString(sum[:])
+	who.Fingerprint = hex.EncodeToString(sum[:])
 	who.Serial, who.Expires = hex.EncodeToString(who.chain[0].SerialNumber.Bytes()), who.chain[0].NotAfter
 	for _, c := range who.chain[1:] {
 		if c.NotAfter.Before(who.Expires) {
@@ -111,8 +101,8 @@ func (st *stream) logLine(level hclog.Level, message string, facts ...any) {
 // with one, a peer may name any node of its namespace.
 func (st *stream) logKey() string {
 	switch {
-	case st.who.fingerprint != "":
-		return cmp.Or(st.who.Workload, st.who.fingerprint)
+	case st.who.Fingerprint != "":
+		return cmp.Or(st.who.Workload, st.who.Fingerprint)
 	case st.proxy != nil:
 		return st.proxy.ID
 	}
@@ -159,7 +149,7 @@ func (s *Server) Recheck() {
 	s.rechecks.Add(1)
 	if s.cfg.Revoked != nil {
 		for _, st := range s.proven() {
-			if err := s.cfg.Revoked(st.who.Identity, st.who.fingerprint); err != nil {
+			if err := s.cfg.Revoked(st.who.Identity, st.who.Fingerprint); err != nil {
 				st.expel(err)
 			}
 		}

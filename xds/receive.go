@@ -38,16 +38,16 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 	if st.find(r.TypeURL) != nil {
 		return false, st.receive(r)
 	}
-	err = st.generate(ctx, func() error {
-		if r.TypeURL == ProxyConfigType {
-			if st.refresh(); st.scope.Trust == nil {
-				return nil // as in Istio: no response where there is nothing to send
-			}
+	if err := st.admit(ctx); err != nil {
+		return false, err
+	}
+	defer st.release()
+	if r.TypeURL == ProxyConfigType {
+		if st.refresh(); st.scope.Trust == nil {
+			return false, nil // as in Istio: no response where there is nothing to send
 		}
-		started = true
-		return st.receive(r)
-	})
-	return started, err
+	}
+	return true, st.receive(r)
 }
 
 // introduce takes in the node of the first request, and registers the workload.

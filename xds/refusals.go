@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -10,49 +9,48 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // refusalAge is how long a refused registration is a problem. Agents retry after 30s or sooner.
 const refusalAge = 2 * time.Minute
 
-// maxRefusals bounds the addresses of one group that are remembered as refused.
+// maxRefusals is how many registrations of one group are remembered as refused.
 const maxRefusals = 8
 
-// refusals are the addresses that workloads were recently refused. The zero value is empty.
+// refusals are the registrations that were recently refused. The zero value is empty.
 type refusals struct {
 	mu  sync.Mutex
 	all []refusal // guarded by mu
 }
 
-// refusal is that of one address of one WorkloadGroup or WorkloadEntry.
 type refusal struct {
-	target    *config.Object
-	address   netip.Addr
-	text      string
-	first, at time.Time
+	key     registry.RegistrationKey
+	problem feed.Problem // since the last try
 }
 
-// note records the result of a registration. An error is a problem until the address is registered,
-// or for refusalAge.
-func (x *refusals) note(target *config.Object, address netip.Addr, err error, now time.Time) {
+// note records the result of a registration. An error is a problem until a try succeeds, or for
+// refusalAge.
+func (x *refusals) note(key registry.RegistrationKey, target *config.Object, err error, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	first, others := now, 0
+	ofGroup := 0
 	x.all = slices.DeleteFunc(x.all, func(r refusal) bool {
-		same := r.target.Key == target.Key
-		if same && r.address == address {
-			first = r.first
+		if r.key == key || now.Sub(r.problem.Since) > refusalAge {
 			return true
 		}
-		old := now.Sub(r.at) > refusalAge
-		if same && !old {
-			others++
+		if r.problem.Object == target.Key.String() {
+			ofGroup++
 		}
-		return old
+		return false
 	})
-	if err != nil && others < maxRefusals {
-		x.all = append(x.all, refusal{target, address, status.Convert(err).Message(), first, now})
+	if err == nil || ofGroup >= maxRefusals {
+		return
 	}
+	o := target.Origin
+	x.all = append(x.all, refusal{key, feed.Problem{Severity: feed.Warning, Source: o.Source, File: o.File,
+		Line: o.Line, Object: target.Key.String(), Since: now,
+		Text: "registration refused: " + status.Convert(err).Message()}})
 }
 
 // problems are the recent refusals.
@@ -61,14 +59,9 @@ func (x *refusals) problems(now time.Time) []feed.Problem {
 	defer x.mu.Unlock()
 	var out []feed.Problem
 	for _, r := range x.all {
-		if now.Sub(r.at) > refusalAge {
-			continue
+		if now.Sub(r.problem.Since) <= refusalAge {
+			out = append(out, r.problem)
 		}
-		origin := r.target.Origin
-		out = append(out, feed.Problem{
-			Severity: feed.Warning, Source: origin.Source, File: origin.File, Line: origin.Line,
-			Object: r.target.Key.String(), Since: r.first, Text: "registration refused: " + r.text,
-		})
 	}
 	feed.SortProblems(out)
 	return out

@@ -49,20 +49,6 @@ type TypeStatus struct {
 	ads.Status
 }
 
-// Count returns how many connected proxies match. match is called with s locked, also for peers
-// without a certificate.
-func (s *Server) Count(match func(Peer) bool) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := map[string]struct{}{}
-	for st := range s.streams {
-		if match(st.who) {
-			found[st.proxy.ID] = struct{}{}
-		}
-	}
-	return len(found)
-}
-
 // client is what is connected of one proxy.
 type client struct {
 	streams []*stream // of its Envoy

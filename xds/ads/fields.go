@@ -3,10 +3,11 @@ package ads
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ashore-mesh/ashore/internal/excerpt"
 )
 
 // ErrMalformed means that bytes are not a discovery request or response.
@@ -73,14 +74,9 @@ func readRejection(value []byte) (*Rejection, error) {
 	r := &Rejection{}
 	err := eachField(value, func(num protowire.Number, b []byte) error {
 		if num == 2 { // message
-			r.Message = clip(string(b), maxMessage)
+			r.Message = excerpt.Of(string(b), maxMessage)
 		}
 		return nil
 	})
 	return r, err
-}
-
-// clip returns a copy of the beginning of a text, which is valid UTF-8.
-func clip(text string, most int) string {
-	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), most)]), "\uFFFD")
 }

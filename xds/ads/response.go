@@ -9,10 +9,7 @@ type Response struct {
 	TypeURL, Nonce string
 	// Parts are the message, to be sent one after another. A part may be shared with other streams
 	// and must not be changed.
-	Parts [][]byte
-	// Resources and Removed count what it has.
-	Resources, Removed int
-
+	Parts  [][]byte
 	change *change
 }
 
@@ -58,10 +55,6 @@ func (s *Subscription) encode(f *pending) *Response {
 
 // encodeChange adds a change to r. Over state of the world it has no removals.
 func (s *Subscription) encodeChange(r *Response, c *change) {
-	r.Resources, r.Removed = c.size()
-	if s.sotw {
-		r.Removed = 0
-	}
 	for _, d := range c {
 		if d != nil {
 			r.Parts = append(r.Parts, d.encoded(s.cache, s.To.Shared, s.sotw)...)

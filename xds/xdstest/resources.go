@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
-	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -111,9 +110,4 @@ func Route(name, cluster string) *resource.Resource {
 // NodeID is the ID of a sidecar with that address.
 func NodeID(name, ip string) string {
 	return fmt.Sprintf("sidecar~%s~%s.shop~shop.svc.cluster.local", ip, name)
-}
-
-// Bundle is the trusted authorities of agents.
-func Bundle(root string) *resource.Resource {
-	return of(xds.ProxyConfigType, "trust-bundle", nil, &meshconfig.ProxyConfig{CaCertificatesPem: []string{root}})
 }
