@@ -31,8 +31,8 @@ func (st *stream) refresh() {
 		return
 	}
 	st.scope = scope
-	for _, t := range st.types {
-		t.current = false
+	for _, t := range st.order.All() {
+		t.Outdated = true
 	}
 	if st.converging.IsZero() {
 		st.converging = snap.since
@@ -43,15 +43,15 @@ func (st *stream) refresh() {
 }
 
 // target sees to it that a type has what the latest context says. Called with mu held.
-func (st *stream) target(t *typeState) {
+func (st *stream) target(t *ads.Subscription) {
 	switch {
-	case t.current:
-	case t.objects:
+	case !t.Outdated:
+	case st.server.knows(t.Kind().TypeURL):
 		t.To, _ = st.server.cfg.Objects.Set(t.Kind().TypeURL)
 	default:
 		t.To = st.server.cfg.Generator.Set(t.Kind().TypeURL, st.scope)
 	}
-	t.current = true
+	t.Outdated = false
 }
 
 // admit waits until fewer than Admissions streams generate resources for the first time, which may
@@ -102,7 +102,7 @@ func (st *stream) next() *ads.Response {
 	st.refresh()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for _, t := range st.types {
+	for _, t := range st.order.All() {
 		st.target(t)
 	}
 	r, wait := st.order.Next(start)
@@ -110,7 +110,7 @@ func (st *stream) next() *ads.Response {
 		observeSince(st.server.metrics.pushTime.WithLabelValues(short(r.TypeURL)), start, time.Now())
 		return r
 	}
-	if t := st.find(ProxyConfigType); t != nil && t.Settled() && len(t.Rejected()) == 0 && st.scope.Trust != nil {
+	if t := st.order.Find(ProxyConfigType); t != nil && t.Settled() && len(t.Rejected()) == 0 && st.scope.Trust != nil {
 		st.bundle = st.scope.Trust.ID
 	}
 	if st.timer = nil; wait > 0 {

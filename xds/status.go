@@ -105,7 +105,7 @@ func (s *Server) ResourceProblems() []feed.Problem {
 	var sets []resource.Set
 	for _, st := range s.all() {
 		st.mu.Lock()
-		for _, t := range st.types {
+		for _, t := range st.order.All() {
 			sets = append(sets, t.To)
 		}
 		st.mu.Unlock()
@@ -122,8 +122,8 @@ func (st *stream) status() ProxyStatus {
 	}
 	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Agent: st.proxy.Agent,
 		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle, Connected: st.since, Delta: !st.sotw}
-	for _, t := range st.types {
-		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: t.objects, Resources: t.To.Len(),
+	for _, t := range st.order.All() {
+		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: st.server.knows(t.Kind().TypeURL), Resources: t.To.Len(),
 			Status: t.Status()})
 	}
 	if st.registered != nil {
@@ -157,16 +157,16 @@ func (s *Server) Dump(id string) ([]TypeDump, error) {
 	var out []TypeDump
 	for _, st := range streams {
 		st.mu.Lock()
-		for _, t := range st.types {
-			out = append(out, t.dump())
+		for _, t := range st.order.All() {
+			out = append(out, dump(t))
 		}
 		st.mu.Unlock()
 	}
 	return out, nil
 }
 
-// dump returns the resources that the client subscribes to.
-func (t *typeState) dump() TypeDump {
+// dump returns the resources that a client subscribes to.
+func dump(t *ads.Subscription) TypeDump {
 	out := TypeDump{TypeURL: t.Kind().TypeURL}
 	for r := range t.To.All() {
 		if !t.Names().Covers(r.Name) {

@@ -55,28 +55,10 @@ type stream struct {
 	// while it sends.
 	mu    sync.Mutex
 	order ads.Order
-	types []*typeState // by the order's rank
 	// registered is the registration of its workload; nil: none.
 	registered *registry.RegistrationKey
 	shown      push.Node // the proxy as it is selected, see node; none before the first refresh
 	bundle     string    // ID of the bundle that the client acknowledged last
-}
-
-// typeState is one type of a stream.
-type typeState struct {
-	*ads.Subscription
-	current bool // To is what the latest context says
-	objects bool // it is of configuration objects, and not of what proxies have
-}
-
-// find returns the state of a type, nil if the client never asked for it.
-func (st *stream) find(typeURL string) *typeState {
-	for _, t := range st.types {
-		if t.Kind().TypeURL == typeURL {
-			return t
-		}
-	}
-	return nil
 }
 
 // serve serves one stream until it ends.

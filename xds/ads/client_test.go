@@ -26,9 +26,9 @@ const (
 
 // Kinds as the server has them.
 func clusters() *ads.Kind {
-	return &ads.Kind{TypeURL: clusterType, Wildcard: true, Whole: true, Supersede: true}
+	return &ads.Kind{TypeURL: clusterType, Whole: true, Supersede: true}
 }
-func listeners() *ads.Kind { return &ads.Kind{TypeURL: listenerType, Wildcard: true, Whole: true} }
+func listeners() *ads.Kind { return &ads.Kind{TypeURL: listenerType, Whole: true} }
 func secrets() *ads.Kind   { return &ads.Kind{TypeURL: secretType, Single: true} }
 func routes() *ads.Kind    { return &ads.Kind{TypeURL: routeType} }
 func endpoints() *ads.Kind {

@@ -43,15 +43,17 @@ func (o *Order) Find(typeURL string) *Subscription {
 	return nil
 }
 
-// Add adds a subscription. Those of lower rank are sent first. at is its index among all.
-func (o *Order) Add(s *Subscription, rank int) (at int) {
+// All are the subscriptions by rank, not to be changed.
+func (o *Order) All() []*Subscription { return o.subs }
+
+// Add adds a subscription. Those of lower rank are sent first.
+func (o *Order) Add(s *Subscription, rank int) {
 	s.rank = rank
 	if s.kind.TypeURL == resource.EndpointType {
 		s.suspects, o.warming = o.warming, nil
 	}
-	at, _ = slices.BinarySearchFunc(o.subs, rank+1, func(s *Subscription, rank int) int { return s.rank - rank })
+	at, _ := slices.BinarySearchFunc(o.subs, rank+1, func(s *Subscription, rank int) int { return s.rank - rank })
 	o.subs = slices.Insert(o.subs, at, s)
-	return at
 }
 
 // Settled reports whether the client acknowledged everything.

@@ -9,7 +9,7 @@ import (
 // receiveState takes in a request of state of the world, which names all that is subscribed.
 func (s *Subscription) receiveState(r *Request, now time.Time) (out Outcome) {
 	names := s.cache.names.ofRequest(r)
-	if names == nil && s.kind.Wildcard && (!s.started || s.names.All()) {
+	if names == nil && s.kind.Whole && (!s.started || s.names.All()) {
 		names = s.cache.names.everything()
 	}
 	if !s.started {

@@ -18,8 +18,10 @@ type Subscription struct {
 	sotw   bool   // immutable: the stream speaks state of the world
 	prefix string // immutable: of this stream's nonces
 
-	// To is what the client should have. Its owner keeps it up to date.
-	To resource.Set
+	// To is what the client should have. Its owner keeps it up to date, and notes with Outdated that
+	// it has to.
+	To       resource.Set
+	Outdated bool
 
 	rank     int                 // in the Order
 	started  bool                // the client asked for this type
@@ -80,7 +82,7 @@ func (s *Subscription) Receive(r *Request, now time.Time) (out Outcome, err erro
 func (s *Subscription) receiveDelta(r *Request, now time.Time) (out Outcome) {
 	subscribed := s.cache.names.ofRequest(r)
 	if !s.started {
-		if subscribed == nil && s.kind.Wildcard {
+		if subscribed == nil && s.kind.Whole {
 			subscribed = s.cache.names.everything()
 		}
 		s.start(subscribed)
