@@ -83,13 +83,11 @@ func (s *Server) identify(ctx context.Context) (Peer, error) {
 
 // shown describes a certificate that is not verified: its texts may be anything, of any length.
 func shown(leaf *x509.Certificate) string {
-	serial := leaf.SerialNumber.Bytes()
 	of := "nobody"
 	if id, err := spiffe.Of(leaf); err == nil {
 		of = id.String()
 	}
-	return fmt.Sprintf("the certificate %.40s that names %.300s",
-		hex.EncodeToString(serial[:min(len(serial), 20)]), of)
+	return fmt.Sprintf("the certificate %.20x that names %.300s", leaf.SerialNumber.Bytes(), of)
 }
 
 // logLine logs a line about the stream, unless its peer caused too many of that message.

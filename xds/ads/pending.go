@@ -74,8 +74,7 @@ func (s *Subscription) reject(f *pending, message string, now time.Time) {
 		mentioned := mentions(message, r.Name)
 		switch {
 		case single || whole && mentioned:
-			st := s.restore(f, r.Name, rejected)
-			st.version, st.message, st.at = r.Version(), message, now
+			s.restore(f, r.Name, rejected).rejection = &Rejected{r.Name, r.Version(), message, now}
 		case whole: // it was applied
 		default:
 			st := s.restore(f, r.Name, unknown)

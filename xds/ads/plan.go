@@ -220,7 +220,7 @@ func (s *Subscription) decide(p *plan, name string) {
 	}
 	switch {
 	case st.alone: // it is sent in a response of its own
-	case st.version != "" && next != nil && next.Version() == st.version:
+	case st.rejection != nil && next != nil && next.Version() == st.rejection.Version:
 		st.is = rejected // again
 	case st.is == rejected && next == nil && s.sotw && !s.kind.Whole && s.kind.Empty == nil: // it cannot be removed
 	case certain && (had == next || had != nil && next != nil && had.Version() == next.Version()):
@@ -259,7 +259,7 @@ func (s *Subscription) wait(name string, now time.Time) {
 	} else if st.is == unknown {
 		st.hadKnown = false
 	}
-	st.is, st.version = deferred, ""
+	st.is, st.rejection = deferred, nil
 	if st.since.IsZero() {
 		st.since = now
 	}

@@ -59,10 +59,9 @@ type nameState struct {
 	alone bool
 	// since is when it began to wait.
 	since time.Time
-	// version is the rejected one, with the client's message and when it came. They stay while the
-	// name waits for its turn.
-	version, message string
-	at               time.Time
+	// rejection is the version that the client rejected, nil for none. It stays while the name waits
+	// for its turn.
+	rejection *Rejected
 }
 
 // Rejected is a resource that the client rejected. The version is not sent again until it changes.
@@ -76,9 +75,9 @@ type Rejected struct {
 // Rejected returns the resources that the client rejected, by name.
 func (s *Subscription) Rejected() []Rejected {
 	var out []Rejected
-	for name, st := range s.states {
+	for _, st := range s.states {
 		if st.is == rejected {
-			out = append(out, Rejected{name, st.version, st.message, st.at})
+			out = append(out, *st.rejection)
 		}
 	}
 	slices.SortFunc(out, func(a, b Rejected) int { return strings.Compare(a.Name, b.Name) })
