@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -152,10 +153,7 @@ func (s *Server) Recheck() {
 			}
 		}
 	}
-	select {
-	case s.recheck <- struct{}{}:
-	default:
-	}
+	task.Poke(s.recheck)
 }
 
 // recheckAll verifies all peers again. For a large fleet it takes seconds.

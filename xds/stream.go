@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/ads"
@@ -140,10 +141,7 @@ func (st *stream) await(done <-chan error) error {
 
 // awake makes run look for changes. It does not wait.
 func (st *stream) awake() {
-	select {
-	case st.wake <- struct{}{}:
-	default: // it is awake already
-	}
+	task.Poke(st.wake)
 }
 
 // addressOf is the address of a stream's peer; empty if unknown.

@@ -50,14 +50,14 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 	id := &identity{domain: cfg.MeshConfig.Config.GetTrustDomain(),
 		connections: ca.BoundConnections(cfg.CA.Validity), group: groups(s.published.Context, exported.exported)}
 	var err error
-	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: AuthorityFolder(cfg),
+	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: authorityFolder(cfg),
 		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: id.group, Grace: cfg.CA.Grace, Connections: id.connections,
 		Present: s.present, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
 	}
 	c := ca.ManagerConfig{
-		Dir: AuthorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
+		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
 		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
 		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
 		Facts: func(ctx context.Context) (ca.Facts, error) { return s.rotationFacts(ctx, id.ledger) },
