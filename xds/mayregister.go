@@ -75,8 +75,8 @@ func (st *stream) joined(ctx context.Context) error {
 		return status.Error(codes.PermissionDenied, cmp.Or(out.Public,
 			"the certificate may not register: it was replaced, or is not from a join here"))
 	case err != nil:
-		st.logLine(hclog.Error, "the workload of a certificate could not be looked up", "proxy", st.proxy.ID, "serial", st.who.Serial,
-			"error", err)
+		st.logLine(hclog.Error, "the workload of a certificate could not be looked up", "proxy", st.proxy.ID,
+			"serial", st.who.Serial, "error", err)
 		return status.Error(codes.Unavailable, "the workload could not be looked up: try another replica")
 	case group != "" && ask.group != "" && group != st.proxy.Namespace+"/"+ask.group:
 		return status.Errorf(codes.PermissionDenied,
