@@ -123,8 +123,9 @@ func (st *stream) status() ProxyStatus {
 	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Agent: st.proxy.Agent,
 		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle, Connected: st.since, Delta: !st.sotw}
 	for _, t := range st.order.All() {
-		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: st.server.knows(t.Kind().TypeURL), Resources: t.To.Len(),
-			Status: t.Status()})
+		typeURL := t.Kind().TypeURL
+		p.Types = append(p.Types, TypeStatus{TypeURL: typeURL, Objects: st.server.knows(typeURL),
+			Resources: t.To.Len(), Status: t.Status()})
 	}
 	if st.registered != nil {
 		if r := st.server.cfg.Runtime.Registrations().At(*st.registered); r != nil {

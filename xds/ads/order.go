@@ -168,15 +168,17 @@ func permitsMore(had, next *resource.Resource) bool {
 	})
 }
 
-// refusesMore reports whether the client still has to acknowledge an extension that refuses more
-// than before. One that it rejected counts: what it would have refused stays refused otherwise.
+// refusesMore reports whether the client still has to get an extension that refuses more than
+// before: none is sent while another one is pending. One that it rejected counts, because what it
+// would have refused stays refused otherwise.
 func refusesMore(s *Subscription) bool {
 	for next := range s.To.All() {
 		if !s.names.Covers(next.Name) || len(next.Guards) == 0 {
 			continue
 		}
 		had, _ := s.current(next.Name)
-		if (had != next || s.inFlight(next.Name)) && !permitsMore(had, next) && (had == nil || had.Version() != next.Version()) {
+		changed := had == nil || had != next && had.Version() != next.Version()
+		if changed && !permitsMore(had, next) {
 			return true
 		}
 	}
