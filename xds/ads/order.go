@@ -103,19 +103,14 @@ func (o *Order) sent(s *Subscription, r *Response) {
 	}
 }
 
-// hold returns what has to wait of a type; nil: nothing.
+// hold returns how long changes of a type wait.
 func (o *Order) hold(s *Subscription, now time.Time) Hold {
-	switch s.kind.TypeURL {
-	case resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType,
-		resource.ExtensionConfigType:
-		return func(name string, next *resource.Resource, since time.Time) time.Duration {
-			if next == nil {
-				return o.holdRemoval(s, name, since, now)
-			}
-			return o.holdChange(s, name, next, since, now)
+	return func(name string, next *resource.Resource, since time.Time) time.Duration {
+		if next == nil {
+			return o.holdRemoval(s, name, since, now)
 		}
+		return o.holdChange(s, name, next, since, now)
 	}
-	return nil
 }
 
 // holdRemoval is how long the removal of a resource waits.
