@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -75,14 +74,9 @@ func (t *tool) getObjects(cmd *cobra.Command, q getQuery) error {
 	if err != nil {
 		return err
 	}
-	var unusable []error // they have no content, so a list without them must not look complete
 	items := []item{}
 	for _, o := range found {
 		name := objectName(o)
-		if o.Unusable != "" {
-			unusable = append(unusable, fmt.Errorf("%s: %s", name, o.Unusable))
-			continue
-		}
 		items = append(items, item{name: name, value: object{o.APIVersion, o.Kind, o.Metadata, o.Spec},
 			cells: []any{o.Metadata.Namespace, o.Metadata.Name, placeOf(o.Origin)}, wide: []any{age(o.Metadata.Created)}})
 	}
@@ -92,8 +86,7 @@ func (t *tool) getObjects(cmd *cobra.Command, q getQuery) error {
 	} else {
 		v = map[string]any{"apiVersion": "v1", "kind": "List", "items": values(items)}
 	}
-	err = t.printItems(cmd, v, []string{"NAMESPACE", "NAME", "READ FROM"}, []string{"AGE"}, items)
-	return errors.Join(append(unusable, err)...)
+	return t.printItems(cmd, v, []string{"NAMESPACE", "NAME", "READ FROM"}, []string{"AGE"}, items)
 }
 
 func objectName(o admin.Object) string {

@@ -26,10 +26,6 @@ func (*fake) Stored(_ context.Context, q admin.ObjectQuery) ([]admin.Object, err
 	if q.Name == "none" {
 		return nil, admin.NewError(admin.ErrNotFound, `the store has no VirtualService "none"`)
 	}
-	if q.Kind == "gateway" {
-		return []admin.Object{{Kind: "Gateway", Metadata: admin.Metadata{Name: "old", Namespace: "shop"},
-			Unusable: "the stored object cannot be used"}}, nil
-	}
 	return []admin.Object{{APIVersion: "networking.istio.io/v1", Kind: "VirtualService",
 		Metadata: admin.Metadata{Name: "web", Namespace: "shop"},
 		Spec:     json.RawMessage(`{"hosts":["web"]}`), Origin: admin.Origin{Source: "store:/x", Revision: "7"}}}, nil
@@ -322,19 +318,6 @@ func TestStoreCompletion(t *testing.T) {
 		if code != 0 || want != "" && !strings.Contains(first, "\n"+want+"\n") || want == "" &&
 			!strings.HasPrefix(out, ":") {
 			t.Errorf("%q: %d, got\n%s%s", args, code, out, errOut)
-		}
-	}
-}
-
-// An object of the store that cannot be read is an error that names it.
-func TestGetUnusable(t *testing.T) {
-	t.Parallel()
-	socket := serve(t, &fake{})
-	for _, format := range []string{"yaml", "name", "table"} {
-		code, out, errOut := result(t, "--socket", socket, "get", "gateway", "--store", "-o", format)
-		if code != 1 || strings.Contains(out, "old") || !strings.Contains(errOut,
-			"gateway shop/old: the stored object cannot be used") {
-			t.Errorf("%s: exit code %d, %q, %q", format, code, out, errOut)
 		}
 	}
 }

@@ -108,22 +108,6 @@ func (s *Store) List(ctx context.Context, kind config.Kind, namespace string) ([
 	return out, nil
 }
 
-// Unusable returns the stored objects that cannot be read, in the order of their keys. List omits
-// them.
-func (s *Store) Unusable(ctx context.Context) ([]storage.Unusable, error) {
-	known, err := s.config.latest(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []storage.Unusable
-	for k, v := range known.objects() {
-		if v.object == nil {
-			out = append(out, storage.Unusable{Key: k, Why: v.problem})
-		}
-	}
-	return out, nil
-}
-
 // Put implements config.Store. A new object without a creation time is created now.
 func (s *Store) Put(ctx context.Context, o *config.Object, who string) (*config.Object, error) {
 	after, err := s.apply(ctx, []config.Change{{Key: o.Key, Object: o, Revision: o.Revision}}, who)

@@ -123,9 +123,6 @@ type Object struct {
 	Spec       json.RawMessage `json:"spec"`
 	// Origin is Ashore's own: where it was read. Not part of what operators write.
 	Origin Origin `json:"origin"`
-	// Unusable is why an object of a store cannot be read, and what to do; it has a name
-	// then and no spec.
-	Unusable string `json:"unusable,omitempty"`
 }
 
 // Metadata are the parts of Kubernetes' object metadata that have a meaning here.

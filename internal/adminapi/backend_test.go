@@ -52,7 +52,7 @@ func (a answers) Status(context.Context) (push.Status, error) { return a.status,
 func (a answers) Problems(context.Context) ([]feed.Problem, error) { return a.problems, a.err }
 
 // newBackend answers from the objects of some files.
-func newBackend(t *testing.T, texts ...string) *Backend {
+func newBackend(t *testing.T, texts ...string) *API {
 	t.Helper()
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	for _, text := range texts {
@@ -67,7 +67,7 @@ func newBackend(t *testing.T, texts ...string) *Backend {
 	key := registry.Key{Host: "web", Namespace: "shop"}
 	in.Services = in.Services.With(key, &registry.Service{Key: key})
 	in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: make([]registry.Endpoint, 3)})
-	b := &Backend{Published: NewPublished(), Names: ownNames{}, Entries: noEntries, Connected: noProxies, Resources: twoTypes, Record: func(audit.Event) {}, Log: hclog.NewNullLogger(), Settings: []feed.Problem{{Severity: feed.Warning, Text: "of the settings"}},
+	b := &API{Published: NewPublished(), Names: ownNames{}, Entries: noEntries, Connected: noProxies, Resources: twoTypes, Record: func(audit.Event) {}, Log: hclog.NewNullLogger(), Settings: []feed.Problem{{Severity: feed.Warning, Text: "of the settings"}},
 		Assembler: answers{problems: []feed.Problem{{Severity: feed.Error}, {Severity: feed.Warning}}}}
 	if !b.Published.Publish(push.Build(nil, in)) {
 		t.Error("the first context is not the first")
@@ -130,7 +130,7 @@ func TestBackendSummary(t *testing.T) {
 // Before the first context nothing is ready, and the sources that are missing are named.
 func TestBackendWaiting(t *testing.T) {
 	t.Parallel()
-	b := &Backend{Published: NewPublished(), Names: ownNames{}, Entries: noEntries, Connected: noProxies, Resources: twoTypes, Record: func(audit.Event) {}, Log: hclog.NewNullLogger(), Assembler: answers{status: push.Status{Waiting: []string{"consul:dc1"}}}}
+	b := &API{Published: NewPublished(), Names: ownNames{}, Entries: noEntries, Connected: noProxies, Resources: twoTypes, Record: func(audit.Event) {}, Log: hclog.NewNullLogger(), Assembler: answers{status: push.Status{Waiting: []string{"consul:dc1"}}}}
 	s := b.Status()
 	if s.Ready || !cmp.Equal(s.Waiting, []string{"the first build", "consul:dc1"}) {
 		t.Errorf("ready %v, waiting for %q", s.Ready, s.Waiting)
@@ -204,13 +204,12 @@ func TestBackendDump(t *testing.T) {
 		t.Errorf("dump %+v, %v; want both types", d, err)
 	}
 	_, err := dump("rds")
-	if !errors.Is(err, admin.ErrNotFound) || err.Error() != "web is sent no rds: it subscribes to cds, eds alone" {
+	if !errors.Is(err, admin.ErrNotFound) || !strings.Contains(err.Error(), "web does not subscribe to rds") {
 		t.Errorf("got %v, want the types that there are", err)
 	}
 	want := []audit.Event{{Action: audit.DumpRead, Actor: "ann", Target: "web", Details: map[string]string{"type": "EDS"}},
-		{Action: audit.DumpRead, Actor: "ann", Target: "web"},
-		{Action: audit.DumpRead, Actor: "ann", Target: "web", Details: map[string]string{"type": "rds"},
-			Outcome: audit.Failed, Reason: "web is sent no rds: it subscribes to cds, eds alone"}}
+		{Action: audit.DumpRead, Actor: "ann", Target: "web", Details: map[string]string{"type": "all"}},
+		{Action: audit.DumpRead, Actor: "ann", Target: "web", Details: map[string]string{"type": "rds"}}}
 	if d := cmp.Diff(want, events); d != "" {
 		t.Errorf("recorded (-want +got):\n%s", d)
 	}

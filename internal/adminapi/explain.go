@@ -9,36 +9,18 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/authz"
 	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
-// Explainer explains what policies decide about a request. The fields are set before use. Safe for
-// concurrent use.
-type Explainer struct {
-	Published *Published
-	// Proxies returns the connected proxies.
-	Proxies func() []xds.ProxyStatus
-	// Workloads returns the workloads that joined, with revoked ones. Nil: there is no certificate
-	// authority.
-	Workloads func(context.Context) ([]ca.Workload, error)
-}
-
-// Routes returns the route of the call that e answers.
-func (e Explainer) Routes() []admin.Route {
-	return []admin.Route{admin.Handle(admin.CallExplain, admin.Viewer, e.Explain)}
-}
-
 // Explain uses the active configuration. Errors: admin.ErrInvalid for a request that no client can
 // send, or a request to a port that has connections alone; admin.ErrNotFound for an unknown target,
 // admin.ErrConflict before there is any configuration.
-func (e Explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
-	c := e.Published.Context()
+func (a *API) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
+	c := a.Published.Context()
 	if c == nil {
 		return admin.Explanation{}, admin.NewError(admin.ErrConflict, "there is no configuration yet")
 	}
@@ -49,9 +31,9 @@ func (e Explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.E
 	if err != nil {
 		return admin.Explanation{}, admin.NewError(admin.ErrInvalid, "%v", err)
 	}
-	revoked, notes := e.revoked(ctx, from)
+	revoked, notes := a.revokedPart(ctx, from)
 	http := r.Method != "" || r.Path != "" || r.Host != ""
-	found := e.judge(c, r.To, !http, authz.Request{From: from, Revoked: revoked, Port: uint32(r.Port),
+	found := a.judge(c, r.To, !http, authz.Request{From: from, Revoked: revoked, Port: uint32(r.Port),
 		Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/"), Host: r.Host})
 	if len(found) == 0 {
 		return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "nothing is known of %q with that port: write the "+
@@ -92,12 +74,12 @@ func checkRequest(r admin.ExplainRequest) error {
 	return nil
 }
 
-// revoked names what of a caller is revoked beside its identity; empty: nothing.
-func (e Explainer) revoked(ctx context.Context, from spiffe.ID) (revoked string, notes []string) {
-	if e.Workloads == nil || from == (spiffe.ID{}) {
+// revokedPart names what of a caller is revoked beside its identity; empty: nothing.
+func (a *API) revokedPart(ctx context.Context, from spiffe.ID) (revoked string, notes []string) {
+	if a.Workloads == nil || from == (spiffe.ID{}) {
 		return "", nil
 	}
-	joined, err := e.Workloads(ctx)
+	joined, err := a.Workloads(ctx)
 	if err != nil {
 		notes = append(notes, "some workloads or revocations are not known: "+err.Error())
 	}
@@ -127,8 +109,8 @@ func (e Explainer) revoked(ctx context.Context, from spiffe.ID) (revoked string,
 
 // judge returns what the workloads and ports of to decide. Of a proxy tcp says whether it is asked
 // about a connection.
-func (e Explainer) judge(c *push.Context, to string, tcp bool, r authz.Request) []authz.Explained {
-	for _, p := range e.Proxies() {
+func (a *API) judge(c *push.Context, to string, tcp bool, r authz.Request) []authz.Explained {
+	for _, p := range a.Connected() {
 		if p.ID == to || p.Node.ID == to {
 			r.TCP = tcp
 			return []authz.Explained{{Target: authz.Target{Namespace: p.Node.Namespace, Workload: p.Node.ID, Port: r.Port,

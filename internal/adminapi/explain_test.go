@@ -34,7 +34,7 @@ func TestExplainer(t *testing.T) {
 	b := newBackend(t, explainConfig)
 	web := push.Node{ID: "web-1.shop", Namespace: "shop",
 		Labels: new(intern.Lists[push.Label]).Of([]push.Label{{Key: "app", Value: "web"}}), Identity: true}
-	e := Explainer{Published: b.Published, Proxies: func() []xds.ProxyStatus {
+	e := &API{Published: b.Published, Connected: func() []xds.ProxyStatus {
 		return []xds.ProxyStatus{
 			{ID: "sidecar~10.0.0.1~web-1.shop~x", Node: web},
 		}
@@ -68,7 +68,7 @@ func TestExplainer(t *testing.T) {
 	if step := got.Parts[0].Steps[0]; !step.Decides || !step.Matched || step.Origin != "a.yaml:2" || len(got.Notes) != 0 {
 		t.Errorf("the step is %+v, notes %v", step, got.Notes)
 	}
-	if _, err := (Explainer{Published: NewPublished()}).Explain(t.Context(),
+	if _, err := (&API{Published: NewPublished()}).Explain(t.Context(),
 		admin.ExplainRequest{}); !errors.Is(err, admin.ErrConflict) {
 		t.Errorf("without configuration: %v", err)
 	}
@@ -101,7 +101,7 @@ func TestExplanationOfSeveral(t *testing.T) {
 
 // twoPorts is a service whose workload takes HTTP at 8080 and connections at 7080, and lets
 // shop/web ask for /items, under more policies.
-func twoPorts(t *testing.T, more ...string) Explainer {
+func twoPorts(t *testing.T, more ...string) *API {
 	t.Helper()
 	const policy = `
 apiVersion: security.istio.io/v1
@@ -124,7 +124,7 @@ spec: {rules: [{from: [{source: {serviceAccounts: [shop/web]}}], to: [{operation
 		}})
 	}
 	c := push.Build(nil, in)
-	return Explainer{Published: publishedContext(c), Proxies: func() []xds.ProxyStatus { return nil }}
+	return &API{Published: publishedContext(c), Connected: func() []xds.ProxyStatus { return nil }}
 }
 
 // A request is judged at ports that speak HTTP alone; without one, each port is told of on its own.
@@ -218,7 +218,7 @@ func TestExplainHostOfProxy(t *testing.T) {
 		"to: [{operation: {hosts: [admin.example]}}]", 1))
 	web := push.Node{ID: "web-1.shop", Namespace: "shop",
 		Labels: new(intern.Lists[push.Label]).Of([]push.Label{{Key: "app", Value: "web"}}), Identity: true}
-	e := Explainer{Published: b.Published, Proxies: func() []xds.ProxyStatus {
+	e := &API{Published: b.Published, Connected: func() []xds.ProxyStatus {
 		return []xds.ProxyStatus{{ID: "web-1.shop",
 			Node: web}}
 	}}

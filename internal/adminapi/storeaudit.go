@@ -10,9 +10,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
-// audit records a write in the audit log and the program's log. What becomes active by it is
+// auditWrite records a write in the audit log and the program's log. What becomes active by it is
 // recorded by ConfigAudit.
-func (k *Store) audit(p *storePlan, changes int, err error) {
+func (a *API) auditWrite(p *storePlan, changes int, err error) {
 	e := audit.Event{Action: audit.ConfigWrite, Actor: p.who, Target: "store", Reason: p.what(), Details: p.details()}
 	switch {
 	case err != nil:
@@ -23,16 +23,16 @@ func (k *Store) audit(p *storePlan, changes int, err error) {
 		if r, ok := errors.AsType[*admin.Refusal](err); ok && len(r.Problems) > 0 {
 			e.Details["problem"] = r.Problems[0].String()
 		}
-		k.Log.Warn("configuration not written", "what", p.what(), "by", p.who, "error", err)
+		a.Log.Warn("configuration not written", "what", p.what(), "by", p.who, "error", err)
 	case changes == 0:
 		e.Reason += ": nothing to change"
 		e.Details["revision"] = p.revision
 	default:
 		e.Target = "store revision " + p.revision
 		e.Details["revision"] = p.revision
-		k.Log.Info("configuration written", "what", p.what(), "by", p.who, "revision", p.revision, "objects", changes)
+		a.Log.Info("configuration written", "what", p.what(), "by", p.who, "revision", p.revision, "objects", changes)
 	}
-	k.Record(e)
+	a.Record(e)
 }
 
 // details are how many objects a plan changes, and the first ones.
