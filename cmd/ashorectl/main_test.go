@@ -134,7 +134,8 @@ func serve(t *testing.T, f *fake) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- admin.Serve(ctx, admin.Config{Listener: l, Routes: f.routes(), Log: testlog.New(t)})
+		done <- admin.Serve(ctx, admin.Config{Listener: l, Routes: f.routes(), Log: testlog.New(t),
+			Role: func(admin.Peer) admin.Role { return admin.Admin }})
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -71,6 +71,12 @@ func serve(t testing.TB, cfg Config) *Client {
 		t.Fatal(err)
 	}
 	cfg.Listener, cfg.Log = l, testlog.New(t)
+	if cfg.Role == nil {
+		cfg.Role = as(Admin)
+	}
+	if cfg.Record == nil {
+		cfg.Record = func(audit.Event) {}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, cfg) }()

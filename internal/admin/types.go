@@ -40,16 +40,17 @@ type ConfigStatus struct {
 	Contexts uint64 `json:"contexts"`
 }
 
+// Reader is the kind of another control plane, which reads only configuration objects (over MCP).
+const Reader = "reader"
+
 // ProxyStatus is one connected proxy.
 type ProxyStatus struct {
 	// ID is "web-1.shop", or Node where several proxies have that.
 	ID string `json:"id"`
 	// Node is the whole node ID, "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local".
 	Node      string `json:"node"`
-	Kind      string `json:"kind"` // "sidecar" or "router"; of a reader what it calls itself
+	Kind      string `json:"kind"` // "sidecar", "router" or Reader
 	Namespace string `json:"namespace"`
-	// Reader is true for another control plane, which reads only configuration objects (over MCP).
-	Reader bool `json:"reader,omitempty"`
 	// Version is the client's; may be empty.
 	Version string `json:"version,omitempty"`
 	// Agent and Envoy are the versions of its ashore-agent and its Envoy; may be empty.

@@ -11,7 +11,6 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -94,15 +93,9 @@ func (a *API) Routes() []admin.Route {
 	preview.MaxBody, preview.Turn = admin.MaxApply, semaphore.NewWeighted(1)
 	history.Turn = preview.Turn
 	return append(routes, write, preview, history,
-		admin.Handle(admin.CallVersion, admin.Viewer, func(context.Context, admin.None) (admin.Version, error) {
-			return build.Read(), nil
-		}),
-		admin.Handle(admin.CallStatus, admin.Viewer, func(context.Context, admin.None) (admin.Status, error) {
-			return a.Status(), nil
-		}),
-		admin.Handle(admin.CallProblems, admin.Viewer, func(context.Context, admin.None) ([]feed.Problem, error) {
-			return a.Problems(), nil
-		}),
+		admin.Handle(admin.CallVersion, admin.Viewer, a.Version),
+		admin.Handle(admin.CallStatus, admin.Viewer, a.Status),
+		admin.Handle(admin.CallProblems, admin.Viewer, a.Problems),
 		admin.Handle(admin.CallObjects, admin.Viewer, a.Objects),
 		admin.Handle(admin.CallStored, admin.Viewer, a.Stored),
 		admin.Handle(admin.CallServices, admin.Viewer, a.Services),

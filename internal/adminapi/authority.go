@@ -15,6 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds"
 )
 
 // noAuthority tells operators why there is no certificate authority.
@@ -174,24 +175,22 @@ func (a *API) ListWorkloads(ctx context.Context, _ admin.None) (admin.WorkloadLi
 	if err != nil {
 		return admin.WorkloadList{}, err
 	}
-	connected := a.Connected()
-	bySerial := map[string][]int{} // the indexes in connected, by the certificate that a proxy showed
-	for i, p := range connected {
-		bySerial[p.Who.Serial] = append(bySerial[p.Who.Serial], i)
+	connected := map[string][]xds.ProxyStatus{} // by the serial number of the certificate that they showed
+	for _, p := range a.Connected() {
+		connected[p.Who.Serial] = append(connected[p.Who.Serial], p)
 	}
-	shown := proxyList(connected)
 	revoked := a.Ledger.Revocations()
 	out := admin.WorkloadList{Workloads: []admin.Workload{}, Revocations: []admin.Revocation{}}
 	for _, w := range workloads {
-		nodes := map[string]bool{} // of the proxies that show its certificates
 		item := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
 			Revoked: w.Revoked || revoked.Has(ca.RevokeIdentity, w.Identity)}
+		nodes := map[string]bool{} // of the proxies that show its certificates
 		for _, l := range w.Leaves {
-			item.Leaves = append(item.Leaves, admin.Leaf{Serial: l.Serial, NotAfter: l.NotAfter, Revoked: l.Revoked})
-			for _, p := range bySerial[l.Serial] {
-				item.Proxies = append(item.Proxies, shown[p].ID)
-				item.Health = latest(item.Health, connected[p].Health)
-				nodes[shown[p].Node] = true
+			item.Leaves = append(item.Leaves, admin.Leaf(l))
+			for _, p := range connected[l.Serial] {
+				item.Proxies = append(item.Proxies, p.Node.ID)
+				item.Health = latest(item.Health, p.Health)
+				nodes[p.ID] = true
 			}
 		}
 		if len(nodes) > 1 {

@@ -81,7 +81,7 @@ func (a *API) named(all []feed.SourceStatus) []feed.SourceStatus {
 }
 
 // Problems returns all problems: those of the settings, of the sources, then of other parts.
-func (a *API) Problems() []feed.Problem {
+func (a *API) Problems(context.Context, admin.None) ([]feed.Problem, error) {
 	out := append([]feed.Problem{}, a.Settings...)
 	problems, err := a.SourceProblems()
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *API) Problems() []feed.Problem {
 		out[i].File = a.Names.File(out[i].Source, out[i].File)
 		out[i].Text = a.Names.Text(out[i].Text)
 	}
-	return out
+	return out, nil
 }
 
 // Waiting names what serving waits for; empty when proxies are served.
@@ -111,11 +111,14 @@ func (a *API) Waiting() []string {
 	return out
 }
 
+// Version returns which build this is.
+func (a *API) Version(context.Context, admin.None) (admin.Version, error) { return build.Read(), nil }
+
 // Status returns the state of ashored and of every proxy.
-func (a *API) Status() admin.Status {
+func (a *API) Status(context.Context, admin.None) (admin.Status, error) {
 	s := a.Summary()
 	s.Proxies = proxyList(a.Connected())
-	return s
+	return s, nil
 }
 
 // Summary is a Status without proxies, for metrics.
@@ -125,7 +128,7 @@ func (a *API) Summary() admin.Status {
 	s.Ready = len(s.Waiting) == 0
 	s.Config = a.Published.latest.Load().counts()
 	s.Config.Conflicts = st.Conflicts
-	problems := a.Problems()
+	problems, _ := a.Problems(context.Background(), admin.None{}) // there is no error
 	s.Config.Errors = feed.Errors(problems)
 	s.Config.Warnings = len(problems) - s.Config.Errors
 	return s

@@ -78,6 +78,16 @@ func newBackend(t *testing.T, texts ...string) *API {
 	return b
 }
 
+func problemsOf(a *API) []feed.Problem {
+	all, _ := a.Problems(context.Background(), admin.None{}) // it has no error
+	return all
+}
+
+func statusOf(a *API) admin.Status {
+	s, _ := a.Status(context.Background(), admin.None{}) // it has no error
+	return s
+}
+
 const gatewayFile = `apiVersion: networking.istio.io/v1beta1
 kind: Gateway
 metadata: {name: gw, namespace: shop, labels: {team: a}}
@@ -96,10 +106,10 @@ spec:
 func TestBackendStatus(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, gatewayFile)
-	if p := b.Problems(); len(p) != 3 || p[0].Text != "of the settings" {
+	if p := problemsOf(b); len(p) != 3 || p[0].Text != "of the settings" {
 		t.Errorf("problems %v, want that of the settings first", p)
 	}
-	s := b.Status()
+	s := statusOf(b)
 	want := admin.ConfigStatus{Objects: map[string]int{"Gateway": 2}, Services: 1, Endpoints: 3, Errors: 1, Warnings: 2,
 		Contexts: 2, Built: s.Config.Built}
 	if d := cmp.Diff(want, s.Config); d != "" {
@@ -131,11 +141,11 @@ func TestBackendSummary(t *testing.T) {
 func TestBackendWaiting(t *testing.T) {
 	t.Parallel()
 	b := &API{Published: NewPublished(), Names: ownNames{}, Entries: noEntries, Connected: noProxies, Resources: twoTypes, Record: func(audit.Event) {}, Log: hclog.NewNullLogger(), Assembler: answers{status: push.Status{Waiting: []string{"consul:dc1"}}}}
-	s := b.Status()
+	s := statusOf(b)
 	if s.Ready || !cmp.Equal(s.Waiting, []string{"the first build", "consul:dc1"}) {
 		t.Errorf("ready %v, waiting for %q", s.Ready, s.Waiting)
 	}
-	if p := b.Problems(); p == nil || len(p) != 0 {
+	if p := problemsOf(b); p == nil || len(p) != 0 {
 		t.Errorf("problems %#v, want an empty list: programs read [], not null", p)
 	}
 	if o, err := b.Objects(t.Context(), admin.ObjectQuery{Kind: "gateway"}); err != nil || len(o) != 0 {

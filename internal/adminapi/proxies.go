@@ -73,7 +73,9 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 	for _, t := range p.Types {
 		out.Types = append(out.Types, typeStatus(t))
 	}
-	out.Reader = len(p.Types) > 0 && !slices.ContainsFunc(p.Types, func(t xds.TypeStatus) bool { return !t.Objects })
+	if len(p.Types) > 0 && !slices.ContainsFunc(p.Types, func(t xds.TypeStatus) bool { return !t.Objects }) {
+		out.Kind = admin.Reader
+	}
 	return out
 }
 

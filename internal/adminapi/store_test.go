@@ -152,7 +152,7 @@ func testStoreApply(t *testing.T, newStoreBench newBench) {
 	if w.Revision != "2" || actions(w) != "api unchanged, db created, web changed" {
 		t.Errorf("got %+v", w)
 	}
-	const want = "config.write user test store revision 2 : apply map[changed:1: ServiceEntry shop/web created:1: ServiceEntry shop/db revision:2 unchanged:1]"
+	const want = "config.write user test store revision 2 : apply map[changed:ServiceEntry shop/web changes:2 created:ServiceEntry shop/db]"
 	if b.last() != want {
 		t.Errorf("recorded is\n%s\nwant\n%s", b.last(), want)
 	}
