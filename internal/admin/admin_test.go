@@ -326,7 +326,7 @@ func TestListen(t *testing.T) {
 		if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Listen(path, false); err == nil || !strings.Contains(err.Error(), "something else") {
+		if _, err := Listen(path, false); err == nil || !strings.Contains(err.Error(), "address already in use") {
 			t.Errorf("error %v", err)
 		}
 		if b, err := os.ReadFile(path); err != nil || string(b) != "mine" {
