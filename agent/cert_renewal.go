@@ -96,7 +96,7 @@ func (m *CertManager) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next, _, err := m.ask(ctx, certificateRequest{key: key, name: m.name})
+	next, err := m.ask(ctx, certificateRequest{key: key, name: m.name})
 	if err != nil {
 		return err
 	}

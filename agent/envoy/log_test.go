@@ -8,7 +8,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Envoy's lines come out with their level, however they are cut, and the worst one is kept.
+// Envoy's lines are logged with their level, however they are split, and the most severe one is
+// remembered.
 func TestLogWriter(t *testing.T) {
 	t.Parallel()
 	const text = "info\tstarting\nwarning\tgRPC closed: 14,\tx\ncritical\terror: bad\nsecond line\n\ninfo\tok"

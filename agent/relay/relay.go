@@ -19,7 +19,6 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/task"
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 // Config is the configuration of a Relay. Node, Addresses, Dial, SetRoots and Log are required.
@@ -34,15 +33,14 @@ type Config struct {
 	// Plaintext says that Dial does not verify the server. A connection is then used at once,
 	// because a control plane without an authority may send nothing on the control stream.
 	Plaintext bool
-	// Renewed signals that Dial would use another certificate. The relay opens a new connection,
-	// and closes the old one when the new one is in use.
+	// Renewed signals that Dial would use another certificate. The relay connects again.
 	Renewed <-chan struct{}
 	// Refused is called when a verified control plane does not accept the certificate. It must not
 	// block. Nil: not called.
 	Refused func()
 
-	// SetRoots receives the roots of the mesh in PEM. An error is a rejection: the roots are
-	// requested again after a minute.
+	// SetRoots receives the roots of the mesh in PEM, again with each connection. An error is a
+	// rejection.
 	SetRoots func(pem []string) error
 	// SetProbe receives the probe of the workload's group, even if it is unchanged. The probe is
 	// empty if the group has none, and nil if the control plane sends none. SetProbe must not
@@ -62,8 +60,6 @@ type Config struct {
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 	Log hclog.Logger
-
-	pruneGap, retryRejected time.Duration // zero: the constants of these names; for tests
 }
 
 const (
@@ -75,11 +71,9 @@ const (
 	freeDelay = 10 * time.Second
 	// saveRetry is the pause after a failed write.
 	saveRetry = 30 * time.Second
-	// maxNames is the maximum number of names in a request or response.
+	// maxNames is the maximum number of names of a subscription.
 	maxNames = 200_000
 )
-
-func limits() ads.Limits { return ads.Limits{Names: maxNames} }
 
 // Relay relays between Envoy and the control plane. Safe for concurrent use.
 type Relay struct {
@@ -91,10 +85,11 @@ type Relay struct {
 	applying sync.Mutex // held while a Set function of cfg is called
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced when one of the next three fields changes
+	changed  chan struct{} // closed and replaced when link or health changes
 	link     *link         // in use; nil: none
 	health   *health       // nil: not reported yet
 	sessions []*session    // oldest first; only the newest writes to the cache
+	rejected rejected      // of all sessions
 
 	since       time.Time // since link is as it is
 	lastErr     string    // why there is no link
@@ -114,7 +109,6 @@ type health struct {
 // New makes a relay and reads the cache file. If the file cannot be used, Status says why.
 func New(c Config) (*Relay, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, defaultMaxAge)
-	c.pruneGap, c.retryRejected = cmp.Or(c.pruneGap, pruneGap), cmp.Or(c.retryRejected, retryRejected)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -123,7 +117,7 @@ func New(c Config) (*Relay, error) {
 		return nil, fmt.Errorf("encode node: %w", err)
 	}
 	r := &Relay{cfg: c, log: c.Log.Named("xds"), node: node, cache: newCache(),
-		changed: make(chan struct{}), since: c.Now()}
+		rejected: rejected{}, changed: make(chan struct{}), since: c.Now()}
 	if c.CacheFile != "" {
 		r.restore()
 	}
@@ -213,6 +207,7 @@ func (r *Relay) saveLoop(ctx context.Context) error {
 				due = time.After(max(saveDelay, time.Until(last.Add(saveGap))))
 			}
 		case <-confirm.C:
+			r.prune()
 			if due == nil && r.Status().Connected != "" {
 				r.save()
 			}
@@ -226,6 +221,21 @@ func (r *Relay) saveLoop(ctx context.Context) error {
 			debug.FreeOSMemory() // otherwise the peak memory is returned only after minutes
 		}
 	}
+}
+
+// prune drops from the cache what Envoy does not have and an earlier Envoy had. It does nothing while
+// the cache serves Envoy.
+func (r *Relay) prune() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.sessions) == 0 || r.sessions[len(r.sessions)-1].link == nil {
+		return
+	}
+	subs := r.sessions[len(r.sessions)-1].subs
+	r.cache.retain(func(typeURL, name string) bool {
+		sub := subs[typeURL]
+		return sub == nil || len(sub.has) == 0 || contains(sub.has, name) // empty: not answered yet
+	})
 }
 
 // save writes the cache file. Status has the error, and a new error is logged.
@@ -274,9 +284,6 @@ type Status struct {
 	Bypassed string `json:"bypassed,omitempty"`
 }
 
-// Limits of Status.Rejected: Envoy may reject everything.
-const maxRejected, maxRejectedText = 10, 1 << 10
-
 // Status returns the current state.
 func (r *Relay) Status() Status {
 	r.mu.Lock()
@@ -286,10 +293,7 @@ func (r *Relay) Status() Status {
 	if r.link != nil {
 		s.Connected, s.Trouble = r.link.address, ""
 	}
-	s.Old = r.old()
-	if n := len(r.sessions); n > 0 {
-		s.Rejected = r.sessions[n-1].rejected()
-	}
+	s.Old, s.Rejected = r.old(), r.rejected.list()
 	return s
 }
 

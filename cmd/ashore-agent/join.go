@@ -139,12 +139,8 @@ func dnsPortFree(ctx context.Context, s agent.Settings) error {
 	if _, _, err := agent.JoinedAs(s.State); !errors.Is(err, agent.ErrNoIdentity) {
 		return nil // its own agent may run
 	}
-	if len(s.Workload.Addresses) == 0 {
-		address, err := agent.SourceAddress(ctx, s.XDS.Addresses)
-		if err != nil {
-			return err
-		}
-		s.Workload.Addresses = []string{address}
+	if err := s.FindAddress(ctx); err != nil {
+		return err
 	}
 	return agent.DNSPortFree(&s, machine.PortOwner)
 }

@@ -124,7 +124,7 @@ func objectRef(cmd *cobra.Command, args []string, namespace string) (*admin.Ref,
 
 // pieces reads files for the store. If one cannot be read, it prints the problems.
 func (t *tool) pieces(cmd *cobra.Command, paths []string) ([]admin.Piece, error) {
-	pieces, problems, err := readFiles(cmd, paths, false)
+	pieces, problems, err := readFiles(cmd, paths)
 	switch {
 	case err != nil:
 		return nil, err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -35,7 +34,7 @@ func (t *tool) acceptRemovalsCommand() *cobra.Command {
 		Use:   "accept-removals SOURCE",
 		Short: "Remove what is retained although a source does not have it any more",
 		Example: `  ashorectl sources accept-removals files
-  ashorectl sources accept-removals file:/etc/ashore
+  ashorectl sources accept-removals files:team-b
   ashorectl sources accept-removals mcp:central -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,14 +46,10 @@ func (t *tool) acceptRemovalsCommand() *cobra.Command {
 }
 
 func sourcesText(all []feed.SourceStatus) string {
-	tb := newTable("SOURCE", "STATE", "ITEMS", "RETAINED", "PROBLEMS", "LAST CHANGE", "ORIGIN")
+	tb := newTable("SOURCE", "STATE", "ITEMS", "RETAINED", "PROBLEMS", "LAST CHANGE", "FOLDER")
 	for _, s := range all {
-		origin := ""
-		if s.Setting != "" {
-			origin = cmp.Or(s.Folder, s.Name)
-		}
 		state, _ := sourceState(s)
-		tb.add(sourceName(s), state, s.Items, s.Retained, s.Problems, age(s.LastUpdate), origin)
+		tb.add(s.Name, state, s.Items, s.Retained, s.Problems, age(s.LastUpdate), s.Folder)
 	}
 	return tb.String() + sourceReasons(all)
 }
@@ -64,14 +59,11 @@ func sourceReasons(all []feed.SourceStatus) string {
 	var b strings.Builder
 	for _, s := range all {
 		if state, reason := sourceState(s); state != "ok" {
-			fmt.Fprintf(&b, "%s: %s\n", sourceName(s), reason)
+			fmt.Fprintf(&b, "%s: %s\n", s.Name, reason)
 		}
 	}
 	return b.String()
 }
-
-// sourceName returns the name in the settings, or else that of the source itself.
-func sourceName(s feed.SourceStatus) string { return cmp.Or(s.Setting, s.Name) }
 
 // sourceState returns the state of a source, as docs/ashorectl.md lists them, and its reason.
 func sourceState(s feed.SourceStatus) (state, reason string) {

@@ -91,7 +91,7 @@ func TestStoreDiskFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range status.Sources {
-			if !strings.HasPrefix(s.Name, "store:") {
+			if s.Name != "store" {
 				continue
 			}
 			if s.Error != "" || s.Stale > 0 {
@@ -103,7 +103,7 @@ func TestStoreDiskFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range all {
-			if strings.HasPrefix(p.Source, "store:") {
+			if p.Source == "store" {
 				problems = append(problems, string(p.Severity)+" "+p.Text)
 			}
 		}

@@ -55,7 +55,7 @@ func newSecureSite(t *testing.T) *secureSite {
 	t.Helper()
 	s := &secureSite{newSite(t), testport.Address(t)}
 	s.put(t, "group.yaml", groupFile)
-	s.more = []string{"--xds-tls-address", s.secure}
+	s.more = []string{"--set", "xds.address=" + s.secure}
 	return s
 }
 
@@ -523,7 +523,7 @@ func TestNoAuthority(t *testing.T) {
 	s.start(t)
 	client, ctx := admin.NewClient(s.socket), t.Context()
 	if _, err := admin.Send(ctx, client, admin.CallCreateToken, admin.TokenRequest{Group: "shop/web"}); !errors.Is(err, admin.ErrNotSetUp) ||
-		!strings.Contains(err.Error(), "--xds-tls-address") {
+		!strings.Contains(err.Error(), "--set xds.address=") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := admin.Send(ctx, client, admin.CallAudit, admin.AuditQuery{Lines: 1}); err != nil {

@@ -22,7 +22,7 @@ spec:
 `
 
 // Keys that are not fetched, here for their address or for they would come without TLS, are a
-// problem that operators see, with the setting that changes it.
+// problem that operators see.
 func TestKeysProblem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -38,7 +38,7 @@ func TestKeysProblem(t *testing.T) {
 			})
 		}
 		return err == nil && told("https://127.0.0.1:1/keys", "fetch.allow") &&
-			told("http://plain.example/keys", "fetch.http")
+			told("http://plain.example/keys", "want https")
 	})
 	if !strings.Contains(s.metricsText(t), "ashore_jwks_failing 2\n") {
 		t.Error("the metrics do not count it")

@@ -30,8 +30,7 @@ func TestJoinBeforeTheNeighbour(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address",
-				s.xds, "--xds-tls-address", s.secure, "--metrics-address", s.metrics}
+			s.argv = append([]string{"--dev", "--config", config, "--set", "xds.address=" + s.secure}, s.set()...)
 			s.launch(t)
 			var made admin.Token
 			s.until(t, "an answer", func() bool {

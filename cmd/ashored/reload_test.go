@@ -35,8 +35,7 @@ func TestReload(t *testing.T) {
 	one := fmt.Sprintf("- {name: one, kind: files, folder: %s}\n", filepath.Join(s.dir, "files"))
 	two := fmt.Sprintf("- {name: two, kind: files, folder: %s, required: false}\n", other)
 	settings("sources:\n" + one)
-	s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address", s.xds,
-		"--metrics-address", s.metrics}
+	s.argv = append([]string{"--dev", "--config", config}, s.set()...)
 	cmd, wait := s.child(t)
 	client, ctx := admin.NewClient(s.socket), t.Context()
 	disconnect := s.connect(t)

@@ -107,8 +107,13 @@ func (s *site) args() []string {
 	if s.argv != nil {
 		return s.argv
 	}
-	return append([]string{"--dev", "--files", filepath.Join(s.dir, "files"), "--state", filepath.Join(s.dir, "state"),
-		"--xds-address", s.xds, "--metrics-address", s.metrics}, s.more...)
+	return slices.Concat([]string{"--dev", "--files", filepath.Join(s.dir, "files")}, s.set(), s.more)
+}
+
+// set are the settings that keep it apart from others.
+func (s *site) set() []string {
+	return []string{"--set", "state=" + filepath.Join(s.dir, "state"), "--set", "xds.plaintextAddress=" + s.xds,
+		"--set", "metrics.address=" + s.metrics}
 }
 
 // start is launch, and waits until proxies are served.
@@ -398,7 +403,7 @@ func TestMistakes(t *testing.T) {
 	s := newSite(t)
 	s.start(t)
 	other := newSite(t)
-	taken := func(flag, value string) []string { return append(other.args(), flag, value) }
+	taken := func(setting, value string) []string { return append(other.args(), "--set", setting+"="+value) }
 	port := func(address string) string {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -406,9 +411,9 @@ func TestMistakes(t *testing.T) {
 		}
 		return port
 	}
-	inUse := func(address, setting, flag string) string {
-		return fmt.Sprintf("port %s of %s is in use by another process: stop that one (\"ss -ltnp\" shows it), or choose another port (setting %s, or --%s in development)",
-			port(s.metrics), address, setting, flag)
+	inUse := func(setting string) string {
+		return "address already in use: stop the process that uses it (\"ss -ltnp\" shows it), or choose another port " +
+			"(setting " + setting + ")"
 	}
 	open := filepath.Join(other.dir, "open")
 	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
@@ -427,13 +432,13 @@ func TestMistakes(t *testing.T) {
 		{"no settings file", []string{"--config", "/does/not/exist"}, exitUsage, "there is no settings file /does/not/exist"},
 		{"dev flag alone", []string{"--files", "x"}, exitUsage, `--files is for --dev: otherwise write "sources"`},
 		{"dev without files", []string{"--dev"}, exitUsage, "--dev needs --files DIR"},
-		{"wrong address", taken("--xds-address", "nonsense"), exitUsage, `ashored: --xds-address: xds.plaintextAddress: "nonsense" is not an address`},
-		{"xds port in use", taken("--xds-address", s.metrics), exitFailed, inUse("127.0.0.1", "xds.plaintextAddress", "xds-address")},
-		{"metrics port in use", taken("--metrics-address", s.metrics), exitFailed, inUse("127.0.0.1", "metrics.address", "metrics-address")},
-		{"port of every address in use", taken("--metrics-address", ":"+port(s.metrics)), exitFailed, inUse("every address", "metrics.address", "metrics-address")},
-		{"socket in use", taken("--admin-socket", s.socket), exitFailed, "another ashored serves there"},
-		{"state in use", append(other.args(), "--state", filepath.Join(s.dir, "state"), "--admin-socket", filepath.Join(other.dir, "a.sock")), exitFailed, "setting state, or --state"},
-		{"state of everybody", taken("--state", open), exitFailed, "state folder " + open + " can be written by other users (drwxrwxrwx): make it this user's alone (chmod 700)"},
+		{"wrong address", taken("xds.plaintextAddress", "nonsense"), exitUsage, `ashored: --set: xds.plaintextAddress: "nonsense" is not an address`},
+		{"xds port in use", taken("xds.plaintextAddress", s.metrics), exitFailed, inUse("xds.plaintextAddress")},
+		{"metrics port in use", taken("metrics.address", s.metrics), exitFailed, inUse("metrics.address")},
+		{"port of every address in use", taken("metrics.address", "\":"+port(s.metrics)+"\""), exitFailed, inUse("metrics.address")},
+		{"socket in use", taken("admin.socket", s.socket), exitFailed, "another ashored serves there"},
+		{"state in use", append(other.args(), "--set", "state="+filepath.Join(s.dir, "state"), "--set", "admin.socket="+filepath.Join(other.dir, "a.sock")), exitFailed, "setting state"},
+		{"state of everybody", taken("state", open), exitFailed, "state folder " + open + " can be written by other users (drwxrwxrwx): make it this user's alone (chmod 700)"},
 		{"no folder", append(other.args(), "--files", "/does/not/exist"), exitFailed, "/does/not/exist"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

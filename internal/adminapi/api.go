@@ -38,10 +38,10 @@ type API struct {
 
 	Assembler assembler
 	Names     SourceNames
-	// SourceNamed returns a source by its name in the settings, and Accept removes what is retained
-	// of one.
-	SourceNamed func(setting string) (source string, ok bool)
-	Accept      func(ctx context.Context, source string) (removed int, err error)
+	// ActiveSource reports whether the settings have a source, and Accept removes what is retained of
+	// one.
+	ActiveSource func(source string) bool
+	Accept       func(ctx context.Context, source string) (removed int, err error)
 	// Supplied returns a service and the parts that it is made of.
 	Supplied func(context.Context, registry.Key) (registry.Joined, bool, error)
 	// Entries returns the WorkloadEntries of workloads that registered themselves, and Derived is the

@@ -20,7 +20,7 @@ import (
 
 // noAuthority tells operators why there is no certificate authority.
 const noAuthority = "this control plane has no certificate authority; set xds.address, " +
-	"or in development start it with --xds-tls-address 127.0.0.1:15012"
+	"or in development start it with --set xds.address=127.0.0.1:15012"
 
 // withKind adds the kind of an error of the authority.
 func withKind(err error) error {

@@ -23,14 +23,10 @@ type assembler interface {
 	Problems(context.Context) ([]feed.Problem, error)
 }
 
-// SourceNames translates names of sources for operators.
+// SourceNames shows operators where sources and their files are.
 type SourceNames interface {
-	// Setting returns the name of a source in the settings, or its own name.
-	Setting(source string) string
 	// Folder returns the folder of a source of files; empty for others.
 	Folder(source string) string
-	// Text returns a text that names sources by their names in the settings.
-	Text(text string) string
 	// File returns how to show a file of a source.
 	File(source, file string) string
 	// Awaited describes a source that serving waits for, with the setting that says so.
@@ -69,12 +65,9 @@ func (a *API) SourceProblems() ([]feed.Problem, error) {
 	return problems, err
 }
 
-// named adds the names and folders in the settings.
-func (a *API) named(all []feed.SourceStatus) []feed.SourceStatus {
+// located adds the folders of sources.
+func (a *API) located(all []feed.SourceStatus) []feed.SourceStatus {
 	for i := range all {
-		if name := a.Names.Setting(all[i].Name); name != all[i].Name {
-			all[i].Setting = name
-		}
 		all[i].Folder = a.Names.Folder(all[i].Name)
 	}
 	return all
@@ -94,7 +87,6 @@ func (a *API) Problems(context.Context, admin.None) ([]feed.Problem, error) {
 	}
 	for i := range out {
 		out[i].File = a.Names.File(out[i].Source, out[i].File)
-		out[i].Text = a.Names.Text(out[i].Text)
 	}
 	return out, nil
 }
@@ -124,7 +116,7 @@ func (a *API) Status(context.Context, admin.None) (admin.Status, error) {
 // Summary is a Status without proxies, for metrics.
 func (a *API) Summary() admin.Status {
 	st := a.state()
-	s := admin.Status{Version: build.Read(), Started: a.Started, Waiting: a.Waiting(), Sources: a.named(st.Sources)}
+	s := admin.Status{Version: build.Read(), Started: a.Started, Waiting: a.Waiting(), Sources: a.located(st.Sources)}
 	s.Ready = len(s.Waiting) == 0
 	s.Config = a.Published.latest.Load().counts()
 	s.Config.Conflicts = st.Conflicts

@@ -81,9 +81,9 @@ func addressText(p netip.Prefix) string {
 func (a *API) part(in *push.Context, out *admin.Service, p registry.Part, svc *registry.Service,
 	used []registry.Endpoint, endpoints bool) {
 	objects := in.Inputs().Objects
-	declared := admin.Place{Source: a.Names.Setting(p.Source), Object: p.Service.Object}
+	declared := admin.Place{Source: p.Source, Object: p.Service.Object}
 	if o := objects.At(config.ParseKey(p.Service.Object)); o != nil {
-		declared = a.place(o)
+		declared = placeOf(o)
 	}
 	count(out, declared, 0)
 	for i := range used {
@@ -117,9 +117,9 @@ func count(out *admin.Service, at admin.Place, endpoints int) {
 	out.Sources[i].Endpoints += endpoints
 }
 
-// place is where an object was read.
-func (a *API) place(o *config.Object) admin.Place {
-	return admin.Place{Source: a.Names.Setting(o.Origin.Source), Object: o.Key.String(), File: o.Origin.File,
+// placeOf is where an object was read.
+func placeOf(o *config.Object) admin.Place {
+	return admin.Place{Source: o.Origin.Source, Object: o.Key.String(), File: o.Origin.File,
 		Line: o.Origin.Line}
 }
 
@@ -128,7 +128,7 @@ func (a *API) entry(objects push.Objects, ep *registry.Endpoint) admin.Place {
 	key := config.Key{Kind: config.WorkloadEntry, Namespace: ep.Namespace, Name: ep.Workload}
 	for _, all := range []push.Objects{objects, a.Entries()} {
 		if o := all.At(key); o != nil && o.Spec.(*networking.WorkloadEntry).Address == ep.Address {
-			return a.place(o)
+			return placeOf(o)
 		}
 	}
 	return admin.Place{}

@@ -67,7 +67,7 @@ type market struct {
 }
 
 func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
-	m := &market{files: &saying[*config.Object]{"file:/etc/x", make(chan feed.Batch[*config.Object])},
+	m := &market{files: &saying[*config.Object]{"files", make(chan feed.Batch[*config.Object])},
 		dc1: &saying[registry.Instances]{"consul:dc1", make(chan feed.Batch[registry.Instances])}}
 	published := NewPublished()
 	deriver := entry.New(nil)
@@ -90,8 +90,7 @@ func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
 			t.Error(err)
 		}
 	})
-	names := map[string]string{"file:/etc/x": "files", "consul:dc1": "dc1"}
-	m.API = &API{Published: published, Supplied: a.Supplied, Entries: deriver.Entries, Derived: deriver.Name(), Names: mapNames(names)}
+	m.API = &API{Published: published, Supplied: a.Supplied, Entries: deriver.Entries, Derived: deriver.Name()}
 	return m
 }
 
@@ -176,12 +175,12 @@ func TestCatalog(t *testing.T) {
 				Protocol: "HTTP"}},
 			Resolution: "STATIC", Location: "MESH_EXTERNAL", Health: admin.HealthCount{Healthy: 1, Unhealthy: 1},
 			Sources: []admin.ServiceSource{{Place: from, Endpoints: 1},
-				{Place: admin.Place{Source: "dc1", Object: "Consul service web"}, Endpoints: 1}},
+				{Place: admin.Place{Source: "consul:dc1", Object: "Consul service web"}, Endpoints: 1}},
 			Endpoints: []admin.Endpoint{
 				{Address: "10.0.0.1", Ports: []admin.EndpointPort{{Service: 80, Name: "http", Number: 8080}}, Health: "healthy", Identity: "spiffe://cluster.local/ns/shop/sa/web", ServiceAccount: "web", Namespace: "shop",
 					Workload: "vm-1", TLSMode: "istio", Locality: "eu/a", Weight: 1, Labels: map[string]string{"app": "web"}, From: admin.Place{Source: "files", Object: "WorkloadEntry shop/vm-1", File: "a.yaml", Line: 10}},
 				{Address: "10.0.0.2", Ports: []admin.EndpointPort{{Service: 80, Name: "http", Number: 20001}}, Health: "unhealthy", Namespace: "shop",
-					Workload: "web-1", TLSMode: "istio", Weight: 5, From: admin.Place{Source: "dc1",
+					Workload: "web-1", TLSMode: "istio", Weight: 5, From: admin.Place{Source: "consul:dc1",
 						Object: "Consul service web"}},
 			},
 		}
@@ -215,7 +214,7 @@ func TestCatalogShadowed(t *testing.T) {
 	svc := &registry.Service{Key: registry.Key{Host: "web", Namespace: "shop"}, Ports: []registry.Port{{Number: 80}}}
 	one := registry.Instances{Service: svc, Endpoints: &registry.EndpointList{Items: make([]registry.Endpoint, 1)}}
 	two := registry.Instances{Service: svc, Endpoints: &registry.EndpointList{Items: make([]registry.Endpoint, 2)}}
-	c := &API{Derived: "serviceentry", Names: ownNames{}}
+	c := &API{Derived: "serviceentry"}
 	got := c.service(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}}), registry.Joined{
 		Instances: one, Parts: []registry.Part{{Instances: one, Source: "a", Used: 1}, {Instances: two, Source: "b"}},
 	}, true)
@@ -239,15 +238,3 @@ func TestCatalogLackingPort(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
-
-// mapNames are the names of sources in the settings.
-type mapNames map[string]string
-
-func (mapNames) Text(text string) string { return text }
-
-func (m mapNames) Setting(source string) string { return m[source] }
-
-func (mapNames) Folder(string) string       { return "" }
-func (mapNames) File(_, file string) string { return file }
-
-func (mapNames) Awaited(source string) string { return source }

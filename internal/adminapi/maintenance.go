@@ -13,18 +13,15 @@ import (
 // AcceptRemovals removes what is active although the source does not supply it any more. Errors:
 // admin.ErrNotFound.
 func (a *API) AcceptRemovals(ctx context.Context, r admin.AcceptRequest) (admin.Accepted, error) {
-	source, known := a.SourceNamed(r.Source)
-	if !known {
-		source = r.Source // it may be in the settings no more, with items that are active
-	}
-	removed, err := a.Accept(ctx, source)
-	if err == nil && !known && removed == 0 {
+	removed, err := a.Accept(ctx, r.Source)
+	// Items of a source that is not in the settings any more may still be active.
+	if err == nil && removed == 0 && !a.ActiveSource(r.Source) {
 		return admin.Accepted{}, admin.NewError(admin.ErrNotFound,
 			"there is no source %q: \"ashorectl sources\" lists them", r.Source)
 	}
-	a.recordOutcome(audit.Event{Action: audit.RemovalsAccept, Actor: admin.Actor(ctx), Target: source,
+	a.recordOutcome(audit.Event{Action: audit.RemovalsAccept, Actor: admin.Actor(ctx), Target: r.Source,
 		Details: map[string]string{"removed": strconv.Itoa(removed)}}, err)
-	return admin.Accepted{Source: source, Removed: removed}, err
+	return admin.Accepted{Source: r.Source, Removed: removed}, err
 }
 
 // ReleaseVIPs releases the virtual IPs of hosts that no replica has used for a week.

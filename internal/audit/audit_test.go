@@ -140,7 +140,7 @@ func counted(t *testing.T, r *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// A full file is renamed, so many are kept, and Tail reads them all.
+// A full file is renamed, a limited number is kept, and Tail reads them all.
 func TestRotate(t *testing.T) {
 	t.Parallel()
 	l := open(t, Config{MaxSize: 300, Keep: 2})

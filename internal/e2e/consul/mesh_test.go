@@ -144,7 +144,7 @@ func TestMesh(t *testing.T) {
 	watch.is("web-2", "", "")
 
 	t.Log("killed, and a cold start of ashored meanwhile")
-	time.Sleep(3 * time.Second) // what Consul said is written down
+	time.Sleep(3 * time.Second) // until the content of Consul is saved
 	a.Kill()
 	wantSource(t, m, "consul:dc1", "cannot be reached")
 	m.Ashored.Kill()

@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Who calls is proven by mutual TLS and tokens, and gets what the policies say; they tell why; an
-// edit lets another caller in.
+// Who calls is proven by mutual TLS and tokens, and gets what the policies say; they explain why;
+// an edit lets another caller in.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	e := openIn(t, harness.New(t, nil, harness.Secure("")), "policies")

@@ -22,9 +22,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
-// Secure makes ashored serve TLS alone, beside its certificate authority: workloads Join. The text
-// is further YAML of the settings file, "ca: {validity: 1m}"; what the harness sets itself is
-// files, state, xds, metrics, admin.
+// Secure makes ashored serve only TLS, with its certificate authority: workloads Join. The text is
+// further YAML of the settings file, "ca: {validity: 1m}"; what the harness sets itself is files,
+// state, xds, metrics, admin.
 func Secure(settings string) Option {
 	return func(m *Mesh) { m.settings = settings + "\n" }
 }
@@ -32,8 +32,7 @@ func Secure(settings string) Option {
 // Sources are further sources of a mesh, which decide before its files: "{kind: mcp, address: …}".
 func Sources(list ...string) Option { return func(m *Mesh) { m.sources = append(m.sources, list...) } }
 
-// Configure writes the settings file of a secure mesh anew, with that text; it takes effect with
-// the next Start.
+// Configure replaces the settings file of a secure mesh; it takes effect with the next Start.
 func (m *Mesh) Configure(settings string) {
 	m.T.Helper()
 	m.settings = settings
@@ -44,7 +43,7 @@ func (m *Mesh) Configure(settings string) {
 	}
 }
 
-// Reload gives ashored other sources, as Sources does, and has it read its settings anew.
+// Reload gives ashored other sources, like Sources, and makes it reload its settings.
 func (m *Mesh) Reload(sources ...string) {
 	m.T.Helper()
 	m.sources = sources
@@ -52,7 +51,7 @@ func (m *Mesh) Reload(sources ...string) {
 	m.HangUp()
 }
 
-// HangUp has ashored read its settings anew, and does not wait.
+// HangUp makes ashored reload its settings, and does not wait.
 func (m *Mesh) HangUp() {
 	m.T.Helper()
 	if err := syscall.Kill(m.Ashored.PID(), syscall.SIGHUP); err != nil {

@@ -45,7 +45,7 @@ const (
 	fewServices, manyServices = 100, 10_000
 	// mostGrowth is by how much one workload may raise the memory of ashored, in KiB.
 	mostGrowth = 64 << 10
-	// attackTime is how long an attack goes on at most.
+	// attackTime is the maximum duration of an attack.
 	attackTime = 4 * time.Second
 )
 
@@ -247,7 +247,7 @@ func dial(m *harness.Mesh, own *tls.Certificate, options ...grpc.DialOption) (*g
 	return grpc.NewClient(m.TLS(), append(options, grpc.WithTransportCredentials(credentials.NewTLS(config)))...)
 }
 
-// node is what a proxy of a group says of itself.
+// node is the node of a proxy of a group.
 func node(group, id string) *corev3.Node {
 	return &corev3.Node{Id: fmt.Sprintf("sidecar~10.9.0.1~%s.shop~shop.svc.cluster.local", id),
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
@@ -422,8 +422,8 @@ func (a *attacker) each(ctx context.Context, connections int,
 	all.Wait()
 }
 
-// unfinished sends the beginning of a request on each of many streams, in frames of that size, and
-// goes on for as long as it is let.
+// unfinished sends the beginning of a request on each of many streams, in frames of that size,
+// until the connection ends.
 func (a *attacker) unfinished(ctx context.Context, size int) {
 	a.each(ctx, 40, func(ctx context.Context, _ int, own *tls.Certificate) error {
 		c, err := dialRaw(ctx, a.m.TLS(), own)

@@ -19,7 +19,7 @@ import (
 )
 
 // short are settings by which certificates live for a minute, and nobody is waited for after that.
-const short = "ca: {validity: 1m, grace: 0s}\nworkloads: {grace: 2s, restartGrace: 15s}"
+const short = "ca: {validity: 1m, grace: 0s}\nworkloads: {restartGrace: 15s}"
 
 // restartGrace is that of short.
 const restartGrace = 15 * time.Second
@@ -127,9 +127,9 @@ func connected(t *testing.T, m *harness.Mesh, n int) {
 	})
 }
 
-// The root is rotated in its four steps, each in its time and none forced, ashored is killed in the
-// middle, and not one call fails. In the end only the new root is trusted, and who has nothing but
-// a certificate of the old one is out.
+// The root is rotated in its steps, none of them forced. ashored is killed in the middle, and no
+// call fails. In the end only the new root is trusted, and who has nothing but a certificate of the
+// old one is out.
 func TestRootRotatedUnderLoad(t *testing.T) {
 	t.Parallel()
 	m, web, a, all := busy(t, short)
@@ -189,8 +189,8 @@ func rotated(t *testing.T, m *harness.Mesh, step string) {
 }
 
 // A machine is away while the root is rotated, knows the old root alone, and its certificate is of
-// the old one. When it comes back it believes the control plane and peers of the new root, and gets
-// what it missed.
+// the old one. When it comes back it trusts the control plane and peers of the new root, and
+// receives what changed.
 func TestAwayDuringRotation(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
@@ -307,8 +307,8 @@ func (p plugged) write(t *testing.T, link string, roots ...*ca.Signer) {
 }
 
 // A plugged-in authority is replaced by one of another root, in the three swaps of the
-// documentation: not one call fails. What does not fit together is refused on the way, and the one
-// before goes on.
+// documentation: not one call fails. A set that does not match is refused, and the previous one
+// stays in use.
 func TestPluggedAuthoritySwappedUnderLoad(t *testing.T) {
 	t.Parallel()
 	link := filepath.Join(t.TempDir(), "plugged")

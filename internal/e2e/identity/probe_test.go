@@ -73,13 +73,13 @@ func probedBy(probe string) string {
 // get is a probe of a path.
 func get(path string) string { return fmt.Sprintf("httpGet: {path: %s, port: %d}", path, probePort) }
 
-// refuses waits until nobody answers a client's requests to web.
+// refuses waits until no endpoint answers a client's requests to web.
 func refuses(t *testing.T, c *harness.Client, what string) {
 	t.Helper()
 	c.Want(t, what, call(), harness.Status(http.StatusServiceUnavailable))
 }
 
-// unwell waits until the operator is told that a workload is not well, and why.
+// unwell waits until ashorectl shows that a workload is unhealthy, and why.
 func unwell(t *testing.T, m *harness.Mesh, name, why string) {
 	t.Helper()
 	harness.Eventually(t, "the list of workloads tells of "+name, func() error {
@@ -97,8 +97,8 @@ func unwell(t *testing.T, m *harness.Mesh, name, why string) {
 }
 
 // The probe of a WorkloadGroup decides who is an endpoint: at once, after an edit, after a restart
-// without the control plane, and not any more when it is removed. One that a workload may not
-// follow changes nothing, and is told.
+// without the control plane, and not any more when it is removed. One that a workload may not run
+// changes nothing, and is reported.
 func TestGroupProbe(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": probedBy(get("/a")), "a.yaml": group("a"),

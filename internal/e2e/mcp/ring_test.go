@@ -101,8 +101,8 @@ spec:
 `, "ADDRESS", address)
 }
 
-// Three that read one Consul and tell one another its services come to rest, and what Consul says
-// reaches all.
+// Three that read one Consul and relay its services to one another reach a stable state, and
+// changes of Consul reach all.
 func TestRingOfServices(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -133,8 +133,8 @@ func TestRingOfServices(t *testing.T) {
 	}
 }
 
-// The health of an instance is that of our own Consul, also while a neighbour that relays it is
-// down.
+// The health of an instance is that of our own Consul, also while another control plane that relays
+// it is down.
 func TestHealthBesideRelay(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)

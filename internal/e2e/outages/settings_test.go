@@ -124,7 +124,7 @@ func TestRequired(t *testing.T) {
 	})
 }
 
-// The settings are read anew under load: sources come, go, change their server and their place; not
+// The settings are reloaded under load: sources come, go, change their server and their place; not
 // one call fails. A file with anything wrong in it is refused whole, with line and field, and all
 // stays as it is.
 func TestReload(t *testing.T) {

@@ -82,7 +82,7 @@ func (w *world) dated(name, words string, began time.Time) {
 		w.t.Errorf("%s is down since %v, and the outage began at %v", name, of, began)
 	}
 	if problems := w.ctl("problems"); !strings.Contains(problems, words) ||
-		!strings.Contains(problems, strings.TrimPrefix(name, "file:")) {
+		!strings.Contains(problems, name) {
 		w.t.Errorf("\"ashorectl problems\" does not tell of %s with %q:\n%s", name, words, problems)
 	}
 }
@@ -99,7 +99,7 @@ func (w *world) inTouch(name string) {
 	})
 }
 
-// problem waits until ashored tells of a problem with all of words.
+// problem waits until ashored reports a problem with all words.
 func (w *world) problem(words ...string) {
 	w.t.Helper()
 	harness.Eventually(w.t, fmt.Sprintf("a problem with %q", words), func() error {
@@ -120,7 +120,7 @@ func (w *world) problem(words ...string) {
 	})
 }
 
-// fine waits until ashored tells of no problem.
+// fine waits until ashored reports no problem.
 func (w *world) fine() {
 	w.t.Helper()
 	harness.Eventually(w.t, "no problem", func() error {

@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Replicas that are stopped and started again one after the other, as for an update, cost no call,
-// and who moves is sent nothing that he has.
+// Replicas are restarted one after the other, as for an upgrade. No call fails, and a proxy that
+// moves is not sent what it has.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, "")

@@ -14,8 +14,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Consul is restored from a snapshot under replicas that run: who is connected is registered again,
-// who was revoked since stays out, what nobody speaks for ends, and writes go on. No call fails.
+// Consul is restored from a snapshot under replicas that run: connected workloads are registered
+// again, later revocations stay in force, other registrations end, and writes continue. No call
+// fails.
 func TestConsulRestored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "workloads: {restartGrace: 5s}\n")

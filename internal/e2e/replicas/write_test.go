@@ -93,8 +93,8 @@ func written(m *harness.Mesh) ([]string, error) {
 	return out, err
 }
 
-// What one replica has acknowledged, all have, whoever is killed or cut off while they write; and
-// they have the same.
+// All replicas have what one has acknowledged, also if one is killed or disconnected during writes;
+// and they have the same.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, "")

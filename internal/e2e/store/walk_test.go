@@ -57,7 +57,7 @@ func TestReachesEnvoy(t *testing.T) {
 		}
 		return nil
 	})
-	b.want(0, "get se", "seed.yaml:", "store:", "revision 5")
+	b.want(0, "get se", "seed.yaml:", "store ", "revision 5")
 	for _, words := range [][]string{{"store revision 1", "apply", "created:ServiceEntry default/web"},
 		{"store revision 4", "delete"}, {"store revision 5", "rollback to 3"}} {
 		if e := b.Audited("config.write", words...); !strings.Contains(e.Actor, fmt.Sprintf("uid %d", os.Getuid())) {
@@ -109,10 +109,10 @@ func TestFromFiles(t *testing.T) {
 		}
 		return nil
 	})
-	b.want(0, "get se web -n default", "store:", "revision 1")
+	b.want(0, "get se web -n default", "store ", "revision 1")
 }
 
-// What is wrong is told with what, where and what to do; nothing of it is written.
+// Errors say what, where and what to do; nothing of it is written.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

@@ -34,7 +34,7 @@ func more(t *testing.T, load *harness.Load, n int) {
 	})
 }
 
-// An endpoint comes and goes under load, and no request fails: it drains while the others go on.
+// An endpoint comes and goes under load, and no request fails: it drains while the others continue.
 func TestEndpointComesAndGoes(t *testing.T) {
 	t.Parallel()
 	m, _, v1, load := underLoad(t)
@@ -153,7 +153,7 @@ func TestShift(t *testing.T) {
 	load.Clean(t, 300)
 }
 
-// A change reaches Envoy and takes effect while others go on for a long time: the sanity of the
+// A change reaches Envoy and takes effect while other changes continue: the sanity of the
 // measurements above. Every request is counted.
 func TestLoadCountsFailures(t *testing.T) {
 	t.Parallel()

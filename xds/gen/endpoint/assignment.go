@@ -351,10 +351,10 @@ func (m endpointMetadata) append(b []byte, field protowire.Number) []byte {
 	}
 	return envoy.AppendMessage(b, field, func(b []byte) []byte {
 		if m.mutual {
-			b = appendFilterMetadata(b, "envoy.transport_socket_match", TLSMode, TLSModeIstio)
+			b = appendTextMetadata(b, "envoy.transport_socket_match", TLSMode, TLSModeIstio)
 		}
 		if m.workload != "" {
-			b = appendFilterMetadata(b, envoy.IstioMetadata, "workload", m.workload)
+			b = appendTextMetadata(b, envoy.IstioMetadata, "workload", m.workload)
 		}
 		return b
 	})

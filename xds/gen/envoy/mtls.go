@@ -44,11 +44,18 @@ func MeshTLS(m *push.Mesh, alpn []string, names []*tlsv3.SubjectAltNameMatcher) 
 		TlsParams:                      meshParameters(m.Config.GetMeshMTLS()),
 		AlpnProtocols:                  alpn,
 		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{fromAgent(OwnSecret)},
-		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
-			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-				DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: names},
-				ValidationContextSdsSecretConfig: fromAgent(RootsSecret),
-			},
+		ValidationContextType:          PeerValidation(fromAgent(RootsSecret), names),
+	}
+}
+
+// PeerValidation verifies that the peer's certificate ends in one of roots, a secret, and bears one of
+// names; without names it may bear any.
+func PeerValidation(roots *tlsv3.SdsSecretConfig,
+	names []*tlsv3.SubjectAltNameMatcher) *tlsv3.CommonTlsContext_CombinedValidationContext {
+	return &tlsv3.CommonTlsContext_CombinedValidationContext{
+		CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+			DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: names},
+			ValidationContextSdsSecretConfig: roots,
 		},
 	}
 }

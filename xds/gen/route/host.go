@@ -43,11 +43,10 @@ func (p *portPlanner) service(i int) *virtualHost {
 	if domains == nil {
 		return nil
 	}
-	name := hostPort(h.service.Host, p.in.port)
 	if info := p.governing(h); info != nil {
-		return p.host(name, domains, info)
+		return p.host(h.name, domains, info)
 	}
-	return p.generator.hosts.Get(virtualHostSpec{name: name, domains: domains, service: h.service, port: p.in.port,
+	return p.generator.hosts.Get(virtualHostSpec{name: h.name, domains: domains, service: h.service, port: p.in.port,
 		hash: p.hash(h.service.Host, "", p.in.port), retry: p.retry})
 }
 

@@ -212,12 +212,5 @@ func ClientRoots(t *networking.ServerTLSSettings) (roots, bool) {
 // Trust makes t verify the peer: its chain ends in one of the roots, which have not revoked it, and
 // it bears one of names (none: any).
 func Trust(t *tlsv3.CommonTlsContext, r roots, names []string) {
-	own := &tlsv3.CertificateValidationContext{}
-	for _, n := range names {
-		own.MatchTypedSubjectAltNames = append(own.MatchTypedSubjectAltNames, envoy.ExactName(n))
-	}
-	t.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-		DefaultValidationContext:         own,
-		ValidationContextSdsSecretConfig: Ref(r.Name()),
-	}}
+	t.ValidationContextType = envoy.PeerValidation(Ref(r.Name()), envoy.ExactNames(names))
 }
