@@ -25,9 +25,11 @@ const noAuthority = "this control plane has no certificate authority; set xds.ad
 // withKind adds the kind of an error of the authority.
 func withKind(err error) error {
 	switch {
-	case errors.Is(err, ca.ErrNotFound):
-		return admin.NewError(admin.ErrNotFound, "%v", err)
-	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplicaToken), errors.Is(err, record.ErrConflict):
+	case errors.Is(err, ca.ErrNotFound), errors.Is(err, ca.ErrNoGroup):
+		return admin.NewError(admin.ErrNotFound, "%v; \"ashorectl get workloadgroup\", \"join-token list\" and "+
+			"\"workload list\" show what there is", err)
+	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplicaToken), errors.Is(err, record.ErrConflict),
+		errors.Is(err, ca.ErrRevokedGroup):
 		return admin.NewError(admin.ErrConflict, "%v", err)
 	}
 	return err
@@ -53,23 +55,11 @@ func (a *API) CreateToken(ctx context.Context, r admin.TokenRequest) (admin.Toke
 	if err != nil {
 		return admin.Token{}, err
 	}
-	if !qualified(r.Group) {
-		return admin.Token{}, admin.NewError(admin.ErrInvalid,
-			"%.200q is not the name of a WorkloadGroup: want NAMESPACE/NAME, such as shop/web", r.Group)
-	}
 	text, t, err := a.Ledger.CreateToken(ctx, ca.TokenRequest{Group: r.Group, TTL: ttl, By: admin.Actor(ctx)})
-	identity := a.identityOf(ctx, r.Group)
-	switch {
-	case errors.Is(err, ca.ErrNoGroup):
-		return admin.Token{}, admin.NewError(admin.ErrNotFound, "there is no WorkloadGroup %.200q: \"ashorectl get "+
-			"workloadgroup\" lists those that are active, \"ashorectl problems\" why one is not", r.Group)
-	case errors.Is(err, ca.ErrRevokedGroup):
-		return admin.Token{}, admin.NewError(admin.ErrConflict, "no token is made: the identity of group %s, %s, is "+
-			"revoked. \"ashorectl workload restore %s\" restores it", r.Group, identity, identity)
-	case err != nil:
+	if err != nil {
 		return admin.Token{}, withKind(err)
 	}
-	return admin.Token{ID: t.ID, Group: t.Group, Identity: identity, Expires: t.Expires, Token: text, Notes: a.Notes,
+	return admin.Token{ID: t.ID, Group: t.Group, Identity: a.identityOf(ctx, t.Group), Expires: t.Expires, Token: text, Notes: a.Notes,
 		Join: []string{"ashore-agent", "join", "--control-plane", strings.Join(a.controlPlanes(), ","),
 			"--ca-hash", ca.RootID(a.Manager.Signer().Root), "--group", t.Group}}, nil
 }
@@ -89,11 +79,8 @@ func (a *API) controlPlanes() []string {
 // identityOf returns the identity of the members of a group; empty if it is not known.
 func (a *API) identityOf(ctx context.Context, group string) string {
 	namespace, account, err := a.Group(ctx, group)
-	if err != nil {
-		return ""
-	}
-	id, err := spiffe.New(a.TrustDomain, namespace, account)
-	if err != nil {
+	id, idErr := spiffe.New(a.TrustDomain, namespace, account)
+	if err != nil || idErr != nil {
 		return ""
 	}
 	return id.String()
@@ -112,12 +99,7 @@ func (a *API) ListTokens(ctx context.Context, _ admin.None) ([]admin.TokenStatus
 
 // RevokeToken revokes a join token. A workload that joined with it stays. Errors: admin.ErrNotFound.
 func (a *API) RevokeToken(ctx context.Context, t admin.TokenID) (admin.None, error) {
-	err := a.Ledger.RevokeToken(ctx, t.ID, admin.Actor(ctx))
-	if errors.Is(err, ca.ErrNotFound) {
-		err = admin.NewError(admin.ErrNotFound,
-			"there is no join token %.40q: \"ashorectl join-token list\" shows them by their IDs", t.ID)
-	}
-	return admin.None{}, withKind(err)
+	return admin.None{}, withKind(a.Ledger.RevokeToken(ctx, t.ID, admin.Actor(ctx)))
 }
 
 // ShowAuthority returns the state of the certificate authority.

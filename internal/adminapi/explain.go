@@ -17,8 +17,7 @@ import (
 )
 
 // Explain uses the active configuration. Errors: admin.ErrInvalid for a request that no client can
-// send, or a request to a port that has connections alone; admin.ErrNotFound for an unknown target,
-// admin.ErrConflict before there is any configuration.
+// send; admin.ErrNotFound for an unknown target, admin.ErrConflict before there is any configuration.
 func (a *API) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
 	c := a.Published.Context()
 	if c == nil {
@@ -34,22 +33,12 @@ func (a *API) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explan
 	revoked, notes := a.revokedPart(ctx, from)
 	http := r.Method != "" || r.Path != "" || r.Host != ""
 	found := a.judge(c, r.To, !http, authz.Request{From: from, Revoked: revoked, Port: uint32(r.Port),
-		Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/"), Host: r.Host})
+		Method: strings.ToUpper(cmp.Or(r.Method, "GET")), Path: cmp.Or(r.Path, "/"), Host: r.Host})
+	found = slices.DeleteFunc(found, func(f authz.Explained) bool { return http && f.Request.TCP })
 	if len(found) == 0 {
-		return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "nothing is known of %q with that port: write the "+
-			"host of a service (web.example:80), a workload (shop/web), its address, or the ID of a proxy; "+
-			"\"ashorectl get endpoints\" lists them", r.To)
-	}
-	if http {
-		var left []string
-		if found, left = ofHTTP(found); len(found) == 0 {
-			return admin.Explanation{}, admin.NewError(admin.ErrInvalid,
-				"%s speaks no HTTP: ask without a method, a path and a host, for a connection; if it does, "+
-					"declare the protocol of the port, such as name: http-web", strings.Join(left, ", "))
-		}
-		if len(left) > 0 {
-			notes = append(notes, "ports that speak no HTTP take no requests and are left out: "+strings.Join(left, ", "))
-		}
+		return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "nothing is known of %q with that port and protocol: "+
+			"write the host of a service (web.example:80), a workload (shop/web), its address, or the ID of a proxy; a "+
+			"method, a path and a host are for ports that speak HTTP; \"ashorectl get services\" lists ports", r.To)
 	}
 	out := explanation(from, found)
 	out.Notes = append(out.Notes, notes...)
@@ -60,14 +49,7 @@ func (a *API) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explan
 func checkRequest(r admin.ExplainRequest) error {
 	host, path := cmp.Or(r.Host, "any"), cmp.Or(r.Path, "/")
 	u, err := url.Parse("http://" + host + path)
-	switch {
-	case r.From == "" || r.To == "":
-		return admin.NewError(admin.ErrInvalid, "both from and to are needed")
-	case r.Port < 0 || r.Port > 65535:
-		return admin.NewError(admin.ErrInvalid, "%d is not a port: want 1 to 65535", r.Port)
-	case r.Method != strings.ToUpper(r.Method):
-		return admin.NewError(admin.ErrInvalid, "the method %.40q is not in upper case: write GET, POST or another", r.Method)
-	case err != nil || u.Host != host || u.RequestURI() != path:
+	if err != nil || u.Host != host || u.RequestURI() != path {
 		return admin.NewError(admin.ErrInvalid, "no client can send the host %.80q with the path %.80q: write web.example "+
 			"or web.example:8080, and /orders; what is not ASCII, spaces and # are encoded, %%20", r.Host, r.Path)
 	}
@@ -118,18 +100,6 @@ func (a *API) judge(c *push.Context, to string, tcp bool, r authz.Request) []aut
 		}
 	}
 	return authz.Explain(c, access.Filters, r, to)
-}
-
-// ofHTTP returns the results for ports that speak HTTP, and the names of the others.
-func ofHTTP(found []authz.Explained) (asked []authz.Explained, left []string) {
-	for _, f := range found {
-		if f.Request.TCP {
-			left = append(left, place(f))
-		} else {
-			asked = append(asked, f)
-		}
-	}
-	return asked, left
 }
 
 // explanation groups workloads and ports with equal results.
