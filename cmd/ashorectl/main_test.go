@@ -204,16 +204,18 @@ types:
     type: cds
     typeUrl: t
 `},
-		{"describe", "describe vs shop/web", 0, `Kind:          VirtualService
-Namespace:     shop
-Name:          web
-Read from:     web.yaml:4
-
-Spec:
+		{"describe", "describe vs shop/web", 0, `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata:
+  name: web
+  namespace: shop
+spec:
   hosts:
     - web
   http:
     - name: "123"
+
+Read from: web.yaml:4
 
 no problems
 `},
