@@ -66,11 +66,8 @@ type object struct {
 }
 
 func (t *tool) getObjects(cmd *cobra.Command, q getQuery) error {
-	call := admin.CallObjects
-	if q.store {
-		call = admin.CallStored
-	}
-	found, err := ask(t, cmd, call, admin.ObjectQuery{Kind: q.kind, Namespace: q.namespace, Name: q.name})
+	found, err := ask(t, cmd, admin.CallObjects,
+		admin.ObjectQuery{Kind: q.kind, Namespace: q.namespace, Name: q.name, Store: q.store})
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,10 @@ func (f *fake) Status() admin.Status {
 
 func (f *fake) Problems() []feed.Problem { return f.problems }
 
-func (*fake) Objects(_ context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
+func (f *fake) Objects(_ context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
+	if q.Store {
+		return f.stored(q)
+	}
 	if q.Kind != "vs" {
 		return nil, admin.NewError(admin.ErrInvalid, "unknown kind %q", q.Kind)
 	}
@@ -105,7 +108,6 @@ func (f *fake) routes() []admin.Route {
 		admin.Handle(admin.CallObjects, admin.Viewer, f.Objects),
 		admin.Handle(admin.CallDump, admin.Operator, f.Dump),
 		admin.Handle(admin.CallExplain, admin.Viewer, f.Explain),
-		admin.Handle(admin.CallStored, admin.Viewer, f.Stored),
 		admin.Handle(admin.CallHistory, admin.Viewer, f.History),
 		admin.Handle(admin.CallWrite, admin.Operator, f.Write),
 		admin.Handle(admin.CallPreview, admin.Viewer, f.Preview),

@@ -22,7 +22,7 @@ import (
 
 // The store of fake: an apply is answered by the name of the first file, the rest always the same.
 
-func (*fake) Stored(_ context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
+func (*fake) stored(q admin.ObjectQuery) ([]admin.Object, error) {
 	if q.Name == "none" {
 		return nil, admin.NewError(admin.ErrNotFound, `the store has no VirtualService "none"`)
 	}

@@ -149,6 +149,9 @@ type ObjectQuery struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	// Store selects the objects of the store, active or not, instead of the active ones of all
+	// sources.
+	Store bool `json:"store,omitempty"`
 }
 
 // DumpRequest selects what one proxy is sent. An empty type means all.

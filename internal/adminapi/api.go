@@ -97,7 +97,6 @@ func (a *API) Routes() []admin.Route {
 		admin.Handle(admin.CallStatus, admin.Viewer, a.Status),
 		admin.Handle(admin.CallProblems, admin.Viewer, a.Problems),
 		admin.Handle(admin.CallObjects, admin.Viewer, a.Objects),
-		admin.Handle(admin.CallStored, admin.Viewer, a.Stored),
 		admin.Handle(admin.CallServices, admin.Viewer, a.Services),
 		admin.Handle(admin.CallExplain, admin.Viewer, a.Explain),
 		admin.Handle(admin.CallDump, admin.Operator, a.Dump),

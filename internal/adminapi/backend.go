@@ -126,32 +126,55 @@ func (a *API) Summary() admin.Status {
 	return s
 }
 
-// Objects returns active objects. Errors: admin.ErrInvalid for the kind, admin.ErrNotFound for one
-// name.
-func (a *API) Objects(_ context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
+// Objects returns active objects, or those of the store. Errors: admin.ErrInvalid for the kind,
+// admin.ErrNotFound for one name.
+func (a *API) Objects(ctx context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
 	info, err := kindNamed(q.Kind)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Supported {
-		return nil, admin.NewError(admin.ErrInvalid, "%s is not supported yet: there are none", info.Kind)
-	}
 	var list []*config.Object
-	for key, o := range a.objects(info.Kind).From(config.Key{Kind: info.Kind}) {
-		if key.Kind != info.Kind {
-			break
-		}
-		list = append(list, o)
+	if q.Store {
+		list, err = a.Store.List(ctx, info.Kind, q.Namespace)
+	} else {
+		list = a.active(info.Kind)
+	}
+	if err != nil {
+		return nil, err
 	}
 	out, err := selected(q, list)
 	for i, o := range out {
 		out[i].Origin.File = a.Names.File(o.Origin.Source, o.Origin.File)
 	}
 	if err == nil && q.Name != "" && len(out) == 0 {
-		err = admin.NewError(admin.ErrNotFound, "no %s %q is in use; \"ashorectl problems\" says why when a file defines it",
-			info.Kind, joined(q.Namespace, q.Name))
+		err = admin.NewError(admin.ErrNotFound, "there is no %s %q: \"ashorectl get %s\" lists what there is, and "+
+			"\"ashorectl problems\" why an object is not active", info.Kind, joined(q.Namespace, q.Name), info.Kind)
 	}
 	return out, err
+}
+
+// active are the objects of a kind that are in use: what operators wrote, and workloads that
+// registered themselves under names that no operator used.
+func (a *API) active(kind config.Kind) (out []*config.Object) {
+	c := a.Published.Context()
+	if c == nil {
+		return nil
+	}
+	all := c.Inputs().Objects
+	if kind == config.WorkloadEntry {
+		for key, o := range a.Entries().All() {
+			if all.At(key) == nil {
+				all = all.With(key, o)
+			}
+		}
+	}
+	for key, o := range all.From(config.Key{Kind: kind}) {
+		if key.Kind != kind {
+			break
+		}
+		out = append(out, o)
+	}
+	return out
 }
 
 // selected returns those of objects that q selects, as operators write them.
@@ -174,25 +197,6 @@ func selected(q admin.ObjectQuery, objects []*config.Object) ([]admin.Object, er
 		})
 	}
 	return out, nil
-}
-
-// objects is everything of a kind that is in use, and more of other kinds: what operators wrote,
-// and workloads that registered themselves under names that no operator used.
-func (a *API) objects(kind config.Kind) push.Objects {
-	c := a.Published.Context()
-	if c == nil {
-		return push.Objects{}
-	}
-	all := c.Inputs().Objects
-	if kind != config.WorkloadEntry {
-		return all
-	}
-	for key, o := range a.Entries().All() {
-		if all.At(key) == nil {
-			all = all.With(key, o)
-		}
-	}
-	return all
 }
 
 // Dump returns what a proxy is sent, and records that in the audit log. Errors: admin.ErrNotFound.

@@ -185,7 +185,7 @@ func TestBackendObjects(t *testing.T) {
 		is         error
 		want       string
 	}{
-		{"gw", "nobody", admin.ErrNotFound, `no Gateway "nobody" is in use`},
+		{"gw", "nobody", admin.ErrNotFound, `there is no Gateway "nobody"`},
 		{"gatway", "", admin.ErrInvalid, `did you mean "gateway"?`},
 		{"WasmPlugin", "", admin.ErrInvalid, "WasmPlugin is not supported yet"},
 	} {

@@ -1,35 +1,12 @@
 package adminapi
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
-
-// Stored lists objects of the store, active or not. Problems lists those that cannot be read. Errors: admin.ErrNotFound for one name, admin.ErrInvalid for the kind.
-func (a *API) Stored(ctx context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
-	var kind config.Kind
-	if q.Kind != "" {
-		info, err := kindNamed(q.Kind)
-		if err != nil {
-			return nil, err
-		}
-		kind = info.Kind
-	}
-	list, err := a.Store.List(ctx, kind, q.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	out, err := selected(q, list)
-	if err == nil && q.Name != "" && len(out) == 0 {
-		err = admin.NewError(admin.ErrNotFound, "the store has no %s %q: \"ashorectl get %s --store\" lists what it has",
-			kind, joined(q.Namespace, q.Name), kind)
-	}
-	return out, err
-}
 
 // joined is NAMESPACE/NAME, or the name alone.
 func joined(namespace, name string) string {

@@ -486,9 +486,9 @@ func testStored(t *testing.T, newStoreBench newBench) {
 		kind, namespace, name string
 		want                  int
 		err                   error
-	}{{"", "", "", 2, nil}, {"se", "shop", "web", 1, nil}, {"se", "other", "", 0, nil}, {"vs", "", "", 0, nil}, {"se",
+	}{{"se", "", "", 2, nil}, {"se", "shop", "web", 1, nil}, {"se", "other", "", 0, nil}, {"vs", "", "", 0, nil}, {"se",
 		"shop", "none", 0, admin.ErrNotFound}, {"xx", "", "", 0, admin.ErrInvalid}} {
-		got, err := b.Stored(t.Context(), admin.ObjectQuery{Kind: c.kind, Namespace: c.namespace, Name: c.name})
+		got, err := b.Objects(t.Context(), admin.ObjectQuery{Kind: c.kind, Namespace: c.namespace, Name: c.name, Store: true})
 		if len(got) != c.want || !errors.Is(err, c.err) || c.want > 0 &&
 			(got[0].Origin.Revision != "1" || got[0].Kind != "ServiceEntry") {
 			t.Errorf("%+v: got %v, %v", c, got, err)

@@ -85,12 +85,9 @@ func objectDifference(ctx context.Context, have, get *config.Object) (string, er
 			continue
 		}
 		names[i] = o.Key.String()
-		switch {
-		case i == 1 && o.Origin.File != "":
+		if o.Origin.File != "" {
 			names[i] += fmt.Sprintf(" (%s:%d)", o.Origin.File, o.Origin.Line)
-		case o.Revision == "" || o.Revision == config.Absent:
-			names[i] += " (store)"
-		default:
+		} else {
 			names[i] += " (store, revision " + o.Revision + ")"
 		}
 		c := *o
