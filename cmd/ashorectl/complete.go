@@ -75,12 +75,8 @@ func (t *tool) objectNames(cmd *cobra.Command, kind string, stored bool) []strin
 	if f := cmd.Flags().Lookup("namespace"); f != nil {
 		namespace = f.Value.String()
 	}
-	call := admin.CallObjects
-	if stored {
-		call = admin.CallStored
-	}
-	q := admin.ObjectQuery{Kind: kind, Namespace: namespace}
-	return complete(t, cmd, call, q, func(found []admin.Object) (out []string) {
+	q := admin.ObjectQuery{Kind: kind, Namespace: namespace, Store: stored}
+	return complete(t, cmd, admin.CallObjects, q, func(found []admin.Object) (out []string) {
 		for _, o := range found {
 			if namespace != "" {
 				out = append(out, o.Metadata.Name)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +44,7 @@ func (t *tool) describeCommand() *cobra.Command {
 }
 
 func (t *tool) describe(cmd *cobra.Command, ref *admin.Ref) (description, error) {
-	found, err := ask(t, cmd, admin.CallObjects, admin.ObjectQuery(*ref))
+	found, err := ask(t, cmd, admin.CallObjects, admin.ObjectQuery{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name})
 	if err != nil {
 		return description{}, err
 	}
@@ -66,28 +65,11 @@ func (t *tool) describe(cmd *cobra.Command, ref *admin.Ref) (description, error)
 }
 
 func (d description) text() string {
-	m := d.Object.Metadata
-	var b strings.Builder
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, "%-14s %s\n", name+":", printable(value))
-		}
-	}
-	line("Kind", d.Object.Kind)
-	line("Namespace", m.Namespace)
-	line("Name", m.Name)
-	line("Labels", pairs(m.Labels, ","))
-	line("Annotations", pairs(m.Annotations, ","))
-	line("Source", d.Origin.Source)
-	line("Read from", placeOf(d.Origin))
-	if !m.Created.IsZero() {
-		line("Created", local(m.Created))
-	}
-	spec, err := toYAML(d.Object.Spec)
+	text, err := toYAML(d.Object)
 	if err != nil {
-		spec = err.Error() + "\n"
+		text = err.Error() + "\n"
 	}
-	texts := []string{b.String(), "Spec:\n" + indent(spec)}
+	texts := []string{text, fmt.Sprintf("Read from: %s\n", placeOf(d.Origin))}
 	for _, p := range d.Problems {
 		texts = append(texts, problemText(p, ""))
 	}
@@ -95,8 +77,4 @@ func (d description) text() string {
 		texts = append(texts, "no problems\n")
 	}
 	return sections(texts...)
-}
-
-func indent(text string) string {
-	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
 }

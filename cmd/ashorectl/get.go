@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -67,22 +66,14 @@ type object struct {
 }
 
 func (t *tool) getObjects(cmd *cobra.Command, q getQuery) error {
-	call := admin.CallObjects
-	if q.store {
-		call = admin.CallStored
-	}
-	found, err := ask(t, cmd, call, admin.ObjectQuery{Kind: q.kind, Namespace: q.namespace, Name: q.name})
+	found, err := ask(t, cmd, admin.CallObjects,
+		admin.ObjectQuery{Kind: q.kind, Namespace: q.namespace, Name: q.name, Store: q.store})
 	if err != nil {
 		return err
 	}
-	var unusable []error // they have no content, so a list without them must not look complete
 	items := []item{}
 	for _, o := range found {
 		name := objectName(o)
-		if o.Unusable != "" {
-			unusable = append(unusable, fmt.Errorf("%s: %s", name, o.Unusable))
-			continue
-		}
 		items = append(items, item{name: name, value: object{o.APIVersion, o.Kind, o.Metadata, o.Spec},
 			cells: []any{o.Metadata.Namespace, o.Metadata.Name, placeOf(o.Origin)}, wide: []any{age(o.Metadata.Created)}})
 	}
@@ -92,8 +83,7 @@ func (t *tool) getObjects(cmd *cobra.Command, q getQuery) error {
 	} else {
 		v = map[string]any{"apiVersion": "v1", "kind": "List", "items": values(items)}
 	}
-	err = t.printItems(cmd, v, []string{"NAMESPACE", "NAME", "READ FROM"}, []string{"AGE"}, items)
-	return errors.Join(append(unusable, err)...)
+	return t.printItems(cmd, v, []string{"NAMESPACE", "NAME", "READ FROM"}, []string{"AGE"}, items)
 }
 
 func objectName(o admin.Object) string {

@@ -217,9 +217,6 @@ Mutual TLS is STRICT.
 		"ca show -o json":                          `"p09"`,
 		"ca replica-token --ttl 15m":               "ashore-replica.abc.15m",
 		"join-token create --group a/b -o json":    `"token": "ashore-join.abc.secret"`,
-		"__complete join-token revoke ":            "abc\n:4",
-		"__complete workload restore ":             "serial:0c",
-		"__complete workload revoke ":              "shop/web-1",
 		"__complete authz explain a ":              "web-1.shop",
 	} {
 		line := append([]string{"--socket", socket}, strings.Split(args, " ")...)

@@ -51,10 +51,6 @@ func (t *tool) createTokenCommand() *cobra.Command {
 	cmd.Flags().StringVar(&q.Group, "group", "", "WorkloadGroup of the machine, NAMESPACE/NAME (required)")
 	ttlFlag(cmd, &q.TTL)
 	cmd.Flags().BoolVar(&installed, "installed", false, "do not print sudo and the installation of the packages")
-	must(cmd.RegisterFlagCompletionFunc("group", func(cmd *cobra.Command, _ []string, _ string) ([]string,
-		cobra.ShellCompDirective) {
-		return t.objectNames(cmd, "workloadgroup", false), cobra.ShellCompDirectiveNoFileComp
-	}))
 	return cmd
 }
 
@@ -141,16 +137,6 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
 			}
 			return t.print(cmd, id, fmt.Sprintf("token %s is revoked. A workload that joined with it stays\n", id.ID))
 		},
-		ValidArgsFunction: argument(0, func(cmd *cobra.Command) []string {
-			return complete(t, cmd, admin.CallTokens, admin.None{}, func(list []admin.TokenStatus) (out []string) {
-				for _, k := range list {
-					if k.State == "unused" {
-						out = append(out, k.ID)
-					}
-				}
-				return out
-			})
-		}),
 	}
 }
 

@@ -58,7 +58,10 @@ func (f *fake) Status() admin.Status {
 
 func (f *fake) Problems() []feed.Problem { return f.problems }
 
-func (*fake) Objects(_ context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
+func (f *fake) Objects(_ context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
+	if q.Store {
+		return f.stored(q)
+	}
 	if q.Kind != "vs" {
 		return nil, admin.NewError(admin.ErrInvalid, "unknown kind %q", q.Kind)
 	}
@@ -105,7 +108,6 @@ func (f *fake) routes() []admin.Route {
 		admin.Handle(admin.CallObjects, admin.Viewer, f.Objects),
 		admin.Handle(admin.CallDump, admin.Operator, f.Dump),
 		admin.Handle(admin.CallExplain, admin.Viewer, f.Explain),
-		admin.Handle(admin.CallStored, admin.Viewer, f.Stored),
 		admin.Handle(admin.CallHistory, admin.Viewer, f.History),
 		admin.Handle(admin.CallWrite, admin.Operator, f.Write),
 		admin.Handle(admin.CallPreview, admin.Viewer, f.Preview),
@@ -134,7 +136,8 @@ func serve(t *testing.T, f *fake) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- admin.Serve(ctx, admin.Config{Listener: l, Routes: f.routes(), Log: testlog.New(t)})
+		done <- admin.Serve(ctx, admin.Config{Listener: l, Routes: f.routes(), Log: testlog.New(t),
+			Role: func(admin.Peer) admin.Role { return admin.Admin }})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -203,16 +206,18 @@ types:
     type: cds
     typeUrl: t
 `},
-		{"describe", "describe vs shop/web", 0, `Kind:          VirtualService
-Namespace:     shop
-Name:          web
-Read from:     web.yaml:4
-
-Spec:
+		{"describe", "describe vs shop/web", 0, `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata:
+  name: web
+  namespace: shop
+spec:
   hosts:
     - web
   http:
     - name: "123"
+
+Read from: web.yaml:4
 
 no problems
 `},

@@ -42,14 +42,6 @@ func (t *tool) acceptRemovalsCommand() *cobra.Command {
 				return fmt.Sprintf("%s: removed %s\n", a.Source, count(a.Removed, "item"))
 			})
 		},
-		ValidArgsFunction: argument(0, func(cmd *cobra.Command) []string {
-			return complete(t, cmd, admin.CallStatus, admin.None{}, func(s admin.Status) (out []string) {
-				for _, src := range s.Sources {
-					out = append(out, src.Name)
-				}
-				return out
-			})
-		}),
 	}
 }
 

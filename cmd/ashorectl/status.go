@@ -95,18 +95,11 @@ func summary(s admin.Status) string {
 // proxiesText shows the proxies, the control planes that read configuration over MCP, and what they
 // rejected.
 func proxiesText(all []admin.ProxyStatus) string {
-	var envoys, readers []admin.ProxyStatus
-	var rejected []string
+	texts := []string{cmp.Or(proxyTable(all), "no proxy is connected\n")}
 	for _, p := range all {
-		if p.Reader {
-			readers = append(readers, p)
-		} else {
-			envoys = append(envoys, p)
-		}
-		rejected = append(rejected, rejectionsText(p))
+		texts = append(texts, rejectionsText(p))
 	}
-	return sections(append([]string{cmp.Or(proxyTable(envoys), "no proxy is connected\n"), readerTable(readers)},
-		rejected...)...)
+	return sections(texts...)
 }
 
 func proxyTable(list []admin.ProxyStatus) string {
@@ -160,33 +153,13 @@ func state(t admin.TypeStatus) string {
 	}
 }
 
-// readerTable shows the control planes that read configuration. A kind has several type names, one
-// for each of its versions, and counts once.
-func readerTable(readers []admin.ProxyStatus) string {
-	tb := newTable("READER", "PEER", "CONNECTED", "KINDS", "OBJECTS", "STATE", "REJECTED")
-	for _, p := range readers {
-		objects, total, overall := map[string]int{}, 0, "latest"
-		for _, t := range p.Types {
-			objects[t.Objects] = t.Resources
-			if !t.Latest {
-				overall = state(t)
-			}
-		}
-		for _, n := range objects {
-			total += n
-		}
-		tb.add(p.ID, p.Peer, age(p.Connected), len(objects), total, overall, len(rejections(p)))
-	}
-	return tb.String()
-}
-
 // proxyText shows one proxy, type by type.
 func proxyText(p admin.ProxyStatus) string {
 	protocol, role := "delta", fmt.Sprintf("%s in namespace %s", p.Kind, p.Namespace)
 	if !p.Delta {
 		protocol = "state of the world"
 	}
-	if p.Reader {
+	if p.Kind == admin.Reader {
 		role = "reader of configuration"
 	}
 	identity := "no identity: it is connected without TLS"
@@ -220,34 +193,19 @@ func short(version string) string {
 	return strings.Join(parts, ".")
 }
 
-// rejection is a rejected resource of a type, or a rejected object of a kind.
-type rejection struct {
-	of, resource, message string
-}
-
-// rejections returns what a proxy rejected, once, and when it did. A reader subscribes to a kind by
-// several type names.
-func rejections(p admin.ProxyStatus) map[rejection]string {
-	out := map[rejection]string{}
+// rejectionsText shows what a proxy rejected, once: a reader subscribes to a kind by several type
+// names.
+func rejectionsText(p admin.ProxyStatus) string {
+	var texts []string
 	for _, t := range p.Types {
 		for _, r := range t.Rejected {
-			out[rejection{cmp.Or(t.Objects, t.Type), cmp.Or(r.Resource, "a response"), r.Error}] = when(r.Time)
+			what := strings.Join([]string{cmp.Or(t.Objects, t.Type), cmp.Or(r.Resource, "a response"), when(r.Time)}, " ")
+			texts = append(texts, fmt.Sprintf("%s rejected %s:\n  %s\n", p.ID, strings.TrimSpace(what),
+				shorten(r.Error, p.ID)))
 		}
 	}
-	return out
-}
-
-func rejectionsText(p admin.ProxyStatus) string {
-	all := rejections(p)
-	order := func(a, b rejection) int {
-		return cmp.Or(cmp.Compare(a.of, b.of), cmp.Compare(a.resource, b.resource), cmp.Compare(a.message, b.message))
-	}
-	var texts []string
-	for _, r := range slices.SortedFunc(maps.Keys(all), order) {
-		texts = append(texts, fmt.Sprintf("%s rejected %s\n  %s\n", p.ID,
-			strings.TrimSpace(r.of+" "+r.resource+" "+all[r])+":", shorten(r.message, p.ID)))
-	}
-	return sections(texts...)
+	slices.Sort(texts)
+	return sections(slices.Compact(texts)...)
 }
 
 // shorten cuts a long message of Envoy, which quotes the whole resource. The first line names the

@@ -22,13 +22,9 @@ import (
 
 // The store of fake: an apply is answered by the name of the first file, the rest always the same.
 
-func (*fake) Stored(_ context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
+func (*fake) stored(q admin.ObjectQuery) ([]admin.Object, error) {
 	if q.Name == "none" {
 		return nil, admin.NewError(admin.ErrNotFound, `the store has no VirtualService "none"`)
-	}
-	if q.Kind == "gateway" {
-		return []admin.Object{{Kind: "Gateway", Metadata: admin.Metadata{Name: "old", Namespace: "shop"},
-			Unusable: "the stored object cannot be used"}}, nil
 	}
 	return []admin.Object{{APIVersion: "networking.istio.io/v1", Kind: "VirtualService",
 		Metadata: admin.Metadata{Name: "web", Namespace: "shop"},
@@ -322,19 +318,6 @@ func TestStoreCompletion(t *testing.T) {
 		if code != 0 || want != "" && !strings.Contains(first, "\n"+want+"\n") || want == "" &&
 			!strings.HasPrefix(out, ":") {
 			t.Errorf("%q: %d, got\n%s%s", args, code, out, errOut)
-		}
-	}
-}
-
-// An object of the store that cannot be read is an error that names it.
-func TestGetUnusable(t *testing.T) {
-	t.Parallel()
-	socket := serve(t, &fake{})
-	for _, format := range []string{"yaml", "name", "table"} {
-		code, out, errOut := result(t, "--socket", socket, "get", "gateway", "--store", "-o", format)
-		if code != 1 || strings.Contains(out, "old") || !strings.Contains(errOut,
-			"gateway shop/old: the stored object cannot be used") {
-			t.Errorf("%s: exit code %d, %q, %q", format, code, out, errOut)
 		}
 	}
 }

@@ -97,33 +97,10 @@ func (t *tool) changeWorkloadCommand(verb, done string,
 				return text
 			})
 		},
-		ValidArgsFunction: argument(0, func(cmd *cobra.Command) []string {
-			return complete(t, cmd, admin.CallWorkloads, admin.None{}, func(list admin.WorkloadList) []string {
-				return workloadNames(list, verb == "restore")
-			})
-		}),
 	}
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "reason for the audit log and \"workload list\"")
 	if verb == "revoke" {
 		cmd.Flags().BoolVar(&q.Force, "force", false, "revoke an identity that no workload has yet")
 	}
 	return cmd
-}
-
-// workloadNames returns the names of workloads, or of what is revoked.
-func workloadNames(list admin.WorkloadList, revoked bool) (out []string) {
-	if !revoked {
-		for _, x := range list.Workloads {
-			out = append(out, x.Name)
-		}
-		return out
-	}
-	for _, r := range list.Revocations {
-		name := r.Name
-		if r.Kind == "serial" {
-			name = "serial:" + name
-		}
-		out = append(out, name)
-	}
-	return out
 }

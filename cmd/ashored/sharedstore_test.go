@@ -63,7 +63,7 @@ func (s *site) problem(t *testing.T, text string) bool {
 func (s *site) wantKnown(t *testing.T) {
 	t.Helper()
 	client, ctx := admin.NewClient(s.socket), t.Context()
-	if stored, err := admin.Send(ctx, client, admin.CallStored, admin.ObjectQuery{Kind: "se"}); err != nil || len(stored) != 2 {
+	if stored, err := admin.Send(ctx, client, admin.CallObjects, admin.ObjectQuery{Store: true, Kind: "se"}); err != nil || len(stored) != 2 {
 		t.Errorf("get --store: got %v, %v", stored, err)
 	}
 	if past, err := admin.Send(ctx, client, admin.CallHistory, admin.HistoryRequest{Differences: true}); err != nil ||
@@ -97,7 +97,7 @@ func TestSharedStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.until(t, "told by the other", func() bool { return b.uses(t, "web") && b.uses(t, "api") })
-	if stored, err := admin.Send(t.Context(), admin.NewClient(b.socket), admin.CallStored, admin.ObjectQuery{Kind: "se"}); err != nil || len(stored) != 2 {
+	if stored, err := admin.Send(t.Context(), admin.NewClient(b.socket), admin.CallObjects, admin.ObjectQuery{Store: true, Kind: "se"}); err != nil || len(stored) != 2 {
 		t.Errorf("the other stores %v, %v", stored, err)
 	}
 	for _, s := range []*site{a, b} {

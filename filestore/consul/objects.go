@@ -109,22 +109,6 @@ func (s *Store) List(ctx context.Context, kind config.Kind, namespace string) ([
 	return out, nil
 }
 
-// Unusable returns the stored objects that cannot be read, in the order of their keys. List omits
-// them.
-func (s *Store) Unusable(ctx context.Context) ([]storage.Unusable, error) {
-	known, err := s.config.latest(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []storage.Unusable
-	for k, v := range known.objects() {
-		if v.object == nil {
-			out = append(out, storage.Unusable{Key: k, Why: v.problem})
-		}
-	}
-	return out, nil
-}
-
 // Apply implements config.Store. A new object without a creation time is created now. Errors besides:
 // ErrAway, ErrUnknown.
 func (s *Store) Apply(ctx context.Context, changes []config.Change, who string) (string, error) {

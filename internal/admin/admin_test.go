@@ -71,6 +71,12 @@ func serve(t testing.TB, cfg Config) *Client {
 		t.Fatal(err)
 	}
 	cfg.Listener, cfg.Log = l, testlog.New(t)
+	if cfg.Role == nil {
+		cfg.Role = as(Admin)
+	}
+	if cfg.Record == nil {
+		cfg.Record = func(audit.Event) {}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, cfg) }()
@@ -320,7 +326,7 @@ func TestListen(t *testing.T) {
 		if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Listen(path, false); err == nil || !strings.Contains(err.Error(), "something else") {
+		if _, err := Listen(path, false); err == nil || !strings.Contains(err.Error(), "address already in use") {
 			t.Errorf("error %v", err)
 		}
 		if b, err := os.ReadFile(path); err != nil || string(b) != "mine" {

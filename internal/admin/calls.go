@@ -23,7 +23,6 @@ const (
 	CallAudit              Call[AuditQuery, []audit.Event]         = "audit"
 	CallAcceptRemovals     Call[AcceptRequest, Accepted]           = "sources/accept-removals"
 	CallReleaseVIPs        Call[None, ReleasedVIPs]                = "vips/release"
-	CallStored             Call[ObjectQuery, []Object]             = "store/objects"
 	CallHistory            Call[HistoryRequest, StoreHistory]      = "store/history"
 	CallWrite              Call[StoreWrite, Written]               = "store/write"
 	CallPreview            Call[StoreWrite, Written]               = "store/preview"

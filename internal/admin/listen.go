@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 )
 
@@ -65,25 +64,16 @@ func makeFolder(dir string, mode fs.FileMode) error {
 	return nil
 }
 
-// removeStale removes the socket that an earlier process left at path. Anything else there is an
-// error.
+// removeStale removes the socket that an earlier process left at path. What else is there stays:
+// listening reports it.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
 		return nil
-	case err != nil:
-		return fmt.Errorf("admin socket: %w", err)
-	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("admin socket %s: there is something else at that path: remove it, or choose another", path)
 	}
-	conn, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
+	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		return errors.Join(fmt.Errorf("admin socket %s: another ashored serves there: stop it, or choose another socket",
 			path), conn.Close())
-	}
-	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("admin socket: %w", err)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("admin socket: remove what an earlier process left: %w", err)

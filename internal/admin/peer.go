@@ -87,23 +87,17 @@ func credentials(c net.Conn) (Peer, error) {
 	return Peer{UID: cred.Uid, Groups: append(groups, cred.Gid)}, nil
 }
 
-// peerGroups are the supplementary groups of the process at the other end. Source: socket(7),
-// SO_PEERGROUPS, Linux 4.13.
+// peerGroups are the supplementary groups of the process at the other end, 4096 at most. Source:
+// socket(7), SO_PEERGROUPS, Linux 4.13.
 func peerGroups(fd uintptr) ([]uint32, error) {
-	groups := make([]uint32, 64)
-	for {
-		size := uint32(len(groups) * 4)
-		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_PEERGROUPS,
-			uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0)
-		switch n := int(size / 4); {
-		case errno == 0:
-			return groups[:n], nil
-		case errno == unix.ERANGE && n > len(groups): // size is what all of them need
-			groups = make([]uint32, n)
-		default:
-			return nil, fmt.Errorf("groups of the peer: %w", errno)
-		}
+	groups := make([]uint32, 4096)
+	size := uint32(len(groups) * 4)
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_PEERGROUPS,
+		uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return nil, fmt.Errorf("groups of the peer: %w", errno)
 	}
+	return groups[:size/4], nil
 }
 
 // peerListener is a listener whose connections have the peer as their remote address.

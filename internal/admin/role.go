@@ -50,40 +50,48 @@ type Access struct {
 func (r Roles) Resolve() (Access, error) {
 	a := Access{users: map[uint32]Role{}, groups: map[uint32]Role{}}
 	var errs []error
-	add := func(role Role, what string, names []string, to map[uint32]Role, look func(string) (string, error)) {
+	add := func(role Role, names []string, to map[uint32]Role, look func(string) (string, error)) {
 		for _, name := range names {
-			id, err := strconv.ParseUint(name, 10, 32)
+			id, err := number(name, look)
 			if err != nil {
-				var number string
-				if number, err = look(name); err == nil {
-					id, err = strconv.ParseUint(number, 10, 32)
-				}
+				errs = append(errs, fmt.Errorf("%s: this machine has no %q (%w)", role, name, err))
 			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: this machine has no %s %q (%w)", role, what, name, err))
-				continue
-			}
-			to[uint32(id)] = max(to[uint32(id)], role)
+			to[id] = max(to[id], role)
 		}
 	}
 	for i, m := range []Members{r.Viewer, r.Operator, r.Admin} {
-		role := Viewer + Role(i)
-		add(role, "user", m.Users, a.users, func(name string) (string, error) {
-			u, err := user.Lookup(name)
-			if err != nil {
-				return "", err
-			}
-			return u.Uid, nil
-		})
-		add(role, "group", m.Groups, a.groups, func(name string) (string, error) {
-			g, err := user.LookupGroup(name)
-			if err != nil {
-				return "", err
-			}
-			return g.Gid, nil
-		})
+		add(Viewer+Role(i), m.Users, a.users, userNumber)
+		add(Viewer+Role(i), m.Groups, a.groups, groupNumber)
 	}
 	return a, errors.Join(errs...)
+}
+
+// number is a number, or that of a name.
+func number(name string, look func(string) (string, error)) (uint32, error) {
+	id, err := strconv.ParseUint(name, 10, 32)
+	if err != nil {
+		var text string
+		if text, err = look(name); err == nil {
+			id, err = strconv.ParseUint(text, 10, 32)
+		}
+	}
+	return uint32(id), err
+}
+
+func userNumber(name string) (string, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return "", err
+	}
+	return u.Uid, nil
+}
+
+func groupNumber(name string) (string, error) {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return "", err
+	}
+	return g.Gid, nil
 }
 
 // Others reports whether users besides root and the user of this process have a role.

@@ -197,7 +197,7 @@ func TestOtherUsers(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	many := make([]uint32, 200) // more groups than are asked for at first
+	many := make([]uint32, 200)
 	for i := range many {
 		many[i] = uint32(6000 + i)
 	}

@@ -44,11 +44,10 @@ type Config struct {
 	Listener net.Listener
 	// Routes are the handlers of calls.
 	Routes []Route
-	// Record takes refused users to the audit log. Nil: they are only logged.
+	// Record takes refused users to the audit log.
 	Record func(audit.Event)
 	Log    hclog.Logger
-	// Role returns what a peer may do. Nil: root and the user of this process are admins, others
-	// may do nothing.
+	// Role returns what a peer may do.
 	Role func(Peer) Role
 }
 
@@ -92,9 +91,6 @@ type server struct {
 
 // Serve answers calls until ctx ends.
 func Serve(ctx context.Context, cfg Config) error {
-	if cfg.Role == nil {
-		cfg.Role = Access{}.Role
-	}
 	s := &server{Config: cfg, refusals: &ratelimit.Limiter{}}
 	srv := &http.Server{
 		Handler:           s.handler(),
@@ -168,11 +164,7 @@ func (s *server) recordRefusal(r *http.Request, p Peer, reason string) {
 	if silent > 0 {
 		e.Details = map[string]string{"notRecorded": strconv.Itoa(silent)}
 	}
-	s.Log.Warn("admin request refused", "by", e.Actor, "method", r.Method, "path", r.URL.Path, "reason", reason,
-		"not_recorded", silent)
-	if s.Record != nil {
-		s.Record(e)
-	}
+	s.Record(e)
 }
 
 // decode reads the body of a request: JSON without unknown fields.

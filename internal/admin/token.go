@@ -29,10 +29,9 @@ type Token struct {
 
 // TokenStatus is what is known of a join token; the token itself is not.
 type TokenStatus struct {
-	ID       string    `json:"id"`
-	Group    string    `json:"group"`
-	Identity string    `json:"identity,omitempty"`
-	Created  time.Time `json:"created"`
+	ID      string    `json:"id"`
+	Group   string    `json:"group"`
+	Created time.Time `json:"created"`
 	// By is who made it.
 	By      string    `json:"by,omitempty"`
 	Expires time.Time `json:"expires"`

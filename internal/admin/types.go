@@ -40,16 +40,17 @@ type ConfigStatus struct {
 	Contexts uint64 `json:"contexts"`
 }
 
+// Reader is the kind of another control plane, which reads only configuration objects (over MCP).
+const Reader = "reader"
+
 // ProxyStatus is one connected proxy.
 type ProxyStatus struct {
 	// ID is "web-1.shop", or Node where several proxies have that.
 	ID string `json:"id"`
 	// Node is the whole node ID, "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local".
 	Node      string `json:"node"`
-	Kind      string `json:"kind"` // "sidecar" or "router"; of a reader what it calls itself
+	Kind      string `json:"kind"` // "sidecar", "router" or Reader
 	Namespace string `json:"namespace"`
-	// Reader is true for another control plane, which reads only configuration objects (over MCP).
-	Reader bool `json:"reader,omitempty"`
 	// Version is the client's; may be empty.
 	Version string `json:"version,omitempty"`
 	// Agent and Envoy are the versions of its ashore-agent and its Envoy; may be empty.
@@ -123,9 +124,6 @@ type Object struct {
 	Spec       json.RawMessage `json:"spec"`
 	// Origin is Ashore's own: where it was read. Not part of what operators write.
 	Origin Origin `json:"origin"`
-	// Unusable is why an object of a store cannot be read, and what to do; it has a name
-	// then and no spec.
-	Unusable string `json:"unusable,omitempty"`
 }
 
 // Metadata are the parts of Kubernetes' object metadata that have a meaning here.
@@ -151,6 +149,9 @@ type ObjectQuery struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	// Store selects the objects of the store, active or not, instead of the active ones of all
+	// sources.
+	Store bool `json:"store,omitempty"`
 }
 
 // DumpRequest selects what one proxy is sent. An empty type means all.

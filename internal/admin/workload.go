@@ -36,9 +36,13 @@ type Health struct {
 // Leaf is one certificate of a workload.
 type Leaf struct {
 	// Serial is in hexadecimal digits.
-	Serial   string    `json:"serial"`
+	Serial string `json:"serial"`
+	// SHA256 is the hash of its DER in hexadecimal digits.
+	SHA256   string    `json:"sha256"`
 	NotAfter time.Time `json:"notAfter"`
-	// Revoked means that the serial or the workload is revoked.
+	// Root is the ID of the root that it leads to.
+	Root string `json:"root,omitempty"`
+	// Revoked means that the serial is revoked.
 	Revoked bool `json:"revoked,omitempty"`
 }
 

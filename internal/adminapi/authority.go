@@ -22,51 +22,14 @@ import (
 const noAuthority = "this control plane has no certificate authority; set xds.address, " +
 	"or in development start it with --set xds.address=127.0.0.1:15012"
 
-// Authority answers about tokens, workloads and the certificate authority. The fields are set before
-// use. Safe for concurrent use.
-type Authority struct {
-	Manager     *ca.Manager // nil: there is no certificate authority
-	Ledger      *ca.Ledger
-	TrustDomain string
-	Published   *Published
-	Proxies     *xds.Server
-	// Group returns the namespace and service account of a WorkloadGroup. Errors: ca.ErrNoGroup.
-	Group func(ctx context.Context, group string) (namespace, account string, err error)
-	// Revoked returns why an identity or a certificate is revoked, or nil.
-	Revoked func(id spiffe.ID, fingerprint string) error
-	// Addresses are where agents reach this replica, and Notes what an operator should know of them.
-	Addresses, Notes []string
-	// OtherAddresses returns where agents reach the other replicas.
-	OtherAddresses func() []string
-}
-
-// Routes returns the routes of the calls that o answers.
-func (o *Authority) Routes() []admin.Route {
-	routes := []admin.Route{
-		admin.Handle(admin.CallCreateToken, admin.Operator, o.CreateToken),
-		admin.Handle(admin.CallTokens, admin.Viewer, o.ListTokens),
-		admin.Handle(admin.CallRevokeToken, admin.Operator, o.RevokeToken),
-		admin.Handle(admin.CallAuthority, admin.Viewer, o.Show),
-		admin.Handle(admin.CallRotate, admin.Admin, o.Rotate),
-		admin.Handle(admin.CallCreateReplicaToken, admin.Admin, o.CreateReplicaToken),
-		admin.Handle(admin.CallWorkloads, admin.Viewer, o.ListWorkloads),
-		admin.Handle(admin.CallRevoke, admin.Operator, o.Revoke),
-		admin.Handle(admin.CallRestore, admin.Operator, o.Restore),
-	}
-	for i := range routes {
-		if o.Manager == nil {
-			routes[i] = routes[i].NotSetUp(noAuthority)
-		}
-	}
-	return routes
-}
-
 // withKind adds the kind of an error of the authority.
 func withKind(err error) error {
 	switch {
-	case errors.Is(err, ca.ErrNotFound):
-		return admin.NewError(admin.ErrNotFound, "%v", err)
-	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplicaToken), errors.Is(err, record.ErrConflict):
+	case errors.Is(err, ca.ErrNotFound), errors.Is(err, ca.ErrNoGroup):
+		return admin.NewError(admin.ErrNotFound, "%v; \"ashorectl get workloadgroup\", \"join-token list\" and "+
+			"\"workload list\" show what there is", err)
+	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplicaToken), errors.Is(err, record.ErrConflict),
+		errors.Is(err, ca.ErrRevokedGroup):
 		return admin.NewError(admin.ErrConflict, "%v", err)
 	}
 	return err
@@ -87,36 +50,24 @@ func lifetime(kind, text string, most time.Duration) (time.Duration, error) {
 
 // CreateToken creates a join token. Errors: admin.ErrInvalid; admin.ErrNotFound for the group;
 // admin.ErrConflict if its identity is revoked.
-func (o *Authority) CreateToken(ctx context.Context, r admin.TokenRequest) (admin.Token, error) {
+func (a *API) CreateToken(ctx context.Context, r admin.TokenRequest) (admin.Token, error) {
 	ttl, err := lifetime("token", r.TTL, ca.MaxTokenTTL)
 	if err != nil {
 		return admin.Token{}, err
 	}
-	if !qualified(r.Group) {
-		return admin.Token{}, admin.NewError(admin.ErrInvalid,
-			"%.200q is not the name of a WorkloadGroup: want NAMESPACE/NAME, such as shop/web", r.Group)
-	}
-	text, t, err := o.Ledger.CreateToken(ctx, ca.TokenRequest{Group: r.Group, TTL: ttl, By: admin.Actor(ctx)})
-	identity := o.identityOf(ctx, r.Group)
-	switch {
-	case errors.Is(err, ca.ErrNoGroup):
-		return admin.Token{}, admin.NewError(admin.ErrNotFound, "there is no WorkloadGroup %.200q: \"ashorectl get "+
-			"workloadgroup\" lists those that are active, \"ashorectl problems\" why one is not", r.Group)
-	case errors.Is(err, ca.ErrRevokedGroup):
-		return admin.Token{}, admin.NewError(admin.ErrConflict, "no token is made: the identity of group %s, %s, is "+
-			"revoked. \"ashorectl workload restore %s\" restores it", r.Group, identity, identity)
-	case err != nil:
+	text, t, err := a.Ledger.CreateToken(ctx, ca.TokenRequest{Group: r.Group, TTL: ttl, By: admin.Actor(ctx)})
+	if err != nil {
 		return admin.Token{}, withKind(err)
 	}
-	return admin.Token{ID: t.ID, Group: t.Group, Identity: identity, Expires: t.Expires, Token: text, Notes: o.Notes,
-		Join: []string{"ashore-agent", "join", "--control-plane", strings.Join(o.controlPlanes(), ","),
-			"--ca-hash", ca.RootID(o.Manager.Signer().Root), "--group", t.Group}}, nil
+	return admin.Token{ID: t.ID, Group: t.Group, Identity: a.identityOf(ctx, t.Group), Expires: t.Expires, Token: text, Notes: a.Notes,
+		Join: []string{"ashore-agent", "join", "--control-plane", strings.Join(a.controlPlanes(), ","),
+			"--ca-hash", ca.RootID(a.Manager.Signer().Root), "--group", t.Group}}, nil
 }
 
 // controlPlanes returns where agents reach this control plane and the other replicas.
-func (o *Authority) controlPlanes() []string {
-	out := slices.Clone(o.Addresses)
-	for _, address := range o.OtherAddresses() {
+func (a *API) controlPlanes() []string {
+	out := slices.Clone(a.Addresses)
+	for _, address := range a.OtherAddresses() {
 		// The command is pasted into a shell, so what is in the store must be an address.
 		if !slices.Contains(out, address) && settings.CheckAdvertised(address) == nil {
 			out = append(out, address)
@@ -126,21 +77,18 @@ func (o *Authority) controlPlanes() []string {
 }
 
 // identityOf returns the identity of the members of a group; empty if it is not known.
-func (o *Authority) identityOf(ctx context.Context, group string) string {
-	namespace, account, err := o.Group(ctx, group)
-	if err != nil {
-		return ""
-	}
-	id, err := spiffe.New(o.TrustDomain, namespace, account)
-	if err != nil {
+func (a *API) identityOf(ctx context.Context, group string) string {
+	namespace, account, err := a.Group(ctx, group)
+	id, idErr := spiffe.New(a.TrustDomain, namespace, account)
+	if err != nil || idErr != nil {
 		return ""
 	}
 	return id.String()
 }
 
 // ListTokens returns the join tokens.
-func (o *Authority) ListTokens(ctx context.Context, _ admin.None) ([]admin.TokenStatus, error) {
-	tokens, err := o.Ledger.Tokens(ctx)
+func (a *API) ListTokens(ctx context.Context, _ admin.None) ([]admin.TokenStatus, error) {
+	tokens, err := a.Ledger.Tokens(ctx)
 	out := make([]admin.TokenStatus, len(tokens))
 	for i, t := range tokens {
 		out[i] = admin.TokenStatus{ID: t.ID, Group: t.Group, Created: t.Created, By: t.By, Expires: t.Expires,
@@ -150,23 +98,18 @@ func (o *Authority) ListTokens(ctx context.Context, _ admin.None) ([]admin.Token
 }
 
 // RevokeToken revokes a join token. A workload that joined with it stays. Errors: admin.ErrNotFound.
-func (o *Authority) RevokeToken(ctx context.Context, t admin.TokenID) (admin.None, error) {
-	err := o.Ledger.RevokeToken(ctx, t.ID, admin.Actor(ctx))
-	if errors.Is(err, ca.ErrNotFound) {
-		err = admin.NewError(admin.ErrNotFound,
-			"there is no join token %.40q: \"ashorectl join-token list\" shows them by their IDs", t.ID)
-	}
-	return admin.None{}, withKind(err)
+func (a *API) RevokeToken(ctx context.Context, t admin.TokenID) (admin.None, error) {
+	return admin.None{}, withKind(a.Ledger.RevokeToken(ctx, t.ID, admin.Actor(ctx)))
 }
 
-// Show returns the state of the certificate authority.
-func (o *Authority) Show(ctx context.Context, _ admin.None) (admin.Authority, error) {
-	return o.Manager.Show(ctx)
+// ShowAuthority returns the state of the certificate authority.
+func (a *API) ShowAuthority(ctx context.Context, _ admin.None) (admin.Authority, error) {
+	return a.Manager.Show(ctx)
 }
 
 // Rotate begins a rotation of the root, or forces its next step. Errors: admin.ErrInvalid;
 // admin.ErrConflict if that is not the next step.
-func (o *Authority) Rotate(ctx context.Context, r admin.RotateRequest) (admin.Authority, error) {
+func (a *API) Rotate(ctx context.Context, r admin.RotateRequest) (admin.Authority, error) {
 	if r.Force != "" && !slices.Contains([]string{ca.StepActivate, ca.StepRetire}, r.Force) {
 		return admin.Authority{}, admin.NewError(admin.ErrInvalid,
 			"%q is not a step that can be forced: want activate or retire", r.Force)
@@ -174,45 +117,43 @@ func (o *Authority) Rotate(ctx context.Context, r admin.RotateRequest) (admin.Au
 	if err := checkReason(r.Reason); err != nil {
 		return admin.Authority{}, err
 	}
-	s, err := o.Manager.Rotate(ctx, ca.RotateRequest{Actor: admin.Actor(ctx), Reason: r.Reason, Force: r.Force})
+	s, err := a.Manager.Rotate(ctx, ca.RotateRequest{Actor: admin.Actor(ctx), Reason: r.Reason, Force: r.Force})
 	return s, withKind(err)
 }
 
 // CreateReplicaToken creates a token for one more control plane. Errors: admin.ErrInvalid,
 // admin.ErrConflict where none can be made.
-func (o *Authority) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenRequest) (admin.ReplicaToken, error) {
+func (a *API) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenRequest) (admin.ReplicaToken, error) {
 	ttl, err := lifetime("replica token", r.TTL, ca.MaxReplicaTokenTTL)
 	if err != nil {
 		return admin.ReplicaToken{}, err
 	}
-	text, expires, err := o.Manager.CreateReplicaToken(ttl, admin.Actor(ctx))
+	text, expires, err := a.Manager.CreateReplicaToken(ttl, admin.Actor(ctx))
 	return admin.ReplicaToken{Token: text, Expires: expires}, withKind(err)
 }
 
 // ListWorkloads returns all workloads and revocations.
-func (o *Authority) ListWorkloads(ctx context.Context, _ admin.None) (admin.WorkloadList, error) {
-	workloads, err := o.Ledger.Workloads(ctx)
+func (a *API) ListWorkloads(ctx context.Context, _ admin.None) (admin.WorkloadList, error) {
+	workloads, err := a.Workloads(ctx)
 	if err != nil {
 		return admin.WorkloadList{}, err
 	}
-	connected := o.Proxies.Proxies()
-	bySerial := map[string][]int{} // the indexes in connected, by the certificate that a proxy showed
-	for i, p := range connected {
-		bySerial[p.Who.Serial] = append(bySerial[p.Who.Serial], i)
+	connected := map[string][]xds.ProxyStatus{} // by the serial number of the certificate that they showed
+	for _, p := range a.Connected() {
+		connected[p.Who.Serial] = append(connected[p.Who.Serial], p)
 	}
-	shown := proxyList(connected)
-	revoked := o.Ledger.Revocations()
+	revoked := a.Ledger.Revocations()
 	out := admin.WorkloadList{Workloads: []admin.Workload{}, Revocations: []admin.Revocation{}}
 	for _, w := range workloads {
-		nodes := map[string]bool{} // of the proxies that show its certificates
 		item := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
 			Revoked: w.Revoked || revoked.Has(ca.RevokeIdentity, w.Identity)}
+		nodes := map[string]bool{} // of the proxies that show its certificates
 		for _, l := range w.Leaves {
-			item.Leaves = append(item.Leaves, admin.Leaf{Serial: l.Serial, NotAfter: l.NotAfter, Revoked: l.Revoked})
-			for _, p := range bySerial[l.Serial] {
-				item.Proxies = append(item.Proxies, shown[p].ID)
-				item.Health = latest(item.Health, connected[p].Health)
-				nodes[shown[p].Node] = true
+			item.Leaves = append(item.Leaves, admin.Leaf(l))
+			for _, p := range connected[l.Serial] {
+				item.Proxies = append(item.Proxies, p.Node.ID)
+				item.Health = latest(item.Health, p.Health)
+				nodes[p.ID] = true
 			}
 		}
 		if len(nodes) > 1 {

@@ -33,7 +33,7 @@ func TestLifetime(t *testing.T) {
 // the store is in it only if it is an address.
 func TestControlPlanes(t *testing.T) {
 	t.Parallel()
-	o := &Authority{Addresses: []string{"one.example:15012"}, OtherAddresses: func() []string {
+	o := &API{Addresses: []string{"one.example:15012"}, OtherAddresses: func() []string {
 		return []string{"one.example:15012", "10.0.0.2:15012", "[2001:db8::1]:15012", "x; reboot #:15012",
 			"$(reboot):15012", "two.example:`reboot`", "two.example:99999", "a,b:1", ""}
 	}}

@@ -13,30 +13,13 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
-	"github.com/ashore-mesh/ashore/registry/entry"
 )
-
-// Catalog answers about services. The fields are set before use. Safe for concurrent use.
-type Catalog struct {
-	Published *Published
-	// Supplied returns a service and the parts that it is made of.
-	Supplied func(context.Context, registry.Key) (registry.Joined, bool, error)
-	// Entries returns the WorkloadEntries of workloads that registered themselves.
-	Entries func() entry.Entries
-	// Derived is the name of the source that makes services of configuration.
-	Derived string
-}
-
-// Routes returns the route of the call that c answers.
-func (c *Catalog) Routes() []admin.Route {
-	return []admin.Route{admin.Handle(admin.CallServices, admin.Viewer, c.Services)}
-}
 
 // Services returns the services that q selects, by host. Errors: admin.ErrNotFound if q names a host
 // and there is no such service.
-func (c *Catalog) Services(ctx context.Context, q admin.ServiceQuery) ([]admin.Service, error) {
+func (a *API) Services(ctx context.Context, q admin.ServiceQuery) ([]admin.Service, error) {
 	out := []admin.Service{}
-	if in := c.Published.Context(); in != nil {
+	if in := a.Published.Context(); in != nil {
 		for k := range in.Inputs().Services.From(registry.Key{Host: strings.ToLower(q.Host)}) {
 			if q.Host != "" && k.Host != strings.ToLower(q.Host) {
 				break
@@ -44,12 +27,12 @@ func (c *Catalog) Services(ctx context.Context, q admin.ServiceQuery) ([]admin.S
 			if q.Namespace != "" && q.Namespace != k.Namespace {
 				continue
 			}
-			s, found, err := c.Supplied(ctx, k)
+			s, found, err := a.Supplied(ctx, k)
 			if err != nil {
 				return nil, err
 			}
 			if found {
-				out = append(out, c.service(in, s, q.Endpoints))
+				out = append(out, a.service(in, s, q.Endpoints))
 			}
 		}
 	}
@@ -61,7 +44,7 @@ func (c *Catalog) Services(ctx context.Context, q admin.ServiceQuery) ([]admin.S
 }
 
 // service is a service for operators.
-func (c *Catalog) service(in *push.Context, s registry.Joined, endpoints bool) admin.Service {
+func (a *API) service(in *push.Context, s registry.Joined, endpoints bool) admin.Service {
 	svc := s.Service
 	out := admin.Service{
 		Host: svc.Host, Namespace: svc.Namespace, Ports: make([]admin.ServicePort, len(svc.Ports)),
@@ -74,12 +57,12 @@ func (c *Catalog) service(in *push.Context, s registry.Joined, endpoints bool) a
 	for i, p := range svc.Ports {
 		out.Ports[i] = admin.ServicePort{Number: p.Number, Name: p.Name, Protocol: p.Protocol.String()}
 	}
-	for _, a := range svc.VirtualIPs() {
-		out.Addresses = append(out.Addresses, addressText(a))
+	for _, ip := range svc.VirtualIPs() {
+		out.Addresses = append(out.Addresses, addressText(ip))
 	}
 	at := 0
 	for _, p := range s.Parts {
-		c.part(in, &out, p, svc, s.Endpoints.All()[at:at+p.Used], endpoints)
+		a.part(in, &out, p, svc, s.Endpoints.All()[at:at+p.Used], endpoints)
 		at += p.Used
 	}
 	return out
@@ -95,12 +78,12 @@ func addressText(p netip.Prefix) string {
 
 // part adds what one source has of a service: where that comes from, and its endpoints that are in
 // use.
-func (c *Catalog) part(in *push.Context, out *admin.Service, p registry.Part, svc *registry.Service,
+func (a *API) part(in *push.Context, out *admin.Service, p registry.Part, svc *registry.Service,
 	used []registry.Endpoint, endpoints bool) {
 	objects := in.Inputs().Objects
 	declared := admin.Place{Source: p.Source, Object: p.Service.Object}
 	if o := objects.At(config.ParseKey(p.Service.Object)); o != nil {
-		declared = c.place(o)
+		declared = placeOf(o)
 	}
 	count(out, declared, 0)
 	for i := range used {
@@ -114,8 +97,8 @@ func (c *Catalog) part(in *push.Context, out *admin.Service, p registry.Part, sv
 			out.Health.Unhealthy++
 		}
 		from := declared
-		if p.Source == c.Derived {
-			from = cmp.Or(c.entry(objects, ep), declared)
+		if p.Source == a.Derived {
+			from = cmp.Or(a.entry(objects, ep), declared)
 		}
 		count(out, from, 1)
 		if endpoints {
@@ -134,18 +117,18 @@ func count(out *admin.Service, at admin.Place, endpoints int) {
 	out.Sources[i].Endpoints += endpoints
 }
 
-// place is where an object was read.
-func (c *Catalog) place(o *config.Object) admin.Place {
+// placeOf is where an object was read.
+func placeOf(o *config.Object) admin.Place {
 	return admin.Place{Source: o.Origin.Source, Object: o.Key.String(), File: o.Origin.File,
 		Line: o.Origin.Line}
 }
 
 // entry is the WorkloadEntry of an endpoint, written or registered; zero if it has none.
-func (c *Catalog) entry(objects push.Objects, ep *registry.Endpoint) admin.Place {
+func (a *API) entry(objects push.Objects, ep *registry.Endpoint) admin.Place {
 	key := config.Key{Kind: config.WorkloadEntry, Namespace: ep.Namespace, Name: ep.Workload}
-	for _, all := range []push.Objects{objects, c.Entries()} {
+	for _, all := range []push.Objects{objects, a.Entries()} {
 		if o := all.At(key); o != nil && o.Spec.(*networking.WorkloadEntry).Address == ep.Address {
-			return c.place(o)
+			return placeOf(o)
 		}
 	}
 	return admin.Place{}

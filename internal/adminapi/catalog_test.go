@@ -61,7 +61,7 @@ func (oneVIP) Run(ctx context.Context, out chan<- registry.VIPs) error {
 
 // market is a catalog over a running assembler, of files and a registry.
 type market struct {
-	*Catalog
+	*API
 	files *saying[*config.Object]
 	dc1   *saying[registry.Instances]
 }
@@ -90,7 +90,7 @@ func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
 			t.Error(err)
 		}
 	})
-	m.Catalog = &Catalog{Published: published, Supplied: a.Supplied, Entries: deriver.Entries, Derived: deriver.Name()}
+	m.API = &API{Published: published, Supplied: a.Supplied, Entries: deriver.Entries, Derived: deriver.Name()}
 	return m
 }
 
@@ -214,7 +214,7 @@ func TestCatalogShadowed(t *testing.T) {
 	svc := &registry.Service{Key: registry.Key{Host: "web", Namespace: "shop"}, Ports: []registry.Port{{Number: 80}}}
 	one := registry.Instances{Service: svc, Endpoints: &registry.EndpointList{Items: make([]registry.Endpoint, 1)}}
 	two := registry.Instances{Service: svc, Endpoints: &registry.EndpointList{Items: make([]registry.Endpoint, 2)}}
-	c := &Catalog{Derived: "serviceentry"}
+	c := &API{Derived: "serviceentry"}
 	got := c.service(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}}), registry.Joined{
 		Instances: one, Parts: []registry.Part{{Instances: one, Source: "a", Used: 1}, {Instances: two, Source: "b"}},
 	}, true)

@@ -26,7 +26,7 @@ func TestRegisteredEntriesAreShown(t *testing.T) {
 	for _, o := range []*config.Object{object("b", "file"), object("both", "file")} {
 		written = written.With(o.Key, o)
 	}
-	b := &Backend{Published: NewPublished(), Names: ownNames{}, Entries: func() entry.Entries {
+	b := &API{Published: NewPublished(), Names: ownNames{}, Entries: func() entry.Entries {
 		var out entry.Entries
 		for _, o := range []*config.Object{object("a", entry.RegisteredSource),
 			object("both", entry.RegisteredSource)} {

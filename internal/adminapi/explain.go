@@ -9,36 +9,17 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/authz"
 	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
-// Explainer explains what policies decide about a request. The fields are set before use. Safe for
-// concurrent use.
-type Explainer struct {
-	Published *Published
-	// Proxies returns the connected proxies.
-	Proxies func() []xds.ProxyStatus
-	// Workloads returns the workloads that joined, with revoked ones. Nil: there is no certificate
-	// authority.
-	Workloads func(context.Context) ([]ca.Workload, error)
-}
-
-// Routes returns the route of the call that e answers.
-func (e Explainer) Routes() []admin.Route {
-	return []admin.Route{admin.Handle(admin.CallExplain, admin.Viewer, e.Explain)}
-}
-
 // Explain uses the active configuration. Errors: admin.ErrInvalid for a request that no client can
-// send, or a request to a port that has connections alone; admin.ErrNotFound for an unknown target,
-// admin.ErrConflict before there is any configuration.
-func (e Explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
-	c := e.Published.Context()
+// send; admin.ErrNotFound for an unknown target, admin.ErrConflict before there is any configuration.
+func (a *API) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
+	c := a.Published.Context()
 	if c == nil {
 		return admin.Explanation{}, admin.NewError(admin.ErrConflict, "there is no configuration yet")
 	}
@@ -49,25 +30,15 @@ func (e Explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.E
 	if err != nil {
 		return admin.Explanation{}, admin.NewError(admin.ErrInvalid, "%v", err)
 	}
-	revoked, notes := e.revoked(ctx, from)
+	revoked, notes := a.revokedPart(ctx, from)
 	http := r.Method != "" || r.Path != "" || r.Host != ""
-	found := e.judge(c, r.To, !http, authz.Request{From: from, Revoked: revoked, Port: uint32(r.Port),
-		Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/"), Host: r.Host})
+	found := a.judge(c, r.To, !http, authz.Request{From: from, Revoked: revoked, Port: uint32(r.Port),
+		Method: strings.ToUpper(cmp.Or(r.Method, "GET")), Path: cmp.Or(r.Path, "/"), Host: r.Host})
+	found = slices.DeleteFunc(found, func(f authz.Explained) bool { return http && f.Request.TCP })
 	if len(found) == 0 {
-		return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "nothing is known of %q with that port: write the "+
-			"host of a service (web.example:80), a workload (shop/web), its address, or the ID of a proxy; "+
-			"\"ashorectl get endpoints\" lists them", r.To)
-	}
-	if http {
-		var left []string
-		if found, left = ofHTTP(found); len(found) == 0 {
-			return admin.Explanation{}, admin.NewError(admin.ErrInvalid,
-				"%s speaks no HTTP: ask without a method, a path and a host, for a connection; if it does, "+
-					"declare the protocol of the port, such as name: http-web", strings.Join(left, ", "))
-		}
-		if len(left) > 0 {
-			notes = append(notes, "ports that speak no HTTP take no requests and are left out: "+strings.Join(left, ", "))
-		}
+		return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "nothing is known of %q with that port and protocol: "+
+			"write the host of a service (web.example:80), a workload (shop/web), its address, or the ID of a proxy; a "+
+			"method, a path and a host are for ports that speak HTTP; \"ashorectl get services\" lists ports", r.To)
 	}
 	out := explanation(from, found)
 	out.Notes = append(out.Notes, notes...)
@@ -78,26 +49,19 @@ func (e Explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.E
 func checkRequest(r admin.ExplainRequest) error {
 	host, path := cmp.Or(r.Host, "any"), cmp.Or(r.Path, "/")
 	u, err := url.Parse("http://" + host + path)
-	switch {
-	case r.From == "" || r.To == "":
-		return admin.NewError(admin.ErrInvalid, "both from and to are needed")
-	case r.Port < 0 || r.Port > 65535:
-		return admin.NewError(admin.ErrInvalid, "%d is not a port: want 1 to 65535", r.Port)
-	case r.Method != strings.ToUpper(r.Method):
-		return admin.NewError(admin.ErrInvalid, "the method %.40q is not in upper case: write GET, POST or another", r.Method)
-	case err != nil || u.Host != host || u.RequestURI() != path:
+	if err != nil || u.Host != host || u.RequestURI() != path {
 		return admin.NewError(admin.ErrInvalid, "no client can send the host %.80q with the path %.80q: write web.example "+
 			"or web.example:8080, and /orders; what is not ASCII, spaces and # are encoded, %%20", r.Host, r.Path)
 	}
 	return nil
 }
 
-// revoked names what of a caller is revoked beside its identity; empty: nothing.
-func (e Explainer) revoked(ctx context.Context, from spiffe.ID) (revoked string, notes []string) {
-	if e.Workloads == nil || from == (spiffe.ID{}) {
+// revokedPart names what of a caller is revoked beside its identity; empty: nothing.
+func (a *API) revokedPart(ctx context.Context, from spiffe.ID) (revoked string, notes []string) {
+	if a.Workloads == nil || from == (spiffe.ID{}) {
 		return "", nil
 	}
-	joined, err := e.Workloads(ctx)
+	joined, err := a.Workloads(ctx)
 	if err != nil {
 		notes = append(notes, "some workloads or revocations are not known: "+err.Error())
 	}
@@ -127,8 +91,8 @@ func (e Explainer) revoked(ctx context.Context, from spiffe.ID) (revoked string,
 
 // judge returns what the workloads and ports of to decide. Of a proxy tcp says whether it is asked
 // about a connection.
-func (e Explainer) judge(c *push.Context, to string, tcp bool, r authz.Request) []authz.Explained {
-	for _, p := range e.Proxies() {
+func (a *API) judge(c *push.Context, to string, tcp bool, r authz.Request) []authz.Explained {
+	for _, p := range a.Connected() {
 		if p.ID == to || p.Node.ID == to {
 			r.TCP = tcp
 			return []authz.Explained{{Target: authz.Target{Namespace: p.Node.Namespace, Workload: p.Node.ID, Port: r.Port,
@@ -136,18 +100,6 @@ func (e Explainer) judge(c *push.Context, to string, tcp bool, r authz.Request) 
 		}
 	}
 	return authz.Explain(c, access.Filters, r, to)
-}
-
-// ofHTTP returns the results for ports that speak HTTP, and the names of the others.
-func ofHTTP(found []authz.Explained) (asked []authz.Explained, left []string) {
-	for _, f := range found {
-		if f.Request.TCP {
-			left = append(left, place(f))
-		} else {
-			asked = append(asked, f)
-		}
-	}
-	return asked, left
 }
 
 // explanation groups workloads and ports with equal results.

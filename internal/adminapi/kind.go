@@ -20,13 +20,16 @@ func shortNames() map[string]config.Kind {
 }
 
 // kindNamed is the kind that an operator means: its name in any case, singular, plural or short.
-// Errors: admin.ErrInvalid with the nearest name.
+// Errors: admin.ErrInvalid, with the nearest name.
 func kindNamed(name string) (config.KindInfo, error) {
 	lower := strings.ToLower(name)
 	var names []string
 	for _, k := range config.Kinds() {
 		singular := strings.ToLower(string(k.Kind))
 		if lower == singular || lower == k.Plural || shortNames()[lower] == k.Kind {
+			if !k.Supported {
+				return k, admin.NewError(admin.ErrInvalid, "%s is not supported yet", k.Kind)
+			}
 			return k, nil
 		}
 		if k.Supported {

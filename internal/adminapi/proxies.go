@@ -73,7 +73,9 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 	for _, t := range p.Types {
 		out.Types = append(out.Types, typeStatus(t))
 	}
-	out.Reader = len(p.Types) > 0 && !slices.ContainsFunc(p.Types, func(t xds.TypeStatus) bool { return !t.Objects })
+	if len(p.Types) > 0 && !slices.ContainsFunc(p.Types, func(t xds.TypeStatus) bool { return !t.Objects }) {
+		out.Kind = admin.Reader
+	}
 	return out
 }
 
@@ -103,48 +105,41 @@ func dumpOf(t xds.TypeDump) (admin.DumpType, error) {
 	for _, r := range t.Resources {
 		var a anypb.Any
 		err := proto.Unmarshal(r.Any, &a)
+		a.TypeUrl = t.TypeURL // a secret has none
 		var body json.RawMessage
 		if err == nil {
-			body, err = bodyJSON(t.TypeURL, r.Name, a.GetValue())
+			body, err = bodyJSON(r.Name, &a)
 		}
 		if err != nil {
 			return out, fmt.Errorf("show %s: %w", r.Name, err)
 		}
-		out.Resources = append(out.Resources, admin.DumpResource{Name: r.Name, Version: r.Version,
-			Bytes: len(a.GetValue()), Body: body})
+		out.Resources = append(out.Resources, admin.DumpResource{Name: r.Name, Version: r.Version, Bytes: len(a.Value),
+			Body: body})
 	}
 	return out, nil
 }
 
 // bodyJSON is a resource in protobuf's JSON. A type that this program does not know is shown as its
 // bytes. Of a secret only the name is shown.
-func bodyJSON(typeURL, name string, body []byte) (json.RawMessage, error) {
-	var m proto.Message
-	switch mt, err := protoregistry.GlobalTypes.FindMessageByURL(typeURL); {
-	case typeURL == xds.SecretType:
+func bodyJSON(name string, a *anypb.Any) (json.RawMessage, error) {
+	switch a.TypeUrl {
+	case xds.SecretType:
 		return json.Marshal(map[string]string{"name": name, "secret": "[redacted]"})
-	case typeURL == xds.NameTableType:
-		if m, err = newNameTable(); err != nil {
+	case xds.NameTableType:
+		m, err := newNameTable()
+		if err == nil {
+			err = proto.Unmarshal(a.Value, m)
+		}
+		if err != nil {
 			return nil, err
 		}
-	case err != nil:
-		return bytesJSON(typeURL, body)
-	default:
-		m = mt.New().Interface()
+		return protojson.Marshal(m)
 	}
-	if err := proto.Unmarshal(body, m); err != nil {
-		return nil, fmt.Errorf("decode a resource of %s: %w", typeURL, err)
-	}
-	b, err := protojson.Marshal(m)
-	if err != nil { // a nested Any of an unknown type
-		return bytesJSON(typeURL, body)
+	b, err := protojson.Marshal(a)
+	if err != nil {
+		return json.Marshal(map[string]string{"@type": a.TypeUrl, "value": base64.StdEncoding.EncodeToString(a.Value)})
 	}
 	return b, nil
-}
-
-// bytesJSON is what protobuf's JSON of an Any looks like, with the bytes in base64.
-func bytesJSON(typeURL string, body []byte) (json.RawMessage, error) {
-	return json.Marshal(map[string]string{"@type": typeURL, "value": base64.StdEncoding.EncodeToString(body)})
 }
 
 // nameTable describes the type of Istio's name table, which has no Go type outside Istio.

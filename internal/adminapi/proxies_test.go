@@ -8,8 +8,10 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/ads"
@@ -35,12 +37,12 @@ func TestBodyJSON(t *testing.T) {
 		body          []byte
 		want          string
 	}{
-		{"known", "type.googleapis.com/google.protobuf.StringValue", text, `"hello"`},
+		{"known", "type.googleapis.com/google.protobuf.StringValue", text, `{"@type": "type.googleapis.com/google.protobuf.StringValue", "value": "hello"}`},
 		{"unknown", "type.googleapis.com/nobody.knows.It", []byte{1, 2}, `{"@type": "type.googleapis.com/nobody.knows.It", "value": "AQI="}`},
 		{"name table", xds.NameTableType, table, `{"table": {"web.shop": {"ips": ["240.240.0.1"], "registry": "External"}}}`},
 		{"secret", xds.SecretType, []byte("private key"), `{"name": "secret", "secret": "[redacted]"}`},
 	} {
-		got, err := bodyJSON(tc.typeURL, tc.name, tc.body)
+		got, err := bodyJSON(tc.name, &anypb.Any{TypeUrl: tc.typeURL, Value: tc.body})
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
@@ -49,11 +51,8 @@ func TestBodyJSON(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
 		}
 	}
-	if _, err := bodyJSON(xds.NameTableType, "", []byte{0xff}); err == nil {
+	if _, err := bodyJSON("", &anypb.Any{TypeUrl: xds.NameTableType, Value: []byte{0xff}}); err == nil {
 		t.Error("no error for a name table of bad bytes")
-	}
-	if _, err := bodyJSON("type.googleapis.com/google.protobuf.StringValue", "", []byte{0xff}); err == nil {
-		t.Error("no error for a resource of bad bytes")
 	}
 }
 
@@ -109,8 +108,7 @@ func TestShortNames(t *testing.T) {
 	}
 }
 
-// Who asks for configuration objects alone is a reader, under whichever names of the kinds, and
-// goes by what it calls itself otherwise.
+// Who asks for configuration objects alone is a reader, under whichever names of the kinds.
 func TestReaderStatus(t *testing.T) {
 	t.Parallel()
 	of := func(names ...string) (out []xds.TypeStatus) {
@@ -135,8 +133,8 @@ func TestReaderStatus(t *testing.T) {
 		for _, ty := range got.Types {
 			kinds = append(kinds, ty.Objects)
 		}
-		if got.Reader != tc.reader || strings.Join(kinds, " ") != tc.kinds || got.Kind != "sidecar" {
-			t.Errorf("%s: reader %v of %q, called %s", name, got.Reader, kinds, got.Kind)
+		if (got.Kind == admin.Reader) != tc.reader || strings.Join(kinds, " ") != tc.kinds {
+			t.Errorf("%s: the kind is %q, of %q", name, got.Kind, kinds)
 		}
 	}
 }

@@ -18,24 +18,24 @@ import (
 // refuses it within a second. What was revoked already is no error. Errors: admin.ErrInvalid;
 // admin.ErrNotFound for a workload or serial that is not known, and for an identity that no workload
 // has, which is most likely mistyped, unless it is forced.
-func (o *Authority) Revoke(ctx context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
+func (a *API) Revoke(ctx context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
 	q, err := revocation(ctx, r)
 	if err != nil {
 		return admin.Revoked{}, err
 	}
-	known, _ := o.Ledger.Workloads(ctx) // what matters fails by itself
+	known, _ := a.Workloads(ctx) // what matters fails by itself
 	workloads := concerned(known, q)
 	unknown := admin.NewError(admin.ErrNotFound, "nothing is revoked: no workload is known with the %s %s. "+
 		"\"ashorectl workload list\" shows who has which; --force revokes an identity that nobody has yet", q.Kind, q.Name)
-	if len(workloads) == 0 && q.Kind == ca.RevokeIdentity && !r.Force && !o.Ledger.Revocations().Has(q.Kind, q.Name) {
-		o.Ledger.NotRevoked(q, unknown)
+	if len(workloads) == 0 && q.Kind == ca.RevokeIdentity && !r.Force && !a.Ledger.Revocations().Has(q.Kind, q.Name) {
+		a.Ledger.NotRevoked(q, unknown)
 		return admin.Revoked{}, unknown
 	}
-	err = o.Ledger.Revoke(ctx, q)
+	err = a.Ledger.Revoke(ctx, q)
 	if errors.Is(err, ca.ErrNotFound) {
 		return admin.Revoked{}, unknown
 	}
-	out := o.delivered(q)
+	out := a.delivered(q)
 	out.Workloads = workloads
 	if errors.Is(err, ca.ErrPending) { // it is in force
 		out.Notes = append(out.Notes, "WARNING: "+err.Error(),
@@ -46,12 +46,12 @@ func (o *Authority) Revoke(ctx context.Context, r admin.RevokeRequest) (admin.Re
 }
 
 // Restore undoes Revoke. Errors: admin.ErrInvalid; admin.ErrNotFound if that is not revoked.
-func (o *Authority) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
+func (a *API) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
 	q, err := revocation(ctx, r)
 	if err != nil {
 		return admin.Revoked{}, err
 	}
-	err = o.Ledger.Restore(ctx, q)
+	err = a.Ledger.Restore(ctx, q)
 	if errors.Is(err, ca.ErrNotFound) {
 		err = admin.NewError(admin.ErrNotFound, "%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind,
 			q.Name)
@@ -59,14 +59,14 @@ func (o *Authority) Restore(ctx context.Context, r admin.RevokeRequest) (admin.R
 	if err != nil {
 		return admin.Revoked{}, withKind(err)
 	}
-	return o.delivered(q), nil
+	return a.delivered(q), nil
 }
 
 // delivered says how many proxies of this replica receive a change now.
-func (o *Authority) delivered(q ca.RevokeRequest) admin.Revoked {
+func (a *API) delivered(q ca.RevokeRequest) admin.Revoked {
 	proxies := map[string]bool{}
-	for _, p := range o.Proxies.Proxies() {
-		if p.Who.Identity == (spiffe.ID{}) || o.Revoked(p.Who.Identity, p.Who.Fingerprint) == nil {
+	for _, p := range a.Connected() {
+		if p.Who.Identity == (spiffe.ID{}) || a.Revoked(p.Who.Identity, p.Who.Fingerprint) == nil {
 			proxies[p.ID] = true
 		}
 	}

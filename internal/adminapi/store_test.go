@@ -24,7 +24,7 @@ import (
 
 // storeBench is a storekeeper and what it records.
 type storeBench struct {
-	*Store
+	*API
 	t      *testing.T
 	events []audit.Event
 }
@@ -36,7 +36,7 @@ type newBench func(t *testing.T) *storeBench
 func onStore(open func(testing.TB) meshStore) newBench {
 	return func(t *testing.T) *storeBench {
 		b := &storeBench{t: t}
-		b.Store = newStorekeeper(open(t), func(e audit.Event) { b.events = append(b.events, e) })
+		b.API = newStorekeeper(open(t), func(e audit.Event) { b.events = append(b.events, e) })
 		return b
 	}
 }
@@ -122,7 +122,7 @@ func (b *storeBench) last() string {
 // has are the objects of the store.
 func (b *storeBench) has() map[string]*config.Object {
 	b.t.Helper()
-	list, err := b.Store.Store.List(b.t.Context(), "", "")
+	list, err := b.API.Store.List(b.t.Context(), "", "")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func testStoreApply(t *testing.T, newStoreBench newBench) {
 	if w.Revision != "2" || actions(w) != "api unchanged, db created, web changed" {
 		t.Errorf("got %+v", w)
 	}
-	const want = "config.write user test store revision 2 : apply map[changed:1: ServiceEntry shop/web created:1: ServiceEntry shop/db revision:2 unchanged:1]"
+	const want = "config.write user test store revision 2 : apply map[changed:ServiceEntry shop/web changes:2 created:ServiceEntry shop/db]"
 	if b.last() != want {
 		t.Errorf("recorded is\n%s\nwant\n%s", b.last(), want)
 	}
@@ -267,7 +267,7 @@ func testStoreAt(t *testing.T, newStoreBench newBench) {
 
 // faster is a store in which somebody else writes just before an Apply that changes something.
 type faster struct {
-	ObjectStore
+	config.Store
 	write func()
 }
 
@@ -275,7 +275,7 @@ func (f *faster) Apply(ctx context.Context, changes []config.Change, who string)
 	if len(changes) > 0 {
 		f.write()
 	}
-	return f.ObjectStore.Apply(ctx, changes, who)
+	return f.Store.Apply(ctx, changes, who)
 }
 
 // A write that somebody else was faster than is refused.
@@ -290,8 +290,8 @@ func testStoreRace(t *testing.T, newStoreBench newBench) {
 			t.Parallel()
 			b := newStoreBench(t)
 			b.must(serviceFile("web"))
-			other := *b.Store
-			b.Store.Store = &faster{b.Store.Store, func() {
+			other := *b.API
+			b.API.Store = &faster{b.API.Store, func() {
 				if _, err := other.apply(t.Context(), "somebody else", c.other); err != nil {
 					t.Error(err)
 				}
@@ -302,7 +302,7 @@ func testStoreRace(t *testing.T, newStoreBench newBench) {
 			if _, found := b.has()["ServiceEntry shop/db"]; found {
 				t.Error("half of it was written")
 			}
-			b.Store.Store.(*faster).write = func() {}
+			b.API.Store.(*faster).write = func() {}
 			if _, err := b.write(applyOf(c.mine)); err != nil {
 				t.Error(err)
 			}
@@ -457,7 +457,7 @@ func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	file := config.Parse("web.yaml", serviceFile("web").Data).Objects[0]
 	file.Origin.Source = "file:/config"
 	stored := config.Parse("", serviceFile("db").Data).Objects[0]
-	stored.Origin = config.Origin{Source: b.Store.Store.Name()}
+	stored.Origin = config.Origin{Source: b.API.Store.Name()}
 	b.Published.Publish(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
 		Objects: push.Objects{}.With(file.Key, file).With(stored.Key, stored)}))
 	const note = "web.yaml:1 defines it too: the first of the two in the setting sources is active"
@@ -486,9 +486,9 @@ func testStored(t *testing.T, newStoreBench newBench) {
 		kind, namespace, name string
 		want                  int
 		err                   error
-	}{{"", "", "", 2, nil}, {"se", "shop", "web", 1, nil}, {"se", "other", "", 0, nil}, {"vs", "", "", 0, nil}, {"se",
+	}{{"se", "", "", 2, nil}, {"se", "shop", "web", 1, nil}, {"se", "other", "", 0, nil}, {"vs", "", "", 0, nil}, {"se",
 		"shop", "none", 0, admin.ErrNotFound}, {"xx", "", "", 0, admin.ErrInvalid}} {
-		got, err := b.Stored(t.Context(), admin.ObjectQuery{Kind: c.kind, Namespace: c.namespace, Name: c.name})
+		got, err := b.Objects(t.Context(), admin.ObjectQuery{Kind: c.kind, Namespace: c.namespace, Name: c.name, Store: true})
 		if len(got) != c.want || !errors.Is(err, c.err) || c.want > 0 &&
 			(got[0].Origin.Revision != "1" || got[0].Kind != "ServiceEntry") {
 			t.Errorf("%+v: got %v, %v", c, got, err)
@@ -497,7 +497,7 @@ func testStored(t *testing.T, newStoreBench newBench) {
 }
 
 // endless is a store with a long past.
-type endless struct{ ObjectStore }
+type endless struct{ config.Store }
 
 func (e endless) History(_ context.Context, q config.Query) (config.Past, error) {
 	if !q.Bare {
@@ -512,7 +512,7 @@ func (e endless) History(_ context.Context, q config.Query) (config.Past, error)
 func TestStoreHistoryEndless(t *testing.T) {
 	t.Parallel()
 	b := onStore(openBolt)(t)
-	b.Store.Store = endless{b.Store.Store}
+	b.API.Store = endless{b.API.Store}
 	_, err := b.History(t.Context(), admin.HistoryRequest{Differences: true})
 	if !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "--limit") {
 		t.Errorf("got %v, want ErrInvalid and what to do", err)
@@ -521,13 +521,13 @@ func TestStoreHistoryEndless(t *testing.T) {
 
 // deserted is a store whose caller goes away while it lists its objects.
 type deserted struct {
-	ObjectStore
+	config.Store
 	leave func()
 }
 
 func (d deserted) List(ctx context.Context, kind config.Kind, namespace string) ([]*config.Object, error) {
 	defer d.leave()
-	return d.ObjectStore.List(ctx, kind, namespace)
+	return d.Store.List(ctx, kind, namespace)
 }
 
 // Differences that nobody waits for any more are not made.
@@ -536,7 +536,7 @@ func TestStoreDifferencesEnd(t *testing.T) {
 	b := onStore(openBolt)(t)
 	b.must(serviceFile("web"))
 	ctx, cancel := context.WithCancel(t.Context())
-	b.Store.Store = deserted{b.Store.Store, cancel}
+	b.API.Store = deserted{b.API.Store, cancel}
 	if _, err := b.Preview(ctx, applyOf(with(serviceFile("web"), "10.0.0.1", "10.0.0.2"))); !errors.Is(err,
 		context.Canceled) {
 		t.Errorf("got %v, want the end of who asked", err)

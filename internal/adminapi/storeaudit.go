@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"errors"
-	"maps"
 	"strconv"
 	"strings"
 
@@ -10,44 +9,28 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
-// audit records a write in the audit log and the program's log. What becomes active by it is
-// recorded by ConfigAudit.
-func (k *Store) audit(p *storePlan, changes int, err error) {
-	e := audit.Event{Action: audit.ConfigWrite, Actor: p.who, Target: "store", Reason: p.what(), Details: p.details()}
-	switch {
-	case err != nil:
-		e.Outcome, e.Reason = audit.Failed, p.what()+": "+err.Error()
+// auditWrite records a write in the audit log, with the names of the first objects. What becomes
+// active by it is recorded by ConfigAudit.
+func (a *API) auditWrite(p *storePlan, changes int, err error) {
+	e := audit.Event{Action: audit.ConfigWrite, Actor: p.who, Target: "store revision " + p.revision, Reason: p.what(),
+		Details: map[string]string{"changes": strconv.Itoa(changes)}}
+	if p.At != "" {
+		e.Details["at"] = p.At
+	}
+	for _, s := range p.steps[:min(len(p.steps), maxWritten)] {
+		if s.action != admin.Unchanged {
+			e.Details[s.action] = strings.TrimPrefix(e.Details[s.action]+", "+s.Key.String(), ", ")
+		}
+	}
+	if err != nil {
+		e.Outcome = audit.Failed
 		if errors.Is(err, admin.ErrInvalid) || errors.Is(err, admin.ErrConflict) || errors.Is(err, admin.ErrNotFound) {
 			e.Outcome = audit.Refused
 		}
+		e.Reason += ": " + err.Error()
 		if r, ok := errors.AsType[*admin.Refusal](err); ok && len(r.Problems) > 0 {
-			e.Details["problem"] = r.Problems[0].String()
-		}
-		k.Log.Warn("configuration not written", "what", p.what(), "by", p.who, "error", err)
-	case changes == 0:
-		e.Reason += ": nothing to change"
-		e.Details["revision"] = p.revision
-	default:
-		e.Target = "store revision " + p.revision
-		e.Details["revision"] = p.revision
-		k.Log.Info("configuration written", "what", p.what(), "by", p.who, "revision", p.revision, "objects", changes)
-	}
-	k.Record(e)
-}
-
-// details are how many objects a plan changes, and the first ones.
-func (p *storePlan) details() map[string]string {
-	names := map[string][]string{}
-	for _, s := range p.steps {
-		names[s.action] = append(names[s.action], s.Key.String())
-	}
-	out := map[string]string{"at": p.At}
-	for a, list := range names {
-		out[a] = strconv.Itoa(len(list))
-		if a != admin.Unchanged {
-			out[a] += ": " + strings.Join(list[:min(len(list), maxWritten)], ", ")
+			e.Reason += ": " + r.Problems[0].String()
 		}
 	}
-	maps.DeleteFunc(out, func(_, text string) bool { return text == "" })
-	return out
+	a.Record(e)
 }

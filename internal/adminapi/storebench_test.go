@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -35,13 +36,13 @@ func manyFiles(objects int, version string) []admin.Piece {
 }
 
 // apply applies files as who.
-func (k *Store) apply(ctx context.Context, who string, files ...admin.Piece) (admin.Written, error) {
-	return k.Write(admin.WithActor(ctx, who), admin.StoreWrite{Action: admin.Apply, Pieces: files})
+func (a *API) apply(ctx context.Context, who string, files ...admin.Piece) (admin.Written, error) {
+	return a.Write(admin.WithActor(ctx, who), admin.StoreWrite{Action: admin.Apply, Pieces: files})
 }
 
 // newStorekeeper keeps a store; events go to record.
-func newStorekeeper(s meshStore, record func(audit.Event)) *Store {
-	return &Store{Store: s, Published: NewPublished(), Record: record, Log: hclog.NewNullLogger()}
+func newStorekeeper(s meshStore, record func(audit.Event)) *API {
+	return &API{Store: s, Names: ownNames{}, Published: NewPublished(), Record: record, Log: hclog.NewNullLogger()}
 }
 
 // openBolt opens a store of its own.
@@ -115,7 +116,7 @@ func BenchmarkStoreUnchanged(b *testing.B) {
 
 // meshStore is a store of objects and records.
 type meshStore interface {
-	ObjectStore
+	config.Store
 	Records() record.Store
 }
 

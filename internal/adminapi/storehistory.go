@@ -35,7 +35,7 @@ func written(ctx context.Context, p *storePlan, preview bool) (admin.Written, er
 
 // History returns past writes, the latest first. Errors: admin.ErrInvalid, also for too many
 // differences; admin.ErrNotFound.
-func (k *Store) History(ctx context.Context, r admin.HistoryRequest) (admin.StoreHistory, error) {
+func (a *API) History(ctx context.Context, r admin.HistoryRequest) (admin.StoreHistory, error) {
 	out := admin.StoreHistory{Revisions: []admin.StoreRevision{}}
 	q := config.Query{Limit: max(r.Limit, 0), Bare: true}
 	if r.Ref != nil {
@@ -44,7 +44,7 @@ func (k *Store) History(ctx context.Context, r admin.HistoryRequest) (admin.Stor
 			return out, err
 		}
 	}
-	past, err := k.Store.History(ctx, q)
+	past, err := a.Store.History(ctx, q)
 	if err == nil && r.Differences {
 		n := 0
 		for _, r := range past.Revisions {
@@ -55,7 +55,7 @@ func (k *Store) History(ctx context.Context, r admin.HistoryRequest) (admin.Stor
 				"%d may be: ask for fewer revisions (--limit), or for one object", n, maxDifferences)
 		}
 		q.Bare = false
-		past, err = k.Store.History(ctx, q)
+		past, err = a.Store.History(ctx, q)
 	}
 	if err != nil {
 		return out, storeError(err)
@@ -85,12 +85,9 @@ func objectDifference(ctx context.Context, have, get *config.Object) (string, er
 			continue
 		}
 		names[i] = o.Key.String()
-		switch {
-		case i == 1 && o.Origin.File != "":
+		if o.Origin.File != "" {
 			names[i] += fmt.Sprintf(" (%s:%d)", o.Origin.File, o.Origin.Line)
-		case o.Revision == "" || o.Revision == config.Absent:
-			names[i] += " (store)"
-		default:
+		} else {
 			names[i] += " (store, revision " + o.Revision + ")"
 		}
 		c := *o

@@ -96,19 +96,19 @@ func refusal(problems []config.Problem) error {
 
 // Write writes to the store: all or nothing. Every write is in the audit log, also one that was
 // refused. Errors: admin.ErrInvalid, admin.ErrConflict, admin.ErrNotFound; often an *admin.Refusal.
-func (k *Store) Write(ctx context.Context, w admin.StoreWrite) (admin.Written, error) {
+func (a *API) Write(ctx context.Context, w admin.StoreWrite) (admin.Written, error) {
 	p := &storePlan{StoreWrite: w, who: admin.Actor(ctx)}
 	var err error
 	// A write of nothing fetches what other replicas wrote.
-	if p.revision, err = k.Store.Apply(ctx, nil, p.author()); err == nil {
-		err = k.plan(ctx, p)
+	if p.revision, err = a.Store.Apply(ctx, nil, p.author()); err == nil {
+		err = a.plan(ctx, p)
 	}
 	changes := p.changes()
 	if err == nil && len(changes) > 0 {
-		p.revision, err = k.Store.Apply(ctx, changes, p.author())
+		p.revision, err = a.Store.Apply(ctx, changes, p.author())
 	}
 	err = storeError(err)
-	k.audit(p, len(changes), err)
+	a.auditWrite(p, len(changes), err)
 	if err != nil {
 		return admin.Written{}, err
 	}
@@ -117,12 +117,12 @@ func (k *Store) Write(ctx context.Context, w admin.StoreWrite) (admin.Written, e
 
 // Preview returns what Write would do, with the differences. It uses the objects that this replica
 // knows. Errors: those of Write.
-func (k *Store) Preview(ctx context.Context, w admin.StoreWrite) (admin.Written, error) {
+func (a *API) Preview(ctx context.Context, w admin.StoreWrite) (admin.Written, error) {
 	p := &storePlan{StoreWrite: w}
-	past, err := k.Store.History(ctx, config.Query{Limit: -1}) // before the objects are read
+	past, err := a.Store.History(ctx, config.Query{Limit: -1}) // before the objects are read
 	p.revision = past.Latest
 	if err == nil {
-		err = k.plan(ctx, p)
+		err = a.plan(ctx, p)
 	}
 	if err != nil {
 		return admin.Written{}, storeError(err)
@@ -131,8 +131,8 @@ func (k *Store) Preview(ctx context.Context, w admin.StoreWrite) (admin.Written,
 }
 
 // plan makes the steps of a write, and compares with the revision that the operator has seen.
-func (k *Store) plan(ctx context.Context, p *storePlan) error {
-	list, err := k.Store.List(ctx, "", "")
+func (a *API) plan(ctx context.Context, p *storePlan) error {
+	list, err := a.Store.List(ctx, "", "")
 	if err != nil {
 		return err
 	}
@@ -144,9 +144,9 @@ func (k *Store) plan(ctx context.Context, p *storePlan) error {
 	case admin.Apply:
 		err = p.apply(have)
 	case admin.Delete:
-		err = k.planDelete(p, have)
+		err = a.planDelete(p, have)
 	case admin.Rollback:
-		err = k.planRollback(ctx, p, have)
+		err = a.planRollback(ctx, p, have)
 	default:
 		err = admin.NewError(admin.ErrInvalid, "%q is not an action: want apply, delete or rollback", p.Action)
 	}
@@ -155,12 +155,12 @@ func (k *Store) plan(ctx context.Context, p *storePlan) error {
 	}
 	slices.SortFunc(p.steps, func(a, b storeStep) int { return a.Key.Compare(b.Key) })
 	for i := range p.steps {
-		p.steps[i].note = k.elsewhere(p.steps[i].Key)
+		p.steps[i].note = a.elsewhere(p.steps[i].Key)
 	}
 	if p.At == "" {
 		return nil
 	}
-	return k.unchangedSince(ctx, p)
+	return a.unchangedSince(ctx, p)
 }
 
 // parse returns what the files of a write define.
@@ -184,7 +184,7 @@ func (p *storePlan) apply(have map[config.Key]*config.Object) error {
 }
 
 // planDelete makes the steps of a delete, for which only the names in files count.
-func (k *Store) planDelete(p *storePlan, have map[config.Key]*config.Object) error {
+func (a *API) planDelete(p *storePlan, have map[config.Key]*config.Object) error {
 	all := p.parse()
 	if all.Unread {
 		return refusal(all.Problems)
@@ -206,7 +206,7 @@ func (k *Store) planDelete(p *storePlan, have map[config.Key]*config.Object) err
 	for _, key := range slices.Compact(keys) {
 		if have[key] == nil && !p.MissingOK {
 			return admin.NewError(admin.ErrNotFound, "nothing was deleted: the store has no %s, and --ignore-not-found is "+
-				"not set. %s", key, k.elsewhere(key))
+				"not set. %s", key, a.elsewhere(key))
 		}
 		p.add(key, have[key], nil)
 	}
@@ -214,7 +214,7 @@ func (k *Store) planDelete(p *storePlan, have map[config.Key]*config.Object) err
 }
 
 // planRollback makes the steps of a rollback.
-func (k *Store) planRollback(ctx context.Context, p *storePlan, have map[config.Key]*config.Object) error {
+func (a *API) planRollback(ctx context.Context, p *storePlan, have map[config.Key]*config.Object) error {
 	var key config.Key
 	if p.Ref != nil {
 		var err error
@@ -222,7 +222,7 @@ func (k *Store) planRollback(ctx context.Context, p *storePlan, have map[config.
 			return err
 		}
 	}
-	past, err := k.Store.History(ctx, config.Query{Key: key, After: p.Revision})
+	past, err := a.Store.History(ctx, config.Query{Key: key, After: p.Revision})
 	if err != nil {
 		return err
 	}
@@ -240,8 +240,8 @@ func (k *Store) planRollback(ctx context.Context, p *storePlan, have map[config.
 }
 
 // unchangedSince refuses a plan that touches what somebody wrote after the revision p.At.
-func (k *Store) unchangedSince(ctx context.Context, p *storePlan) error {
-	past, err := k.Store.History(ctx, config.Query{After: p.At, Bare: true})
+func (a *API) unchangedSince(ctx context.Context, p *storePlan) error {
+	past, err := a.Store.History(ctx, config.Query{After: p.At, Bare: true})
 	if err == nil {
 		err = past.Reaches(p.At)
 	}

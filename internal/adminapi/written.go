@@ -5,11 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/audit"
@@ -19,30 +15,22 @@ import (
 // maxWritten is how many objects of one change are recorded one by one.
 const maxWritten = 50
 
-// ConfigAudit records which objects became active. The actor is their source: files do not say who
-// wrote them, and writes to the store are recorded by Store. A change that was made while ashored
-// was down shows as another digest at the start.
+// ConfigAudit records which objects became active or were removed. The actor is their source: files
+// do not say who wrote them, and writes to the store are recorded on their own.
 type ConfigAudit struct {
 	Record func(audit.Event) // set before use
 
-	// The rest is owned by the goroutine that publishes.
-
-	last  push.Objects
-	begun bool
+	// last are the objects of the last context; nil before the first. It is owned by the goroutine
+	// that publishes.
+	last *push.Objects
 }
 
 // Published records what changed since the last context.
 func (w *ConfigAudit) Published(objects push.Objects) {
-	last, begun := w.last, w.begun
-	w.last, w.begun = objects, true
-	all := audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything", Reason: "read at the start"}
-	if !begun {
-		all.Details = digest(objects)
-		w.Record(all)
-		return
-	}
+	last := cmp.Or(w.last, &objects)
+	w.last = &objects
 	n := 0
-	for c := range objects.Diff(last) {
+	for c := range objects.Diff(*last) {
 		if c.HadOld && c.HasNew && c.Old.Hash == c.New.Hash { // it is defined elsewhere now
 			continue
 		}
@@ -51,9 +39,8 @@ func (w *ConfigAudit) Published(objects push.Objects) {
 		}
 	}
 	if n > maxWritten {
-		all.Reason = fmt.Sprintf("%d more objects were changed at once", n-maxWritten)
-		all.Details = digest(objects)
-		w.Record(all)
+		w.Record(audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything",
+			Reason: fmt.Sprintf("%d more objects were changed at once", n-maxWritten)})
 	}
 }
 
@@ -85,28 +72,12 @@ func change(old, now *config.Object) audit.Event {
 	return e
 }
 
-// contentHash is the SHA-256 of an object's content, the same on every replica of one release.
+// contentHash is the SHA-256 of an object as YAML, the same on every replica of one release.
 func contentHash(o *config.Object) string {
-	h := sha256.New()
-	for _, m := range []map[string]string{o.Labels, o.Annotations} {
-		for _, k := range slices.Sorted(maps.Keys(m)) {
-			_, _ = fmt.Fprintf(h, "%q=%q\n", k, m[k]) // a hash takes everything
-		}
-		_, _ = h.Write([]byte{'\n'})
-	}
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(o.Spec)
+	text, err := config.Encode([]*config.Object{o})
 	if err != nil { // text that is no UTF-8, which validation refuses
 		return "none: " + err.Error()
 	}
-	_, _ = h.Write(body)
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// digest returns the number and the SHA-256 of objects, as details of an event.
-func digest(objects push.Objects) map[string]string {
-	h := sha256.New()
-	for key, o := range objects.All() {
-		_, _ = fmt.Fprintf(h, "%s %s\n", key, contentHash(o)) // a hash takes everything
-	}
-	return map[string]string{"objects": strconv.Itoa(objects.Len()), "sha256": hex.EncodeToString(h.Sum(nil))}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }

@@ -38,7 +38,7 @@ func TestWritten(t *testing.T) {
 		files []string
 		want  string // reason, target
 	}{
-		{[]string{web}, "read at the start everything"},
+		{[]string{web}, ""},
 		{[]string{web}, ""},
 		{[]string{web, api}, "created ServiceEntry shop/api"},
 		{[]string{web, strings.ReplaceAll(strings.Replace(api, "name: api,", "name: api, labels: {a: hidden},", 1), "10.0.0.1", "10.0.0.2")}, "changed ServiceEntry shop/api"},
@@ -63,7 +63,7 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// A change of everything does not flood the log, and can be told from another one.
+// A change of everything does not flood the log.
 func TestWrittenMuch(t *testing.T) {
 	t.Parallel()
 	var got []audit.Event
@@ -73,15 +73,9 @@ func TestWrittenMuch(t *testing.T) {
 	for i := range maxWritten + 5 {
 		files = append(files, fmt.Sprintf(entryFile, fmt.Sprintf("s%d", i)))
 	}
-	all := objectsOf(t, files...)
-	w.Published(all)
-	sum := func(o push.Objects) string { return digest(o)["sha256"] }
-	if last := got[len(got)-1]; len(got) != maxWritten+2 || last.Reason != "5 more objects were changed at once" ||
-		last.Details["sha256"] != sum(all) {
-		t.Errorf("%d events, the last one %+v", len(got), last)
-	}
-	if sum(all) == sum(objectsOf(t, files[1:]...)) {
-		t.Error("another configuration has the same digest")
+	w.Published(objectsOf(t, files...))
+	if len(got) != maxWritten+1 || got[maxWritten].Reason != "5 more objects were changed at once" {
+		t.Errorf("%d events, the last one %+v", len(got), got[len(got)-1])
 	}
 }
 
@@ -102,7 +96,7 @@ func TestWrittenElsewhere(t *testing.T) {
 		of("file:y", "", "10.0.0.3")} {
 		w.Published(o)
 	}
-	want := []string{"read at the start by ashored ", "created by store:x 4", "changed by file:y "}
+	want := []string{"created by store:x 4", "changed by file:y "}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

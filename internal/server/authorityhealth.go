@@ -28,9 +28,9 @@ const (
 // authorityHealth reports the state of the certificate authority as problems and metrics. Safe for
 // concurrent use.
 type authorityHealth struct {
-	authority *adminapi.Authority
-	jwt       *ca.JWTAttestor
-	log       hclog.Logger
+	api *adminapi.API
+	jwt *ca.JWTAttestor
+	log hclog.Logger
 
 	found atomic.Pointer[findings] // of the last examination; nil before the first
 }
@@ -72,14 +72,14 @@ func (c *authorityHealth) refresh(ctx context.Context) {
 // examine reads the state of the authority.
 func (c *authorityHealth) examine(ctx context.Context, now time.Time) findings {
 	f := findings{tokens: map[string]int{}, workloads: map[string]int{}, revocations: map[string]int{}}
-	if f.authority, f.err = c.authority.Manager.Show(ctx); f.err != nil {
+	if f.authority, f.err = c.api.Manager.Show(ctx); f.err != nil {
 		return f
 	}
-	tokens, err := c.authority.Ledger.Tokens(ctx)
+	tokens, err := c.api.Ledger.Tokens(ctx)
 	if err != nil {
 		return findings{err: err}
 	}
-	list, err := c.authority.ListWorkloads(ctx, admin.None{})
+	list, err := c.api.ListWorkloads(ctx, admin.None{})
 	if err != nil {
 		return findings{err: err}
 	}
@@ -111,7 +111,7 @@ func (c *authorityHealth) examine(ctx context.Context, now time.Time) findings {
 // plugged in others may issue certificates too.
 func (c *authorityHealth) unknownPrincipals(ctx context.Context, authority admin.Authority,
 	joined []admin.Workload) []feed.Problem {
-	latest := c.authority.Published.Context()
+	latest := c.api.Published.Context()
 	if latest == nil || authority.Kind != ca.SelfSigned {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (c *authorityHealth) problems() []feed.Problem {
 		}
 		out = append(out, p)
 	}
-	for _, text := range c.authority.Ledger.Problems() {
+	for _, text := range c.api.Ledger.Problems() {
 		out = append(out, feed.Problem{Severity: feed.Error, Source: "ledger of workloads", Text: text})
 	}
 	for _, text := range f.authority.Problems {
@@ -155,7 +155,7 @@ func (c *authorityHealth) problems() []feed.Problem {
 // Names of metrics are Istio's where it has one.
 func (c *authorityHealth) collect(emit emitFunc) {
 	emit("ashore_revocations_pending", "Revocations in force on this replica that the store does not have yet.",
-		float64(c.authority.Ledger.Pending()))
+		float64(c.api.Ledger.Pending()))
 	f := c.found.Load()
 	if f == nil || f.err != nil {
 		return

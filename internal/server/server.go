@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -62,7 +61,7 @@ type Server struct {
 	exports   exports
 	proxies   *xds.Server
 	assembler *push.Assembler
-	backend   *adminapi.Backend
+	api       *adminapi.API
 	reload    reloadProblems
 }
 
@@ -187,9 +186,9 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	}
 	s.run("workloads", workloads.Run)
 	s.run("configuration", s.assembler.Run)
-	s.run("problem log", (&problemLog{sources: s.backend.ReadSourceProblems, analyzed: analyzed,
+	s.run("problem log", (&problemLog{sources: s.api.SourceProblems, analyzed: analyzed,
 		log: s.log.Named("problems")}).run)
-	s.run("systemd", (&startup{notifier: sdnotify.Notifier{Log: s.log}, waiting: s.backend.Waiting,
+	s.run("systemd", (&startup{notifier: sdnotify.Notifier{Log: s.log}, waiting: s.api.Waiting,
 		responds: s.assembler.Responds, log: s.log}).run)
 	return nil
 }
@@ -198,37 +197,29 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, workloads *shared.Runtime,
 	deriver *entry.Deriver) {
 	log := s.log.Named("admin")
-	s.backend = &adminapi.Backend{Started: time.Now(), Settings: cfg.Warnings, Published: s.published,
-		Assembler: s.assembler, Connected: s.proxies.Proxies, Resources: s.proxies.Dump, Names: s.sources,
-		Entries: deriver.Entries, Record: s.audit.Record, Log: log}
-	authority := &adminapi.Authority{Published: s.published, Proxies: s.proxies, Addresses: reach.addresses,
+	s.api = &adminapi.API{Started: time.Now(), Settings: cfg.Warnings, Published: s.published, Record: s.audit.Record,
+		Log: log, AuditTail: s.audit.Tail, Connected: s.proxies.Proxies,
+		Resources: s.proxies.Dump, Assembler: s.assembler, Names: s.sources, ActiveSource: s.sources.isActive,
+		Accept: s.assembler.AcceptRemovals, Supplied: s.assembler.Supplied, Entries: deriver.Entries,
+		Derived: deriver.Name(), Store: s.store, Records: s.store.Records(), Addresses: reach.addresses,
 		Notes: reach.notes, OtherAddresses: workloads.Advertised}
-	explainer := adminapi.Explainer{Published: s.published, Proxies: s.proxies.Proxies}
 	if id != nil {
-		authority.Manager, authority.Ledger, authority.TrustDomain = id.manager, id.ledger, id.domain
-		authority.Group, authority.Revoked = id.group, id.revoked
-		explainer.Workloads = id.ledger.Workloads
-		health := &authorityHealth{authority: authority, jwt: id.jwt, log: s.log.Named("ca")}
+		s.api.Manager, s.api.Ledger, s.api.TrustDomain = id.manager, id.ledger, id.domain
+		s.api.Group, s.api.Revoked, s.api.Workloads = id.group, id.revoked, id.ledger.Workloads
+		health := &authorityHealth{api: s.api, jwt: id.jwt, log: s.log.Named("ca")}
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)
 		s.collect(health.collect)
 	}
-	catalog := &adminapi.Catalog{Published: s.published, Supplied: s.assembler.Supplied, Entries: deriver.Entries,
-		Derived: deriver.Name()}
-	store := &adminapi.Store{Store: s.store, Published: s.published, Record: s.audit.Record, Log: log.Named("store")}
-	maintenance := &adminapi.Maintenance{Active: s.sources.isActive, Problems: s.backend.SourceProblems,
-		Accept: s.assembler.AcceptRemovals, Records: s.store.Records(), Record: s.audit.Record}
-	s.backend.More = s.problems
-	routes := slices.Concat(s.backend.Routes(), authority.Routes(), explainer.Routes(), catalog.Routes(), store.Routes(),
-		maintenance.Routes(), []admin.Route{adminapi.AuditRoute(s.audit)})
+	s.api.More = s.problems
 	s.run("admin", func(ctx context.Context) error {
-		return admin.Serve(ctx, admin.Config{Listener: s.listeners.admin, Routes: routes, Record: s.audit.Record,
+		return admin.Serve(ctx, admin.Config{Listener: s.listeners.admin, Routes: s.api.Routes(), Record: s.audit.Record,
 			Log: log, Role: cfg.Access.Role})
 	})
-	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.backend.Waiting,
+	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.api.Waiting,
 		log: s.log.Named("metrics")}
 	s.run("metrics", site.run)
-	s.collect(summaryMetrics(s.backend.Summary))
+	s.collect(summaryMetrics(s.api.Summary))
 }
 
 // publisher hands each context to the proxies, then to operators, the audit log and exports.

@@ -7,7 +7,6 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/filestore/consul"
-	"github.com/ashore-mesh/ashore/internal/adminapi"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/settings"
@@ -15,7 +14,7 @@ import (
 
 // meshStore keeps what is written to the mesh: for this ashored alone, or for all that share it.
 type meshStore interface {
-	adminapi.ObjectStore
+	config.Store
 	// Records are tokens, workloads, revocations, virtual IPs and registrations.
 	Records() record.Store
 }

@@ -73,7 +73,7 @@ func TestWrongSettings(t *testing.T) {
 		{"half a mapping", "attestors: {jwt: [{issuer: x, jwks: /x, namespace: [a]}]}\n", "namespace and serviceAccount go together"},
 		{"issuer for nobody", "xds: {address: \"\", plaintextAddress: \"127.0.0.1:1\"}\nattestors: {jwt: [{issuer: x, jwks: /x}]}\n", "attestors.jwt: there is nobody to prove it to"},
 		{"lease", "workloads: {restartGrace: 0s}\n", "workloads.restartGrace: 0s: want more than 0"},
-		{"no such user", "admin: {roles: {viewer: {users: [no-such-user-here]}}}\n", `ashored.yaml:1: admin.roles: viewer: this machine has no user "no-such-user-here"`},
+		{"no such user", "admin: {roles: {viewer: {users: [no-such-user-here]}}}\n", `ashored.yaml:1: admin.roles: viewer: this machine has no "no-such-user-here"`},
 		{"range", "fetch: {allow: [localhost]}\n", `fetch.allow: "localhost" is not a range of addresses`},
 		{"address without port", "xds: {plaintextAddress: localhost}\n", `xds.plaintextAddress: "localhost" is not an address: want IP:PORT`},
 		{"host name", address + "metrics: {address: \"localhost:1\"}\n", `ashored.yaml:2: metrics.address: "localhost:1" is not an address: want IP:PORT`},

@@ -211,19 +211,6 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// Who asks for a port that there is not is told of those that there are.
-func TestPorts(t *testing.T) {
-	t.Parallel()
-	c := explained(t, "", nil)
-	for to, want := range map[string]string{
-		"web.example:1": "80 (at the workloads 8080), 90", "web.example": "80 (at the workloads 8080), 90", "shop/web:1": "80 (at the workloads 8080), 90", "shop/none": "",
-	} {
-		if got := strings.Join(Ports(c, to), ", "); got != want {
-			t.Errorf("%q: got %q, want %q", to, got, want)
-		}
-	}
-}
-
 func itoa(n uint32) string {
 	return netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(n)).String()[len("0.0.0.0:"):]
 }

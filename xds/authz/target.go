@@ -69,9 +69,8 @@ type Target struct {
 	// MutualTLS means that callers of the mesh show their certificates there by themselves.
 	MutualTLS bool
 
-	host        string // that of the service
-	servicePort uint32 // its port that leads here
-	labels      map[string]string
+	host   string // that of the service
+	labels map[string]string
 }
 
 // Name is "shop/web-1", or the address of a workload without a name.
@@ -89,25 +88,6 @@ func (t Target) node() push.Node {
 		n.IPs = new(intern.Lists[netip.Addr]).Of([]netip.Addr{a})
 	}
 	return n
-}
-
-// Ports lists the ports at which the workloads of to can be called, for people: "80 (at the
-// workloads 8080)". It is empty when there are no such workloads.
-func Ports(c *push.Context, to string) []string {
-	host, _ := splitPort(to)
-	targets := Targets(c, host, 0)
-	slices.SortFunc(targets, func(a, b Target) int {
-		return cmp.Or(cmp.Compare(a.servicePort, b.servicePort), cmp.Compare(a.Port, b.Port))
-	})
-	var out []string
-	for _, t := range targets {
-		text := strconv.FormatUint(uint64(t.servicePort), 10)
-		if t.Port != t.servicePort {
-			text += fmt.Sprintf(" (at the workloads %d)", t.Port)
-		}
-		out = append(out, text)
-	}
-	return slices.Compact(out)
 }
 
 // Targets finds the workloads that to names. It is one of:
@@ -143,7 +123,7 @@ func Targets(c *push.Context, to string, port uint32) []Target {
 						Namespace: ep.Namespace, Workload: ep.Workload, Address: ep.Address,
 						Port: own, TCP: !p.Protocol.IsHTTP() && p.Protocol != registry.Unknown,
 						MutualTLS: listeners.AcceptsMTLS(ep, own),
-						host:      s.Host, servicePort: p.Number, labels: ep.Labels,
+						host:      s.Host, labels: ep.Labels,
 					})
 				}
 			}

@@ -85,7 +85,7 @@ func (x *writers) end() {
 
 // written are the objects that a replica has in the store.
 func written(m *harness.Mesh) ([]string, error) {
-	list, err := admin.Send(context.Background(), m.Admin, admin.CallStored, admin.ObjectQuery{Kind: "ServiceEntry", Namespace: "written"})
+	list, err := admin.Send(context.Background(), m.Admin, admin.CallObjects, admin.ObjectQuery{Store: true, Kind: "ServiceEntry", Namespace: "written"})
 	var out []string
 	for _, o := range list {
 		out = append(out, o.Metadata.Name)

@@ -58,7 +58,7 @@ func TestReachesEnvoy(t *testing.T) {
 		return nil
 	})
 	b.want(0, "get se", "seed.yaml:", "store ", "revision 5")
-	for _, words := range [][]string{{"store revision 1", "apply", "created:1: ServiceEntry default/web"},
+	for _, words := range [][]string{{"store revision 1", "apply", "created:ServiceEntry default/web"},
 		{"store revision 4", "delete"}, {"store revision 5", "rollback to 3"}} {
 		if e := b.Audited("config.write", words...); !strings.Contains(e.Actor, fmt.Sprintf("uid %d", os.Getuid())) {
 			t.Errorf("the actor is %q, want this user", e.Actor)

@@ -119,7 +119,7 @@ func (r *running) interrupt() { _ = r.cmd.Process.Signal(syscall.SIGINT) } // an
 // addresses are the endpoints of all services in the store, and how many have each.
 func (b *bench) addresses() map[string]int {
 	b.t.Helper()
-	found, err := admin.Send(b.t.Context(), b.Admin, admin.CallStored, admin.ObjectQuery{Kind: "serviceentry"})
+	found, err := admin.Send(b.t.Context(), b.Admin, admin.CallObjects, admin.ObjectQuery{Store: true, Kind: "serviceentry"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
