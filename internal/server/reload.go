@@ -2,10 +2,7 @@ package server
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -29,7 +26,7 @@ func (s *Server) Reload(ctx context.Context, next settings.Config) error {
 	s.log.Info("the settings are reloaded", "sources", names, "wait_for_restart", later)
 	s.audit.Record(audit.Event{Action: audit.SettingsReload, Actor: "ashored", Target: "settings",
 		Details: map[string]string{"sources": strings.Join(names, ", "), "wait": strings.Join(later, ", ")}})
-	s.reload.set(nil, later)
+	s.reload.Store(reloadProblems(nil, later))
 	return nil
 }
 
@@ -38,7 +35,7 @@ func (s *Server) RefuseReload(err error) {
 	s.log.Error("the settings are not reloaded; the former ones stay in use", "error", err)
 	s.audit.Record(audit.Event{Action: audit.SettingsReload, Actor: "ashored", Target: "settings",
 		Outcome: audit.Failed, Reason: err.Error()})
-	s.reload.set(err, nil)
+	s.reload.Store(reloadProblems(err, nil))
 }
 
 // replaceSources makes the sources of a list the active ones. On error nothing changes.
@@ -51,37 +48,19 @@ func (s *Server) replaceSources(ctx context.Context, list []settings.Source) err
 	return s.assembler.SetSources(ctx, sources) // fails only when the program ends
 }
 
-// reloadProblems are those of the last reload. Safe for concurrent use.
-type reloadProblems struct {
-	mu      sync.Mutex
-	refused []feed.Problem // guarded by mu: why the last file was refused
-	later   []feed.Problem // guarded by mu: settings that wait for the next start
-}
-
-// set replaces the problems. A refused file leaves those of the one before.
-func (r *reloadProblems) set(refused error, later []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// reloadProblems are the settings that wait for the next start, or why the last reload was refused.
+func reloadProblems(refused error, later []string) *[]feed.Problem {
+	var out []feed.Problem
 	now := time.Now()
-	r.refused = nil
 	if refused != nil {
 		for line := range strings.Lines(refused.Error()) {
-			if line = strings.TrimSpace(line); line != "" {
-				r.refused = append(r.refused, feed.Problem{Severity: feed.Error, Source: "settings",
-					Text: line + "; the former settings stay in use", Stale: true, Since: now})
-			}
+			out = append(out, feed.Problem{Severity: feed.Error, Source: "settings",
+				Text: strings.TrimSpace(line) + "; the former settings stay in use", Stale: true, Since: now})
 		}
-		return
 	}
-	r.later = nil
 	for _, name := range later {
-		r.later = append(r.later, feed.Problem{Severity: feed.Warning, Source: "settings", Field: name, Since: now,
-			Text: fmt.Sprintf("%s has changed in the settings file: restart ashored to apply it", name)})
+		out = append(out, feed.Problem{Severity: feed.Warning, Source: "settings", Field: name, Since: now,
+			Text: name + " has changed in the settings file: restart ashored to apply it"})
 	}
-}
-
-func (r *reloadProblems) problems() []feed.Problem {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Concat(r.refused, r.later)
+	return &out
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -62,7 +63,7 @@ type Server struct {
 	proxies   *xds.Server
 	assembler *push.Assembler
 	backend   *adminapi.Backend
-	reload    reloadProblems
+	reload    atomic.Pointer[[]feed.Problem] // of the last reload; never nil
 }
 
 // New opens and builds every part: state, listeners, store, certificate authority, sources,
@@ -91,7 +92,9 @@ func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, err
 }
 
 func newServer(s settings.Config, log hclog.Logger) *Server {
-	return &Server{log: log, settings: s, registry: newRegistry(), published: adminapi.NewPublished()}
+	srv := &Server{log: log, settings: s, registry: newRegistry(), published: adminapi.NewPublished()}
+	srv.reload.Store(reloadProblems(nil, nil))
+	return srv
 }
 
 // Run runs all parts until ctx ends or one fails, and closes everything.
@@ -139,11 +142,11 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	if err != nil {
 		return err
 	}
-	mcp := newMCPPublisher(cfg, s.log.Named("mcp"))
-	id, err := s.newIdentity(ctx, cfg, reach, workloads, mcp)
+	id, err := s.newIdentity(ctx, cfg, reach, workloads)
 	if err != nil {
 		return err
 	}
+	mcp := newMCPPublisher(cfg, s.log.Named("mcp"))
 	s.proxies, err = xds.New(xds.Config{
 		Generator: gen.New(), Objects: mcp.objects(), Runtime: workloads, RegisterAnybody: cfg.Development,
 		Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined,
@@ -172,7 +175,7 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	s.report(analyzed)
 	for _, problems := range []func() []feed.Problem{s.proxies.ResourceProblems, s.sources.exposed, s.auditProblems,
 		saved.problems, vips.Problems, s.proxies.RefusedRegistrations, s.storeProblems, keys.problems,
-		s.reload.problems} {
+		func() []feed.Problem { return *s.reload.Load() }} {
 		s.report(problems)
 	}
 	s.collect(keys.collect)
@@ -206,7 +209,7 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 		authority.Manager, authority.Ledger, authority.TrustDomain = id.manager, id.ledger, id.domain
 		authority.Group, authority.Revoked = id.group, id.revoked
 		explainer.Workloads = id.ledger.Workloads
-		health := &authorityHealth{authority: authority, jwt: id.jwt, log: s.log.Named("ca")}
+		health := newAuthorityHealth(authority, id.jwt)
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)
 		s.collect(health.collect)

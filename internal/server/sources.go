@@ -96,7 +96,7 @@ func (m *sourceMaker) source(s settings.Source) (madeSource, error) {
 			m.log.Warn("a source without TLS: anybody on the path can read and change the mesh's configuration",
 				"source", s.ID(), "address", o.Address)
 		}
-		server, err := mcp.New(o.Config(s.ID(), log))
+		server, err := mcp.New(mcp.Config{Name: s.ID(), Options: o.Options, Log: log})
 		if err == nil && m.made != nil { // at the start the files may not be there yet
 			err = server.CheckFiles()
 		}

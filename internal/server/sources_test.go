@@ -5,6 +5,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/mcp"
 )
 
 // Sources that are made and not taken change nothing.
@@ -14,7 +15,7 @@ func TestSourcesNotTaken(t *testing.T) {
 	list := func(names ...string) (out []settings.Source) {
 		for _, n := range names {
 			out = append(out, settings.Source{Name: n, Kind: "mcp",
-				Options: &settings.MCPSource{Address: "127.0.0.1:1", Plaintext: true}})
+				Options: &settings.MCPSource{Options: mcp.Options{Address: "127.0.0.1:1", Plaintext: true}}})
 		}
 		return out
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 )
@@ -38,21 +39,7 @@ type CA struct {
 
 type Attestors struct {
 	// JWT are the issuers whose tokens prove who a workload is. Default: none.
-	JWT []JWT `yaml:"jwt"`
-}
-
-type JWT struct {
-	// Issuer is the claim "iss" of its tokens.
-	Issuer string `yaml:"issuer"`
-	// Audiences are the accepted audiences of a token. Default: istio-ca.
-	Audiences []string `yaml:"audiences"`
-	// JWKS is where its keys are: a file, or an https:// address. Default: where the issuer says
-	// (OpenID Connect Discovery), if its name is an https:// address.
-	JWKS string `yaml:"jwks"`
-	// Namespace and ServiceAccount are the paths of claims that name the identity. Default:
-	// Kubernetes' claims where a token has them, else the claims "namespace" and "serviceAccount".
-	Namespace      []string `yaml:"namespace"`
-	ServiceAccount []string `yaml:"serviceAccount"`
+	JWT []ca.Issuer `yaml:"jwt"`
 }
 
 type Workloads struct {
@@ -89,12 +76,12 @@ func (s *Config) checkIdentity(wrong report) {
 	s.checkAuthority(wrong)
 	for i, j := range s.Attestors.JWT {
 		err := checkJWT(j)
-		if j.Issuer != "" && slices.ContainsFunc(s.Attestors.JWT[:i],
-			func(b JWT) bool { return b.Issuer == j.Issuer }) {
+		if j.Name != "" && slices.ContainsFunc(s.Attestors.JWT[:i],
+			func(b ca.Issuer) bool { return b.Name == j.Name }) {
 			err = errors.New("it is there twice: put its audiences into one")
 		}
 		if err != nil {
-			wrong("attestors.jwt", "issuer %d %q: %v", i+1, j.Issuer, err)
+			wrong("attestors.jwt", "issuer %d %q: %v", i+1, j.Name, err)
 		}
 	}
 	if !s.Secure() && len(s.Attestors.JWT) > 0 {
@@ -140,15 +127,15 @@ func CheckAdvertised(text string) error {
 	return nil
 }
 
-func checkJWT(j JWT) error {
-	if j.Issuer == "" {
+func checkJWT(j ca.Issuer) error {
+	if j.Name == "" {
 		return errors.New("issuer is not set: give what its tokens say as \"iss\"")
 	}
-	if j.JWKS == "" && !strings.HasPrefix(j.Issuer, "https://") {
+	if j.Keys == "" && !strings.HasPrefix(j.Name, "https://") {
 		return errors.New("jwks is not set: name a file or an https:// address with the keys of the issuer")
 	}
-	if scheme, _, isURL := strings.Cut(j.JWKS, "://"); isURL && scheme != "https" {
-		return fmt.Errorf("jwks %q is neither a file nor an https:// address", j.JWKS)
+	if scheme, _, isURL := strings.Cut(j.Keys, "://"); isURL && scheme != "https" {
+		return fmt.Errorf("jwks %q is neither a file nor an https:// address", j.Keys)
 	}
 	if (len(j.Namespace) == 0) != (len(j.ServiceAccount) == 0) {
 		return errors.New("namespace and serviceAccount go together: name the claims of both, or of none")

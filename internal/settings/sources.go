@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ashore-mesh/ashore/mcp"
@@ -120,29 +119,8 @@ func (c *ConsulSource) with(s *Source) any {
 
 func (c *ConsulSource) check(wrong report) { c.Check(wrong) }
 
-// MCPSource is another control plane, or another server that speaks MCP over xDS. mcp.Config
-// describes the options.
-type MCPSource struct {
-	Address    string   `yaml:"address"`
-	Plaintext  bool     `yaml:"plaintext"`
-	CAFile     string   `yaml:"caFile"`
-	CertFile   string   `yaml:"certFile"`
-	KeyFile    string   `yaml:"keyFile"`
-	ServerName string   `yaml:"serverName"`
-	Kinds      []string `yaml:"kinds"`
-	NodeID     string   `yaml:"nodeID"`
-	Namespace  string   `yaml:"namespace"`
-	Revision   string   `yaml:"revision"`
-}
-
-// Config returns the configuration of the source with that name.
-func (m *MCPSource) Config(name string, log hclog.Logger) mcp.Config {
-	return mcp.Config{
-		Name: name, Address: m.Address, Plaintext: m.Plaintext, CAFile: m.CAFile, CertFile: m.CertFile,
-		KeyFile: m.KeyFile, ServerName: m.ServerName, Kinds: m.Kinds, NodeID: m.NodeID, Namespace: m.Namespace,
-		Revision: m.Revision, Log: log,
-	}
-}
+// MCPSource is another control plane, or another server that speaks MCP over xDS.
+type MCPSource struct{ mcp.Options }
 
 func (m *MCPSource) with(s *Source) any {
 	return &struct {
@@ -152,7 +130,7 @@ func (m *MCPSource) with(s *Source) any {
 }
 
 func (m *MCPSource) check(wrong report) {
-	if _, err := mcp.New(m.Config("x", nil)); err != nil {
+	if _, err := mcp.New(mcp.Config{Name: "mcp", Options: m.Options}); err != nil {
 		option, text, _ := strings.Cut(err.Error(), ": ")
 		wrong(option, "%s", text)
 	}
