@@ -432,7 +432,7 @@ func TestMistakes(t *testing.T) {
 		{"no settings file", []string{"--config", "/does/not/exist"}, exitUsage, "there is no settings file /does/not/exist"},
 		{"dev flag alone", []string{"--files", "x"}, exitUsage, `--files is for --dev: otherwise write "sources"`},
 		{"dev without files", []string{"--dev"}, exitUsage, "--dev needs --files DIR"},
-		{"wrong address", taken("xds.plaintextAddress", "nonsense"), exitUsage, `ashored: --set: xds.plaintextAddress: "nonsense" is not an address`},
+		{"wrong address", taken("xds.plaintextAddress", "nonsense"), exitFailed, "missing port in address (setting xds.plaintextAddress)"},
 		{"xds port in use", taken("xds.plaintextAddress", s.metrics), exitFailed, inUse("xds.plaintextAddress")},
 		{"metrics port in use", taken("metrics.address", s.metrics), exitFailed, inUse("metrics.address")},
 		{"port of every address in use", taken("metrics.address", "\":"+port(s.metrics)+"\""), exitFailed, inUse("metrics.address")},

@@ -20,6 +20,8 @@ const (
 	healthInterval = 10 * time.Second
 	// healthTimeout is how long one may take.
 	healthTimeout = 5 * time.Second
+	// ofAuthority is the source of problems of the authority.
+	ofAuthority = "certificate authority"
 )
 
 // authorityHealth reports the state of the certificate authority as problems and metrics, so that
@@ -65,9 +67,9 @@ func (h *authorityHealth) examine(ctx context.Context, now time.Time) *findings 
 	status, err1 := h.authority.Manager.Show(ctx)
 	list, err2 := h.authority.ListWorkloads(ctx, admin.None{})
 	if err := errors.Join(err1, err2); err != nil {
-		return &findings{problems: authorityProblems(feed.Error, []string{err.Error()})}
+		return &findings{problems: problemsOf(ofAuthority, feed.Error, err.Error())}
 	}
-	f := &findings{problems: authorityProblems(feed.Warning, status.Problems), status: &status,
+	f := &findings{problems: problemsOf(ofAuthority, feed.Warning, status.Problems...), status: &status,
 		workloads: map[string]int{}}
 	for _, w := range list.Workloads {
 		state := "ended"
@@ -85,13 +87,6 @@ func (h *authorityHealth) examine(ctx context.Context, now time.Time) *findings 
 	}
 	f.problems = append(f.problems, h.unknownPrincipals(ctx, status, list.Workloads)...)
 	return f
-}
-
-func authorityProblems(severity feed.Severity, texts []string) (out []feed.Problem) {
-	for _, text := range texts {
-		out = append(out, feed.Problem{Severity: severity, Source: "certificate authority", Text: text})
-	}
-	return out
 }
 
 // unknownPrincipals are the callers that policies deny and that do not exist. Below a root that is
@@ -114,7 +109,7 @@ func (h *authorityHealth) unknownPrincipals(ctx context.Context, status ca.Statu
 // problems are what an operator should see to.
 func (h *authorityHealth) problems() []feed.Problem {
 	return slices.Concat(issuerProblems("setting attestors.jwt", h.jwt.Failures()),
-		authorityProblems(feed.Error, h.authority.Ledger.Problems()), h.found.Load().problems)
+		problemsOf(ofAuthority, feed.Error, h.authority.Ledger.Problems()...), h.found.Load().problems)
 }
 
 // collect reports the last examination. After a failed one only pending revocations are reported.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -137,7 +134,11 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 		return err
 	}
 	take()
-	reach := s.findReach(cfg)
+	var reach reach
+	if cfg.Secure() {
+		reach = findReach(cfg.XDS.Advertise, s.listeners.secure.Addr(), outgoing)
+		s.log.Named("ca").Info("machines join here", "addresses", reach.addresses)
+	}
 	workloads, err := s.newRuntime(ctx, cfg, reach)
 	if err != nil {
 		return err
@@ -173,8 +174,9 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	})
 	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
 	s.report(analyzed)
-	for _, problems := range []func() []feed.Problem{s.proxies.ResourceProblems, s.sources.exposed, s.auditProblems,
-		saved.problems, vips.Problems, s.proxies.RefusedRegistrations, s.storeProblems, keys.problems,
+	for _, problems := range []func() []feed.Problem{s.proxies.ResourceProblems, s.sources.exposed, saved.problems, vips.Problems, s.proxies.RefusedRegistrations, s.storeProblems, keys.problems,
+		func() []feed.Problem { return problemsOf("audit log", feed.Error, s.audit.Problems()...) },
+		func() []feed.Problem { return problemsOf("workloads", feed.Error, workloads.Problems()...) },
 		func() []feed.Problem { return *s.reload.Load() }} {
 		s.report(problems)
 	}
@@ -254,76 +256,11 @@ func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, pus
 	}
 }
 
-// auditProblems are what keeps events out of the audit log.
-func (s *Server) auditProblems() (out []feed.Problem) {
-	for _, text := range s.audit.Problems() {
-		out = append(out, feed.Problem{Severity: feed.Error, Source: "audit log", Text: text})
+// problemsOf returns a problem for each text.
+func problemsOf(source string, severity feed.Severity, texts ...string) []feed.Problem {
+	out := make([]feed.Problem, len(texts))
+	for i, text := range texts {
+		out[i] = feed.Problem{Severity: severity, Source: source, Text: text}
 	}
 	return out
-}
-
-// findReach returns where agents reach the listener with TLS.
-func (s *Server) findReach(cfg settings.Config) reach {
-	if !cfg.Secure() {
-		return reach{}
-	}
-	r := findReach(cfg.XDS.Advertise, s.listeners.secure.Addr(), outgoing)
-	s.log.Named("ca").Info("machines join here", "addresses", r.addresses)
-	return r
-}
-
-// hasStore reports whether the state folder has the file of a store.
-func hasStore(cfg settings.Config) (bool, error) {
-	_, err := os.Lstat(filepath.Join(cfg.State, bolt.FileName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// Init creates what is missing of a control plane, and returns what it did, one line each: the store
-// in the state folder, with a root certificate, or the store that replicas share. A root that is
-// shared or plugged in is left to the first start.
-func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []string, err error) {
-	exists, err := hasStore(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if exists {
-		done = append(done, cfg.State+" has a store already, which was not changed")
-		if !cfg.Store.Shared() {
-			return done, nil
-		}
-	}
-	s := newServer(cfg, log)
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.openState(cfg); err != nil {
-		return nil, err
-	}
-	if !exists {
-		done = append(done, "created the store in "+cfg.State)
-	}
-	if cfg.Store.Shared() {
-		created, err := s.openStore(ctx, cfg, true)
-		switch {
-		case err != nil:
-			return nil, err
-		case created:
-			return append(done, "created the store "+s.shared.Place()+" in Consul, with the content of "+cfg.State), nil
-		}
-		return append(done, "the store "+s.shared.Place()+" in Consul exists already: this replica shares it"), nil
-	}
-	if !cfg.Secure() || cfg.CA.Plugged != "" {
-		return done, nil
-	}
-	authority, err := ca.NewManager(ctx, ca.ManagerConfig{
-		Dir: authorityFolder(cfg), TrustDomain: cfg.MeshConfig.Config.GetTrustDomain(),
-		Names: serverNames(cfg, cfg.XDS.Advertise), Records: s.home.Records(), Audit: s.audit.Record, Log: log,
-	})
-	if err != nil {
-		return nil, authorityError(err)
-	}
-	root := authority.Bundle().Roots[0]
-	return append(done, fmt.Sprintf("the root certificate is %s, valid until %s", ca.RootID(root),
-		root.NotAfter.Format(time.DateOnly))), nil
 }

@@ -53,7 +53,7 @@ func (m *sourceMaker) make(list []settings.Source) (out push.Sources, take func(
 		src, had := m.made[s.ID()]
 		if !had || !src.settings.Equal(s) {
 			if src, err = m.source(s); err != nil {
-				errs = append(errs, s.Wrap(err))
+				errs = append(errs, fmt.Errorf("setting %s (%s): %w", s.At, s.ID(), err))
 				continue
 			}
 		}
@@ -97,9 +97,6 @@ func (m *sourceMaker) source(s settings.Source) (madeSource, error) {
 				"source", s.ID(), "address", o.Address)
 		}
 		server, err := mcp.New(mcp.Config{Name: s.ID(), Options: o.Options, Log: log})
-		if err == nil && m.made != nil { // at the start the files may not be there yet
-			err = server.CheckFiles()
-		}
 		return madeSource{objects: server}, err
 	}
 	return madeSource{}, fmt.Errorf("unknown kind %q", s.Kind)
@@ -153,7 +150,7 @@ func (m *sourceMaker) Awaited(name string) string {
 	if !known {
 		return name
 	}
-	return fmt.Sprintf("%s (%s)", name, s.Requiring())
+	return fmt.Sprintf("%s (setting %s.required)", name, s.At)
 }
 
 // exposed warns of Consuls whose services others may change.

@@ -35,7 +35,6 @@ type Source struct {
 
 	Options sourceOptions // of its kind; *FilesSource, *StoreSource, *MCPSource or *ConsulSource
 	At      string        // its path in the settings, "sources[0]"
-	Place   string        // its place in a file, "ashored.yaml:3"; empty if it is in none
 }
 
 // ID names the source everywhere but in the settings: "files", "consul:dc1".
@@ -49,14 +48,6 @@ func (s Source) ID() string {
 // Equal reports whether two sources read the same in the same way.
 func (s Source) Equal(other Source) bool {
 	return s.ID() == other.ID() && reflect.DeepEqual(s.Options, other.Options)
-}
-
-// Requiring names the setting by which the source is waited for.
-func (s Source) Requiring() string {
-	if s.Place == "" {
-		return "setting sources"
-	}
-	return fmt.Sprintf("setting %s.required, %s", s.At, s.Place)
 }
 
 // sourceOptions are those of one kind of source.
@@ -168,7 +159,7 @@ func (s *Config) readSources() error {
 
 // readSource reads one source.
 func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
-	out := Source{Required: true, At: at, Place: fmt.Sprintf("%s:%d", s.places.File(), n.Line)}
+	out := Source{Required: true, At: at}
 	var kind struct {
 		Kind string `yaml:"kind"`
 	}
@@ -176,8 +167,8 @@ func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
 		return out, s.places.Section(at, n, &out)
 	}
 	if out.Options = optionsOf(kind.Kind); out.Options == nil {
-		return out, fmt.Errorf("%s: %s.kind: %q is no kind of source: want consul, files, mcp or store", out.Place, at,
-			kind.Kind)
+		return out, fmt.Errorf("%s:%d: %s.kind: %q is no kind of source: want consul, files, mcp or store",
+			s.places.File(), n.Line, at, kind.Kind)
 	}
 	err := s.places.Section(at, n, out.Options.with(&out))
 	out.Name = cmp.Or(out.Name, out.Kind)
@@ -234,14 +225,6 @@ func (s *Source) checkAge(store string, wrong report) {
 	case s.MaxAge != 0 && s.MaxAge < leastAge:
 		wrong("maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage", s.MaxAge)
 	}
-}
-
-// Wrap adds the place of the source to an error.
-func (s *Source) Wrap(err error) error {
-	if s.Place == "" {
-		return fmt.Errorf("source %q: %w", s.Name, err)
-	}
-	return fmt.Errorf("%s: %s: source %q: %w", s.Place, s.At, s.Name, err)
 }
 
 // SourceNames returns the names of sources.

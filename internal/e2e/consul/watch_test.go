@@ -55,7 +55,7 @@ func (w *watched) is(workload, health, identity string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		got, ok := w.last[workload]
-		if ok != (health != "") || got.Health != health || got.Identity != identity || ok && got.From.Source != "dc1" {
+		if ok != (health != "") || got.Health != health || got.Identity != identity || ok && got.From.Source != "consul:dc1" {
 			return fmt.Errorf("it is %+v among %d", got, len(w.last))
 		}
 		return nil
