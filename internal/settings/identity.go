@@ -73,36 +73,6 @@ func (s *Config) Secure() bool { return s.XDS.Address != "" }
 // checkIdentity checks the settings about certificates, tokens and roles. It reports each error to
 // wrong.
 func (s *Config) checkIdentity(wrong report) {
-	s.checkAuthority(wrong)
-	for i, j := range s.Attestors.JWT {
-		err := checkJWT(j)
-		if j.Name != "" && slices.ContainsFunc(s.Attestors.JWT[:i],
-			func(b ca.Issuer) bool { return b.Name == j.Name }) {
-			err = errors.New("it is there twice: put its audiences into one")
-		}
-		if err != nil {
-			wrong("attestors.jwt", "issuer %d %q: %v", i+1, j.Name, err)
-		}
-	}
-	if !s.Secure() && len(s.Attestors.JWT) > 0 {
-		wrong("attestors.jwt", "there is nobody to prove it to: set xds.address, or remove this")
-	}
-	if s.Workloads.RestartGrace <= 0 {
-		wrong("workloads.restartGrace", "%s: want more than 0", s.Workloads.RestartGrace)
-	}
-	var err error
-	if s.Access, err = s.Admin.Roles.Resolve(); err != nil {
-		wrong("admin.roles", "%v: add it to the machine, or correct the name", err)
-	}
-	if s.FetchConfig, err = s.Fetch.config(); err != nil {
-		wrong("fetch.allow", "%v", err)
-	}
-}
-
-func (s *Config) checkAuthority(wrong report) {
-	if s.CA.Validity < time.Minute {
-		wrong("ca.validity", "%s: want 1m or more, such as 24h", s.CA.Validity)
-	}
 	for _, n := range s.CA.Names {
 		if net.ParseIP(n) == nil && !dnsname.Valid(strings.ToLower(n)) {
 			wrong("ca.names", "%q is neither a DNS name nor an IP address; it has no port here", n)
@@ -113,16 +83,33 @@ func (s *Config) checkAuthority(wrong report) {
 			wrong("xds.advertise", "%v", err)
 		}
 	}
+	for i, j := range s.Attestors.JWT {
+		err := checkJWT(j)
+		if j.Name != "" && slices.ContainsFunc(s.Attestors.JWT[:i],
+			func(b ca.Issuer) bool { return b.Name == j.Name }) {
+			err = errors.New("it is there twice: put its audiences into one")
+		}
+		if err != nil {
+			wrong("attestors.jwt", "issuer %d %q: %v", i+1, j.Name, err)
+		}
+	}
+	var err error
+	if s.Access, err = s.Admin.Roles.Resolve(); err != nil {
+		wrong("admin.roles", "%v: add it to the machine, or correct the name", err)
+	}
+	if s.FetchConfig, err = s.Fetch.config(); err != nil {
+		wrong("fetch.allow", "%v", err)
+	}
 }
 
 // CheckAdvertised wants HOST:PORT that others can reach.
 func CheckAdvertised(text string) error {
 	host, port, err := net.SplitHostPort(text)
-	if n, badPort := strconv.ParseUint(port, 10, 16); err != nil || badPort != nil || n == 0 {
-		return fmt.Errorf("%q is not an address: want HOST:PORT such as mesh.example:15012", text)
-	}
-	if ip := net.ParseIP(host); ip == nil && !dnsname.Valid(strings.ToLower(host)) || ip != nil && ip.IsUnspecified() {
-		return fmt.Errorf("%q of %q is no name or address that a machine could reach", host, text)
+	n, badPort := strconv.ParseUint(port, 10, 16)
+	ip := net.ParseIP(host)
+	reachable := ip != nil && !ip.IsUnspecified() || ip == nil && dnsname.Valid(strings.ToLower(host))
+	if err != nil || badPort != nil || n == 0 || !reachable {
+		return fmt.Errorf("%q: want HOST:PORT that machines can reach, such as mesh.example:15012", text)
 	}
 	return nil
 }

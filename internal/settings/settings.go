@@ -205,41 +205,33 @@ func (s *Config) check() error {
 		errs = append(errs, err)
 	}
 	meshErr := s.checkMesh()
-	s.checkServed(wrong)
+	level := hclog.LevelFromString(s.Log.Level)
+	for _, c := range []struct {
+		setting string
+		right   bool
+		want    string
+	}{
+		{"state", s.State != "", "a path"},
+		{"domain", dnsname.Valid(s.Domain), "a suffix of host names such as cluster.local, in lower case"},
+		{"xds.address", s.XDS.Address+s.XDS.PlaintextAddress != "", "an address here or in xds.plaintextAddress"},
+		{"xds.workloadConnections", s.XDS.WorkloadConnections >= 1, "1 or more, such as 16"},
+		{"metrics.address", s.Metrics.Address != "", "an address such as 127.0.0.1:15014"},
+		{"log.level", level != hclog.NoLevel && level != hclog.Off, "trace, debug, info, warn or error"},
+		{"log.format", s.Log.Format == "text" || s.Log.Format == "json", "text or json"},
+		{"ca.validity", s.CA.Validity >= time.Minute, "1m or more, such as 24h"},
+		{"workloads.restartGrace", s.Workloads.RestartGrace > 0, "more than 0s, such as 5m"},
+		{"webhook.address", s.Webhook.Address == "" || s.Secure(), "none without xds.address, whose certificate it shows"},
+		{"attestors.jwt", len(s.Attestors.JWT) == 0 || s.Secure(), "none without xds.address, where tokens are shown"},
+	} {
+		if !c.right {
+			wrong(c.setting, "want %s", c.want)
+		}
+	}
 	s.checkIdentity(wrong)
-	if s.Webhook.Address != "" && !s.Secure() {
-		wrong("webhook.address", "there is no certificate authority: set xds.address, or remove this")
-	}
 	s.checkMCP(wrong)
-	if s.State == "" {
-		wrong("state", "empty: name a path")
-	}
 	s.checkStore(wrong)
 	s.checkSources(wrong)
-	if !dnsname.Valid(s.Domain) {
-		wrong("domain", "%q is not the suffix of host names: want lower-case letters, digits, '-' and dots, as cluster.local",
-			s.Domain)
-	}
-	if hclog.LevelFromString(s.Log.Level) == hclog.NoLevel || strings.EqualFold(s.Log.Level, "off") {
-		wrong("log.level", "%q is not a level: want trace, debug, info, warn or error", s.Log.Level)
-	}
-	if s.Log.Format != "text" && s.Log.Format != "json" {
-		wrong("log.format", "%q is not a format: want text or json", s.Log.Format)
-	}
 	return errors.Join(append(errs, meshErr)...)
-}
-
-// checkServed checks the addresses of listeners and the limit of connections.
-func (s *Config) checkServed(wrong report) {
-	if s.XDS.WorkloadConnections < 1 {
-		wrong("xds.workloadConnections", "%d: want 1 or more, such as 16", s.XDS.WorkloadConnections)
-	}
-	if s.XDS.Address == "" && s.XDS.PlaintextAddress == "" {
-		wrong("xds.address", "empty, and xds.plaintextAddress is not set: there is no address to serve proxies at")
-	}
-	if s.Metrics.Address == "" {
-		wrong("metrics.address", "empty: want an address such as 127.0.0.1:15014")
-	}
 }
 
 // checkMesh reads mesh.
