@@ -59,7 +59,8 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	all := cmd.PersistentFlags()
 	all.StringVar(&f.File, "config", "", "settings `file` (default "+settings.DefaultFile+"; with --dev none)")
-	all.StringArrayVar(&f.Set, "set", nil, "a `setting=value` in place of the file's, such as log.level=debug; may be repeated")
+	all.StringArrayVar(&f.Set, "set", nil,
+		"a `setting=value` in place of the file's, such as log.level=debug; may be repeated")
 	cmd.Flags().BoolVar(&f.Dev, "dev", false, "development: plaintext xDS on loopback, no settings file needed")
 	cmd.Flags().StringVar(&f.Files, "files", "", "with --dev: `folder` of configuration to serve")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })

@@ -51,8 +51,8 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 		connections: ca.BoundConnections(cfg.CA.Validity), group: groups(s.published.Context)}
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: authorityFolder(cfg),
-		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: id.group, Grace: cfg.CA.Grace, Connections: id.connections,
-		Present: s.present, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
+		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: id.group,
+		Grace: cfg.CA.Grace, Connections: id.connections, Present: s.present, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
 	}

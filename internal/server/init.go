@@ -25,9 +25,9 @@ func hasStore(cfg settings.Config) (bool, error) {
 	return err == nil, err
 }
 
-// Init creates what is missing of a control plane, and returns what it did, one line each: the store
-// in the state folder, with a root certificate, or the store that replicas share. A root that is
-// shared or plugged in is left to the first start.
+// Init creates what is missing of a control plane, and returns what it did, one line each: the
+// store in the state folder, with a root certificate, or the store that replicas share. A root that
+// is shared or plugged in is left to the first start.
 func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []string, err error) {
 	exists, err := hasStore(cfg)
 	if err != nil {

@@ -22,7 +22,7 @@ func newMCPPublisher(s settings.Config, log hclog.Logger) *mcpPublisher {
 	if len(s.MCP.Readers) == 0 {
 		return nil
 	}
-	p := &mcpPublisher{catalog: mcp.NewCatalog(mcp.CatalogConfig{Readers: s.MCPReaders(),
+	p := &mcpPublisher{catalog: mcp.NewCatalog(mcp.CatalogConfig{Readers: s.MCPReaders,
 		Mesh: s.MeshConfig.Config})}
 	if s.MCP.Services {
 		p.services = &synthesis{log: log}

@@ -17,8 +17,8 @@ type savedState struct {
 	services *feed.Writer[registry.Instances]
 }
 
-// openSaved reads what was active before the restart. Content that cannot be read is logged, and used
-// when its source delivers it.
+// openSaved reads what was active before the restart. Content that cannot be read is logged, and
+// used when its source delivers it.
 func (s *Server) openSaved(ctx context.Context) *savedState {
 	log := s.log.Named("saved state")
 	out := &savedState{

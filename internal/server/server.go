@@ -113,8 +113,10 @@ func (s *Server) run(name string, f func(context.Context) error) {
 	s.parts = append(s.parts, task.Part{Name: name, Run: f})
 }
 
-// report adds the problems of a part.
-func (s *Server) report(problems func() []feed.Problem) { s.problems = append(s.problems, problems) }
+// report adds the problems of parts.
+func (s *Server) report(problems ...func() []feed.Problem) {
+	s.problems = append(s.problems, problems...)
+}
 
 // build builds all parts in the order in which they need each other.
 func (s *Server) build(ctx context.Context, cfg settings.Config) error {
@@ -173,13 +175,11 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 		Trust: s.runTrust(id), Publish: s.publisher(analysis),
 	})
 	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
-	s.report(analyzed)
-	for _, problems := range []func() []feed.Problem{s.proxies.ResourceProblems, s.sources.exposed, saved.problems, vips.Problems, s.proxies.RefusedRegistrations, s.storeProblems, keys.problems,
+	s.report(analyzed, s.proxies.ResourceProblems, s.proxies.RefusedRegistrations, s.sources.exposed, saved.problems,
+		vips.Problems, s.storeProblems, keys.problems,
 		func() []feed.Problem { return problemsOf("audit log", feed.Error, s.audit.Problems()...) },
 		func() []feed.Problem { return problemsOf("workloads", feed.Error, workloads.Problems()...) },
-		func() []feed.Problem { return *s.reload.Load() }} {
-		s.report(problems)
-	}
+		func() []feed.Problem { return *s.reload.Load() })
 	s.collect(keys.collect)
 	s.serveOperators(cfg, id, reach, workloads, deriver)
 	if err := s.serveXDS(cfg, id); err != nil {

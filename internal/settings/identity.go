@@ -43,14 +43,14 @@ type Attestors struct {
 }
 
 type Workloads struct {
-	// RestartGrace is how long workloads stay registered after a start of ashored, until their proxies
-	// are back. Default 5m.
+	// RestartGrace is how long workloads stay registered after a start of ashored, until their
+	// proxies are back. Default 5m.
 	RestartGrace time.Duration `yaml:"restartGrace"`
 }
 
 type Fetch struct {
 	// Allow are ranges of addresses that keys are fetched from although they are loopback,
-	// link-local or a metadata service, and from which they are fetched without TLS too. Default: none.
+	// link-local or a metadata service, and without TLS too. Default: none.
 	Allow []string `yaml:"allow"`
 }
 
@@ -120,9 +120,6 @@ func checkJWT(j ca.Issuer) error {
 	}
 	if j.Keys == "" && !strings.HasPrefix(j.Name, "https://") {
 		return errors.New("jwks is not set: name a file or an https:// address with the keys of the issuer")
-	}
-	if scheme, _, isURL := strings.Cut(j.Keys, "://"); isURL && scheme != "https" {
-		return fmt.Errorf("jwks %q is neither a file nor an https:// address", j.Keys)
 	}
 	if (len(j.Namespace) == 0) != (len(j.ServiceAccount) == 0) {
 		return errors.New("namespace and serviceAccount go together: name the claims of both, or of none")

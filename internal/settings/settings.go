@@ -22,6 +22,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/strictyaml"
+	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -67,6 +68,7 @@ type Config struct {
 	Warnings    []feed.Problem // about it
 	Access      admin.Access   // made of Admin.Roles
 	FetchConfig jwks.Config    // made of Fetch
+	MCPReaders  mcp.Readers    // made of MCP.Readers
 
 	Development bool // set by --dev
 

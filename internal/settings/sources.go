@@ -201,7 +201,9 @@ func (s *Config) checkSources(wrong report) {
 			option("name", "%q: there is one store, and it has no other name: remove this", src.Name)
 		}
 		names[src.Name] = true
-		src.checkAge(s.Store.Kind, option)
+		if src.MaxAge != 0 && src.MaxAge < leastAge {
+			option("maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage", src.MaxAge)
+		}
 		src.Options.check(option)
 		if c, ok := src.Options.(*ConsulSource); ok && c.Export.Owner != "" {
 			to := c.Address + " " + c.Export.Owner
@@ -215,17 +217,6 @@ func (s *Config) checkSources(wrong report) {
 
 // leastAge is the shortest maxAge, because a source that reconnects is down for a moment.
 const leastAge = time.Minute
-
-// checkAge rejects a MaxAge that has no effect or does harm. store is the kind of the store.
-func (s *Source) checkAge(store string, wrong report) {
-	local := s.Kind == "files" || s.Kind == storeKind && store == StoreBolt
-	switch {
-	case local && s.MaxAge > 0:
-		wrong("maxAge", "a source of the kind %s is on this machine and has no age: remove maxAge", s.Kind)
-	case s.MaxAge != 0 && s.MaxAge < leastAge:
-		wrong("maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage", s.MaxAge)
-	}
-}
 
 // SourceNames returns the names of sources.
 func SourceNames(list []Source) []string {
