@@ -13,38 +13,35 @@ import (
 )
 
 // Reload applies the sources and the log level of next. Other changes are reported until the next
-// start. On error the former settings stay in use. One call at a time, while Run runs.
-func (s *Server) Reload(ctx context.Context, next settings.Config) error {
-	if err := s.replaceSources(ctx, next.SourceList); err != nil {
-		s.RefuseReload(err)
-		return err
+// start. err is why the settings could not be read. On error the former ones stay in use, and a
+// problem says why. One call at a time, while Run runs.
+func (s *Server) Reload(ctx context.Context, next settings.Config, err error) {
+	event := audit.Event{Action: audit.SettingsReload, Actor: "ashored", Target: "settings"}
+	var later []string
+	if err == nil {
+		err = s.replaceSources(ctx, next.SourceList)
 	}
-	s.log.SetLevel(hclog.LevelFromString(next.Log.Level))
-	s.settings.SourceList, s.settings.Log.Level = next.SourceList, next.Log.Level
-	later := append(s.settings.Differences(next), s.exports.reload(next.SourceList)...)
-	names := settings.SourceNames(next.SourceList)
-	s.log.Info("the settings are reloaded", "sources", names, "wait_for_restart", later)
-	s.audit.Record(audit.Event{Action: audit.SettingsReload, Actor: "ashored", Target: "settings",
-		Details: map[string]string{"sources": strings.Join(names, ", "), "wait": strings.Join(later, ", ")}})
-	s.reload.Store(reloadProblems(nil, later))
-	return nil
-}
-
-// RefuseReload reports why the settings file was not taken.
-func (s *Server) RefuseReload(err error) {
-	s.log.Error("the settings are not reloaded; the former ones stay in use", "error", err)
-	s.audit.Record(audit.Event{Action: audit.SettingsReload, Actor: "ashored", Target: "settings",
-		Outcome: audit.Failed, Reason: err.Error()})
-	s.reload.Store(reloadProblems(err, nil))
+	if err != nil {
+		s.log.Error("the settings are not reloaded; the former ones stay in use", "error", err)
+		event.Outcome, event.Reason = audit.Failed, err.Error()
+	} else {
+		s.log.SetLevel(hclog.LevelFromString(next.Log.Level))
+		s.settings.Log.Level = next.Log.Level
+		later = append(s.settings.Differences(next), s.exports.reload(next.SourceList)...)
+		names := settings.SourceNames(next.SourceList)
+		s.log.Info("the settings are reloaded", "sources", names, "wait_for_restart", later)
+		event.Details = map[string]string{"sources": strings.Join(names, ", "), "wait": strings.Join(later, ", ")}
+	}
+	s.audit.Record(event)
+	s.reload.Store(reloadProblems(err, later))
 }
 
 // replaceSources makes the sources of a list the active ones. On error nothing changes.
 func (s *Server) replaceSources(ctx context.Context, list []settings.Source) error {
-	sources, take, err := s.sources.make(list)
+	sources, err := s.sources.apply(list)
 	if err != nil {
 		return err
 	}
-	take()
 	return s.assembler.SetSources(ctx, sources) // fails only when the program ends
 }
 

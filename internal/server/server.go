@@ -131,11 +131,10 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	}
 	saved := s.openSaved(ctx)
 	s.sources = newSourceMaker(s.store, savedSources(saved), s.log)
-	sources, take, err := s.sources.make(cfg.SourceList)
+	sources, err := s.sources.apply(cfg.SourceList)
 	if err != nil {
 		return err
 	}
-	take()
 	var reach reach
 	if cfg.Secure() {
 		reach = findReach(cfg.XDS.Advertise, s.listeners.secure.Addr(), outgoing)

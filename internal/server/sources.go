@@ -45,8 +45,8 @@ func newSourceMaker(store meshStore, saved map[string]bool, log hclog.Logger) *s
 	return m
 }
 
-// make makes the sources of a list. They become active when take is called.
-func (m *sourceMaker) make(list []settings.Source) (out push.Sources, take func(), err error) {
+// apply makes the sources of a list the active ones. On error nothing changes.
+func (m *sourceMaker) apply(list []settings.Source) (out push.Sources, err error) {
 	made := map[string]madeSource{}
 	var errs []error
 	for _, s := range list {
@@ -65,11 +65,12 @@ func (m *sourceMaker) make(list []settings.Source) (out push.Sources, take func(
 			out.Services = append(out.Services, pushSource(src.services, s))
 		}
 	}
-	take = func() {
-		m.made = made
-		m.active.Store(&list)
+	if err := errors.Join(errs...); err != nil {
+		return push.Sources{}, err
 	}
-	return out, take, errors.Join(errs...)
+	m.made = made
+	m.active.Store(&list)
+	return out, nil
 }
 
 func pushSource[T any](src feed.Source[T], s settings.Source) push.Source[T] {
