@@ -33,17 +33,18 @@ const (
 // Issuer is an issuer whose tokens are accepted.
 type Issuer struct {
 	// Name is the claim iss, exactly.
-	Name string
+	Name string `yaml:"issuer"`
 	// Audiences are those that a token may be for: one of them must be in the claim aud. Empty
 	// means "istio-ca", as with Istio's agents.
-	Audiences []string
+	Audiences []string `yaml:"audiences"`
 	// Keys is a file or a URL of its keys (JWKS). Empty: Name is an https:// URL, and OpenID Connect
 	// Discovery finds them.
-	Keys string
+	Keys string `yaml:"jwks"`
 	// Namespace and ServiceAccount are the paths of the claims with the identity. Empty means
 	// kubernetes.io → namespace and kubernetes.io → serviceaccount → name, as in Kubernetes' tokens, or
 	// namespace and serviceAccount if a token has no claim kubernetes.io.
-	Namespace, ServiceAccount []string
+	Namespace      []string `yaml:"namespace"`
+	ServiceAccount []string `yaml:"serviceAccount"`
 }
 
 // JWTConfig configures a JWTAttestor.

@@ -21,7 +21,7 @@ func reviewMerger() *feed.Merger[config.Key, *config.Object] {
 // A: good -> mismatched name -> removed by name. Is the object gone?
 func TestReviewRemoveAfterMismatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Kinds: []string{"Gateway"}})
+		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}})
 		m := reviewMerger()
 		d := s.delta()
 		d.asked(gatewayV1)
@@ -47,7 +47,7 @@ func TestReviewRemoveAfterMismatch(t *testing.T) {
 // B: mismatched name -> corrected. Is the problem gone?
 func TestReviewProblemAfterFix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Kinds: []string{"Gateway"}})
+		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}})
 		m := reviewMerger()
 		d := s.delta()
 		d.asked(gatewayV1)
@@ -72,7 +72,7 @@ func TestReviewProblemAfterFix(t *testing.T) {
 // C: the server moves a kind from an older version to the newest on one stream.
 func TestReviewVersionMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Kinds: []string{"Gateway"}})
+		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}})
 		m := reviewMerger()
 		d := s.delta()
 		d.asked(gatewayV1)
@@ -98,7 +98,7 @@ func TestReviewVersionMove(t *testing.T) {
 // of each response.
 func TestUnchangedResource(t *testing.T) {
 	t.Parallel()
-	src, err := New(Config{Name: "mcp:test", Address: "127.0.0.1:1", Plaintext: true})
+	src, err := New(Config{Name: "mcp:test", Options: Options{Address: "127.0.0.1:1", Plaintext: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

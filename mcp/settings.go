@@ -17,37 +17,43 @@ import (
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 )
 
-// Config holds the settings of one source. Name and Address are required. A zero value of any other
-// field is its default.
-type Config struct {
-	// Name is the name of the source: "mcp", or "mcp:" and a name.
-	Name string
+// Options are the settings of a source. Address is required. A zero value of any other field is its
+// default.
+type Options struct {
 	// Address is "host:port" of the server, also written "xds://host:port".
-	Address string
+	Address string `yaml:"address"`
 
 	// Plaintext connects without TLS: anyone on the network path can read and change the
 	// configuration. It excludes CAFile, CertFile, KeyFile and ServerName.
-	Plaintext bool
+	Plaintext bool `yaml:"plaintext"`
 	// CAFile holds the authorities (PEM) that verify the server's certificate. Default: those that
 	// the machine trusts.
-	CAFile string
+	CAFile string `yaml:"caFile"`
 	// CertFile and KeyFile hold the client certificate and its key (PEM). Default: none. All files
 	// are read again for each connection.
-	CertFile, KeyFile string
+	CertFile string `yaml:"certFile"`
+	KeyFile  string `yaml:"keyFile"`
 	// ServerName is the DNS name that the server certificate must have. Default: the host of Address.
-	ServerName string
+	ServerName string `yaml:"serverName"`
 	// Kinds are the kinds to subscribe to. Default: all of Istio's kinds.
-	Kinds []string
+	Kinds []string `yaml:"kinds"`
 
 	// NodeID is the name in the node ID of requests. Default: the host name, or "ashored" if that is
 	// not a DNS label.
-	NodeID string
+	NodeID string `yaml:"nodeID"`
 	// Namespace is the namespace in the node ID. The server may compare it with the client
 	// certificate. Default istio-system.
-	Namespace string
+	Namespace string `yaml:"namespace"`
 	// Revision is the revision to request. Objects whose label istio.io/rev names another one are
 	// ignored. Default: all.
-	Revision string
+	Revision string `yaml:"revision"`
+}
+
+// Config configures a source. Name is required.
+type Config struct {
+	// Name is the name of the source: "mcp", or "mcp:" and a name.
+	Name string
+	Options
 
 	// The limits are not settings: tests set them.
 

@@ -57,13 +57,6 @@ func (s *Source) Name() string { return s.cfg.Name }
 // IsSource reports whether the source of that name is a Source.
 func IsSource(name string) bool { return name == "mcp" || strings.HasPrefix(name, "mcp:") }
 
-// CheckFiles returns an error if a TLS file cannot be used now.
-func (s *Source) CheckFiles() error {
-	_, wrongCA := s.cfg.authorities()
-	_, wrong := s.cfg.certificates()
-	return errors.Join(wrongCA, wrong)
-}
-
 // errSilent means that the server answered nothing on a stream.
 var errSilent = errors.New("it answers nothing")
 

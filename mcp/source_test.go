@@ -261,7 +261,7 @@ func TestDelta(t *testing.T) {
 // is not explicit.
 func TestStateOfTheWorld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Kinds: []string{"Gateway"}})
+		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}})
 		s.noDelta = true
 		st := <-s.states
 		recv := func(want string) {
@@ -297,7 +297,7 @@ func TestStateOfTheWorld(t *testing.T) {
 // object.
 func TestInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Kinds: []string{"Gateway"}})
+		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}})
 		d := s.delta()
 		d.asked(gatewayV1)
 		wrongBody := gateway("s/w", "w.test")
@@ -338,7 +338,7 @@ func TestInvalid(t *testing.T) {
 // While the server is away the source is down; afterwards it sends everything again.
 func TestReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Kinds: []string{"Gateway"}})
+		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}})
 		var conn net.Conn
 		s.pipe = func(c net.Conn) net.Conn { conn = c; return c }
 		d := s.delta()
@@ -362,7 +362,7 @@ func TestReconnect(t *testing.T) {
 // A server that answers nothing, too much, or nonsense is down, and the reason is reported.
 func TestBadServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Kinds: []string{"Gateway"}, MaxObjects: 2})
+		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}, MaxObjects: 2})
 		<-s.deltas
 		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(),
 			"it answers nothing within 30s") {
@@ -370,7 +370,7 @@ func TestBadServer(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Kinds: []string{"Gateway"}, MaxObjects: 2})
+		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}, MaxObjects: 2})
 		d := s.delta()
 		d.say(gatewayV1, set{"s/a": gateway("s/a", "a"), "s/b": gateway("s/b", "b"), "s/c": gateway("s/c", "c")})
 		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(), "more than 2 objects: subscribe to fewer kinds") {
@@ -390,7 +390,7 @@ func TestBadServer(t *testing.T) {
 // Objects for another revision are left out.
 func TestRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Kinds: []string{"Gateway"}, Revision: "canary"})
+		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}, Revision: "canary"}})
 		d := s.delta()
 		if r := d.asked(gatewayV1); r.Node.Metadata.Fields["ISTIO_REVISION"].GetStringValue() != "canary" {
 			t.Errorf("the node is %v", r.Node)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -34,7 +33,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
   ashored --dev --files examples/quickstart/config
   ashored --dev --files config --set xds.address=127.0.0.1:15012   with identities: "ashorectl join-token create"
   ashored --dev --files config --set state=/tmp/ashore --set xds.plaintextAddress=127.0.0.1:16010`,
-		Args:          func(_ *cobra.Command, args []string) error { return usage(noArgs(args)) },
+		Args:          func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) },
 		Version:       build.Read().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -60,33 +59,15 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	all := cmd.PersistentFlags()
 	all.StringVar(&f.File, "config", "", "settings `file` (default "+settings.DefaultFile+"; with --dev none)")
-	all.StringArrayVar(&f.Set, "set", nil, "a `setting=value` in place of the file's, such as log.level=debug; may be repeated")
+	all.StringArrayVar(&f.Set, "set", nil,
+		"a `setting=value` in place of the file's, such as log.level=debug; may be repeated")
 	cmd.Flags().BoolVar(&f.Dev, "dev", false, "development: plaintext xDS on loopback, no settings file needed")
 	cmd.Flags().StringVar(&f.Files, "files", "", "with --dev: `folder` of configuration to serve")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	cmd.AddCommand(initCommand(&f), versionCommand(), checkStoreCommand())
+	cmd.AddCommand(initCommand(&f), checkStoreCommand())
 	noMore := func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) }
 	completion.Refine(cmd, noMore, func(_ *cobra.Command, err error) error { return usage(err) })
 	return cmd
-}
-
-func noArgs(args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("%q is not a command of ashored; its settings come from --config FILE, or --dev", args[0])
-	}
-	return nil
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Show the version",
-		Args:  func(_ *cobra.Command, args []string) error { return usage(noArgs(args)) },
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "ashored %s\n", build.Read())
-			return err
-		},
-	}
 }
 
 func checkStoreCommand() *cobra.Command {

@@ -38,11 +38,8 @@ func serve(ctx context.Context, s settings.Config, read func() (settings.Config,
 		case <-hup:
 			systemd := sdnotify.Notifier{Log: log}
 			systemd.Reloading()
-			if next, err := read(); err != nil {
-				srv.RefuseReload(err)
-			} else {
-				_ = srv.Reload(ctx, next) // an error is logged and a problem
-			}
+			next, err := read()
+			srv.Reload(ctx, next, err)
 			systemd.Tell(sdnotify.Ready)
 		}
 	}

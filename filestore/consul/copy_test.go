@@ -206,7 +206,7 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	s := &Store{cfg: Config{Options: Options{Prefix: "ashore/cluster.local", Address: "https://a.test"}}}
-	if got := s.Name(); got != "store:consul:ashore/cluster.local@https://a.test:8501" {
+	if got := s.Place(); got != "ashore/cluster.local@https://a.test:8501" {
 		t.Errorf("it is called %q", got)
 	}
 }

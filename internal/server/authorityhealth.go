@@ -1,14 +1,11 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/ca"
@@ -23,34 +20,38 @@ const (
 	healthInterval = 10 * time.Second
 	// healthTimeout is how long one may take.
 	healthTimeout = 5 * time.Second
+	// ofAuthority is the source of problems of the authority.
+	ofAuthority = "certificate authority"
 )
 
-// authorityHealth reports the state of the certificate authority as problems and metrics. Safe for
-// concurrent use.
+// authorityHealth reports the state of the certificate authority as problems and metrics, so that
+// neither waits for the store. Safe for concurrent use.
 type authorityHealth struct {
 	api *adminapi.API
 	jwt *ca.JWTAttestor
-	log hclog.Logger
 
-	found atomic.Pointer[findings] // of the last examination; nil before the first
+	found atomic.Pointer[findings] // of the last examination
 }
 
-// findings are how an authority is. Not to be changed.
+// findings are the state of an authority.
 type findings struct {
-	authority admin.Authority
-	// tokens, workloads and revocations are counted by state, state and kind.
-	tokens, workloads, revocations map[string]int
-	doubled                        []feed.Problem // workloads by whose names several machines go
-	unknownPrincipals              []feed.Problem // callers that policies deny and that do not exist
-	err                            error
+	problems  []feed.Problem
+	status    *admin.Authority // nil: it could not be read
+	workloads map[string]int   // by state
+}
+
+func newAuthorityHealth(api *adminapi.API, jwt *ca.JWTAttestor) *authorityHealth {
+	h := &authorityHealth{api: api, jwt: jwt}
+	h.found.Store(&findings{})
+	return h
 }
 
 // run examines the authority until ctx ends.
-func (c *authorityHealth) run(ctx context.Context) error {
+func (h *authorityHealth) run(ctx context.Context) error {
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
 	for {
-		c.refresh(ctx)
+		h.found.Store(h.examine(ctx, time.Now()))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -59,33 +60,17 @@ func (c *authorityHealth) run(ctx context.Context) error {
 	}
 }
 
-func (c *authorityHealth) refresh(ctx context.Context) {
+// examine reads the state of the authority.
+func (h *authorityHealth) examine(ctx context.Context, now time.Time) *findings {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	found := c.examine(ctx, time.Now())
-	if found.err != nil && !errors.Is(found.err, context.Canceled) {
-		c.log.Warn("cannot examine the certificate authority", "error", found.err)
+	status, err1 := h.api.Manager.Show(ctx)
+	list, err2 := h.api.ListWorkloads(ctx, admin.None{})
+	if err := errors.Join(err1, err2); err != nil {
+		return &findings{problems: problemsOf(ofAuthority, feed.Error, err.Error())}
 	}
-	c.found.Store(&found)
-}
-
-// examine reads the state of the authority.
-func (c *authorityHealth) examine(ctx context.Context, now time.Time) findings {
-	f := findings{tokens: map[string]int{}, workloads: map[string]int{}, revocations: map[string]int{}}
-	if f.authority, f.err = c.api.Manager.Show(ctx); f.err != nil {
-		return f
-	}
-	tokens, err := c.api.Ledger.Tokens(ctx)
-	if err != nil {
-		return findings{err: err}
-	}
-	list, err := c.api.ListWorkloads(ctx, admin.None{})
-	if err != nil {
-		return findings{err: err}
-	}
-	for _, t := range tokens {
-		f.tokens[t.State(now)]++
-	}
+	f := &findings{problems: problemsOf(ofAuthority, feed.Warning, status.Problems...), status: &status,
+		workloads: map[string]int{}}
 	for _, w := range list.Workloads {
 		state := "ended"
 		if n := len(w.Leaves); n > 0 && w.Leaves[n-1].NotAfter.After(now) {
@@ -96,23 +81,20 @@ func (c *authorityHealth) examine(ctx context.Context, now time.Time) findings {
 		}
 		f.workloads[state]++
 		if w.Warning != "" {
-			f.doubled = append(f.doubled, feed.Problem{Severity: feed.Warning, Source: "workloads", Object: w.Name,
+			f.problems = append(f.problems, feed.Problem{Severity: feed.Warning, Source: "workloads", Object: w.Name,
 				Text: w.Warning})
 		}
 	}
-	for _, r := range list.Revocations {
-		f.revocations[r.Kind]++
-	}
-	f.unknownPrincipals = c.unknownPrincipals(ctx, f.authority, list.Workloads)
+	f.problems = append(f.problems, h.unknownPrincipals(ctx, status, list.Workloads)...)
 	return f
 }
 
 // unknownPrincipals are the callers that policies deny and that do not exist. Below a root that is
 // plugged in others may issue certificates too.
-func (c *authorityHealth) unknownPrincipals(ctx context.Context, authority admin.Authority,
+func (h *authorityHealth) unknownPrincipals(ctx context.Context, status admin.Authority,
 	joined []admin.Workload) []feed.Problem {
-	latest := c.api.Published.Context()
-	if latest == nil || authority.Kind != ca.SelfSigned {
+	latest := h.api.Published.Context()
+	if latest == nil || status.Kind != ca.SelfSigned {
 		return nil
 	}
 	var ids []spiffe.ID
@@ -125,68 +107,32 @@ func (c *authorityHealth) unknownPrincipals(ctx context.Context, authority admin
 }
 
 // problems are what an operator should see to.
-func (c *authorityHealth) problems() []feed.Problem {
-	f := c.found.Load()
-	if f == nil {
-		return nil
-	}
-	var out []feed.Problem
-	if f.err != nil {
-		out = append(out, feed.Problem{Severity: feed.Error, Source: "certificate authority", Text: f.err.Error()})
-	}
-	for _, k := range c.jwt.Failures() {
-		p := feed.Problem{Severity: feed.Error, Source: "setting attestors.jwt", Object: k.URL, Since: k.Since, Stale: k.Kept,
-			Text: k.Err.Error() + "; no token of its issuer is accepted until they can be read"}
-		if k.Kept {
-			p.Severity, p.Text = feed.Warning, k.Err.Error()+"; the keys that were read last stay in use"
-		}
-		out = append(out, p)
-	}
-	for _, text := range c.api.Ledger.Problems() {
-		out = append(out, feed.Problem{Severity: feed.Error, Source: "ledger of workloads", Text: text})
-	}
-	for _, text := range f.authority.Problems {
-		out = append(out, feed.Problem{Severity: feed.Warning, Source: "certificate authority", Text: text})
-	}
-	return slices.Concat(out, f.doubled, f.unknownPrincipals)
+func (h *authorityHealth) problems() []feed.Problem {
+	return slices.Concat(issuerProblems("setting attestors.jwt", h.jwt.Failures()),
+		problemsOf(ofAuthority, feed.Error, h.api.Ledger.Problems()...), h.found.Load().problems)
 }
 
 // collect reports the last examination. After a failed one only pending revocations are reported.
 // Names of metrics are Istio's where it has one.
-func (c *authorityHealth) collect(emit emitFunc) {
+func (h *authorityHealth) collect(emit emitFunc) {
 	emit("ashore_revocations_pending", "Revocations in force on this replica that the store does not have yet.",
-		float64(c.api.Ledger.Pending()))
-	f := c.found.Load()
-	if f == nil || f.err != nil {
+		float64(h.api.Ledger.Pending()))
+	f := h.found.Load()
+	if f.status == nil {
 		return
 	}
-	for _, r := range f.authority.Roots {
+	for _, r := range f.status.Roots {
 		if r.State == "signs" {
 			emit("citadel_server_root_cert_expiry_timestamp",
 				"When the root that signs ends, in seconds since 1970.", seconds(r.NotAfter))
 		}
 	}
 	emit("citadel_server_cert_chain_expiry_timestamp",
-		"When the certificate that signs ends, in seconds since 1970.", seconds(f.authority.Signer.NotAfter))
+		"When the certificate that signs ends, in seconds since 1970.", seconds(f.status.Signer.NotAfter))
 	emit("ashore_ca_server_expiry_timestamp_seconds",
-		"When the control plane's own certificate ends, in seconds since 1970.", seconds(f.authority.Server.NotAfter))
-	current := cmp.Or(f.authority.Rotation.Step, "none")
-	for _, step := range []string{"none", ca.StepDistribute, ca.StepActivate} {
-		emit("ashore_ca_rotation_step", "1 for the last completed step of a rotation of the root, or none.",
-			truth(step == current), "step", step)
-	}
-	emit("ashore_ca_rotation_waiting", "What the next step of a rotation waits for.",
-		float64(f.authority.Rotation.Count))
-	emit("ashore_ca_problems", "Problems of the certificate authority.", float64(len(f.authority.Problems)))
-	for _, state := range []string{"unused", "used", "expired"} {
-		emit("ashore_join_tokens", "Join tokens, by state.", float64(f.tokens[state]), "state", state)
-	}
+		"When the control plane's own certificate ends, in seconds since 1970.", seconds(f.status.Server.NotAfter))
 	for _, state := range []string{"valid", "ended", "revoked"} {
 		emit("ashore_workloads", "Joined workloads, by whether their certificate is valid, ended or revoked.",
 			float64(f.workloads[state]), "state", state)
-	}
-	for _, kind := range []ca.RevocationKind{ca.RevokeIdentity, ca.RevokeWorkload, ca.RevokeSerial} {
-		emit("ashore_revocations", "Revocations in force, by kind.", float64(f.revocations[string(kind)]),
-			"kind", string(kind))
 	}
 }

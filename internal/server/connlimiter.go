@@ -11,7 +11,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
@@ -28,10 +27,9 @@ import (
 
 const (
 	// maxUnauthenticated limits the connections whose clients have not authenticated, some 64 KB
-	// each. It is large enough for a fleet that connects at once.
-	maxUnauthenticated = 8192
-	// sourceShare is the part of maxUnauthenticated, 1/8, that one source address may use.
-	sourceShare = 8
+	// each, and maxFromSource those of one source address. It is large enough for a fleet that
+	// connects at once.
+	maxUnauthenticated, maxFromSource = 8192, 1024
 	// unauthenticatedTime is how long a connection without a workload's certificate stays open
 	// after the handshake. A machine that joins needs some milliseconds.
 	unauthenticatedTime = 30 * time.Second
@@ -49,12 +47,6 @@ const workloadBytes, unfinishedBytes, unauthenticatedBytes = 12 << 20, 6 << 20, 
 // workloadLimit returns the limit of a workload that may have that many connections.
 func workloadLimit(bytes, connections int) int { return max(bytes, bytes/16*connections) }
 
-// limitUnauthenticated limits the connections of l whose clients have not authenticated.
-func limitUnauthenticated(l net.Listener) *connlimit.Listener {
-	total := min(maxUnauthenticated, openFiles()/2)
-	return connlimit.New(l, total, max(total/sourceShare, 1))
-}
-
 // collectUnauthenticated reports the connections of l.
 func collectUnauthenticated(l *connlimit.Listener) func(emitFunc) {
 	return func(emit emitFunc) {
@@ -64,15 +56,6 @@ func collectUnauthenticated(l *connlimit.Listener) func(emitFunc) {
 		emit("ashore_unauthenticated_connections_refused_total",
 			"Connections with TLS that were refused because too many clients had not authenticated.", float64(refused))
 	}
-}
-
-// openFiles returns how many files and connections this process may have open.
-func openFiles() int {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > 1<<20 {
-		return 1 << 20
-	}
-	return int(limit.Cur)
 }
 
 // connLimiter limits the connections of each workload, and the memory of their incomplete requests.

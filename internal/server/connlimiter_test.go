@@ -24,6 +24,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
@@ -85,7 +86,7 @@ func TestConnectionRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := limitUnauthenticated(inner)
+	l := connlimit.New(inner, maxUnauthenticated, maxFromSource)
 	serving := selfSigned(t)
 	workload, other := selfSigned(t), selfSigned(t)
 	verify := func(chain []*x509.Certificate, _ time.Time) (spiffe.ID, error) {

@@ -10,8 +10,9 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// exports register services of the mesh in the Consuls whose sources have the option export. Exports
-// are made when ashored starts. A reload only ends those that the settings do not have any more.
+// exports register services of the mesh in the Consuls whose sources have the option export.
+// Exports are made when ashored starts. A reload only ends those that the settings do not have any
+// more.
 type exports struct {
 	started   map[string]consul.Options // by source, without those that ended; owned by Reload
 	exporters map[string]*consul.Exporter

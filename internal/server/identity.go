@@ -41,18 +41,18 @@ type identity struct {
 
 // newIdentity finds the certificate authority, or creates one. The xDS server is built after it:
 // the callbacks that need it are called only while Run runs.
-func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach reach, rt *shared.Runtime,
-	exported *mcpPublisher) (*identity, error) {
+func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach reach,
+	rt *shared.Runtime) (*identity, error) {
 	if !cfg.Secure() {
 		return nil, nil
 	}
 	log, records := s.log.Named("ca"), s.store.Records()
 	id := &identity{domain: cfg.MeshConfig.Config.GetTrustDomain(),
-		connections: ca.BoundConnections(cfg.CA.Validity), group: groups(s.published.Context, exported.exported)}
+		connections: ca.BoundConnections(cfg.CA.Validity), group: groups(s.published.Context)}
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: authorityFolder(cfg),
-		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: id.group, Grace: cfg.CA.Grace, Connections: id.connections,
-		Present: s.present, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
+		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: id.group,
+		Grace: cfg.CA.Grace, Connections: id.connections, Present: s.present, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
 	}
@@ -71,7 +71,7 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 		return nil, authorityError(err)
 	}
 	id.peers = ca.NewPeerVerifier(id.manager.Bundle, id.ledger)
-	id.jwt = ca.NewJWTAttestor(ca.JWTConfig{Issuers: issuers(cfg), Ledger: id.ledger,
+	id.jwt = ca.NewJWTAttestor(ca.JWTConfig{Issuers: cfg.Attestors.JWT, Ledger: id.ledger,
 		Fetcher: jwks.NewFetcher(cfg.FetchConfig), Log: log})
 	id.issuer = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
 		Validity: cfg.CA.Validity, Ledger: id.ledger, Peers: id.peers, JWT: id.jwt,
@@ -88,16 +88,6 @@ func authorityError(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w (in the state folder, setting state)", err)
-}
-
-// issuers are those of the setting attestors.jwt.
-func issuers(cfg settings.Config) []ca.Issuer {
-	var out []ca.Issuer
-	for _, j := range cfg.Attestors.JWT {
-		out = append(out, ca.Issuer{Name: j.Issuer, Audiences: j.Audiences, Keys: j.JWKS, Namespace: j.Namespace,
-			ServiceAccount: j.ServiceAccount})
-	}
-	return out
 }
 
 // serverNames are the names and addresses of the control plane's certificate, beside those that it
@@ -187,22 +177,16 @@ func (s *Server) rotationFacts(ctx context.Context, ledger *ca.Ledger) (ca.Facts
 	return f, nil
 }
 
-// groups looks WorkloadGroups up in the latest context. Before the first one, in what other control
-// planes are sent: two control planes that need a certificate of each other would otherwise wait for
-// each other's objects.
-func groups(latest func() *push.Context, exported func() push.Objects) func(context.Context, string) (namespace,
-	account string, err error) {
+// groups looks WorkloadGroups up in the latest context.
+func groups(latest func() *push.Context) func(context.Context, string) (namespace, account string, err error) {
 	return func(_ context.Context, group string) (string, string, error) {
-		objects, all := exported(), false
-		if c := latest(); c != nil {
-			objects, all = c.Inputs().Objects, true
-		}
-		namespace, name, _ := strings.Cut(group, "/")
-		o, found := objects.Get(config.Key{Kind: config.WorkloadGroup, Namespace: namespace, Name: name})
-		if !found && !all {
+		c := latest()
+		if c == nil {
 			return "", "", errors.New("configuration is not read yet: \"ashorectl sources\" says why. " +
 				"A source that cannot be read before this is made needs required: false")
 		}
+		namespace, name, _ := strings.Cut(group, "/")
+		o, found := c.Inputs().Objects.Get(config.Key{Kind: config.WorkloadGroup, Namespace: namespace, Name: name})
 		if !found {
 			return "", "", ca.ErrNoGroup
 		}

@@ -25,30 +25,6 @@ func newKeySource(s settings.Config, log hclog.Logger) keySource {
 		Log: log})}
 }
 
-// problems are the keys that cannot be fetched.
-func (k keySource) problems() []feed.Problem {
-	var out []feed.Problem
-	for _, f := range k.keeper.Failures() {
-		p := feed.Problem{Severity: feed.Error, Source: "keys of issuers", Object: f.URL, Since: f.Since, Stale: f.Kept,
-			Text: f.Err.Error()}
-		if errors.Is(f.Err, jwks.ErrAddress) {
-			p.Text += " (the setting fetch.allow opens a range of addresses)"
-		}
-		if f.Kept {
-			p.Severity, p.Text = feed.Warning, p.Text+"; the keys that were fetched last stay in use"
-		} else {
-			p.Text += "; no token of its issuers is accepted until they can be fetched"
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
-// collect counts them.
-func (k keySource) collect(emit emitFunc) {
-	emit("ashore_jwks_failing", "Addresses of issuers' keys that cannot be fetched.", float64(len(k.keeper.Failures())))
-}
-
 // Want implements push.KeySource.
 func (k keySource) Want(urls []string) { k.keeper.Want(urls) }
 
@@ -60,4 +36,32 @@ func (k keySource) Run(ctx context.Context, out chan<- *push.KeySets) error {
 		case <-ctx.Done():
 		}
 	})
+}
+
+// problems are the keys that cannot be fetched.
+func (k keySource) problems() []feed.Problem {
+	return issuerProblems("keys of issuers", k.keeper.Failures())
+}
+
+// collect counts them.
+func (k keySource) collect(emit emitFunc) {
+	emit("ashore_jwks_failing", "Addresses of issuers' keys that cannot be fetched.", float64(len(k.keeper.Failures())))
+}
+
+// issuerProblems are the keys of issuers that cannot be read.
+func issuerProblems(source string, failures []jwks.Failure) (out []feed.Problem) {
+	for _, f := range failures {
+		p := feed.Problem{Severity: feed.Error, Source: source, Object: f.URL, Since: f.Since, Stale: f.Kept,
+			Text: f.Err.Error()}
+		if errors.Is(f.Err, jwks.ErrAddress) {
+			p.Text += " (the setting fetch.allow opens a range of addresses)"
+		}
+		if f.Kept {
+			p.Severity, p.Text = feed.Warning, p.Text+"; the keys that were read last stay in use"
+		} else {
+			p.Text += "; no token of its issuers is accepted until they can be read"
+		}
+		out = append(out, p)
+	}
+	return out
 }

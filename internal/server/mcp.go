@@ -1,8 +1,6 @@
 package server
 
 import (
-	"sync/atomic"
-
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/settings"
@@ -14,7 +12,6 @@ import (
 // mcpPublisher serves the configuration to other control planes. Nil: nobody may read it.
 type mcpPublisher struct {
 	catalog *mcp.Catalog
-	latest  atomic.Pointer[push.Exported] // nil before everything was read
 	// services adds the services of registries; nil: they are not served. It is owned by the
 	// catalog.
 	services *synthesis
@@ -25,7 +22,7 @@ func newMCPPublisher(s settings.Config, log hclog.Logger) *mcpPublisher {
 	if len(s.MCP.Readers) == 0 {
 		return nil
 	}
-	p := &mcpPublisher{catalog: mcp.NewCatalog(mcp.CatalogConfig{Readers: s.MCPReaders(),
+	p := &mcpPublisher{catalog: mcp.NewCatalog(mcp.CatalogConfig{Readers: s.MCPReaders,
 		Mesh: s.MeshConfig.Config})}
 	if s.MCP.Services {
 		p.services = &synthesis{log: log}
@@ -56,21 +53,9 @@ func (p *mcpPublisher) objects() xds.Objects {
 
 // publish serves what the assembler exports.
 func (p *mcpPublisher) publish(now push.Exported) {
-	p.latest.Store(&now)
 	objects := func() push.Objects { return now.Objects }
 	if p.services != nil {
 		objects = func() push.Objects { return p.services.objects(now) }
 	}
 	p.catalog.Publish(objects)
-}
-
-// exported returns the objects that are served; none before all of them were read.
-func (p *mcpPublisher) exported() (none push.Objects) {
-	if p == nil {
-		return none
-	}
-	if latest := p.latest.Load(); latest != nil {
-		return latest.Objects
-	}
-	return none
 }

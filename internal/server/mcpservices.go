@@ -1,6 +1,8 @@
 package server
 
 import (
+	"slices"
+
 	"github.com/hashicorp/go-hclog"
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -22,7 +24,6 @@ type synthesis struct {
 type synthetic struct {
 	from   registry.Instances
 	object *config.Object // nil: it is invalid
-	why    string         // why it is invalid
 }
 
 // objects returns the exported objects with a ServiceEntry for each service. An object whose name a
@@ -52,7 +53,7 @@ func (s *synthesis) objects(now push.Exported) push.Objects {
 	return all
 }
 
-// made returns the ServiceEntry of one service. It logs why a service has none when that changes.
+// made returns the ServiceEntry of one service. It logs why a changed service has none.
 func (s *synthesis) made(k registry.Key, from registry.Instances) synthetic {
 	last := s.last[k]
 	if last.from == from {
@@ -62,25 +63,13 @@ func (s *synthesis) made(k registry.Key, from registry.Instances) synthetic {
 	problems, ok := config.Accept(o)
 	switch {
 	case !ok:
-		why := firstError(problems)
-		if why != last.why {
-			s.log.Warn("a service of a registry is not served to other control planes: its ServiceEntry is invalid",
-				"host", k.Host, "problem", why)
-		}
-		return synthetic{from: from, why: why}
+		i := slices.IndexFunc(problems, feed.Problem.IsError)
+		s.log.Warn("a service of a registry is not served to other control planes: its ServiceEntry is invalid",
+			"host", k.Host, "problem", problems[i].String())
+		return synthetic{from: from}
 	case last.object != nil && last.object.Hash == o.Hash:
 		return synthetic{from: from, object: last.object}
 	default:
 		return synthetic{from: from, object: o}
 	}
-}
-
-// firstError is the first of problems that is one.
-func firstError(problems []feed.Problem) string {
-	for _, p := range problems {
-		if p.IsError() {
-			return p.String()
-		}
-	}
-	return ""
 }

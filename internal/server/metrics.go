@@ -78,7 +78,6 @@ func summaryMetrics(status func() admin.Status) func(emitFunc) {
 		emit(problems, problemsHelp, float64(s.Config.Warnings), "severity", "warning")
 		emit("ashore_config_conflicts", "Definitions and parts of services that another source overrides.",
 			float64(s.Config.Conflicts))
-		emit("ashore_contexts_total", "Contexts that were built and published.", float64(s.Config.Contexts))
 		for _, src := range s.Sources {
 			emitSource(emit, &src, time.Now())
 		}
@@ -98,7 +97,6 @@ func emitSource(emit emitFunc, src *feed.SourceStatus, now time.Time) {
 	source("ashore_source_items", "Items that a source supplies.", float64(src.Items))
 	source("ashore_source_retained_items",
 		"Items that are used although the source does not supply them any more.", float64(src.Retained))
-	source("ashore_source_problems", "Problems of a source.", float64(src.Problems))
 	source("ashore_source_up", "1 when a source reaches its origin.", truth(src.Error == ""))
 	source("ashore_source_age_seconds", "How long a source has been down; 0 when it is up.", age)
 	if !src.LastUpdate.IsZero() {

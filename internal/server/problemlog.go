@@ -42,37 +42,20 @@ func (l *problemLog) run(ctx context.Context) error {
 			continue
 		}
 		now = slices.Concat(now, l.analyzed())
-		appeared := without(now, logged)
-		l.write(appeared, hclog.Warn, "configuration problem",
-			"more configuration problems: \"ashorectl problems\" lists all")
-		l.write(ended(without(logged, now), appeared), hclog.Info, "configuration problem is over",
-			"more configuration problems are over")
+		l.write(without(now, logged), hclog.Warn, "configuration problem")
+		l.write(without(logged, now), hclog.Info, "configuration problem is over")
 		logged = now
 	}
 }
 
 // write logs a list of problems, and the number of those that are too many.
-func (l *problemLog) write(list []feed.Problem, level hclog.Level, one, more string) {
+func (l *problemLog) write(list []feed.Problem, level hclog.Level, message string) {
 	for _, p := range list[:min(len(list), maxLogged)] {
-		l.log.Log(level, one, "problem", p.String(), "source", p.Source)
+		l.log.Log(level, message, "problem", p.String(), "source", p.Source)
 	}
 	if n := len(list) - maxLogged; n > 0 {
-		l.log.Log(level, more, "problems", n)
+		l.log.Log(level, message+": more than are logged one by one; \"ashorectl problems\" lists all", "problems", n)
 	}
-}
-
-// ended returns the problems of gone that are over. A problem is not over if another one about the
-// same field, or about the whole source, takes its place: such as that retained services were
-// removed.
-func ended(gone, appeared []feed.Problem) []feed.Problem {
-	type place struct{ source, file, object, field string }
-	replaced := map[place]bool{}
-	for _, p := range appeared {
-		replaced[place{p.Source, p.File, p.Object, p.Field}] = true
-	}
-	return slices.DeleteFunc(gone, func(p feed.Problem) bool {
-		return replaced[place{p.Source, p.File, p.Object, p.Field}] || replaced[place{source: p.Source}]
-	})
 }
 
 // without returns the problems of list that are not in other, each once. Their lines do not count.

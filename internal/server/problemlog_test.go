@@ -18,11 +18,11 @@ import (
 )
 
 // A problem is logged once when it appears and once when it is over, and not again because its
-// source cannot be asked meanwhile. It is not over when another one takes its place.
+// source cannot be asked meanwhile.
 func TestProblemLog(t *testing.T) {
 	t.Parallel()
-	typo, twice := feed.Problem{Source: "file:/x", File: "a.yaml", Line: 2, Text: "typo"}, feed.Problem{Source: "file:/x", Text: "defined twice"}
-	elsewhere := feed.Problem{Source: "file:/y", Text: "typo"}
+	typo, twice := feed.Problem{Source: "files", File: "a.yaml", Line: 2, Text: "typo"}, feed.Problem{Source: "files", Text: "defined twice"}
+	elsewhere := feed.Problem{Source: "files:y", Text: "typo"}
 	retained := func(object string) feed.Problem {
 		return feed.Problem{Source: "dc1", Object: object, Text: object + " retained"}
 	}
@@ -46,17 +46,18 @@ func TestProblemLog(t *testing.T) {
 			want []string
 		}{
 			{"none", nil, nil, nil},
-			{"one appears", []feed.Problem{typo}, nil, []string{"+ file:/x a.yaml:2: typo"}},
+			{"one appears", []feed.Problem{typo}, nil, []string{"+ files a.yaml:2: typo"}},
 			{"it stays", []feed.Problem{typo}, nil, nil},
 			{"it moves to another line", []feed.Problem{moved}, nil, nil},
-			{"more appear", []feed.Problem{twice, typo, elsewhere, elsewhere}, nil, []string{"+ file:/x defined twice", "+ file:/y typo"}},
+			{"more appear", []feed.Problem{twice, typo, elsewhere, elsewhere}, nil, []string{"+ files defined twice", "+ files:y typo"}},
 			{"no answer", nil, errors.New("no answer"), nil},
-			{"one is over", []feed.Problem{typo, elsewhere}, nil, []string{"- file:/x defined twice"}},
-			{"all are over", nil, nil, []string{"- file:/x a.yaml:2: typo", "- file:/y typo"}},
-			{"one is back", []feed.Problem{typo}, nil, []string{"+ file:/x a.yaml:2: typo"}},
+			{"one is over", []feed.Problem{typo, elsewhere}, nil, []string{"- files defined twice"}},
+			{"all are over", nil, nil, []string{"- files a.yaml:2: typo", "- files:y typo"}},
+			{"one is back", []feed.Problem{typo}, nil, []string{"+ files a.yaml:2: typo"}},
 			{"objects are retained", []feed.Problem{retained("a"), retained("b")}, nil,
-				[]string{"+ dc1 a: a retained", "+ dc1 b: b retained", "- file:/x a.yaml:2: typo"}},
-			{"they are removed", []feed.Problem{{Source: "dc1", Text: "removed"}}, nil, []string{"+ dc1 removed"}},
+				[]string{"+ dc1 a: a retained", "+ dc1 b: b retained", "- files a.yaml:2: typo"}},
+			{"they are removed", []feed.Problem{{Source: "dc1", Text: "removed"}}, nil,
+				[]string{"+ dc1 removed", "- dc1 a: a retained", "- dc1 b: b retained"}},
 			{"they are back", nil, nil, []string{"- dc1 removed"}},
 		} {
 			now, fails, logged = step.now, step.err, nil
@@ -100,7 +101,7 @@ func TestProblemLogMany(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
-			(&problemLog{log: hclog.New(&hclog.LoggerOptions{Output: &text})}).write(tc.list, hclog.Warn, "one", "more")
+			(&problemLog{log: hclog.New(&hclog.LoggerOptions{Output: &text})}).write(tc.list, hclog.Warn, "one")
 			lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 			if last := lines[len(lines)-1]; len(lines) != tc.lines || !strings.Contains(last, tc.last) {
 				t.Errorf("%d lines, the last %q; want %d, the last with %q", len(lines), last, tc.lines, tc.last)

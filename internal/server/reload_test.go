@@ -5,23 +5,21 @@ import (
 	"testing"
 )
 
-// A refused file is a problem until the next reload. Settings that wait for a restart stay listed.
+// Each line of why a file is refused is a problem, and each setting that waits for a restart.
 func TestReloadProblems(t *testing.T) {
 	t.Parallel()
-	var r reloadProblems
-	for _, step := range []struct {
+	for _, tc := range []struct {
 		name  string
 		err   error
 		later []string
 		want  int
 	}{
-		{"waiting", nil, []string{"domain"}, 1},
-		{"refused", errors.New("a: bad\nb: bad"), nil, 3},
-		{"as before", nil, nil, 0},
+		{"waiting", nil, []string{"domain", "log"}, 2},
+		{"refused", errors.New("a: bad\nb: bad"), nil, 2},
+		{"nothing", nil, nil, 0},
 	} {
-		r.set(step.err, step.later)
-		if got := r.problems(); len(got) != step.want {
-			t.Errorf("%s: got %v, want %d problems", step.name, got, step.want)
+		if got := reloadProblems(tc.err, tc.later); len(*got) != tc.want {
+			t.Errorf("%s: got %v, want %d problems", tc.name, got, tc.want)
 		}
 	}
 }

@@ -2,8 +2,7 @@ package server
 
 import (
 	"context"
-
-	"github.com/hashicorp/go-hclog"
+	"errors"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -16,11 +15,10 @@ type savedState struct {
 	content  push.Saved // of before the restart
 	objects  *feed.Writer[*config.Object]
 	services *feed.Writer[registry.Instances]
-	unread   []feed.Problem // of the start
 }
 
-// openSaved reads what was active before the restart. Content that cannot be read is a problem until
-// the next start.
+// openSaved reads what was active before the restart. Content that cannot be read is logged, and
+// used when its source delivers it.
 func (s *Server) openSaved(ctx context.Context) *savedState {
 	log := s.log.Named("saved state")
 	out := &savedState{
@@ -28,11 +26,12 @@ func (s *Server) openSaved(ctx context.Context) *savedState {
 		services: feed.NewWriter[registry.Instances](s.home, "services", log),
 	}
 	var err error
-	if out.content.Objects, err = feed.Load[*config.Object](ctx, s.home, "config"); err != nil {
-		out.report(err, log)
-	}
-	if out.content.Services, err = feed.Load[registry.Instances](ctx, s.home, "services"); err != nil {
-		out.report(err, log)
+	out.content.Objects, err = feed.Load[*config.Object](ctx, s.home, "config")
+	unread := []error{err}
+	out.content.Services, err = feed.Load[registry.Instances](ctx, s.home, "services")
+	if err := errors.Join(append(unread, err)...); err != nil {
+		log.Error("a part of what was active before the restart cannot be read: it is used when its source delivers it",
+			"error", err)
 	}
 	s.run("saved objects", out.objects.Run)
 	s.run("saved services", out.services.Run)
@@ -48,13 +47,6 @@ func savedSources(saved *savedState) map[string]bool {
 	return names
 }
 
-func (s *savedState) report(err error, log hclog.Logger) {
-	log.Error("a part of what was active before the restart cannot be read", "error", err)
-	s.unread = append(s.unread, feed.Problem{Severity: feed.Warning, Source: "saved state",
-		Text: "a part of what was active before the restart cannot be read, " +
-			"and is used only when its source delivers it: " + err.Error()})
-}
-
 // save implements push.AssemblerConfig.Save.
 func (s *savedState) save(changed push.Saved) {
 	s.objects.Put(changed.Objects)
@@ -62,5 +54,5 @@ func (s *savedState) save(changed push.Saved) {
 }
 
 func (s *savedState) problems() []feed.Problem {
-	return append(append(append([]feed.Problem{}, s.unread...), s.objects.Problems()...), s.services.Problems()...)
+	return append(s.objects.Problems(), s.services.Problems()...)
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -62,7 +60,7 @@ type Server struct {
 	proxies   *xds.Server
 	assembler *push.Assembler
 	api       *adminapi.API
-	reload    reloadProblems
+	reload    atomic.Pointer[[]feed.Problem] // of the last reload; never nil
 }
 
 // New opens and builds every part: state, listeners, store, certificate authority, sources,
@@ -91,7 +89,9 @@ func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, err
 }
 
 func newServer(s settings.Config, log hclog.Logger) *Server {
-	return &Server{log: log, settings: s, registry: newRegistry(), published: adminapi.NewPublished()}
+	srv := &Server{log: log, settings: s, registry: newRegistry(), published: adminapi.NewPublished()}
+	srv.reload.Store(reloadProblems(nil, nil))
+	return srv
 }
 
 // Run runs all parts until ctx ends or one fails, and closes everything.
@@ -113,8 +113,10 @@ func (s *Server) run(name string, f func(context.Context) error) {
 	s.parts = append(s.parts, task.Part{Name: name, Run: f})
 }
 
-// report adds the problems of a part.
-func (s *Server) report(problems func() []feed.Problem) { s.problems = append(s.problems, problems) }
+// report adds the problems of parts.
+func (s *Server) report(problems ...func() []feed.Problem) {
+	s.problems = append(s.problems, problems...)
+}
 
 // build builds all parts in the order in which they need each other.
 func (s *Server) build(ctx context.Context, cfg settings.Config) error {
@@ -129,21 +131,24 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	}
 	saved := s.openSaved(ctx)
 	s.sources = newSourceMaker(s.store, savedSources(saved), s.log)
-	sources, take, err := s.sources.make(cfg.SourceList)
+	sources, err := s.sources.apply(cfg.SourceList)
 	if err != nil {
 		return err
 	}
-	take()
-	reach := s.findReach(cfg)
+	var reach reach
+	if cfg.Secure() {
+		reach = findReach(cfg.XDS.Advertise, s.listeners.secure.Addr(), outgoing)
+		s.log.Named("ca").Info("machines join here", "addresses", reach.addresses)
+	}
 	workloads, err := s.newRuntime(ctx, cfg, reach)
 	if err != nil {
 		return err
 	}
-	mcp := newMCPPublisher(cfg, s.log.Named("mcp"))
-	id, err := s.newIdentity(ctx, cfg, reach, workloads, mcp)
+	id, err := s.newIdentity(ctx, cfg, reach, workloads)
 	if err != nil {
 		return err
 	}
+	mcp := newMCPPublisher(cfg, s.log.Named("mcp"))
 	s.proxies, err = xds.New(xds.Config{
 		Generator: gen.New(), Objects: mcp.objects(), Runtime: workloads, RegisterAnybody: cfg.Development,
 		Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined,
@@ -170,12 +175,11 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 		Trust: s.runTrust(id), Publish: s.publisher(analysis),
 	})
 	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
-	s.report(analyzed)
-	for _, problems := range []func() []feed.Problem{s.proxies.ResourceProblems, s.sources.exposed, s.auditProblems,
-		saved.problems, vips.Problems, s.proxies.RefusedRegistrations, s.storeProblems, keys.problems,
-		s.reload.problems} {
-		s.report(problems)
-	}
+	s.report(analyzed, s.proxies.ResourceProblems, s.proxies.RefusedRegistrations, s.sources.exposed, saved.problems,
+		vips.Problems, s.storeProblems, keys.problems,
+		func() []feed.Problem { return problemsOf("audit log", feed.Error, s.audit.Problems()...) },
+		func() []feed.Problem { return problemsOf("workloads", feed.Error, workloads.Problems()...) },
+		func() []feed.Problem { return *s.reload.Load() })
 	s.collect(keys.collect)
 	s.serveOperators(cfg, id, reach, workloads, deriver)
 	if err := s.serveXDS(cfg, id); err != nil {
@@ -206,7 +210,7 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 	if id != nil {
 		s.api.Manager, s.api.Ledger, s.api.TrustDomain = id.manager, id.ledger, id.domain
 		s.api.Group, s.api.Revoked, s.api.Workloads = id.group, id.revoked, id.ledger.Workloads
-		health := &authorityHealth{api: s.api, jwt: id.jwt, log: s.log.Named("ca")}
+		health := newAuthorityHealth(s.api, id.jwt)
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)
 		s.collect(health.collect)
@@ -243,76 +247,11 @@ func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, pus
 	}
 }
 
-// auditProblems are what keeps events out of the audit log.
-func (s *Server) auditProblems() (out []feed.Problem) {
-	for _, text := range s.audit.Problems() {
-		out = append(out, feed.Problem{Severity: feed.Error, Source: "audit log", Text: text})
+// problemsOf returns a problem for each text.
+func problemsOf(source string, severity feed.Severity, texts ...string) []feed.Problem {
+	out := make([]feed.Problem, len(texts))
+	for i, text := range texts {
+		out[i] = feed.Problem{Severity: severity, Source: source, Text: text}
 	}
 	return out
-}
-
-// findReach returns where agents reach the listener with TLS.
-func (s *Server) findReach(cfg settings.Config) reach {
-	if !cfg.Secure() {
-		return reach{}
-	}
-	r := findReach(cfg.XDS.Advertise, s.listeners.secure.Addr(), outgoing)
-	s.log.Named("ca").Info("machines join here", "addresses", r.addresses)
-	return r
-}
-
-// hasStore reports whether the state folder has the file of a store.
-func hasStore(cfg settings.Config) (bool, error) {
-	_, err := os.Lstat(filepath.Join(cfg.State, bolt.FileName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// Init creates what is missing of a control plane, and returns what it did, one line each: the store
-// in the state folder, with a root certificate, or the store that replicas share. A root that is
-// shared or plugged in is left to the first start.
-func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []string, err error) {
-	exists, err := hasStore(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if exists {
-		done = append(done, cfg.State+" has a store already, which was not changed")
-		if !cfg.Store.Shared() {
-			return done, nil
-		}
-	}
-	s := newServer(cfg, log)
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.openState(cfg); err != nil {
-		return nil, err
-	}
-	if !exists {
-		done = append(done, "created the store in "+cfg.State)
-	}
-	if cfg.Store.Shared() {
-		created, err := s.openStore(ctx, cfg, true)
-		switch {
-		case err != nil:
-			return nil, err
-		case created:
-			return append(done, "created the store "+s.shared.Place()+" in Consul, with the content of "+cfg.State), nil
-		}
-		return append(done, "the store "+s.shared.Place()+" in Consul exists already: this replica shares it"), nil
-	}
-	if !cfg.Secure() || cfg.CA.Plugged != "" {
-		return done, nil
-	}
-	authority, err := ca.NewManager(ctx, ca.ManagerConfig{
-		Dir: authorityFolder(cfg), TrustDomain: cfg.MeshConfig.Config.GetTrustDomain(),
-		Names: serverNames(cfg, cfg.XDS.Advertise), Records: s.home.Records(), Audit: s.audit.Record, Log: log,
-	})
-	if err != nil {
-		return nil, authorityError(err)
-	}
-	root := authority.Bundle().Roots[0]
-	return append(done, fmt.Sprintf("the root certificate is %s, valid until %s", ca.RootID(root),
-		root.NotAfter.Format(time.DateOnly))), nil
 }

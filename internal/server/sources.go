@@ -45,15 +45,15 @@ func newSourceMaker(store meshStore, saved map[string]bool, log hclog.Logger) *s
 	return m
 }
 
-// make makes the sources of a list. They become active when take is called.
-func (m *sourceMaker) make(list []settings.Source) (out push.Sources, take func(), err error) {
+// apply makes the sources of a list the active ones. On error nothing changes.
+func (m *sourceMaker) apply(list []settings.Source) (out push.Sources, err error) {
 	made := map[string]madeSource{}
 	var errs []error
 	for _, s := range list {
 		src, had := m.made[s.ID()]
 		if !had || !src.settings.Equal(s) {
 			if src, err = m.source(s); err != nil {
-				errs = append(errs, s.Wrap(err))
+				errs = append(errs, fmt.Errorf("setting %s (%s): %w", s.At, s.ID(), err))
 				continue
 			}
 		}
@@ -65,11 +65,12 @@ func (m *sourceMaker) make(list []settings.Source) (out push.Sources, take func(
 			out.Services = append(out.Services, pushSource(src.services, s))
 		}
 	}
-	take = func() {
-		m.made = made
-		m.active.Store(&list)
+	if err := errors.Join(errs...); err != nil {
+		return push.Sources{}, err
 	}
-	return out, take, errors.Join(errs...)
+	m.made = made
+	m.active.Store(&list)
+	return out, nil
 }
 
 func pushSource[T any](src feed.Source[T], s settings.Source) push.Source[T] {
@@ -96,10 +97,7 @@ func (m *sourceMaker) source(s settings.Source) (madeSource, error) {
 			m.log.Warn("a source without TLS: anybody on the path can read and change the mesh's configuration",
 				"source", s.ID(), "address", o.Address)
 		}
-		server, err := mcp.New(o.Config(s.ID(), log))
-		if err == nil && m.made != nil { // at the start the files may not be there yet
-			err = server.CheckFiles()
-		}
+		server, err := mcp.New(mcp.Config{Name: s.ID(), Options: o.Options, Log: log})
 		return madeSource{objects: server}, err
 	}
 	return madeSource{}, fmt.Errorf("unknown kind %q", s.Kind)
@@ -153,7 +151,7 @@ func (m *sourceMaker) Awaited(name string) string {
 	if !known {
 		return name
 	}
-	return fmt.Sprintf("%s (%s)", name, s.Requiring())
+	return fmt.Sprintf("%s (setting %s.required)", name, s.At)
 }
 
 // exposed warns of Consuls whose services others may change.

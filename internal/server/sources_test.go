@@ -1,36 +1,35 @@
 package server
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/mcp"
 )
 
-// Sources that are made and not taken change nothing.
-func TestSourcesNotTaken(t *testing.T) {
+// A list with a wrong source changes nothing. A source that did not change goes on.
+func TestSourcesApply(t *testing.T) {
 	t.Parallel()
 	m := newSourceMaker(nil, nil, testlog.New(t))
-	list := func(names ...string) (out []settings.Source) {
-		for _, n := range names {
-			out = append(out, settings.Source{Name: n, Kind: "mcp",
-				Options: &settings.MCPSource{Address: "127.0.0.1:1", Plaintext: true}})
+	list := func(sources ...string) (out []settings.Source) {
+		for _, s := range sources {
+			name, address, _ := strings.Cut(s, "=")
+			out = append(out, settings.Source{Name: name, Kind: "mcp",
+				Options: &settings.MCPSource{Options: mcp.Options{Address: address, Plaintext: true}}})
 		}
 		return out
 	}
-	first, take, err := m.make(list("one"))
+	first, err := m.apply(list("one=127.0.0.1:1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	take()
-	if _, _, err := m.make(list("two")); err != nil {
-		t.Fatal(err)
+	if _, err := m.apply(list("two=127.0.0.1:2", "wrong=")); err == nil || !m.isActive("mcp:one") || m.isActive("mcp:two") {
+		t.Errorf("a list with a wrong source: %v, or it is active", err)
 	}
-	if !m.isActive("mcp:one") || m.isActive("mcp:two") {
-		t.Error("the active source is not the one that was taken")
-	}
-	again, _, err := m.make(list("one"))
-	if err != nil || again.Objects[0].Source != first.Objects[0].Source {
-		t.Errorf("%v, another source for what has not changed", err)
+	again, err := m.apply(list("two=127.0.0.1:2", "one=127.0.0.1:1"))
+	if err != nil || again.Objects[1].Source != first.Objects[0].Source || !m.isActive("mcp:two") {
+		t.Errorf("%v, another source for what has not changed, or the new one is not active", err)
 	}
 }

@@ -24,8 +24,8 @@ var (
 	_ meshStore = (*consul.Store)(nil)
 )
 
-// openStore opens the store that the settings name. An empty store in Consul is created if create is
-// true, and else an error.
+// openStore opens the store that the settings name. An empty store in Consul is created if create
+// is true, and else an error.
 func (s *Server) openStore(ctx context.Context, cfg settings.Config, create bool) (created bool, err error) {
 	if !cfg.Store.Shared() {
 		s.store = s.home

@@ -99,17 +99,16 @@ type acknowledger struct {
 func (a *acknowledger) run(ctx context.Context) error {
 	tick := time.NewTicker(bundleInterval)
 	defer tick.Stop()
-	bundle, recorded := "", map[string]bool{}
+	var recorded map[string]string
 	for {
-		now := a.manager.Bundle().ID
-		if now != bundle {
-			bundle, recorded = now, nil
-		}
+		bundle := a.manager.Bundle().ID
 		acknowledged := having(a.bundles(), bundle)
-		if err := a.record(ctx, bundle, acknowledged, recorded); err == nil {
-			recorded = acknowledged
-		} else if ctx.Err() == nil {
-			a.log.Warn("which roots workloads have cannot be recorded", "error", err)
+		if !maps.Equal(acknowledged, recorded) {
+			if err := a.record(ctx, bundle, acknowledged); err == nil {
+				recorded = acknowledged
+			} else if ctx.Err() == nil {
+				a.log.Warn("which roots workloads have cannot be recorded", "error", err)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -119,27 +118,23 @@ func (a *acknowledger) run(ctx context.Context) error {
 	}
 }
 
-// having returns the serials of the certificates whose proxies have a bundle.
-func having(proxies []xds.ProxyBundle, bundle string) map[string]bool {
-	out := map[string]bool{}
+// having returns the serials of the certificates whose proxies have a bundle, with the bundle.
+func having(proxies []xds.ProxyBundle, bundle string) map[string]string {
+	out := map[string]string{}
 	for _, p := range proxies {
 		if p.Who.Serial != "" && p.Bundle == bundle {
-			out[p.Who.Serial] = true
+			out[p.Who.Serial] = bundle
 		}
 	}
 	return out
 }
 
-// record records that the holders of certificates have a bundle, but for those that are recorded.
-func (a *acknowledger) record(ctx context.Context, bundle string, serials, recorded map[string]bool) error {
-	isNew := func(serial string) bool { return serials[serial] && !recorded[serial] }
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(serials)), isNew) {
-		return nil
-	}
+// record records that the holders of certificates have a bundle.
+func (a *acknowledger) record(ctx context.Context, bundle string, serials map[string]string) error {
 	workloads, err := a.ledger.Workloads(ctx)
 	errs := []error{err}
 	for _, w := range workloads {
-		if w.Bundle != bundle && slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return isNew(l.Serial) }) {
+		if w.Bundle != bundle && slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return serials[l.Serial] != "" }) {
 			errs = append(errs, a.ledger.Acknowledge(ctx, w.Name, bundle))
 		}
 	}

@@ -13,7 +13,7 @@ func (s *Server) serveWebhook(id *identity) error {
 	}
 	log := s.log.Named("webhook")
 	w, err := webhook.New(webhook.Config{Listener: l, Certificate: id.manager.ServerCertificate,
-		Connections: min(webhookConnections, openFiles()/4), Log: log, Registerer: s.registry})
+		Connections: webhookConnections, Log: log, Registerer: s.registry})
 	if err != nil {
 		return err
 	}

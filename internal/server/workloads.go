@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/registry/shared"
 )
@@ -21,12 +20,6 @@ func (s *Server) newRuntime(ctx context.Context, cfg settings.Config, reach reac
 	if err != nil {
 		return nil, err
 	}
-	s.report(func() (out []feed.Problem) {
-		for _, text := range rt.Problems() {
-			out = append(out, feed.Problem{Severity: feed.Error, Source: "workloads", Field: "store", Text: text})
-		}
-		return out
-	})
 	if !c.SingleReplica {
 		s.collect(func(emit emitFunc) {
 			emit("ashore_replicas", "Replicas that send heartbeats, with this one.", float64(rt.Replicas()))

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/xds"
 )
@@ -36,7 +37,7 @@ func (s *Server) serveXDS(cfg settings.Config, id *identity) error {
 	if err != nil {
 		return err
 	}
-	l := limitUnauthenticated(s.listeners.secure)
+	l := connlimit.New(s.listeners.secure, maxUnauthenticated, maxFromSource)
 	s.collect(collectUnauthenticated(l))
 	secure := grpc.NewServer(append(xds.ServerOptions(), grpc.Creds(id.credentials(limiter)), grpc.InTapHandle(refuse),
 		timeout)...)

@@ -20,15 +20,13 @@ const (
 	readersAnybody = "anybody"
 )
 
-// readers returns who may read. It reports invalid readers to wrong.
+// readers returns who may read. It reports invalid readers.
 func (s *Config) readers(wrong report) mcp.Readers {
 	out := mcp.Readers{}
 	for _, r := range s.MCP.Readers {
 		switch r {
 		case readersRoot:
-			if s.MeshConfig != nil {
-				out.RootNamespace, out.TrustDomain = s.MeshConfig.Config.GetRootNamespace(), s.MeshConfig.Config.GetTrustDomain()
-			}
+			out.RootNamespace, out.TrustDomain = s.MeshConfig.Config.GetRootNamespace(), s.MeshConfig.Config.GetTrustDomain()
 		case readersAnybody:
 			out.Anybody = true
 		default:
@@ -44,7 +42,8 @@ func (s *Config) readers(wrong report) mcp.Readers {
 
 // checkMCP checks the settings about other control planes that read.
 func (s *Config) checkMCP(wrong report) {
-	r := s.readers(wrong)
+	s.MCPReaders = s.readers(wrong)
+	r := s.MCPReaders
 	switch {
 	case r.Anybody && s.XDS.PlaintextAddress == "":
 		wrong("mcp.readers", "%s: xds.address needs an identity: name identities, or set xds.plaintextAddress",
@@ -55,6 +54,3 @@ func (s *Config) checkMCP(wrong report) {
 		wrong("mcp.services", "nobody may read: name identities in mcp.readers")
 	}
 }
-
-// MCPReaders returns who may read the configuration.
-func (s *Config) MCPReaders() mcp.Readers { return s.readers(func(string, string, ...any) {}) }

@@ -48,7 +48,7 @@ func TestMCPReaders(t *testing.T) {
 	if err := s.check(); err != nil {
 		t.Fatal(err)
 	}
-	r := s.MCPReaders()
+	r := s.MCPReaders
 	for id, may := range map[spiffe.ID]bool{
 		{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "istiod"}: true,
 		{TrustDomain: "td", Namespace: "ops", ServiceAccount: "peer"}:                       true,

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -24,6 +22,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/strictyaml"
+	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -71,6 +70,7 @@ type Config struct {
 	Warnings    []feed.Problem // about it
 	Access      admin.Access   // made of Admin.Roles
 	FetchConfig jwks.Config    // made of Fetch
+	MCPReaders  mcp.Readers    // made of MCP.Readers
 
 	Development bool // set by --dev
 
@@ -222,49 +222,34 @@ func (s *Config) check() error {
 		errs = append(errs, err)
 	}
 	meshErr := s.checkMesh()
-	s.checkServed(wrong)
-	s.checkIdentity(wrong)
-	if s.Webhook.Address != "" && !s.Secure() {
-		wrong("webhook.address", "there is no certificate authority: set xds.address, or remove this")
-	}
-	s.checkMCP(wrong)
-	if s.State == "" {
-		wrong("state", "empty: name a path")
-	}
-	s.checkStore(wrong)
-	s.checkSources(wrong)
-	if m := s.Merge.Endpoints; m != unite && m != shadow {
-		wrong("merge.endpoints", "%q: want %s or %s", m, unite, shadow)
-	}
-	if !dnsname.Valid(s.Domain) {
-		wrong("domain", "%q is not the suffix of host names: want lower-case letters, digits, '-' and dots, as cluster.local",
-			s.Domain)
-	}
-	if hclog.LevelFromString(s.Log.Level) == hclog.NoLevel || strings.EqualFold(s.Log.Level, "off") {
-		wrong("log.level", "%q is not a level: want trace, debug, info, warn or error", s.Log.Level)
-	}
-	if s.Log.Format != "text" && s.Log.Format != "json" {
-		wrong("log.format", "%q is not a format: want text or json", s.Log.Format)
-	}
-	return errors.Join(append(errs, meshErr)...)
-}
-
-// checkServed checks the addresses of listeners and the limit of connections.
-func (s *Config) checkServed(wrong report) {
-	if s.XDS.WorkloadConnections < 1 {
-		wrong("xds.workloadConnections", "%d: want 1 or more, such as 16", s.XDS.WorkloadConnections)
-	}
-	if s.XDS.Address == "" && s.XDS.PlaintextAddress == "" {
-		wrong("xds.address", "empty, and xds.plaintextAddress is not set: there is no address to serve proxies at")
-	}
-	for _, a := range []struct{ setting, value string }{{"xds.address", s.XDS.Address},
-		{"xds.plaintextAddress", s.XDS.PlaintextAddress}, {"metrics.address", s.Metrics.Address},
-		{"webhook.address", s.Webhook.Address}} {
-		// An empty address of metrics would be any port of every interface.
-		if a.value != "" || a.setting == "metrics.address" {
-			checkAddress(a.setting, a.value, wrong)
+	level := hclog.LevelFromString(s.Log.Level)
+	for _, c := range []struct {
+		setting string
+		right   bool
+		want    string
+	}{
+		{"state", s.State != "", "a path"},
+		{"domain", dnsname.Valid(s.Domain), "a suffix of host names such as cluster.local, in lower case"},
+		{"xds.address", s.XDS.Address+s.XDS.PlaintextAddress != "", "an address here or in xds.plaintextAddress"},
+		{"xds.workloadConnections", s.XDS.WorkloadConnections >= 1, "1 or more, such as 16"},
+		{"metrics.address", s.Metrics.Address != "", "an address such as 127.0.0.1:15014"},
+		{"log.level", level != hclog.NoLevel && level != hclog.Off, "trace, debug, info, warn or error"},
+		{"log.format", s.Log.Format == "text" || s.Log.Format == "json", "text or json"},
+		{"merge.endpoints", s.Merge.Endpoints == unite || s.Merge.Endpoints == shadow, "unite or shadow"},
+		{"ca.validity", s.CA.Validity >= time.Minute, "1m or more, such as 24h"},
+		{"workloads.restartGrace", s.Workloads.RestartGrace > 0, "more than 0s, such as 5m"},
+		{"webhook.address", s.Webhook.Address == "" || s.Secure(), "none without xds.address, whose certificate it shows"},
+		{"attestors.jwt", len(s.Attestors.JWT) == 0 || s.Secure(), "none without xds.address, where tokens are shown"},
+	} {
+		if !c.right {
+			wrong(c.setting, "want %s", c.want)
 		}
 	}
+	s.checkIdentity(wrong)
+	s.checkMCP(wrong)
+	s.checkStore(wrong)
+	s.checkSources(wrong)
+	return errors.Join(append(errs, meshErr)...)
 }
 
 // checkMesh reads mesh.
@@ -284,19 +269,6 @@ func (s *Config) checkMesh() error {
 		s.Warnings = append(s.Warnings, p)
 	}
 	return errors.Join(errs...)
-}
-
-// checkAddress wants IP:PORT, or :PORT for all addresses.
-func checkAddress(setting, address string, wrong report) {
-	host, _, err := net.SplitHostPort(address)
-	if err == nil && host == "" {
-		_, err = netip.ParseAddrPort("0.0.0.0" + address)
-	} else {
-		_, err = netip.ParseAddrPort(address)
-	}
-	if err != nil {
-		wrong(setting, "%q is not an address: want IP:PORT such as %s, or :PORT", address, devXDS)
-	}
 }
 
 // Differences returns the sections of settings, other than sources, in which two settings differ.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ashore-mesh/ashore/mcp"
@@ -36,7 +35,6 @@ type Source struct {
 
 	Options sourceOptions // of its kind; *FilesSource, *StoreSource, *MCPSource or *ConsulSource
 	At      string        // its path in the settings, "sources[0]"
-	Place   string        // its place in a file, "ashored.yaml:3"; empty if it is in none
 }
 
 // ID names the source everywhere but in the settings: "files", "consul:dc1".
@@ -50,14 +48,6 @@ func (s Source) ID() string {
 // Equal reports whether two sources read the same in the same way.
 func (s Source) Equal(other Source) bool {
 	return s.ID() == other.ID() && reflect.DeepEqual(s.Options, other.Options)
-}
-
-// Requiring names the setting by which the source is waited for.
-func (s Source) Requiring() string {
-	if s.Place == "" {
-		return "setting sources"
-	}
-	return fmt.Sprintf("setting %s.required, %s", s.At, s.Place)
 }
 
 // sourceOptions are those of one kind of source.
@@ -120,29 +110,8 @@ func (c *ConsulSource) with(s *Source) any {
 
 func (c *ConsulSource) check(wrong report) { c.Check(wrong) }
 
-// MCPSource is another control plane, or another server that speaks MCP over xDS. mcp.Config
-// describes the options.
-type MCPSource struct {
-	Address    string   `yaml:"address"`
-	Plaintext  bool     `yaml:"plaintext"`
-	CAFile     string   `yaml:"caFile"`
-	CertFile   string   `yaml:"certFile"`
-	KeyFile    string   `yaml:"keyFile"`
-	ServerName string   `yaml:"serverName"`
-	Kinds      []string `yaml:"kinds"`
-	NodeID     string   `yaml:"nodeID"`
-	Namespace  string   `yaml:"namespace"`
-	Revision   string   `yaml:"revision"`
-}
-
-// Config returns the configuration of the source with that name.
-func (m *MCPSource) Config(name string, log hclog.Logger) mcp.Config {
-	return mcp.Config{
-		Name: name, Address: m.Address, Plaintext: m.Plaintext, CAFile: m.CAFile, CertFile: m.CertFile,
-		KeyFile: m.KeyFile, ServerName: m.ServerName, Kinds: m.Kinds, NodeID: m.NodeID, Namespace: m.Namespace,
-		Revision: m.Revision, Log: log,
-	}
-}
+// MCPSource is another control plane, or another server that speaks MCP over xDS.
+type MCPSource struct{ mcp.Options }
 
 func (m *MCPSource) with(s *Source) any {
 	return &struct {
@@ -152,7 +121,7 @@ func (m *MCPSource) with(s *Source) any {
 }
 
 func (m *MCPSource) check(wrong report) {
-	if _, err := mcp.New(m.Config("x", nil)); err != nil {
+	if _, err := mcp.New(mcp.Config{Name: "mcp", Options: m.Options}); err != nil {
 		option, text, _ := strings.Cut(err.Error(), ": ")
 		wrong(option, "%s", text)
 	}
@@ -190,7 +159,7 @@ func (s *Config) readSources() error {
 
 // readSource reads one source.
 func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
-	out := Source{Required: true, At: at, Place: fmt.Sprintf("%s:%d", s.places.File(), n.Line)}
+	out := Source{Required: true, At: at}
 	var kind struct {
 		Kind string `yaml:"kind"`
 	}
@@ -198,8 +167,8 @@ func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
 		return out, s.places.Section(at, n, &out)
 	}
 	if out.Options = optionsOf(kind.Kind); out.Options == nil {
-		return out, fmt.Errorf("%s: %s.kind: %q is no kind of source: want consul, files, mcp or store", out.Place, at,
-			kind.Kind)
+		return out, fmt.Errorf("%s:%d: %s.kind: %q is no kind of source: want consul, files, mcp or store",
+			s.places.File(), n.Line, at, kind.Kind)
 	}
 	err := s.places.Section(at, n, out.Options.with(&out))
 	out.Name = cmp.Or(out.Name, out.Kind)
@@ -232,7 +201,9 @@ func (s *Config) checkSources(wrong report) {
 			option("name", "%q: there is one store, and it has no other name: remove this", src.Name)
 		}
 		names[src.Name] = true
-		src.checkAge(s.Store.Kind, option)
+		if src.MaxAge != 0 && src.MaxAge < leastAge {
+			option("maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage", src.MaxAge)
+		}
 		src.Options.check(option)
 		if c, ok := src.Options.(*ConsulSource); ok && c.Export.Owner != "" {
 			to := c.Address + " " + c.Export.Owner
@@ -246,25 +217,6 @@ func (s *Config) checkSources(wrong report) {
 
 // leastAge is the shortest maxAge, because a source that reconnects is down for a moment.
 const leastAge = time.Minute
-
-// checkAge rejects a MaxAge that has no effect or does harm. store is the kind of the store.
-func (s *Source) checkAge(store string, wrong report) {
-	local := s.Kind == "files" || s.Kind == storeKind && store == StoreBolt
-	switch {
-	case local && s.MaxAge > 0:
-		wrong("maxAge", "a source of the kind %s is on this machine and has no age: remove maxAge", s.Kind)
-	case s.MaxAge != 0 && s.MaxAge < leastAge:
-		wrong("maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage", s.MaxAge)
-	}
-}
-
-// Wrap adds the place of the source to an error.
-func (s *Source) Wrap(err error) error {
-	if s.Place == "" {
-		return fmt.Errorf("source %q: %w", s.Name, err)
-	}
-	return fmt.Errorf("%s: %s: source %q: %w", s.Place, s.At, s.Name, err)
-}
 
 // SourceNames returns the names of sources.
 func SourceNames(list []Source) []string {

@@ -15,8 +15,8 @@ type Places struct {
 	at   map[string]string // by the path of the setting: "a.yaml:3", or the flag that set it
 }
 
-// Of returns the place of a setting, "a.yaml:3" or "--set". For a setting that was not read it is the
-// place of its section, or the file, "a.yaml". Empty without a file.
+// Of returns the place of a setting, "a.yaml:3" or "--set". For a setting that was not read it is
+// the place of its section, or the file, "a.yaml". Empty without a file.
 func (p *Places) Of(setting string) string {
 	if p == nil {
 		return ""
@@ -53,8 +53,8 @@ func (p *Places) Section(path string, n *yaml.Node, into any) error {
 	return errors.Join(d.errs...)
 }
 
-// Set decodes one setting, value in YAML, into a pointer to a struct as Decode does. flag is its place,
-// "--set".
+// Set decodes one setting, value in YAML, into a pointer to a struct as Decode does. flag is its
+// place, "--set".
 func (p *Places) Set(flag, setting, value string, into any) error {
 	doc := ""
 	for depth, name := range strings.Split(setting, ".") {

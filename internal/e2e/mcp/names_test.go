@@ -215,8 +215,8 @@ func TestNames(t *testing.T) {
 		return allocated(table, "a-newcomer.test")
 	})
 
-	for _, words := range [][]string{{"peer.test", "peer"}, {"stored.test", "store"}, {"file.test", "files"},
-		{"db.service.consul", "dc1"}, {"db.service.flat", "flat"}} {
+	for _, words := range [][]string{{"peer.test", "mcp:peer"}, {"stored.test", "store"}, {"file.test", "files"},
+		{"db.service.consul", "consul:dc1"}, {"db.service.flat", "consul:flat"}} {
 		out, code, err := harness.Command("ashorectl", "--socket", m.Socket(), "get", "endpoints", words[0])
 		if err != nil || code != 0 || !strings.Contains(out, "10.0.0.1") || !strings.Contains(out, " "+words[1]+"\n") {
 			t.Errorf("endpoints of %s: %d, %v\n%s\nwant some from %s", words[0], code, err, out, words[1])

@@ -171,10 +171,10 @@ func TestHealthBesideRelay(t *testing.T) {
 			return nil
 		})
 	}
-	wants("10.0.0.1 healthy by cns, 10.0.0.2 healthy by cns, 10.0.0.3 healthy by cns, ")
+	wants("10.0.0.1 healthy by consul:cns, 10.0.0.2 healthy by consul:cns, 10.0.0.3 healthy by consul:cns, ")
 	b.Ashored.Kill()
 	if err := client.Agent().UpdateTTL("c0", "", "critical"); err != nil {
 		t.Fatal(err)
 	}
-	wants("10.0.0.1 unhealthy by cns, 10.0.0.2 healthy by cns, 10.0.0.3 healthy by cns, ")
+	wants("10.0.0.1 unhealthy by consul:cns, 10.0.0.2 healthy by consul:cns, 10.0.0.3 healthy by consul:cns, ")
 }

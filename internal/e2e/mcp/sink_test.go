@@ -130,7 +130,7 @@ func TestXDS(t *testing.T) {
 		x.Put(entries, "shop/web", entryOf("web.test"))
 		x.Put(entries, "shop/db", entryOf("db.test"))
 		at, _ := mcptest.Serve(t, "", x.Register)
-		s := newSink(t, mcp.Config{Address: at, Plaintext: true})
+		s := newSink(t, mcp.Config{Options: mcp.Options{Address: at, Plaintext: true}})
 		s.connected()
 		if got := s.holds("db", "web"); got != "db.test web.test" {
 			t.Fatalf("active %q", got)
@@ -163,7 +163,7 @@ func TestOutage(t *testing.T) {
 		x.Put(entries, "shop/web", entryOf("web.test"))
 		x.Put(entries, "shop/db", entryOf("db.test"))
 		at, stop := mcptest.Serve(t, "", x.Register)
-		s := newSink(t, mcp.Config{Address: at, Plaintext: true})
+		s := newSink(t, mcp.Config{Options: mcp.Options{Address: at, Plaintext: true}})
 		s.connected()
 
 		stop()
@@ -193,7 +193,7 @@ func TestKilledBeforeComplete(t *testing.T) {
 		x.Cut = 5
 		x.Put(entries, "shop/web", entryOf("web.test"))
 		at, stop := mcptest.Serve(t, "", x.Register)
-		s := newSink(t, mcp.Config{Address: at, Plaintext: true})
+		s := newSink(t, mcp.Config{Options: mcp.Options{Address: at, Plaintext: true}})
 		eventually(t, "the outage", func() bool { return strings.Contains(s.status().Error, "killed") })
 		if st := s.status(); st.Synced || st.Items != 0 {
 			t.Errorf("an incomplete state was delivered: %+v", st)
@@ -214,7 +214,7 @@ func TestNonsense(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, x *mcptest.XDS) {
 		x.Put(entries, "shop/web", entryOf("web.test"))
 		at, stop := mcptest.Serve(t, "", x.Register)
-		s := newSink(t, mcp.Config{Address: at, Plaintext: true})
+		s := newSink(t, mcp.Config{Options: mcp.Options{Address: at, Plaintext: true}})
 		s.connected()
 		stop()
 		broken := &mcptest.XDS{Store: x.Store, NoDelta: x.NoDelta, Nonsense: true}
@@ -238,7 +238,7 @@ func TestOlderVersions(t *testing.T) {
 			x := &mcptest.XDS{Store: mcptest.NewStore(), NoDelta: true}
 			x.Put("networking.istio.io/"+version+"/ServiceEntry", "shop/web", entryOf("web.test"))
 			at, _ := mcptest.Serve(t, "", x.Register)
-			s := newSink(t, mcp.Config{Address: at, Plaintext: true})
+			s := newSink(t, mcp.Config{Options: mcp.Options{Address: at, Plaintext: true}})
 			s.connected()
 			if got := s.holds("web"); got != "web.test" {
 				t.Errorf("active %q", got)
@@ -261,7 +261,7 @@ func TestXDSMany(t *testing.T) {
 	}
 	at, _ := mcptest.Serve(t, "", x.Register)
 	begin := time.Now()
-	s := newSink(t, mcp.Config{Address: at, Plaintext: true})
+	s := newSink(t, mcp.Config{Options: mcp.Options{Address: at, Plaintext: true}})
 	s.connected()
 	t.Logf("%d objects in %s", many, time.Since(begin))
 	if n := s.status().Items; n != many {

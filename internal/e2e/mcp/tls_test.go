@@ -42,7 +42,7 @@ func TestTLS(t *testing.T) {
 			x.Put(entries, "shop/web", entryOf("web.test"))
 			at, _ := mcptest.Serve(t, "", x.Register, grpc.Creds(credentials.NewTLS(ours.server("mcp.test",
 				c.clients))))
-			cfg := mcp.Config{Address: at, CAFile: ours.file, ServerName: "mcp.test"}
+			cfg := mcp.Config{Options: mcp.Options{Address: at, CAFile: ours.file, ServerName: "mcp.test"}}
 			c.change(&cfg)
 			s := newSink(t, cfg)
 			if c.want == "" {
@@ -73,7 +73,7 @@ func TestServedByIdentity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := mcp.Config{Address: s.address, CAFile: ours.file, ServerName: "istiod.test", Namespace: c.namespace}
+			cfg := mcp.Config{Options: mcp.Options{Address: s.address, CAFile: ours.file, ServerName: "istiod.test", Namespace: c.namespace}}
 			if c.who != "" {
 				cfg.CertFile, cfg.KeyFile = ours.leaf(strings.ReplaceAll(name, " ", "-"), c.who,
 					time.Now().Add(time.Hour))
@@ -104,7 +104,7 @@ func TestServedUntilExpiry(t *testing.T) {
 		grpc.Creds(credentials.NewTLS(ours.server("istiod.test", tls.VerifyClientCertIfGiven))))
 	s.put("web", "web.test")
 	who := "spiffe://cluster.local/ns/istio-system/sa/peer"
-	cfg := mcp.Config{Address: s.address, CAFile: ours.file, ServerName: "istiod.test"}
+	cfg := mcp.Config{Options: mcp.Options{Address: s.address, CAFile: ours.file, ServerName: "istiod.test"}}
 	cfg.CertFile, cfg.KeyFile = ours.leaf("short", who, time.Now().Add(3*time.Second))
 	k := newSink(t, cfg)
 	k.connected()

@@ -9,7 +9,9 @@ if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 
 if [ "$1" = 1 ] || [ -e /run/ashore.install ]; then
 	rm -f /run/ashore.install
-	runuser -u ashore -- ashored init # keeps what is there from before the package was removed
+	# Keeps what is there from before the package was removed.
+	runuser -u ashore -- ashored init ||
+		echo 'correct /etc/ashore/ashored.yaml, then run "runuser -u ashore -- ashored init"' >&2
 	systemctl enable ashored.service
 	verb=start
 else

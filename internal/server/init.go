@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/internal/settings"
+)
+
+// hasStore reports whether the state folder has the file of a store.
+func hasStore(cfg settings.Config) (bool, error) {
+	_, err := os.Lstat(filepath.Join(cfg.State, bolt.FileName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Init creates what is missing of a control plane, and returns what it did, one line each: the
+// store in the state folder, with a root certificate, or the store that replicas share. A root that
+// is shared or plugged in is left to the first start.
+func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []string, err error) {
+	exists, err := hasStore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if exists {
+		done = append(done, cfg.State+" has a store already, which was not changed")
+		if !cfg.Store.Shared() {
+			return done, nil
+		}
+	}
+	s := newServer(cfg, log)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.openState(cfg); err != nil {
+		return nil, err
+	}
+	if !exists {
+		done = append(done, "created the store in "+cfg.State)
+	}
+	if cfg.Store.Shared() {
+		created, err := s.openStore(ctx, cfg, true)
+		switch {
+		case err != nil:
+			return nil, err
+		case created:
+			return append(done, "created the store "+s.shared.Place()+" in Consul, with the content of "+cfg.State), nil
+		}
+		return append(done, "the store "+s.shared.Place()+" in Consul exists already: this replica shares it"), nil
+	}
+	if !cfg.Secure() || cfg.CA.Plugged != "" {
+		return done, nil
+	}
+	authority, err := ca.NewManager(ctx, ca.ManagerConfig{
+		Dir: authorityFolder(cfg), TrustDomain: cfg.MeshConfig.Config.GetTrustDomain(),
+		Names: serverNames(cfg, cfg.XDS.Advertise), Records: s.home.Records(), Audit: s.audit.Record, Log: log,
+	})
+	if err != nil {
+		return nil, authorityError(err)
+	}
+	root := authority.Bundle().Roots[0]
+	return append(done, fmt.Sprintf("the root certificate is %s, valid until %s", ca.RootID(root),
+		root.NotAfter.Format(time.DateOnly))), nil
+}
