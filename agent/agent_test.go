@@ -343,7 +343,7 @@ func TestCrashLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := start(t, example(t, "127.0.41.11", func(s *Settings) { s.Envoy.Path = broken }))
-	want := "Envoy does not run: " + broken + ": exit status 1: error initializing: bad tea"
+	want := "Envoy does not run: " + broken + ": exit status 1: [1][critical][main] error initializing: bad tea"
 	eventually(t, "the reason", func() error {
 		code, body, err := r.get(http.MethodGet, statusPort, "/healthz/ready")
 		if err == nil && (code != http.StatusServiceUnavailable || strings.TrimSpace(body) != want) {

@@ -71,12 +71,6 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, diskError("join", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if free, err := freeSpace(s.State); err != nil {
-		return nil, err
-	} else if free < lowSpace {
-		return nil, fmt.Errorf("the disk of %s is full: %d KiB are left, and %d are needed; make room and run this again",
-			s.State, free>>10, lowSpace>>10)
-	}
 	disk := store{s.State}
 	if r, err := c.joinedBefore(s, 0); r != nil || err != nil {
 		return r, err
@@ -104,9 +98,6 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err := disk.save(id, Joined{Version: 1, Group: c.Group, Workload: s.Workload.Name, At: now, Renewed: now,
 		Token: tokenHash(c.Token)}); err != nil {
 		return nil, err
-	}
-	if skew := clockSkew(id, now); skew.Abs() > clockTolerance {
-		c.Log.Warn("this machine's clock differs from the control plane's", "by", skew.Round(time.Second))
 	}
 	return &JoinResult{Settings: s, Identity: id}, disk.forgetKey()
 }

@@ -224,8 +224,8 @@ func wellStatus(t *testing.T, r *running, serial string) {
 		}
 		return nil
 	})
-	if lines := strings.Split(strings.TrimSpace(text.String()), "\n"); len(lines) != 11 {
-		t.Errorf("want 11 lines:\n%s", text.String())
+	if lines := strings.Split(strings.TrimSpace(text.String()), "\n"); len(lines) != 10 {
+		t.Errorf("want 10 lines:\n%s", text.String())
 	}
 	for _, want := range []string{"spiffe://cluster.local/ns/shop/sa/web, joined ", serial + " ends in ",
 		"version 1.40.0, restarts 0, ready", "shop/web at 127.0.15.20, healthy", "live"} {

@@ -135,16 +135,13 @@ func (a *Agent) ownMetrics(appErr error) []byte {
 		add("certificate_renewal_failures", "Failed renewals since the last certificate came.", float64(n.Tries))
 		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots)))
 	}
-	link := a.relay.Status()
-	add("xds_connected", "1 while a control plane is connected.", boolean(link.Connected != ""))
-	add("xds_copy", "1 while Envoy runs on a copy of its configuration from disk.", boolean(!link.CachedAt.IsZero()))
+	add("xds_connected", "1 while a control plane is connected.", boolean(a.relay.Status().Connected != ""))
 	if a.dns != nil {
 		s := a.dns.State()
 		add("dns_names", "Names of the mesh that the agent resolves.", float64(s.Names))
 		add("dns_answered", "DNS queries that were answered with addresses of the mesh.", float64(s.Answered))
 		add("dns_forwarded", "DNS queries that another server answered.", float64(s.Forwarded))
-		add("dns_failed", "DNS queries that no server answered.", float64(s.Failed))
-		add("dns_refused", "DNS queries above the limit of those that wait for another server.", float64(s.Refused))
+		add("dns_failed", "DNS queries that no server answered, or above the limit of those that wait.", float64(s.Failed))
 	}
 	return out
 }

@@ -29,6 +29,9 @@ type Joined struct {
 
 // JoinConfig configures how the services that several sources supply for one host are joined.
 type JoinConfig struct {
+	// Shadow means that only the endpoints of the first part that has any are used. Otherwise the
+	// endpoints of all parts are united.
+	Shadow bool
 	// ExportTo is the default of Service.ExportTo. Empty means "*".
 	ExportTo []string
 }
@@ -117,7 +120,7 @@ func (c JoinConfig) join(parts []Part) Joined {
 		s.Ports = ports
 		out.Service = &s
 	}
-	out.uniteEndpoints()
+	c.uniteEndpoints(&out)
 	return out
 }
 
@@ -140,12 +143,12 @@ func unitedPorts(parts []Part) []Port {
 }
 
 // uniteEndpoints sets the endpoints of the service and Part.Used.
-func (j *Joined) uniteEndpoints() {
+func (c JoinConfig) uniteEndpoints(j *Joined) {
 	var used []usable
 	for i := range j.Parts {
 		p := &j.Parts[i]
 		p.Used = 0
-		if list := j.Service.takes(p.Instances); list.Len() > 0 {
+		if list := j.Service.takes(p.Instances); list.Len() > 0 && !(c.Shadow && len(used) > 0) {
 			used = append(used, usable{p, list})
 		}
 	}

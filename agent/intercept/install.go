@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -222,7 +221,7 @@ func resolve(ctx context.Context, hostPorts []string) ([]netip.AddrPort, error) 
 		if err != nil {
 			return nil, err
 		}
-		n, err := strconv.ParseUint(port, 10, 16)
+		n, err := net.LookupPort("tcp", port)
 		if err != nil {
 			return nil, err
 		}

@@ -220,7 +220,7 @@ func TestControlStream(t *testing.T) {
 	c.Addresses = []string{"127.0.0.1:1"}
 	r = startRelay(t, c, "")
 	wants(t, "from the cache", again.latest, "probe 3; names 2")
-	if s := r.Status(); s.CachedAt.IsZero() {
+	if s := r.Status(); s.Confirmed.IsZero() {
 		t.Errorf("status %+v", s)
 	}
 	r.stop()
@@ -325,17 +325,15 @@ func TestBackoff(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		failures, addresses int
-		refused             bool
 		low, high           string
 	}{
-		{1, 1, false, "125ms", "500ms"},
-		{2, 2, false, "125ms", "500ms"},
-		{3, 2, false, "250ms", "1s"},
-		{100, 1, false, "7.5s", "30s"},
-		{100, 1, true, "2.5s", "10s"},
+		{1, 1, "125ms", "500ms"},
+		{2, 2, "125ms", "500ms"},
+		{3, 2, "250ms", "1s"},
+		{100, 1, "7.5s", "30s"},
 	} {
 		for range 100 {
-			if d := backoff(tc.failures, tc.addresses, tc.refused); d < duration(t, tc.low) ||
+			if d := backoff(tc.failures, tc.addresses); d < duration(t, tc.low) ||
 				d >= duration(t, tc.high) {
 				t.Errorf("%+v: %s", tc, d)
 			}

@@ -19,8 +19,6 @@ import (
 const (
 	// firstBackoff and lastBackoff bound the back-off once all addresses failed.
 	firstBackoff, lastBackoff = 500 * time.Millisecond, 30 * time.Second
-	// refusedBackoff bounds it if a control plane refuses the workload.
-	refusedBackoff = 10 * time.Second
 	// steadyLink is how long a connection has to last to reset the back-off.
 	steadyLink = 10 * time.Second
 	// answerTimeout is the maximum time for the first answer of a control plane.
@@ -76,7 +74,7 @@ func (r *Relay) connectLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-r.cfg.Renewed:
-		case <-time.After(backoff(failures, len(addresses), refuses(err))):
+		case <-time.After(backoff(failures, len(addresses))):
 		}
 	}
 }
@@ -144,27 +142,17 @@ func (r *Relay) use(l *link, err error) {
 	}
 	r.link, r.confirmed = l, confirmed
 	if l != nil {
-		r.fromFile = time.Time{}
 		r.log.Info("connected to the control plane", "address", l.address)
 	}
 	r.broadcast()
 }
 
-// refuses reports whether a control plane refuses the workload.
-func refuses(err error) bool {
-	code := status.Code(err)
-	return code == codes.Unauthenticated || code == codes.PermissionDenied
-}
-
 // backoff returns the wait after a number of failures in a row. It doubles each time that all
 // addresses failed, and is random, so that agents do not reconnect all at once.
-func backoff(failures, addresses int, refused bool) time.Duration {
-	bound, longest := firstBackoff, lastBackoff
-	if refused {
-		longest = refusedBackoff
-	}
+func backoff(failures, addresses int) time.Duration {
+	bound := firstBackoff
 	for range (failures - 1) / addresses {
-		bound = min(2*bound, longest)
+		bound = min(2*bound, lastBackoff)
 	}
 	return bound/4 + rand.N(bound*3/4)
 }

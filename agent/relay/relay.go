@@ -55,7 +55,7 @@ type Config struct {
 	// Owner identifies the workload. A cache file of another owner is not used.
 	Owner string
 	// MaxAge is the maximum age of a configuration that no control plane confirmed. An older cache
-	// file is not used; an older configuration in use is reported. Zero means 24h.
+	// file is not used. Zero means 24h.
 	MaxAge time.Duration
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
@@ -94,7 +94,6 @@ type Relay struct {
 	since       time.Time // since link is as it is
 	lastErr     string    // why there is no link
 	confirmed   time.Time // when a control plane last confirmed the cache, while there is no link; zero: never
-	fromFile    time.Time // as confirmed, while the cache is the file's; zero: it is not
 	fileRefused string    // why the file was not used
 	fileErr     string    // why the file cannot be written
 	bypassed    string    // see Status
@@ -135,7 +134,7 @@ func (r *Relay) restore() {
 		r.log.Warn("the cached configuration is not used", "path", r.cfg.CacheFile, "reason", err)
 		return
 	}
-	r.cache, r.confirmed, r.fromFile = c, confirmed, confirmed
+	r.cache, r.confirmed = c, confirmed
 	r.restoreControl()
 	r.log.Info("starting with the cached configuration", "confirmed", confirmed.UTC().Format(time.RFC3339))
 }
@@ -181,12 +180,6 @@ func (r *Relay) lastConfirmed() time.Time {
 		return now
 	}
 	return r.confirmed
-}
-
-// old reports whether the configuration is older than MaxAge. r.mu is held.
-func (r *Relay) old() bool {
-	at := r.lastConfirmed()
-	return !at.IsZero() && r.cfg.Now().Round(0).Sub(at) > r.cfg.MaxAge
 }
 
 // saveLoop writes the cache file after changes, regularly while a control plane confirms it, and at
@@ -267,13 +260,8 @@ type Status struct {
 	Since     time.Time `json:"since"`
 	// Trouble is why there is no connection; empty when there is one.
 	Trouble string `json:"trouble,omitempty"`
-	// CachedAt is when the configuration was confirmed, while it comes from the cache file. Zero:
-	// it comes from a control plane.
-	CachedAt time.Time `json:"copyFrom,omitzero"`
-	// Confirmed is when a control plane last confirmed the configuration; zero: never. Old says
-	// that this is longer ago than MaxAge.
+	// Confirmed is when a control plane last confirmed the configuration; zero: never.
 	Confirmed time.Time `json:"confirmed,omitzero"`
-	Old       bool      `json:"old,omitempty"`
 	// CacheRefused is why the cache file was not used, and CacheError why it cannot be written.
 	CacheRefused string `json:"copyRefused,omitempty"`
 	CacheError   string `json:"copyError,omitempty"`
@@ -288,12 +276,11 @@ type Status struct {
 func (r *Relay) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Since: r.since, Trouble: r.lastErr, Confirmed: r.lastConfirmed(), CachedAt: r.fromFile,
+	s := Status{Since: r.since, Trouble: r.lastErr, Confirmed: r.lastConfirmed(), Rejected: r.rejected.list(),
 		CacheRefused: r.fileRefused, CacheError: r.fileErr, Bypassed: r.bypassed}
 	if r.link != nil {
 		s.Connected, s.Trouble = r.link.address, ""
 	}
-	s.Old, s.Rejected = r.old(), r.rejected.list()
 	return s
 }
 

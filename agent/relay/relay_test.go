@@ -55,7 +55,7 @@ func TestLiveChanges(t *testing.T) {
 	if n := e.Received()[xds.ListenerType]; n != 2 {
 		t.Errorf("%d listeners were sent, want each once", n)
 	}
-	if s := r.Status(); s.Connected != p.address || s.Old || !s.CachedAt.IsZero() || len(s.Rejected) > 0 {
+	if s := r.Status(); s.Connected != p.address || len(s.Rejected) > 0 {
 		t.Errorf("status %+v", s)
 	}
 }
@@ -204,7 +204,7 @@ func TestCacheServes(t *testing.T) {
 	connect(t, e)
 	eventually(t, func() string { return leads(e, "r1", "c0") })
 	eventually(t, func() string {
-		if s := r.Status(); s.CachedAt.IsZero() || s.Connected != "" || s.Old || s.Trouble == "" {
+		if s := r.Status(); s.Confirmed.IsZero() || s.Connected != "" || s.Trouble == "" {
 			return fmt.Sprintf("status %+v", s)
 		}
 		return ""
@@ -271,37 +271,6 @@ func TestPrune(t *testing.T) {
 			}
 			return ""
 		})
-	}
-}
-
-// An old configuration is reported until a control plane confirms it.
-func TestOld(t *testing.T) {
-	t.Parallel()
-	p := startPlane(t, testport.Address(t), chain(1, "c0")...)
-	c := testConfig(t, p.address)
-	c.MaxAge = 500 * time.Millisecond
-	r := startRelay(t, c, "")
-	e := r.fakeEnvoy(nil)
-	connect(t, e)
-	eventually(t, func() string { return leads(e, "r1", "c0") })
-	eventually(t, p.settled)
-	p.stop()
-	eventually(t, func() string {
-		if s := r.Status(); !s.Old {
-			return fmt.Sprintf("%+v, listeners %v", s, e.Listeners())
-		}
-		return ""
-	})
-	again := startPlane(t, p.address, chain(1, "c0")...)
-	eventually(t, func() string {
-		if r.Status().Old {
-			return "still old"
-		}
-		return leads(e, "r1", "c0")
-	})
-	eventually(t, again.settled)
-	if len(e.Listeners()) != 1 {
-		t.Errorf("listeners %v", e.Listeners())
 	}
 }
 

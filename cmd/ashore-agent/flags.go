@@ -188,9 +188,8 @@ func (f *flags) joined() error {
 	if cmp.Or(f.joinedState, f.config) != "" || f.given("dev") != nil || f.given("xds.addresses") != nil {
 		return nil
 	}
-	name := f.text("workload.name")
-	state, err := agent.FindJoined(name, f.text("workload.namespace"))
-	if errors.Is(err, agent.ErrNoIdentity) && (name != "" || f.given("workload.addresses") != nil) {
+	state, err := agent.FindJoined()
+	if errors.Is(err, agent.ErrNoIdentity) && (f.given("workload.name") != nil || f.given("workload.addresses") != nil) {
 		return nil // the settings that are missing are named
 	}
 	f.joinedState = state

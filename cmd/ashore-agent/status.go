@@ -46,7 +46,7 @@ func (p *program) statusCommand() *cobra.Command {
 // folders are the named state folder, or those of all workloads that have joined.
 func (p *place) folders() ([]string, error) {
 	if p.state == "" {
-		if all, err := agent.AllJoined(p.name, p.namespace); err != nil || len(all) > 1 {
+		if all, err := agent.AllJoined(); err != nil || len(all) > 1 {
 			return all, err
 		}
 	}

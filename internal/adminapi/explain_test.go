@@ -267,8 +267,14 @@ func TestExplainRevoked(t *testing.T) {
 func TestExplainPath(t *testing.T) {
 	t.Parallel()
 	e := twoPorts(t)
-	got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example:80", Path: "/x/..;y/%69tems?q"})
+	call := admin.ExplainRequest{From: "shop/web", To: "api.example:80", Path: "/x/../items?q"}
+	got, err := e.Explain(t.Context(), call)
 	if err != nil || got.Verdict != "allowed" || got.Parts[0].Call != "GET api.example/items?q" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	call.Path = "/%69tems"
+	if got, err = e.Explain(t.Context(), call); err != nil || got.Verdict != "depends" ||
+		!strings.HasSuffix(got.Parts[0].Reason, "proxies may rewrite the path: write it as they do") {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, bad := range []string{"items", "/a b", "/é", "/a#b", "*"} {

@@ -57,6 +57,8 @@ type Config struct {
 	Workloads Workloads `yaml:"workloads"`
 	// Webhook is validation over HTTPS.
 	Webhook Webhook `yaml:"webhook"`
+	// Merge configures services that several sources have.
+	Merge Merge `yaml:"merge"`
 	// MCP selects the other control planes that may read the configuration.
 	MCP MCP `yaml:"mcp"`
 	// Fetch limits from where keys of issuers are fetched.
@@ -74,6 +76,18 @@ type Config struct {
 
 	places *strictyaml.Places // where settings were read
 }
+
+// Merge configures services that several sources have.
+type Merge struct {
+	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any).
+	// Default unite.
+	Endpoints string `yaml:"endpoints"`
+}
+
+const unite, shadow = "unite", "shadow"
+
+// Shadows reports whether only the endpoints of the first source that has any are used.
+func (m Merge) Shadows() bool { return m.Endpoints == shadow }
 
 type XDS struct {
 	// Address serves xDS and the certificate authority with TLS. Default :15012; empty, as in
@@ -118,6 +132,7 @@ func Default() Config {
 		Store:      defaultStore(),
 		SourceList: DefaultSources(defaultFiles),
 		Domain:     "cluster.local",
+		Merge:      Merge{Endpoints: unite},
 		XDS:        XDS{Address: ":15012", WorkloadConnections: 16},
 		Metrics:    Metrics{Address: "127.0.0.1:15014"},
 		Admin:      Admin{Socket: "/run/ashore/admin.sock"},
@@ -218,6 +233,9 @@ func (s *Config) check() error {
 	}
 	s.checkStore(wrong)
 	s.checkSources(wrong)
+	if m := s.Merge.Endpoints; m != unite && m != shadow {
+		wrong("merge.endpoints", "%q: want %s or %s", m, unite, shadow)
+	}
 	if !dnsname.Valid(s.Domain) {
 		wrong("domain", "%q is not the suffix of host names: want lower-case letters, digits, '-' and dots, as cluster.local",
 			s.Domain)

@@ -154,7 +154,7 @@ spec:
 	if out := s.edge.run("ashore-agent status"); !strings.Contains(out, "sa/api") || !strings.Contains(out, "sa/edge") {
 		t.Errorf("status shows not both:\n%s", out)
 	}
-	s.edge.run("ashore-agent leave --yes --name api-1 --namespace shop; systemctl stop nginx; " +
+	s.edge.run("ashore-agent leave --yes --state /var/lib/ashore-agent/api-1.shop; systemctl stop nginx; " +
 		"rm -r /etc/nginx/sites-enabled/api /var/lib/nginx/*; mv /root/default /etc/nginx/sites-enabled/; " +
 		"ip address del " + address + "/24 dev host0")
 	s.edge.run("ashore-agent status")

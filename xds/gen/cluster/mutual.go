@@ -60,7 +60,8 @@ func (s clusterShape) mutualTLS() *tlsv3.UpstreamTlsContext {
 	if s.upstreamHTTP().protocol == upstreamHTTP2 {
 		alpn = append(alpn, "h2")
 	}
-	return &tlsv3.UpstreamTlsContext{CommonTlsContext: envoy.MeshTLS(s.mesh, alpn, nil), MaxSessionKeys: wrapperspb.UInt32(0)}
+	common := envoy.MeshTLS(s.mesh, alpn, nil)
+	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, MaxSessionKeys: wrapperspb.UInt32(0)}
 }
 
 // speakMutual makes c speak mutual TLS where the cluster does: to all endpoints, or to those that say

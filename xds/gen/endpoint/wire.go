@@ -18,5 +18,7 @@ func appendUint32Value(b []byte, field protowire.Number, n uint32) []byte {
 
 // appendTextMetadata appends a member that is text under the key of a filter.
 func appendTextMetadata(b []byte, filter, member, text string) []byte {
-	return envoy.AppendFilterMetadata(b, filter, func(b []byte) []byte { return envoy.AppendStringMember(b, member, text) })
+	return envoy.AppendFilterMetadata(b, filter, func(b []byte) []byte {
+		return envoy.AppendStringMember(b, member, text)
+	})
 }

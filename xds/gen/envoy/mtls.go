@@ -119,11 +119,12 @@ const (
 	ALPNExchange = "istio-peer-exchange"
 )
 
-// ALPNMeshHTTP are those of clients that know they speak HTTP.
-func ALPNMeshHTTP() []string { return []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"} }
-
-// ALPNMeshAny are all of them.
-func ALPNMeshAny() []string { return append([]string{ALPNMesh, ALPNExchange}, ALPNMeshHTTP()...) }
+// The protocols that clients of the mesh offer: those that know they speak HTTP, others, and all.
+const (
+	ALPNMeshHTTP  = "istio-http/1.0,istio-http/1.1,istio-h2"
+	ALPNMeshOther = ALPNMesh + "," + ALPNExchange
+	ALPNMeshAny   = ALPNMeshOther + "," + ALPNMeshHTTP
+)
 
 // MeshServer ends mutual TLS of clients that bear one of names.
 func MeshServer(m *push.Mesh, names []*tlsv3.SubjectAltNameMatcher) *tlsv3.DownstreamTlsContext {
