@@ -105,9 +105,9 @@ func (w *world) suffer(o outage) {
 	w.flawless(o.name + " is over")
 }
 
-// All sources are away at once while ashored starts, and in ways that show late: Consul hangs, the
-// one server of MCP says nothing and the other one is killed, and the disk of the files is not
-// mounted, where the test may mount one.
+// All sources are away at once while ashored starts, and in ways that show late: Consul hangs, one
+// MCP server does not answer, and the other one is killed. If the test may mount, the disk of the
+// files is not mounted.
 func TestAllAway(t *testing.T) {
 	t.Parallel()
 	var takeAway, bringBack func()
