@@ -70,9 +70,8 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// Each source is taken away in turn, and ashored is started anew meanwhile: not one call fails,
-// everybody is told what is wrong and since when, a newcomer reaches everything, and what changes
-// after the return takes effect.
+// Each source fails in turn, and ashored is restarted meanwhile: no call fails, and problems and
+// status report the outage. A new proxy reaches everything, and later changes take effect.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
