@@ -17,7 +17,7 @@ endif
 
 # One suite of internal/e2e alone: make e2e SUITE=traffic
 SUITE ?=
-# Flags of the benchmark: make bench ARGS="-proxies 200 -sotw", make bench ARGS="-write docs/performance.md"; and of
+# Flags of the benchmark: make bench ARGS="-proxies 200", make bench ARGS="-write docs/performance.md"; and of
 # make run: ARGS="--network 127.0.9" moves the workloads, --xds-address and --metrics-address move ashored.
 ARGS ?=
 # How long each fuzz target runs: make fuzz FUZZTIME=1m

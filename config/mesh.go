@@ -19,7 +19,7 @@ const meshSection = "mesh"
 
 // ParseMesh reads Istio's MeshConfig from the section mesh of the settings file, and fills in
 // defaults. A nil node is a section that is not there. Fields that are not honoured are problems:
-// errors where they would protect something, warnings otherwise (MeshFields lists them). The result
+// errors where they would protect something, warnings otherwise (meshfields.go lists them). The result
 // is usable also when there are errors, but must not take effect then.
 func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 	m := &mesh.MeshConfig{}
@@ -30,7 +30,7 @@ func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 	if d.errors == 0 {
 		c := checker{object: &Object{}}
 		checkMesh(&c, m)
-		checkFields(&c, meshSection, "", m.ProtoReflect(), MeshFields())
+		checkFields(&c, "", m.ProtoReflect(), allMeshFields())
 		for _, problem := range c.problems {
 			_, below := cutStep(problem.Field)
 			problem.Object, problem.Line = "", d.lines.of(below)
@@ -174,21 +174,22 @@ func (c *checker) accessLog(m *mesh.MeshConfig) {
 
 // checkFields checks the fields of m that are honoured, and reports the others that are set. path
 // is that of m below the section.
-func checkFields(c *checker, section, path string, m protoreflect.Message, fields []MeshField) {
+func checkFields(c *checker, path string, m protoreflect.Message, fields []meshField) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		path := below(path, fd.JSONName())
-		i := slices.IndexFunc(fields, func(f MeshField) bool { return f.Path == path })
-		switch f, at := fields[i], section+"."+path; {
+		i := slices.IndexFunc(fields, func(f meshField) bool { return f.path == path })
+		switch f, at := fields[i], meshSection+"."+path; {
 		case path == "extensionProviders": // see there
-		case f.Honoured:
+		case f.status == honoured:
 			c.field(at, fd, v)
-		case f.parts:
-			checkFields(c, section, path, v.Message(), fields)
-		case f.harmless != nil && f.harmless(v):
-		case f.Protects:
-			c.errorf(at, "not supported yet, %s: remove it, so that nobody relies on it", f.Text)
+		case f.status == inParts:
+			checkFields(c, path, v.Message(), fields)
+		case f.status == refused:
+			c.errorf(at, "not supported yet, %s: remove it, so that nobody relies on it", f.text)
+		case fd.Message() != nil && !fd.IsList() && isZero(v.Message()) != (path == "verifyCertificateAtClient"):
+			// false asks for nothing else than what Ashore does; of this one, true
 		default:
-			c.warnf(at, "not supported yet, %s: remove it", f.Text)
+			c.warnf(at, "not supported yet, %s: remove it", f.text)
 		}
 		return true
 	})

@@ -18,10 +18,10 @@ func (c *checker) gateway(g *networking.Gateway) {
 	if len(g.Servers) == 0 {
 		c.errorf("spec.servers", "the servers are missing: write at least one with port and hosts")
 	}
-	names, taken := map[string]int{}, map[address]*shared{}
+	names, first := map[string]int{}, map[address]int{}
 	for i, s := range g.Servers {
 		path := at("spec.servers", i)
-		c.samePort(path, taken, i, s)
+		c.samePort(path, first, g.Servers, i)
 		if name := s.Port.GetName(); name != "" {
 			if j, twice := names[name]; twice {
 				c.errorf(path+".port.name",
@@ -102,51 +102,33 @@ func (c *checker) proxyPort(path, bind string, port uint32) {
 	}
 }
 
-// shared is what the servers at one address have taken so far.
-type shared struct {
-	first    *networking.Server
-	index    int
-	protocol string
-	hosts    map[string]int // to the server that has it
-}
-
-// samePort checks server i against the servers before it that listen to the same address.
-func (c *checker) samePort(path string, taken map[address]*shared, i int, s *networking.Server) {
+// samePort checks server i against the first server that listens to the same address; first has
+// that of each address. Which of two servers has a host is for package analyze.
+func (c *checker) samePort(path string, first map[address]int, servers []*networking.Server, i int) {
+	s := servers[i]
 	if s.Port == nil {
 		return
 	}
 	a := addressOf(s)
 	c.proxyPort(path+".port", s.Bind, a.port)
-	t := taken[a]
-	if t == nil {
-		t = &shared{s, i, s.Port.Protocol, make(map[string]int, len(s.Hosts))}
-		taken[a] = t
-	} else if t.first.Bind != s.Bind {
-		c.errorf(path+".bind", "spec.servers[%d] listens to port %d of every address too, and spells bind another way: write it alike", t.index, a.port)
-		return
-	} else if t.first.Port.Number != s.Port.Number {
-		c.errorf(path+".port.number",
-			"spec.servers[%d] listens there too, and is called by port %d: write the same number", t.index, t.first.Port.Number)
-		return
-	} else if family(t.protocol) != family(s.Port.Protocol) {
-		c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share %s: choose another",
-			s.Port.Protocol, t.protocol, t.index, placeText(s))
-		return
-	} else if family(t.protocol) == "TCP" {
-		c.errorf(path+".port.number",
-			"%s is already used by spec.servers[%d], and connections without TLS cannot be told apart by host", placeText(s), t.index)
+	j, shared := first[a]
+	if !shared {
+		first[a] = i
 		return
 	}
-	for j, h := range s.Hosts {
-		if _, host, scoped := strings.Cut(h, "/"); scoped && family(t.protocol) == "TLS" {
-			h = host // clients say no namespace
-		}
-		if other, twice := t.hosts[h]; twice && other != i {
-			c.errorf(at(path+".hosts", j), "%s on %s is already used by spec.servers[%d]: remove one of them", quote(h),
-				placeText(s), other)
-			continue
-		}
-		t.hosts[h] = i
+	other := servers[j]
+	switch {
+	case other.Bind != s.Bind:
+		c.errorf(path+".bind", "spec.servers[%d] listens to port %d of every address too, and spells bind another way: write it alike", j, a.port)
+	case other.Port.Number != s.Port.Number:
+		c.errorf(path+".port.number",
+			"spec.servers[%d] listens there too, and is called by port %d: write the same number", j, other.Port.Number)
+	case family(other.Port.Protocol) != family(s.Port.Protocol):
+		c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share %s: choose another",
+			s.Port.Protocol, other.Port.Protocol, j, placeText(s))
+	case family(s.Port.Protocol) == "TCP":
+		c.errorf(path+".port.number",
+			"%s is already used by spec.servers[%d], and connections without TLS cannot be told apart by host", placeText(s), j)
 	}
 }
 

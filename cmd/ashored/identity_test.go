@@ -576,7 +576,7 @@ func TestUnknownPrincipals(t *testing.T) {
 	})
 	if len(problems) != 1 || !strings.HasSuffix(problems[0].File, "deny.yaml") ||
 		problems[0].Field != "spec.rules[0].from[0].source.principals[1]" ||
-		!strings.Contains(problems[0].Text, "did you mean cluster.local/ns/shop/sa/web?") {
+		!strings.Contains(problems[0].Text, "did you mean shop/web?") {
 		t.Errorf("problems %v", problems)
 	}
 }
