@@ -44,10 +44,10 @@ func (*fake) ShowAuthority(context.Context, admin.None) (admin.Authority, error)
 	end := now.Add(100*24*time.Hour + time.Minute)
 	a := admin.Authority{Kind: "self-signed", Folder: "/var/lib/ashore/ca", TrustDomain: "cluster.local",
 		Problems: []string{"odd"}, PEM: "-----BEGIN CERTIFICATE-----\n",
-		Roots: []admin.Certificate{{Root: "sha256:01", State: "signs", NotAfter: end, Name: "a"},
+		Roots: []admin.Certificate{{Root: "sha256:01", State: "signs", NotAfter: end, Subject: "a"},
 			{Root: "sha256:02", State: "trusted", NotAfter: now.Add(-time.Hour)}},
 		Signer: admin.Certificate{Root: "sha256:01", Serial: "0a", NotAfter: end, Renew: end},
-		Server: admin.Certificate{Root: "sha256:01", Name: "spiffe://cluster.local/ashore/control-plane",
+		Server: admin.Certificate{Root: "sha256:01", Subject: "spiffe://cluster.local/ashore/control-plane",
 			NotAfter: end},
 		Replicas: []admin.Replica{
 			{Name: "two (10.0.0.2:15012)", Address: "10.0.0.2:15012"},
@@ -137,7 +137,7 @@ EOF
 abc  shop/web  1m   user root (uid 0)  in 59m   unused
 def  shop/web  1h   -                  -        used by shop/web-1 1m ago
 `, ""},
-		{"join-token revoke ashore-join.abc.secret", "token abc is revoked; \"ashorectl join-token list\" shows who used it\n", ""},
+		{"join-token revoke ashore-join.abc.secret", "token abc is revoked. A workload that joined with it stays\n", ""},
 		{"ca show --pem", "-----BEGIN CERTIFICATE-----\n", ""},
 		{"ca show", `self-signed (/var/lib/ashore/ca), trust domain cluster.local
 

@@ -27,7 +27,7 @@ type Authority struct {
 
 // Certificate is one certificate for people. Never a key.
 type Certificate struct {
-	Name string `json:"subject,omitempty"`
+	Subject string `json:"subject,omitempty"`
 	// Serial is in hexadecimal digits; empty for a root.
 	Serial string `json:"serial,omitempty"`
 	// Root is the ID of the root itself, or of the one that the certificate leads to: "sha256:" and

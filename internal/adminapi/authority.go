@@ -161,25 +161,21 @@ func (o *Authority) RevokeToken(ctx context.Context, t admin.TokenID) (admin.Non
 
 // Show returns the state of the certificate authority.
 func (o *Authority) Show(ctx context.Context, _ admin.None) (admin.Authority, error) {
-	s, err := o.Manager.Show(ctx)
-	return o.status(s), err
+	return o.Manager.Show(ctx)
 }
 
 // Rotate begins a rotation of the root, or forces its next step. Errors: admin.ErrInvalid;
 // admin.ErrConflict if that is not the next step.
 func (o *Authority) Rotate(ctx context.Context, r admin.RotateRequest) (admin.Authority, error) {
-	if r.Force != "" && !slices.Contains([]ca.Step{ca.StepActivate, ca.StepRetire}, ca.Step(r.Force)) {
+	if r.Force != "" && !slices.Contains([]string{ca.StepActivate, ca.StepRetire}, r.Force) {
 		return admin.Authority{}, admin.NewError(admin.ErrInvalid,
 			"%q is not a step that can be forced: want activate or retire", r.Force)
 	}
 	if err := checkReason(r.Reason); err != nil {
 		return admin.Authority{}, err
 	}
-	s, err := o.Manager.Rotate(ctx, ca.RotateRequest{Actor: admin.Actor(ctx), Reason: r.Reason, Force: ca.Step(r.Force)})
-	if err != nil {
-		return admin.Authority{}, withKind(err)
-	}
-	return o.status(s), nil
+	s, err := o.Manager.Rotate(ctx, ca.RotateRequest{Actor: admin.Actor(ctx), Reason: r.Reason, Force: r.Force})
+	return s, withKind(err)
 }
 
 // CreateReplicaToken creates a token for one more control plane. Errors: admin.ErrInvalid,
@@ -191,25 +187,6 @@ func (o *Authority) CreateReplicaToken(ctx context.Context, r admin.ReplicaToken
 	}
 	text, expires, err := o.Manager.CreateReplicaToken(ttl, admin.Actor(ctx))
 	return admin.ReplicaToken{Token: text, Expires: expires}, withKind(err)
-}
-
-// status returns the state of the authority for operators.
-func (o *Authority) status(s ca.Status) admin.Authority {
-	out := admin.Authority{Kind: s.Source, Folder: s.Folder, TrustDomain: s.TrustDomain, Roots: []admin.Certificate{},
-		PEM: string(o.Manager.Bundle().PEM()), Signer: admin.Certificate(s.Signer), Server: admin.Certificate(s.Server),
-		Bundle: s.BundleID, Problems: s.Problems,
-		Rotation: admin.Rotation{Step: string(s.Rotation.Step), Since: s.Rotation.Since,
-			Next: string(s.Rotation.Following), Count: s.Rotation.Count, Until: s.Rotation.Until}}
-	for _, r := range s.Roots {
-		out.Roots = append(out.Roots, admin.Certificate(r))
-	}
-	for _, r := range s.Replicas {
-		out.Replicas = append(out.Replicas, admin.Replica(r))
-	}
-	for _, w := range s.Rotation.Waiting {
-		out.Rotation.Waiting = append(out.Rotation.Waiting, admin.Waiting(w))
-	}
-	return out
 }
 
 // ListWorkloads returns all workloads and revocations.

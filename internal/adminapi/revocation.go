@@ -12,7 +12,6 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
-	"github.com/ashore-mesh/ashore/xds"
 )
 
 // Revoke revokes an identity, a workload or a certificate. When it returns, every connected peer
@@ -65,9 +64,13 @@ func (o *Authority) Restore(ctx context.Context, r admin.RevokeRequest) (admin.R
 
 // delivered says how many proxies of this replica receive a change now.
 func (o *Authority) delivered(q ca.RevokeRequest) admin.Revoked {
-	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Proxies: o.Proxies.Count(func(p xds.Peer) bool {
-		return p.Identity == (spiffe.ID{}) || o.Revoked(p.Identity, p.Fingerprint()) == nil
-	})}
+	proxies := map[string]bool{}
+	for _, p := range o.Proxies.Proxies() {
+		if p.Who.Identity == (spiffe.ID{}) || o.Revoked(p.Who.Identity, p.Who.Fingerprint) == nil {
+			proxies[p.ID] = true
+		}
+	}
+	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Proxies: len(proxies)}
 	note := fmt.Sprintf("connected proxies that receive it now: %d", out.Proxies)
 	if out.Proxies == 0 {
 		note = "WARNING: no proxy is connected to this replica (\"ashorectl status\")"
