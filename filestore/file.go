@@ -16,7 +16,7 @@ import (
 // fileID identifies a file or folder, whatever its path.
 type fileID struct{ device, inode uint64 }
 
-// stamp tells, without reading a file, whether it changed.
+// stamp shows, without reading a file, whether it changed.
 type stamp struct {
 	id       fileID
 	size     int64

@@ -70,8 +70,8 @@ type State struct {
 	Servers []string
 	// Trouble is why Servers are out of date or do not answer; empty: they answer.
 	Trouble string
-	// Answered counts queries that the table answered, Forwarded those that another server
-	// answered, and Failed those that no server answered or that were above the limit.
+	// Answered counts queries that the table answered, and Forwarded those that another server
+	// answered. Failed counts those without an answer, or above the limit.
 	Answered, Forwarded, Failed uint64
 }
 

@@ -105,7 +105,7 @@ delete table inet ashore
 
 // rules match only the first packets of connections, so that open connections continue. Captured
 // queries have a conntrack zone of their own. Without it the kernel confuses the captured query
-// with one that the agent forwards from the same port, and sends that one back to the agent.
+// with one that the agent forwards from the same port. It then sends that one back to the agent.
 const rules = `# Written by "ashore-agent intercept": change the settings "interception", not this table.
 ` + replace + `table inet ashore {
 	counter outbound { comment "connections that went to Envoy" }

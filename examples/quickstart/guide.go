@@ -44,7 +44,7 @@ Make a mistake in the file, see the problem while traffic continues, and correct
   %[3]s problems
   sed -i 's/subsett: v2/subset: v2/' %[2]s
 
-Call a backend without a certificate: the connection is closed. Through the frontend, it receives the caller's identity
+Call a backend without a certificate: the connection is closed. Through the frontend, it receives the caller's identity (X-Forwarded-Client-Cert)
   curl http://%[6]s/
   curl '%[7]s'
 

@@ -88,7 +88,7 @@ func TestEnd(t *testing.T) {
 	code := make(chan int, 1)
 	go func() { code <- execute(ctx, args, &out, &errs) }()
 	deadline := time.After(startWithin + 10*time.Second)
-	for !strings.Contains(out.String(), "Ctrl-C ends everything") {
+	for !strings.Contains(out.String(), "Ctrl-C stops everything") {
 		select {
 		case c := <-code:
 			t.Fatalf("it ended by itself: %d %s", c, errs.String())

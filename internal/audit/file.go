@@ -36,7 +36,7 @@ func (a *file) open() error {
 	return nil
 }
 
-// reopen opens a new file if somebody moved away or deleted the current one, and reports that.
+// reopen opens a new file if the current one was moved or deleted, and reports that.
 func (a *file) reopen() (replaced bool, err error) {
 	opened, err := a.f.Stat()
 	if err != nil {

@@ -92,7 +92,7 @@ type tail struct {
 	buf bytes.Buffer // guarded by mu
 }
 
-// tailSize is how much of a log is kept.
+// tailSize is the length of the stored end of a log.
 const tailSize = 256 << 10
 
 func (l *tail) Write(b []byte) (int, error) {

@@ -54,7 +54,7 @@ func TestPluggedAuthoritySwappedEarly(t *testing.T) {
 	web := serve(t, m, "web", "web-1")
 	a := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	answers(t, a.Client(httpPort), "web-1")
-	time.Sleep(time.Minute) // a certificate that has just come is not doubted
+	time.Sleep(time.Minute) // a new certificate is not suspected
 	one.write(t, link, one.root, two.root)
 	for _, p := range []*harness.Proxy{a, web.Proxy} {
 		p.WantLine("roots", "ok", "2: ")

@@ -18,7 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// short are settings by which certificates live for a minute, and nobody is waited for after that.
+// short are settings with certificates of a minute and no grace time.
 const short = "ca: {validity: 1m, grace: 0s}\nworkloads: {restartGrace: 15s}"
 
 // restartGrace is that of short.

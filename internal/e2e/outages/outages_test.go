@@ -70,9 +70,8 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// Each source is taken away in turn, and ashored is started anew meanwhile: not one call fails,
-// everybody is told what is wrong and since when, a newcomer reaches everything, and what changes
-// after the return takes effect.
+// Each source fails in turn, and ashored is restarted meanwhile: no call fails, and problems and
+// status report the outage. A new proxy reaches everything, and later changes take effect.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,9 +104,9 @@ func (w *world) suffer(o outage) {
 	w.flawless(o.name + " is over")
 }
 
-// All sources are away at once while ashored starts, and in ways that show late: Consul hangs, the
-// one server of MCP says nothing and the other one is killed, and the disk of the files is not
-// mounted, where the test may mount one.
+// All sources are away at once while ashored starts, and in ways that show late: Consul hangs, one
+// MCP server does not answer, and the other one is killed. If the test may mount, the disk of the
+// files is not mounted.
 func TestAllAway(t *testing.T) {
 	t.Parallel()
 	var takeAway, bringBack func()

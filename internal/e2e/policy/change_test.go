@@ -33,9 +33,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// staged is a Generator whose listeners and clusters are those of the test, with the filters and
-// the marks of the real one, and its clusters of providers that the test runs; everything else is
-// the real one's.
+// staged is a Generator with the listeners and clusters of the test, and the filters of the real
+// one. It has the clusters of providers that the test runs; everything else is the real one's.
 type staged struct {
 	*gen.Generator
 	t        *testing.T

@@ -96,7 +96,7 @@ func TestRenewedUnderLoad(t *testing.T) {
 	w := newWorld(t)
 	l := w.load(4)
 	l.more(t, "answers before", 20)
-	for _, step := range []string{"", "activate"} { // the first begins, and nobody has to be waited for
+	for _, step := range []string{"", "activate"} { // the first one starts without a wait
 		if _, err := admin.Send(context.Background(), w.Admin, admin.CallRotate,
 			admin.RotateRequest{Force: step, Reason: "test"}); err != nil {
 			t.Fatal(err)
