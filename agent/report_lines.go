@@ -140,7 +140,7 @@ func (a *Agent) reportRegistration(r *Report) {
 	switch {
 	case !known, h.Reason == notChecked, h.Reason == notIntercepted && a.settings.intercepted():
 		r.ok("registration", "%s, not among the endpoints yet: its first check is not done", where)
-	case !h.Healthy:
+	case h.Reason != "":
 		r.bad("registration", "", "%s, not among the endpoints: %s%s", where, h.Reason, how)
 	case r.Link.Connected == "":
 		r.warn("registration", "",
