@@ -146,7 +146,7 @@ func refusal(address string, err error) error {
 		r.Todo = "the token was not used: add --name NAME to the line, " +
 			"or --replace when this machine is to take the place of that one"
 	case codes.Unauthenticated:
-		if !strings.Contains(r.Text, "ashorectl join-token create") { // it is not said twice
+		if !strings.Contains(r.Text, "ashorectl join-token create") { // it is not logged twice
 			r.Todo = "a new line is made by \"ashorectl join-token create\""
 		}
 	case codes.FailedPrecondition, codes.NotFound:

@@ -89,6 +89,9 @@ func nodeMetadata(s *Settings, stream string) map[string]any {
 	if w.Interception == "tproxy" && !intercept.HasIPv6() {
 		m["ASHORE_IPV6"] = "false" // Envoy would refuse a listener with an IPv6 address
 	}
+	if w.HTTPProxyPort != 0 {
+		m["HTTP_PROXY_PORT"] = strconv.Itoa(w.HTTPProxyPort)
+	}
 	if s.capturesDNS() {
 		m["DNS_CAPTURE"], m["DNS_AUTO_ALLOCATE"] = "true", "true"
 	}

@@ -134,11 +134,11 @@ const linkLine = "control plane"
 const todoClock = "set the clock (timedatectl, chrony)"
 
 func reportDisk(r *Report, dir string) {
-	free, err := room(dir)
+	free, err := freeSpace(dir)
 	switch {
 	case err != nil:
 		r.bad("disk", "make the state folder usable", "%v", err)
-	case free < littleRoom:
+	case free < lowSpace:
 		r.bad("disk", "make room: certificates cannot be kept", "%s has %d KiB left", dir, free>>10)
 	default:
 		r.ok("disk", "%s has %d MiB left", dir, free>>20)

@@ -201,7 +201,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// What the status says of a certificate at other times.
+// The status of a certificate at other times.
 func TestReportCertificate(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "cluster.local")

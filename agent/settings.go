@@ -55,6 +55,8 @@ type Workload struct {
 	// Interception says how the workload's traffic reaches Envoy: "none", "redirect" (by the
 	// operator's own rules) or "tproxy" (by the rules of "ashore-agent intercept").
 	Interception string `yaml:"interception"`
+	// HTTPProxyPort makes Envoy an HTTP proxy of the mesh on this port. Zero: as the mesh says.
+	HTTPProxyPort int `yaml:"httpProxyPort"`
 
 	serviceAccount string // of its certificate; empty: it has none
 }

@@ -85,6 +85,7 @@ func (c *checker) workload(w *Workload) {
 	c.oneOf("workload.interception", w.Interception, "none", "redirect", "tproxy")
 	c.want(w.Type != "router" || w.Interception != "tproxy", "workload.interception",
 		"a router has no application whose traffic could be intercepted; want none")
+	c.between("workload.httpProxyPort", w.HTTPProxyPort, 0, 65535)
 }
 
 func (c *checker) controlPlane(x *XDS) {

@@ -35,7 +35,7 @@ func lockState(dir string) (*stateLock, error) {
 	} else if err != nil {
 		return fail(errors.Join(err, f.Close()))
 	}
-	// One length, so that a full disk has room for it once it was written.
+	// It has a fixed length, so that a later write succeeds on a full disk.
 	if _, err := fmt.Fprintf(f, "%-19d\n", os.Getpid()); err != nil {
 		_ = f.Truncate(0) // the lock holds; others see no process instead of a wrong one
 	}
@@ -89,8 +89,8 @@ func diskError(what string, err error) error {
 	return fmt.Errorf("%s: %w%s", what, err, hint)
 }
 
-// room returns the free space of the disk of dir, in bytes.
-func room(dir string) (uint64, error) {
+// freeSpace returns the free space of the disk of dir, in bytes.
+func freeSpace(dir string) (uint64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, fmt.Errorf("look at the disk of %s: %w", dir, err)
@@ -98,5 +98,5 @@ func room(dir string) (uint64, error) {
 	return st.Bavail * uint64(st.Bsize), nil
 }
 
-// littleRoom is the free space below which a disk counts as full, in bytes.
-const littleRoom = 16 << 20
+// lowSpace is the free space below which a disk counts as full, in bytes.
+const lowSpace = 16 << 20

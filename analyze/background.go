@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -32,10 +33,7 @@ func (b *Background) Publish(c *push.Context) {
 	b.mu.Lock()
 	b.context = c
 	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	task.Poke(b.wake)
 }
 
 // Findings returns the findings of the last run, or nil before the first. The caller must not

@@ -151,7 +151,7 @@ func (j *joining) makeTokens(ctx context.Context, n int) error {
 	g.SetLimit(tokenCallers)
 	for i := range n {
 		g.Go(func() (err error) {
-			j.tokens[i], err = j.admin.CreateToken(ctx, admin.TokenRequest{Group: joinGroup})
+			j.tokens[i], err = admin.Send(ctx, j.admin, admin.CallCreateToken, admin.TokenRequest{Group: joinGroup})
 			return err
 		})
 	}
@@ -232,7 +232,7 @@ func (j *joining) mark(times *[]time.Duration) {
 func (j *joining) registered(ctx context.Context, n int) (time.Duration, error) {
 	var last time.Duration
 	for {
-		entries, err := j.admin.Objects(ctx, "workloadentry", "shop", "")
+		entries, err := admin.Send(ctx, j.admin, admin.CallObjects, admin.ObjectQuery{Kind: "workloadentry", Namespace: "shop"})
 		if err != nil && !errors.Is(err, admin.ErrNotFound) && ctx.Err() == nil {
 			return 0, err
 		}

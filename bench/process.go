@@ -141,8 +141,8 @@ func startAshored(ctx context.Context, bin, work string, m mesh, tls bool) (*pro
 		return nil, err
 	}
 	socket := filepath.Join(state, "admin.sock")
-	args := []string{"--dev", "--files", m.dir, "--state", state, "--xds-address", xds, "--metrics-address", metrics,
-		"--admin-socket", socket}
+	args := []string{"--dev", "--files", m.dir, "--set", "state=" + state, "--set", "xds.plaintextAddress=" + xds,
+		"--set", "metrics.address=" + metrics, "--set", "admin.socket=" + socket}
 	if tls {
 		settings := fmt.Sprintf("sources: [{kind: files, folder: %s}]\nstate: %s\nxds: {address: %q}\n"+
 			"metrics: {address: %q}\nadmin: {socket: %s}\nca: {plugged: %q}\n",

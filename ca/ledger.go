@@ -13,6 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // DefaultGrace is how long a workload may renew with a certificate that has expired. A machine that
@@ -81,7 +82,7 @@ type Ledger struct {
 	// anew, also those of other replicas. Guarded by mu.
 	keyNamed map[string]int
 
-	watchers    record.Watchers
+	watchers    task.Broadcaster
 	wake        chan struct{} // capacity 1; has Run reconcile
 	revocations revocationState
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // ManagerConfig configures a Manager. TrustDomain, Records, and Dir or Plugged are required.
@@ -72,7 +73,7 @@ type Manager struct {
 	config   ManagerConfig        // immutable
 	names    serverNames          // immutable
 	view     atomic.Pointer[view] // nil until the start
-	watchers record.Watchers
+	watchers task.Broadcaster
 
 	mu        sync.Mutex  // orders changes
 	authority authority   // guarded by mu
@@ -166,7 +167,7 @@ func (m *Manager) ServerCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 
 // Changed reports, until ctx ends, that Signer or Bundle has changed. Several changes may be reported
 // once. The channel is never closed.
-func (m *Manager) Changed(ctx context.Context) <-chan struct{} { return m.watchers.Watch(ctx, "") }
+func (m *Manager) Changed(ctx context.Context) <-chan struct{} { return m.watchers.Watch(ctx) }
 
 // publish puts what the authority has into use, with a certificate of the control plane that fits.
 // The caller holds mu.
@@ -188,7 +189,7 @@ func (m *Manager) publish(now time.Time) error {
 	}
 	m.view.Store(v)
 	if changed {
-		m.watchers.Notify([]record.Write{{}})
+		m.watchers.Notify()
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (l *Ledger) Revocations() *Revocations { return l.revocations.current.Load(
 // Watch reports, until ctx ends and while Run runs, that revocations have changed, also on another
 // replica.
 func (l *Ledger) Watch(ctx context.Context) <-chan struct{} {
-	return l.watchers.Watch(ctx, l.revoked.name)
+	return l.watchers.Watch(ctx)
 }
 
 // remember takes a record that this replica read or wrote, or could not write.
@@ -67,7 +67,7 @@ func (l *Ledger) remember(x Revocation) {
 func (l *Ledger) publish() {
 	s := &l.revocations
 	s.current.Store(newRevocations(s.known, l.domains(), l.config.Now().Add(-l.outlive)))
-	l.watchers.Notify([]record.Write{{Key: l.revoked.key("")}})
+	l.watchers.Notify()
 	if l.config.Dir == "" {
 		return
 	}

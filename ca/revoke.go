@@ -11,6 +11,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // ErrPending means that a revocation is in force on this replica, and that the store does not have
@@ -102,10 +103,7 @@ func (l *Ledger) tryChange(ctx context.Context, r RevokeRequest, revoke bool) er
 	if revoke && failed {
 		x.Pending = true
 		l.remember(x)
-		select {
-		case l.wake <- struct{}{}:
-		default: // Run will already reconcile
-		}
+		task.Poke(l.wake)
 		return fmt.Errorf("%w: %w", ErrPending, err)
 	}
 	return err

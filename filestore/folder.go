@@ -112,11 +112,16 @@ func (f *folder) read(since time.Time, changed map[string]bool) {
 		clear(f.folders)
 	}
 	b := feed.Batch[*config.Object]{Source: f.src.name, Full: full, Since: since, Updates: f.folderUpdates(l)}
-	for _, name := range slices.Sorted(maps.Keys(f.files)) {
+	var deleted []string
+	for name := range f.files {
 		if _, there := l.files[name]; !there && !l.unknown(name) {
-			delete(f.files, name)
-			b.Updates = append(b.Updates, feed.Update[*config.Object]{Group: name})
+			deleted = append(deleted, name)
 		}
+	}
+	slices.Sort(deleted)
+	for _, name := range deleted {
+		delete(f.files, name)
+		b.Updates = append(b.Updates, feed.Update[*config.Object]{Group: name})
 	}
 	updates, ok := f.readFiles(l)
 	if !ok {

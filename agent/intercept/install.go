@@ -48,8 +48,8 @@ type Record struct {
 }
 
 // Install replaces the rules and checks that the machine works with them. If the checks do not
-// succeed in time, or if ctx ends or a hangup arrives, it removes the rules again, or installs
-// those that were confirmed before. It records confirmed rules for Boot.
+// succeed in time, it removes the rules again, or restores those that were confirmed before. It
+// does the same if ctx ends or a hangup arrives. It records confirmed rules for Boot.
 func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the rules may have cut off the terminal
 	defer stop()

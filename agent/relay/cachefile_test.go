@@ -27,7 +27,7 @@ func filled(t testing.TB) *cache {
 		for _, res := range resources {
 			raw = append(raw, res.Entry()...)
 		}
-		r, err := ads.ReadReply(raw, false, limits())
+		r, err := ads.ReadReply(raw, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,8 +70,8 @@ func TestCacheFile(t *testing.T) {
 	}
 }
 
-// A file that was damaged, cut short, belongs to somebody else, or is of a wrong time is refused
-// with the reason.
+// A file that is damaged, truncated, of another workload, or of a wrong time is refused with the
+// reason.
 func TestCacheFileRefused(t *testing.T) {
 	t.Parallel()
 	path, now := filepath.Join(t.TempDir(), "cache"), time.Now()

@@ -67,7 +67,7 @@ func (r *Relay) control(l *link) error {
 			if !ok {
 				return *u.err
 			}
-			reply, err := ads.ReadReply(raw, false, limits())
+			reply, err := ads.ReadReply(raw, false)
 			if err != nil {
 				return err
 			}
@@ -86,9 +86,9 @@ func (r *Relay) controlAsks() []*ads.Ask {
 		asks = append(asks, &ads.Ask{TypeURL: probeType, Subscribe: all})
 	}
 	if r.cfg.SetNames != nil {
-		held, _ := r.cache.reply(namesType, everything)
+		cached, _ := r.cache.reply(namesType, everything)
 		claims := map[string]string{}
-		for _, it := range held.Items {
+		for _, it := range cached.Items {
 			claims[it.Name] = it.Version
 		}
 		asks = append(asks, &ads.Ask{TypeURL: namesType, Subscribe: all, Claims: claims})
@@ -161,7 +161,7 @@ func readRoots(reply *ads.Reply) (pem []string, bypassed string, err error) {
 // probe: the group may be missing for a moment, or the control plane may not support probes.
 func (r *Relay) applyProbe(reply *ads.Reply) error {
 	if len(reply.Items) == 0 {
-		if held, _ := r.cache.reply(probeType, everything); len(held.Items) > 0 {
+		if cached, _ := r.cache.reply(probeType, everything); len(cached.Items) > 0 {
 			return nil
 		}
 		return r.cfg.SetProbe(nil)
@@ -182,14 +182,14 @@ func (r *Relay) applyProbe(reply *ads.Reply) error {
 // ones.
 func (r *Relay) restoreControl() {
 	for _, typeURL := range []string{rootsType, probeType, namesType} {
-		held, err := r.cache.read(typeURL)
+		cached, err := r.cache.read(typeURL)
 		switch {
-		case err != nil || len(held.Items) == 0:
+		case err != nil || len(cached.Items) == 0:
 		case typeURL == rootsType:
-			_, r.bypassed, err = readRoots(held)
+			_, r.bypassed, err = readRoots(cached)
 		case typeURL == probeType && r.cfg.SetProbe == nil, typeURL == namesType && r.cfg.SetNames == nil:
 		default:
-			err = r.apply(held)
+			err = r.apply(cached)
 		}
 		if err != nil {
 			r.log.Warn("cached resource rejected", "type", shortType(typeURL), "error", err)

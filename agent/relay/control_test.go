@@ -181,9 +181,9 @@ func wants(t *testing.T, what string, got func() string, want string) {
 	})
 }
 
-// Roots, probe and names reach the agent and are acknowledged, or rejected with the reason. After
-// a restart without a control plane the probe and the names are those of the cache, and the names
-// are claimed when it is back.
+// Roots, probe and names reach the agent and are acknowledged, or rejected with the reason. After a
+// restart without a control plane, probe and names come from the cache. The names are claimed when
+// a control plane is back.
 func TestControlStream(t *testing.T) {
 	t.Parallel()
 	p := startFakePlane(t, nil)
@@ -320,7 +320,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The wait grows to a bound when all addresses fail, and is shared by nobody.
+// The wait grows to a maximum when all addresses fail. Each relay has its own.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -19,7 +19,6 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/task"
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 // Config is the configuration of a Relay. Node, Addresses, Dial, SetRoots and Log are required.
@@ -70,11 +69,9 @@ const (
 	freeDelay = 10 * time.Second
 	// saveRetry is the pause after a failed write.
 	saveRetry = 30 * time.Second
-	// maxNames is the maximum number of names in a request or response.
+	// maxNames is the maximum number of names of a subscription.
 	maxNames = 200_000
 )
-
-func limits() ads.Limits { return ads.Limits{Names: maxNames} }
 
 // Relay relays between Envoy and the control plane. Safe for concurrent use.
 type Relay struct {

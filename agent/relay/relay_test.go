@@ -81,16 +81,19 @@ func TestReconnect(t *testing.T) {
 	second.publish(chain(1, "c1")...)
 	eventually(t, func() string { return leads(e, "r1", "c1") })
 	eventually(t, second.settled)
-	if got := e.Clusters(); len(got) != 1 {
-		t.Errorf("clusters %v, want one", got)
-	}
+	eventually(t, func() string {
+		if got := e.Clusters(); len(got) != 1 {
+			return fmt.Sprintf("clusters %v, want one", got)
+		}
+		return ""
+	})
 	for _, b := range e.Broken() {
 		t.Error(b)
 	}
 }
 
-// Resources that change, come and go while no control plane is reachable are what Envoy has
-// afterwards, also where it did not acknowledge the last responses.
+// Envoy afterwards has the resources that changed while no control plane was reachable, also if it
+// did not acknowledge the last responses.
 func TestChangesDuringOutage(t *testing.T) {
 	t.Parallel()
 	address := testport.Address(t)
@@ -173,7 +176,7 @@ func restarted(t *testing.T, r *running, c Config) *running {
 }
 
 // A relay that starts while no control plane is reachable gives a new Envoy everything. An Envoy
-// that goes on running is sent nothing, with a control plane, and without one and a cache.
+// that keeps running is sent nothing, with a control plane, and without one and a cache.
 func TestCacheServes(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, testport.Address(t), slices.Concat(chain(1, "c0"), chain(2, "c2"))...)

@@ -105,7 +105,7 @@ func (s *session) run(ctx context.Context) (err error) {
 
 // request handles a request of Envoy.
 func (s *session) request(raw []byte) error {
-	r, err := ads.ReadRequest(raw, false, limits())
+	r, err := ads.ReadRequest(raw, false)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -160,7 +160,7 @@ func (s *session) newest() bool {
 
 // response handles a response of the control plane and passes it on.
 func (s *session) response(raw []byte) error {
-	reply, err := ads.ReadReply(raw, false, limits())
+	reply, err := ads.ReadReply(raw, false)
 	if err != nil {
 		s.link.fail(err)
 		return errMoved

@@ -17,7 +17,7 @@ type sink struct {
 }
 
 func (s *sink) SendMsg(m any) error {
-	r, err := ads.ReadReply(m.(*Frame).Data, false, limits())
+	r, err := ads.ReadReply(m.(*Frame).Data, false)
 	s.sent = append(s.sent, r)
 	return err
 }
@@ -47,7 +47,7 @@ func TestFromCache(t *testing.T) {
 		c.put(&ads.Reply{TypeURL: resource.ListenerType}, true, everything)
 		out := &sink{}
 		s := &session{relay: &Relay{cache: c, rejected: rejected{}}, envoy: out, subs: map[string]*subscription{}}
-		r, err := ads.ReadRequest(tc.ask.Encode(), false, limits())
+		r, err := ads.ReadRequest(tc.ask.Encode(), false)
 		if err != nil {
 			t.Fatal(err)
 		}

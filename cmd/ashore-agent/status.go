@@ -57,7 +57,7 @@ func (p *place) folders() ([]string, error) {
 // status prints the reports of state folders; JSON of several is a list.
 func (p *program) status(ctx context.Context, states []string, output string) error {
 	var reports []*agent.Report
-	var unwell error
+	var failed error
 	for _, state := range states {
 		r, err := agent.Status(ctx, state)
 		if err != nil {
@@ -69,7 +69,7 @@ func (p *program) status(ctx context.Context, states []string, output string) er
 			}
 		}
 		if reports = append(reports, r); !r.Well {
-			unwell = errNotWell
+			failed = errNotWell
 		}
 	}
 	if output == "json" {
@@ -79,7 +79,7 @@ func (p *program) status(ctx context.Context, states []string, output string) er
 		}
 		e := json.NewEncoder(p.stdout)
 		e.SetIndent("", "  ")
-		return errors.Join(e.Encode(doc), unwell)
+		return errors.Join(e.Encode(doc), failed)
 	}
 	for i, r := range reports {
 		if len(reports) > 1 {
@@ -91,5 +91,5 @@ func (p *program) status(ctx context.Context, states []string, output string) er
 			return err
 		}
 	}
-	return unwell
+	return failed
 }

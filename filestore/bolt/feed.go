@@ -8,6 +8,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // subscriber is one Run: the keys that changed since its last batch.
@@ -29,14 +30,11 @@ func (f *subscriber) add(k config.Key) {
 }
 
 func (f *subscriber) notify() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	task.Poke(f.wake)
 }
 
-// Name implements config.Source: "store:" and the path.
-func (s *Store) Name() string { return "store:" + s.path }
+// Name implements config.Source.
+func (s *Store) Name() string { return "store" }
 
 // Run implements config.Source. Each object is a group. Run returns when ctx ends or the store is
 // closed.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
@@ -61,7 +62,7 @@ func TestKilledServers(t *testing.T) {
 				case errors.Is(err, ErrUnknown):
 					unknown.Add(1)
 				case errors.Is(err, ErrAway):
-					_ = sleep(ctx, 50*time.Millisecond) // the end of ctx is looked at next
+					task.Sleep(ctx, 50*time.Millisecond)
 				default:
 					t.Error(err)
 					return
@@ -93,7 +94,7 @@ func TestKilledServers(t *testing.T) {
 		t.Errorf("%d were acknowledged and of %d nobody knows, and the count is %d", done.Load(), unknown.Load(), n)
 	}
 	t.Logf("%d acknowledged, %d unknown, %d entries", done.Load(), unknown.Load(),
-		stores[0].Counts().Revisions["identity"])
+		stores[0].Revisions()["identity"])
 	for _, s := range stores[1:] {
 		equalStates(t, stores[0], s)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 const (
@@ -31,10 +33,7 @@ func (l *replicatedLog) checkLength(s *state) {
 	if s.Revision-s.snapshotRevision() < l.cfg.CompactEntries && s.Bytes < limit {
 		return
 	}
-	select {
-	case l.long <- struct{}{}:
-	default:
-	}
+	task.Poke(l.long)
 }
 
 // compact writes snapshots of a log that is long, until ctx ends.
@@ -48,7 +47,7 @@ func (l *replicatedLog) compact(ctx context.Context) {
 		if err := l.snapshot(ctx); err != nil && ctx.Err() == nil {
 			l.cfg.Log.Warn("no snapshot of the store was written to Consul; it is tried again", "log", l.name,
 				"error", err)
-			_ = sleep(ctx, compactPause) // the end of ctx ends the loop
+			task.Sleep(ctx, compactPause)
 		}
 	}
 }

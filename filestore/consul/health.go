@@ -11,14 +11,14 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // health is whether the logs can be read, and whether Consul accepts writes. Safe for concurrent
 // use.
 type health struct {
 	log      hclog.Logger
-	watchers record.Watchers
+	watchers task.Broadcaster
 	stopping atomic.Bool // the replica stops
 
 	mu    sync.Mutex                    // guards the following
@@ -69,7 +69,7 @@ func (h *health) set(o *config.Outage, err error, since time.Time, what string) 
 		o.Error = err.Error()
 		h.log.Warn("the store in Consul still fails", "operation", what, "error", err)
 	}
-	h.watchers.Notify([]record.Write{{}})
+	h.watchers.Notify()
 	return before.Error == ""
 }
 
@@ -96,7 +96,7 @@ func (h *health) outage() error {
 }
 
 // watch returns a channel that receives after each change, until ctx ends.
-func (h *health) watch(ctx context.Context) <-chan struct{} { return h.watchers.Watch(ctx, "") }
+func (h *health) watch(ctx context.Context) <-chan struct{} { return h.watchers.Watch(ctx) }
 
 // wait returns the context for a log's wait for changes. The beginning of an outage ends it, so
 // that a connection that hangs does not hide the end of the outage.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/writebehind"
 )
 
@@ -27,7 +28,6 @@ type replicatedLog struct {
 
 	writing chan struct{} // capacity 1; held by a commit
 	long    chan struct{} // capacity 1; receives when a snapshot should be written
-	counts  struct{ written, lost, unknown atomic.Uint64 }
 
 	started atomic.Uint64 // refreshes that were started
 	reading chan struct{} // capacity 1; held by a refresh
@@ -73,7 +73,7 @@ func (l *replicatedLog) follow(ctx context.Context) {
 		cancel()
 		if err := l.refresh(ctx); err != nil || waitErr != nil && !interrupted {
 			index = 0
-			_ = sleep(ctx, pause) // the end of ctx ends the loop
+			task.Sleep(ctx, pause)
 			pause = min(2*pause, maxPause)
 			continue
 		}
@@ -305,14 +305,4 @@ func (l *replicatedLog) swap(old, next *state) bool {
 	}
 	l.watchers.Notify(changed)
 	return true
-}
-
-// sleep waits, unless ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

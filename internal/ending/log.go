@@ -11,8 +11,8 @@ type logged struct{ error }
 
 func (l logged) Unwrap() error { return l.error }
 
-// Log logs the error that ends a program, because a line of text beside a log in JSON would break
-// its readers. It returns an error for which Logged returns true. It does nothing if err is nil.
+// Log logs the error that ends a program, because a line of text in a log of JSON would break its
+// readers. It returns an error for which Logged returns true. It does nothing if err is nil.
 func Log(log hclog.Logger, err error) error {
 	if err == nil {
 		return nil

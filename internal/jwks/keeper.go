@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
@@ -124,10 +125,7 @@ func (k *Keeper) Want(urls []string) {
 	}
 	k.mu.Unlock()
 	k.asked.Store(true)
-	select {
-	case k.wake <- struct{}{}:
-	default: // it will already look
-	}
+	task.Poke(k.wake)
 }
 
 // Set returns the document of a URL; nil if it was never fetched.
@@ -163,9 +161,9 @@ func (k *Keeper) Failures() []Failure {
 	return out
 }
 
-// Run fetches until ctx ends. It calls report with all documents by URL whenever they have changed,
-// and after each Want once every one of its URLs has a document or has failed. report returns when
-// it is done, or ctx has ended. It must not change the map.
+// Run fetches until ctx ends. It calls report with all documents by URL when they have changed.
+// After Want it does so once every URL has a document or has failed. report returns when it is
+// done, or ctx has ended. It must not change the map.
 func (k *Keeper) Run(ctx context.Context, report func(ctx context.Context, texts map[string]string)) error {
 	var reported map[string]string
 	for ctx.Err() == nil {

@@ -50,7 +50,7 @@ func (m *Memory) List(_ context.Context, table string) ([]Record, error) {
 	return out, nil
 }
 
-// Behind implements Store: nobody else writes it.
+// Behind implements Store: no other process writes it.
 func (m *Memory) Behind() error { return nil }
 
 // Changes implements Store.

@@ -3,7 +3,6 @@ package server
 import (
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/webhook"
 )
 
@@ -18,15 +17,11 @@ const (
 )
 
 // serveWebhook validates configuration over HTTPS if webhook.address is set.
-func (s *Server) serveWebhook(cfg settings.Config, id *identity) error {
-	if cfg.Webhook.Address == "" {
+func (s *Server) serveWebhook(id *identity) error {
+	l := s.listeners.webhook
+	if l == nil {
 		return nil
 	}
-	l, err := listen(cfg.Webhook.Address, "webhook.address", "webhook-address")
-	if err != nil {
-		return err
-	}
-	s.closeLater(l)
 	log := s.log.Named("webhook")
 	w, err := webhook.New(webhook.Config{Listener: l, Certificate: id.manager.ServerCertificate,
 		Timeout: webhookTimeout, Rate: webhookRate, Requests: webhookRequests,

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -16,9 +17,42 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // Poke makes the reader of c look, now or when it is ready. The capacity of c is 1.
-func Poke(c chan struct{}) {
+func Poke(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
+	}
+}
+
+// Broadcaster reports changes to all who watch. The zero value is ready. Safe for concurrent use.
+type Broadcaster struct {
+	mu       sync.Mutex
+	watchers map[chan struct{}]struct{} // guarded by mu
+}
+
+// Watch returns a channel that receives after each change, until ctx ends. Several changes may be
+// reported once. The channel is never closed.
+func (b *Broadcaster) Watch(ctx context.Context) <-chan struct{} {
+	c := make(chan struct{}, 1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.watchers == nil {
+		b.watchers = map[chan struct{}]struct{}{}
+	}
+	b.watchers[c] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.watchers, c)
+	})
+	return c
+}
+
+// Notify reports a change. It does not block.
+func (b *Broadcaster) Notify() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.watchers {
+		Poke(c)
 	}
 }

@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -14,16 +13,4 @@ const firstBackoff, lastBackoff = 100 * time.Millisecond, 20 * time.Second
 func backoff(failures int) time.Duration {
 	d := min(lastBackoff, firstBackoff<<min(failures-1, 8))
 	return d/2 + rand.N(d/2)
-}
-
-// sleep waits for d. It returns an error if ctx is done first.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

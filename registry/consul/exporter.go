@@ -18,6 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -124,14 +125,8 @@ func (e *Exporter) Withdraw() {
 
 // startRound starts another round.
 func (e *Exporter) startRound() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
+	task.Poke(e.wake)
 }
-
-// Target identifies the Consul address and node. It must be unique.
-func (e *Exporter) Target() string { return e.cfg.Options.Address + " " + e.node }
 
 // Status returns the current status. Safe for concurrent use.
 func (e *Exporter) Status() ExportStatus {
@@ -142,7 +137,8 @@ func (e *Exporter) Status() ExportStatus {
 	return out
 }
 
-// exportGap is the minimum time between two rounds. Each one compares all entries.
+// exportGap is the minimum time between two rounds. Each one compares all entries, so the pause is also
+// at least ten times the time that the last round took, up to renewGap.
 const exportGap = 200 * time.Millisecond
 
 // renewGap is how often the session is renewed.
@@ -161,9 +157,9 @@ func (e *Exporter) Run(ctx context.Context) error {
 		case <-e.wake:
 		case <-next:
 		}
-		withdrawn := e.withdrawn.Load()
+		withdrawn, started := e.withdrawn.Load(), time.Now()
 		err := e.reconcile(ctx, withdrawn)
-		pause := exportGap
+		pause := max(exportGap, min(10*time.Since(started), e.renewGap()))
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -181,7 +177,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 		if err == nil || failures > 1 { // ignore a single failure, such as a leader election
 			e.report(err)
 		}
-		if sleep(ctx, pause) != nil {
+		if !task.Sleep(ctx, pause) {
 			return nil
 		}
 		next = time.After(e.renewGap() - pause)
@@ -191,7 +187,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 // warning returns a problem of the export.
 func (e *Exporter) warning(object, format string, args ...any) feed.Problem {
 	return feed.Problem{
-		Severity: feed.Warning, Source: sourcePrefix + e.cfg.Name, Object: object, Text: fmt.Sprintf(format, args...),
+		Severity: feed.Warning, Source: e.cfg.Name, Object: object, Text: fmt.Sprintf(format, args...),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -97,8 +98,8 @@ func (s *syncer) readInstances(
 			defer s.blocking.Release(1)
 		} else {
 			q.index = 0
-			if err := sleep(ctx, pollGap-rand.N(pollGap/10)); err != nil {
-				return nil, answer{}, err
+			if !task.Sleep(ctx, pollGap-rand.N(pollGap/10)) {
+				return nil, answer{}, ctx.Err()
 			}
 		}
 	}

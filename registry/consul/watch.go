@@ -3,6 +3,8 @@ package consul
 import (
 	"context"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // watch repeats a blocking query.
@@ -42,7 +44,7 @@ func (s *syncer) start(ctx context.Context, w watch) {
 					s.do(ctx, func() { w.report(s.client.explain(err)) })
 				}
 			}
-			_ = sleep(ctx, pause) // the loop ends with ctx
+			task.Sleep(ctx, pause)
 			// Zero after a failure, so that the next query returns at once. After a restore the
 			// index may go back; use it as received.
 			// https://developer.hashicorp.com/consul/api-docs/features/blocking#implementation-details

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -47,7 +48,8 @@ type Runtime struct {
 	cfg Config // immutable
 	id  string // immutable; of this process, unique
 
-	work chan struct{} // capacity 1; receives when pending is not empty
+	work     chan struct{}    // capacity 1; receives when pending is not empty
+	watchers task.Broadcaster // of all
 
 	mu       sync.Mutex // guards the following
 	all      registry.Registrations
@@ -57,7 +59,6 @@ type Runtime struct {
 	expiring map[string]expiry   // records that will be deleted, by name
 	replicas map[string]*replica // the other replicas, by ID
 	failure  failure
-	watchers map[chan struct{}]bool // capacity 1
 
 	// The following belong to Run, and to New before it.
 	revision      record.Mark // of the registrations that were read
@@ -110,7 +111,6 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 		pending:  map[string]struct{}{},
 		expiring: map[string]expiry{},
 		replicas: map[string]*replica{},
-		watchers: map[chan struct{}]bool{},
 	}
 	if err := r.read(ctx); err != nil {
 		return nil, err
@@ -130,16 +130,7 @@ func (r *Runtime) Registrations() registry.Registrations {
 
 // Watch implements registry.Runtime.
 func (r *Runtime) Watch(ctx context.Context) <-chan struct{} {
-	c := make(chan struct{}, 1)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.watchers[c] = true
-	context.AfterFunc(ctx, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.watchers, c)
-	})
-	return c
+	return r.watchers.Watch(ctx)
 }
 
 // Connect implements registry.Runtime. It does not wait for the store.
@@ -226,8 +217,8 @@ func (r *Runtime) setLocal(l local, reg *registry.Registration) (err error) {
 	return nil
 }
 
-// settle sets which registration of a workload is active, after a change of its record, of what a
-// stream sent, or of the state of a replica. The caller holds mu.
+// settle selects the active registration of a workload, after a change of its record, of a stream,
+// or of a replica. The caller holds mu.
 func (r *Runtime) settle(name string, key registry.RegistrationKey) {
 	s, hasRecord := r.saved[name]
 	l, hasLocal := r.local[name]
@@ -250,7 +241,7 @@ func (r *Runtime) settle(name string, key registry.RegistrationKey) {
 	case r.replaces(&l, &s):
 		current = l.registration
 		r.pending[name] = struct{}{}
-		wake(r.work)
+		task.Poke(r.work)
 	case !l.live():
 		delete(r.local, name)
 	}
@@ -262,9 +253,7 @@ func (r *Runtime) settle(name string, key registry.RegistrationKey) {
 		r.all = r.all.With(key, current)
 	}
 	if r.all != before {
-		for c := range r.watchers {
-			wake(c)
-		}
+		r.watchers.Notify()
 	}
 }
 
@@ -290,12 +279,4 @@ func (r *Runtime) connected(s *saved) bool {
 	// The store may have been restored to a state that has a session from before.
 	l, ok := r.local[recordName(s.key)]
 	return ok && l.session == s.registration.Session
-}
-
-// wake sends to c, unless the previous value has not been received yet.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 const (
@@ -30,7 +31,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	for {
 		start := time.Now()
 		err := r.sync(ctx)
-		pause(ctx, min(time.Since(start), maxPause))
+		task.Sleep(ctx, min(time.Since(start), maxPause))
 		if ctx.Err() != nil {
 			return r.stop()
 		}
@@ -48,14 +49,6 @@ func (r *Runtime) Run(ctx context.Context) error {
 		case <-work:
 		case <-time.After(time.Until(next)):
 		}
-	}
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -51,10 +52,7 @@ func (a *Allocator) Want(hosts []string) {
 	a.mu.Lock()
 	a.wanted = hosts
 	a.mu.Unlock()
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
+	task.Poke(a.wake)
 }
 
 // Run sends the virtual IPs of all hosts first, and again after each change, also by another
@@ -64,6 +62,7 @@ func (a *Allocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
 	var sent registry.VIPs
 	first := true
 	for {
+		started := time.Now()
 		vips, err := a.allocate(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -77,6 +76,8 @@ func (a *Allocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
 				return nil
 			}
 		}
+		// A pass reads all records. The pause limits allocation to a tenth of a core.
+		task.Sleep(ctx, min(10*time.Since(started), retryGap))
 		gap := markGap
 		if err != nil {
 			gap = retryGap

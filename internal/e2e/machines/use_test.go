@@ -81,7 +81,7 @@ func joinAgain(t *testing.T, s *suite) {
 	s.edge.run("ashore-agent status")
 }
 
-// twoServices: a machine serves another service beside the first one, on a port of its own.
+// twoServices: a machine serves a second service, on another port.
 func twoServices(t *testing.T, s *suite) {
 	s.plane.write("/etc/ashore/config/admin.yaml", `apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -303,8 +303,7 @@ func envoyCrashed(t *testing.T, s *suite) {
 	}
 }
 
-// firewalls: those of Debian keep their policy beside the rules, and the rules outlive their
-// reloads.
+// firewalls: Debian's firewalls keep their policy, and the rules outlive their reloads.
 func firewalls(t *testing.T, s *suite) {
 	for _, firewall := range []struct{ start, reload, stop string }{
 		{"systemctl start firewalld && firewall-cmd -q --add-service=ssh --add-service=http", "firewall-cmd -q --reload && firewall-cmd -q --add-service=http", "systemctl stop firewalld"},

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	mcpv1 "istio.io/api/mcp/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // Store holds the resources of a server, by type or collection. Safe for concurrent use.
@@ -30,10 +32,7 @@ func (s *Store) change(f func()) {
 	defer s.mu.Unlock()
 	f()
 	for w := range s.wake {
-		select {
-		case w <- struct{}{}:
-		default:
-		}
+		task.Poke(w)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestReview(t *testing.T) {
 	})
 }
 
-// A pipeline with curl learns by the exit code what a file is, and why by what is printed.
+// For a pipeline with curl, the exit code shows whether a file is valid, and the output why.
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	curl, err := exec.LookPath("curl")
@@ -75,7 +75,7 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// What is too large is refused, told or not, and ashored goes on.
+// A body that is too large is refused, with or without a declared length, and ashored continues.
 func TestOversized(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
