@@ -80,8 +80,6 @@ type Relay struct {
 	node  []byte       // immutable; encoded
 	cache *cache       // immutable
 
-	applying sync.Mutex // held while a Set function of cfg is called
-
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced when link or health changes
 	link     *link         // in use; nil: none
