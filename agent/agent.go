@@ -173,9 +173,6 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		id := a.certs.Identity()
 		a.log.Info("identity", "id", id.ID, "serial", id.Serial(), "ends", id.Leaf().NotAfter)
 	}
-	if a.settings.Workload.Interception == "redirect" {
-		a.log.Info("traffic is expected to be redirected by rules of your own: this agent sets none")
-	}
 	err = a.runParts(ctx, ls)
 	if a.leaving.Load() {
 		err = errors.Join(err, forget(a.settings.State))

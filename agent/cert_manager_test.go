@@ -322,7 +322,7 @@ func TestRootTakenOut(t *testing.T) {
 		r := &Report{}
 		reportKept(r, again.Identity(), again.Joined(), again.Renewal(), time.Now())
 		if r.Lines[1].State != stateBad || !strings.Contains(r.Lines[1].Text,
-			"its root is not one of the mesh any more") || r.Todo[0] != "join again" {
+			"its root is not one of the mesh any more") || todos(r)[0] != "join again" {
 			t.Errorf("status %+v", r)
 		}
 		time.Sleep(time.Minute)

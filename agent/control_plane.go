@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -94,10 +93,4 @@ func (a *Agent) setNames(body []byte) error {
 }
 
 // reportHealth reports the workload's health to the control plane, now and after each reconnect.
-func (a *Agent) reportHealth(h probe.Health) {
-	var err error
-	if !h.Healthy {
-		err = errors.New(h.Reason)
-	}
-	a.relay.ReportHealth(err, h.Ports.List()...)
-}
+func (a *Agent) reportHealth(h probe.Health) { a.relay.ReportHealth(h.Reason, h.Ports.List()) }

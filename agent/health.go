@@ -53,14 +53,14 @@ func (r *healthReporter) combine() probe.Health {
 	switch {
 	case r.ending:
 		return probe.Health{Reason: "this proxy is about to end"}
-	case r.app != nil && !r.app.Healthy:
+	case r.app != nil && r.app.Reason != "":
 		return *r.app
 	case r.proxy != "":
 		return probe.Health{Reason: r.proxy}
 	case r.app == nil:
 		return probe.Health{Reason: notChecked}
 	}
-	return probe.Health{Healthy: true}
+	return probe.Health{}
 }
 
 // Health returns the last report.

@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -127,7 +126,7 @@ func newKey() (crypto.Signer, error) {
 // newRequest returns a certificate signing request for key, in PEM. It has no subject: the
 // authority decides the name.
 func newRequest(key crypto.Signer) ([]byte, error) {
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate signing request: %w", err)
 	}

@@ -23,8 +23,6 @@ type Report struct {
 	// Lines are one for each subject, in a fixed order. Subjects that do not concern the workload
 	// have none.
 	Lines []Line `json:"lines"`
-	// Todo are the remedies of all lines.
-	Todo []string `json:"todo,omitempty"`
 	// PID is the agent's process; zero: no agent runs.
 	PID int `json:"pid,omitempty"`
 	// Version is that of the agent's program; empty: no agent runs.
@@ -67,9 +65,6 @@ func (r *Report) bad(name, todo, format string, args ...any) {
 // line adds a line.
 func (r *Report) line(name, state, todo, format string, args ...any) {
 	r.Lines = append(r.Lines, Line{name, state, oneLine(fmt.Sprintf(format, args...)), todo})
-	if todo != "" {
-		r.Todo = append(r.Todo, todo)
-	}
 	r.Well = !slices.ContainsFunc(r.Lines, func(l Line) bool { return l.State != stateOK })
 }
 

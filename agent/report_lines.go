@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -76,6 +77,7 @@ func (n Renewal) refused() bool {
 
 func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
 	info, infoErr := a.admin.ServerInfo(ctx)
+	release := envoy.Release(info.GetVersion())
 	readyErr := a.ready.state()
 	state := a.envoy.State()
 	restarts, waiting := max(state.Runs-1, 0), ""
@@ -87,14 +89,14 @@ func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
 		r.bad("envoy", "see its log: "+a.path+" has to be Envoy for this machine, and its ports free",
 			"does not answer, restarts %d: %s", restarts, cmp.Or(state.Trouble, infoErr.Error()))
 	case readyErr != nil:
-		r.bad("envoy", "", "process %d, version %s, restarts %d, not ready: %v", state.PID, info.Release(),
+		r.bad("envoy", "", "process %d, version %s, restarts %d, not ready: %v", state.PID, release,
 			restarts, readyErr)
 	case state.Outdated != "":
 		r.warn("envoy", "remove what is in the way and restart the agent; if that does not help, stop the unit "+
 			""+state.Unit+", which cuts its connections",
-			"process %d, version %s, runs with its previous program or settings: %s", state.PID, info.Release(), state.Outdated)
+			"process %d, version %s, runs with its previous program or settings: %s", state.PID, release, state.Outdated)
 	default:
-		r.ok("envoy", "process %d, version %s, restarts %d, ready%s", state.PID, info.Release(),
+		r.ok("envoy", "process %d, version %s, restarts %d, ready%s", state.PID, release,
 			restarts, waiting)
 	}
 }
@@ -140,7 +142,7 @@ func (a *Agent) reportRegistration(r *Report) {
 	switch {
 	case !known, h.Reason == notChecked, h.Reason == notIntercepted && a.settings.intercepted():
 		r.ok("registration", "%s, not among the endpoints yet: its first check is not done", where)
-	case !h.Healthy:
+	case h.Reason != "":
 		r.bad("registration", "", "%s, not among the endpoints: %s%s", where, h.Reason, how)
 	case r.Link.Connected == "":
 		r.warn("registration", "",

@@ -88,7 +88,7 @@ func TestReport(t *testing.T) {
 			*l = relay.Status{Since: now, Trouble: dialError("a:1", serverError("another root")).Error()}
 		}, "control plane", "bad none since ", "is not trusted: another root"},
 		{"not connected", func(a *Agent, _ *relay.Status) {
-			a.health.setApp(probe.Health{Healthy: true})
+			a.health.setApp(probe.Health{})
 			a.health.setProxy("")
 		}, "registration", "warn shop/web at 127.0.15.40, not reported: no control plane is connected; an existing " +
 			"registration ends with its lease", ""},
@@ -133,7 +133,7 @@ func TestReport(t *testing.T) {
 			"registration",
 			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", ""},
 		{"an Envoy that is not ready", func(a *Agent, _ *relay.Status) {
-			a.health.setApp(probe.Health{Healthy: true})
+			a.health.setApp(probe.Health{})
 			a.health.setProxy(proxyUnready + "it starts")
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the proxy is not ready: it starts", ""},
 		{"a group's probe that is not used", func(a *Agent, _ *relay.Status) {
@@ -144,20 +144,20 @@ func TestReport(t *testing.T) {
 			*l = relay.Status{Connected: "a:1"}
 			probed(t, a, tcpProbe())
 			probed(t, a, execProbe())
-			a.health.setApp(probe.Health{Healthy: true})
+			a.health.setApp(probe.Health{})
 			a.health.setProxy("")
 		}, "registration", "warn shop/web at 127.0.15.40, healthy by the previous probe: the probe of the WorkloadGroup " +
 			"is not used: it runs a command", ""},
 		{"probed by its group", func(a *Agent, l *relay.Status) {
 			*l = relay.Status{Connected: "a:1"}
 			probed(t, a, tcpProbe())
-			a.health.setApp(probe.Health{Healthy: true})
+			a.health.setApp(probe.Health{})
 			a.health.setProxy("")
 		}, "registration", "ok shop/web at 127.0.15.40, healthy; probed as its group says, by a TCP connection to " +
 			"127.0.15.40:8080", ""},
 		{"a port that is not served", func(a *Agent, l *relay.Status) {
 			*l = relay.Status{Connected: "a:1"}
-			a.health.setApp(probe.Health{Healthy: true, Ports: "9000=closed"})
+			a.health.setApp(probe.Health{Ports: "9000=closed"})
 			a.health.setProxy("")
 		}, "registration", "warn shop/web at 127.0.15.40, healthy; not served: 9000", "start what serves these ports"},
 		{"not probed", func(*Agent, *relay.Status) {}, "registration", "ok shop/web at 127.0.15.40, not among the " +
@@ -191,7 +191,7 @@ func TestReport(t *testing.T) {
 				found = found || line.Name == tc.line && strings.HasPrefix(line.State+" "+line.Text, want)
 			}
 			if strings.Contains(text.String(), "\n\n") || strings.Count(text.String(),
-				"\n") != len(r.Lines)+len(r.Todo) {
+				"\n") != len(r.Lines)+len(todos(r)) {
 				t.Errorf("a line is not one:\n%s", text.String())
 			}
 			if !found || r.Well || tc.todo != "" && !strings.Contains(text.String(), tc.todo) {
@@ -199,6 +199,16 @@ func TestReport(t *testing.T) {
 			}
 		})
 	}
+}
+
+// todos returns the remedies of all lines.
+func todos(r *Report) (out []string) {
+	for _, l := range r.Lines {
+		if l.Todo != "" {
+			out = append(out, l.Todo)
+		}
+	}
+	return out
 }
 
 // The status of a certificate at other times.
@@ -243,8 +253,8 @@ func TestReportCertificate(t *testing.T) {
 		r := &Report{}
 		reportKept(r, id, joined, tc.n, time.Now().Add(tc.after))
 		if l := r.Lines[1]; l.State != tc.state || !strings.Contains(l.Text, id.Serial()+tc.text) ||
-			!strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) {
-			t.Errorf("%s: %+v, to do %q; want %s %q, %q", tc.name, l, r.Todo, tc.state, tc.text, tc.todo)
+			!strings.Contains(strings.Join(todos(r), "\n"), tc.todo) {
+			t.Errorf("%s: %+v, to do %q; want %s %q, %q", tc.name, l, todos(r), tc.state, tc.text, tc.todo)
 		}
 	}
 }
@@ -273,17 +283,17 @@ func TestHealthReporter(t *testing.T) {
 	t.Parallel()
 	var got []probe.Health
 	v := &healthReporter{report: func(h probe.Health) { got = append(got, h) }, proxy: "the proxy is starting"}
-	v.setApp(probe.Health{Healthy: true})
+	v.setApp(probe.Health{})
 	v.setProxy("")
 	v.setProxy("")
 	v.setApp(probe.Health{Reason: "503"})
 	v.setProxy("the proxy is not ready: away")
-	v.setApp(probe.Health{Healthy: true})
+	v.setApp(probe.Health{})
 	v.setProxy("")
 	v.end()
-	v.setApp(probe.Health{Healthy: true})
-	want := []probe.Health{{Reason: "the proxy is starting"}, {Healthy: true}, {Reason: "503"},
-		{Reason: "the proxy is not ready: away"}, {Healthy: true}, {Reason: "this proxy is about to end"}}
+	v.setApp(probe.Health{})
+	want := []probe.Health{{Reason: "the proxy is starting"}, {}, {Reason: "503"},
+		{Reason: "the proxy is not ready: away"}, {}, {Reason: "this proxy is about to end"}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("reports (-want +got):\n%s", d)
 	}

@@ -102,15 +102,12 @@ func (a *Agent) applicationMetrics(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxApplicationMetrics+1))
+	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxApplicationMetrics))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %d", url, resp.StatusCode)
+	}
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, err
-	}
-	switch {
-	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s answers %d", url, resp.StatusCode)
-	case len(body) > maxApplicationMetrics:
-		return nil, fmt.Errorf("%s has more than %d MiB", url, maxApplicationMetrics>>20)
 	}
 	return append(body, '\n'), nil
 }

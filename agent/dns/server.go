@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -78,13 +79,8 @@ type State struct {
 // Listen opens the ports. Errors are those of net.Listen.
 func Listen(ctx context.Context, c Config) (_ *Server, err error) {
 	log := c.Log.Named("dns")
-	conf := &resolvConf{path: c.ResolvConf, resolved: c.Resolved, servers: c.Servers, own: c.Addresses}
-	if conf.path == "" {
-		conf.path = "/etc/resolv.conf"
-	}
-	if conf.resolved == "" {
-		conf.resolved = "/run/systemd/resolve/resolv.conf"
-	}
+	conf := &resolvConf{path: cmp.Or(c.ResolvConf, "/etc/resolv.conf"),
+		resolved: cmp.Or(c.Resolved, "/run/systemd/resolve/resolv.conf"), servers: c.Servers, own: c.Addresses}
 	s := &Server{resolvers: conf, log: log, addresses: c.Addresses, forwards: make(chan struct{}, maxForwards),
 		exchange: exchange}
 	defer func() {

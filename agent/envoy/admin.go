@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/internal/task"
 )
@@ -151,47 +151,38 @@ func (a *Admin) connections(ctx context.Context) (uint64, error) {
 
 // Listeners returns the addresses where Envoy listens, host:port.
 func (a *Admin) Listeners(ctx context.Context) (map[string]bool, error) {
-	body, err := a.Do(ctx, http.MethodGet, "/listeners?format=json")
-	if err != nil {
-		return nil, err
-	}
-	doc := &adminv3.Listeners{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, doc); err != nil {
-		return nil, fmt.Errorf("read Envoy's listeners: %w", err)
-	}
+	all := &adminv3.Listeners{}
+	err := a.read(ctx, "/listeners?format=json", all)
 	out := map[string]bool{}
-	for _, l := range doc.GetListenerStatuses() {
+	for _, l := range all.GetListenerStatuses() {
 		at := l.GetLocalAddress().GetSocketAddress()
 		out[net.JoinHostPort(at.GetAddress(), strconv.FormatUint(uint64(at.GetPortValue()), 10))] = true
 	}
-	return out, nil
+	return out, err
 }
 
-// ServerInfo is Envoy's description of itself.
-type ServerInfo struct {
-	Version string `json:"version"`
-	State   string `json:"state"`
-	Options struct {
-		Epoch int `json:"restart_epoch"`
-	} `json:"command_line_options"`
+// ServerInfo returns Envoy's description of itself.
+func (a *Admin) ServerInfo(ctx context.Context) (*adminv3.ServerInfo, error) {
+	info := &adminv3.ServerInfo{}
+	return info, a.read(ctx, "/server_info", info)
 }
 
-// Release is the version's release alone; the whole is "<commit>/1.40.0/Clean/RELEASE/BoringSSL".
-func (i ServerInfo) Release() string {
-	if parts := strings.Split(i.Version, "/"); len(parts) > 1 {
+// Release is the release in a version of Envoy, "<commit>/1.40.0/Clean/RELEASE/BoringSSL".
+func Release(version string) string {
+	if parts := strings.Split(version, "/"); len(parts) > 1 {
 		return parts[1]
 	}
-	return i.Version
+	return version
 }
 
-func (a *Admin) ServerInfo(ctx context.Context) (ServerInfo, error) {
-	var info ServerInfo
-	body, err := a.Do(ctx, http.MethodGet, "/server_info")
+// read reads an answer in JSON.
+func (a *Admin) read(ctx context.Context, path string, answer proto.Message) error {
+	body, err := a.Do(ctx, http.MethodGet, path)
 	if err != nil {
-		return info, err
+		return err
 	}
-	if err := json.Unmarshal(body, &info); err != nil {
-		return info, fmt.Errorf("read what Envoy says of itself: %w", err)
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, answer); err != nil {
+		return fmt.Errorf("read Envoy's answer to %s: %w", path, err)
 	}
-	return info, nil
+	return nil
 }

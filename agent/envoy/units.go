@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/task"
@@ -29,7 +30,7 @@ type Units struct {
 	restarter
 	manager Manager
 	launch  *launch
-	info    func(context.Context) (ServerInfo, error) // asks Envoy
+	info    func(context.Context) (*adminv3.ServerInfo, error) // asks Envoy
 
 	// unwatched is closed when Run no longer starts or replaces an Envoy.
 	unwatched chan struct{}
@@ -152,7 +153,8 @@ func (u *Units) begin(ctx context.Context) error {
 // serves reports whether the Envoy of an epoch is live.
 func (u *Units) serves(ctx context.Context, epoch int) bool {
 	info, err := u.info(ctx)
-	return err == nil && info.State == "LIVE" && info.Options.Epoch == epoch
+	return err == nil && info.GetState() == adminv3.ServerInfo_LIVE &&
+		int(info.GetCommandLineOptions().GetRestartEpoch()) == epoch
 }
 
 // fresh starts the first epoch.

@@ -119,7 +119,8 @@ func undone(err error, what string, problem error) error {
 
 // confirm returns nil once all checks succeed together, else what failed last.
 func (m Machine) confirm(ctx context.Context, c Config, checks Checks) error {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(m.Timeout, 30*time.Second))
+	end := time.Now().Add(cmp.Or(m.Timeout, 30*time.Second))
+	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	var failed error
 	for {
@@ -132,7 +133,7 @@ func (m Machine) confirm(ctx context.Context, c Config, checks Checks) error {
 		if now == nil {
 			return nil
 		}
-		if failed == nil || ctx.Err() == nil { // else the end of ctx made the last round fail
+		if failed == nil || ctx.Err() == nil && time.Now().Before(end) { // else the end made the last round fail
 			failed = now
 		}
 		select {

@@ -56,15 +56,11 @@ func setAddress6(ctx context.Context, add bool) error {
 	if errors.Is(err, fs.ErrNotExist) || strings.TrimSpace(string(off)) == "1" {
 		return nil // IPv6 is off
 	}
+	args := []string{"replace", Address6 + "/128", "dev", "lo", "nodad"} // usable at once
 	if !add {
-		if have, err := run(ctx, "", "ip", "-6", "address", "show", "dev", "lo", "to", Address6); err != nil ||
-			have == "" {
-			return err
-		}
-		_, err = run(ctx, "", "ip", "-6", "address", "delete", Address6+"/128", "dev", "lo")
-		return err
+		args = []string{"flush", "dev", "lo", "to", Address6}
 	}
-	_, err = run(ctx, "", "ip", "-6", "address", "replace", Address6+"/128", "dev", "lo", "nodad") // usable at once
+	_, err = run(ctx, "", "ip", append([]string{"-6", "address"}, args...)...)
 	return err
 }
 

@@ -16,8 +16,7 @@ import (
 
 // Health is the state of the workload.
 type Health struct {
-	Healthy bool
-	// Reason is why it is unhealthy; empty when it is healthy.
+	// Reason is why it is unhealthy; empty: it is healthy.
 	Reason string
 	// Ports are the states of the workload's ports.
 	Ports registry.PortStates
@@ -52,7 +51,8 @@ type Prober struct {
 	check   *check // nil: the control plane sent none yet
 	once    checkFunc
 	counter counter
-	last    Health // last report
+	reason  string  // of the last failure
+	last    *Health // last report; nil: none
 
 	mu    sync.Mutex
 	state State // guarded by mu
@@ -183,7 +183,7 @@ func (p *Prober) use(c check) {
 
 // run checks once, and reports a change of the health.
 func (p *Prober) run(ctx context.Context) {
-	h := Health{Healthy: true}
+	h := Health{}
 	if p.once == nil {
 		p.counter.known, p.counter.healthy = true, true
 	} else {
@@ -193,17 +193,17 @@ func (p *Prober) run(ctx context.Context) {
 		if p.counter.count(err == nil); ctx.Err() != nil || !p.counter.known {
 			return
 		}
-		h = Health{Healthy: p.counter.healthy, Ports: states}
-		if !h.Healthy && err != nil {
-			h.Reason = err.Error()
-		} else if !h.Healthy {
-			h.Reason = p.last.Reason
+		if h.Ports = states; err != nil {
+			p.reason = err.Error()
+		}
+		if !p.counter.healthy {
+			h.Reason = p.reason
 		}
 	}
-	if h == p.last {
+	if p.last != nil && h == *p.last {
 		return
 	}
-	if p.last = h; h.Healthy {
+	if p.last = &h; h.Reason == "" {
 		p.cfg.Log.Info("the application is healthy", "ports", h.Ports)
 	} else {
 		p.cfg.Log.Warn("the application is unhealthy", "reason", h.Reason)

@@ -222,7 +222,7 @@ func (x *following) wants(what string, d time.Duration, want ...Health) {
 // nothing.
 func TestProberFollowsGroup(t *testing.T) {
 	t.Parallel()
-	well, no := Health{Healthy: true}, "no"
+	well, no := Health{}, "no"
 	slow := httpProbe("", "/slow")
 	slow.InitialDelaySeconds, slow.PeriodSeconds = 60, 3600
 	follow(t, func(x *following) {
@@ -272,7 +272,7 @@ func TestProberRefusesGroup(t *testing.T) {
 			x.t.Errorf("it says %q, refused %v; want %q, %v", st.By, st.Refused, by, refused)
 		}
 	}
-	well, by := Health{Healthy: true}, "probed as its group says, by GET http://10.0.0.7:8080/a"
+	well, by := Health{}, "probed as its group says, by GET http://10.0.0.7:8080/a"
 	refusal := grouped().read(execProbe("id")).refused
 	follow(t, func(x *following) {
 		x.tells(execProbe("id"))

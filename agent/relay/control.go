@@ -119,8 +119,6 @@ func (r *Relay) take(reply *ads.Reply) *ads.Ask {
 
 // apply passes the resources of a response to the Set functions.
 func (r *Relay) apply(reply *ads.Reply) error {
-	r.applying.Lock()
-	defer r.applying.Unlock()
 	switch reply.TypeURL {
 	case rootsType:
 		pem, bypassed, err := readRoots(reply)

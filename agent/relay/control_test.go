@@ -260,11 +260,11 @@ func TestHealthAndRenewal(t *testing.T) {
 		return conn, err
 	}
 	r := startRelay(t, c, "")
-	r.ReportHealth(errors.New("503"))
-	r.ReportHealth(errors.New("503"))
+	r.ReportHealth("503", nil)
+	r.ReportHealth("503", nil)
 	wants(t, "reported", func() string { return fmt.Sprint(p.received("Health")) },
 		"[1 HealthInformation: rejects: 503]")
-	r.ReportHealth(nil)
+	r.ReportHealth("", nil)
 	wants(t, "well", func() string { return fmt.Sprint(len(p.received("Health"))) }, "2")
 	since := r.Status().Since
 	renewed <- struct{}{}

@@ -135,7 +135,7 @@ func (r *Relay) use(l *link, err error) {
 	defer r.mu.Unlock()
 	confirmed := r.lastConfirmed()
 	if (l == nil) != (r.link == nil) || l != nil && l.address != r.link.address {
-		r.since = r.cfg.Now()
+		r.since = time.Now()
 	}
 	if err != nil {
 		r.lastErr = err.Error()

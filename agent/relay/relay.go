@@ -57,9 +57,7 @@ type Config struct {
 	// MaxAge is the maximum age of a configuration that no control plane confirmed. An older cache
 	// file is not used. Zero means 24h.
 	MaxAge time.Duration
-	// Now is the clock. Nil means time.Now.
-	Now func() time.Time
-	Log hclog.Logger
+	Log    hclog.Logger
 }
 
 const (
@@ -81,8 +79,6 @@ type Relay struct {
 	log   hclog.Logger // immutable
 	node  []byte       // immutable; encoded
 	cache *cache       // immutable
-
-	applying sync.Mutex // held while a Set function of cfg is called
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced when link or health changes
@@ -108,15 +104,12 @@ type health struct {
 // New makes a relay and reads the cache file. If the file cannot be used, Status says why.
 func New(c Config) (*Relay, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, defaultMaxAge)
-	if c.Now == nil {
-		c.Now = time.Now
-	}
 	node, err := proto.MarshalOptions{Deterministic: true}.Marshal(c.Node)
 	if err != nil {
 		return nil, fmt.Errorf("encode node: %w", err)
 	}
 	r := &Relay{cfg: c, log: c.Log.Named("xds"), node: node, cache: newCache(),
-		rejected: rejected{}, changed: make(chan struct{}), since: c.Now()}
+		rejected: rejected{}, changed: make(chan struct{}), since: time.Now()}
 	if c.CacheFile != "" {
 		r.restore()
 	}
@@ -125,7 +118,7 @@ func New(c Config) (*Relay, error) {
 
 // restore reads the cache file.
 func (r *Relay) restore() {
-	c, confirmed, err := load(r.cfg.CacheFile, r.cfg.Owner, r.cfg.Now(), r.cfg.MaxAge)
+	c, confirmed, err := load(r.cfg.CacheFile, r.cfg.Owner, time.Now(), r.cfg.MaxAge)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return
@@ -150,14 +143,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	return task.Run(ctx, parts...)
 }
 
-// ReportHealth reports to the control plane whether the workload is healthy: nil when it is, else
-// why not. ports are the states of the workload's ports, "8080=closed". The report is repeated on
-// each new connection.
-func (r *Relay) ReportHealth(err error, ports ...string) {
-	h := &health{ports: ports}
-	if err != nil {
-		h.reason = cmp.Or(err.Error(), "unhealthy")
-	}
+// ReportHealth reports to the control plane why the workload is unhealthy; empty: it is healthy. ports
+// are the states of the workload's ports, "8080=closed". The report is repeated on each connection.
+func (r *Relay) ReportHealth(reason string, ports []string) {
+	h := &health{reason, ports}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.health == nil || r.health.reason != h.reason || !slices.Equal(r.health.ports, h.ports) {
@@ -175,7 +164,7 @@ func (r *Relay) broadcast() {
 // lastConfirmed returns when a control plane last confirmed the configuration; zero: never. r.mu is
 // held.
 func (r *Relay) lastConfirmed() time.Time {
-	now := r.cfg.Now().Round(0) // wall clock, because the monotonic clock stops while a machine sleeps
+	now := time.Now().Round(0) // wall clock, because the monotonic clock stops while a machine sleeps
 	if r.link != nil || r.confirmed.After(now) {
 		return now
 	}

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -29,8 +26,8 @@ func (p *program) interceptCommand() *cobra.Command {
 }
 
 // interceptConfig returns what the rules of a workload depend on.
-func interceptConfig(at place) (c intercept.Config, checks intercept.Checks, err error) {
-	state, err := at.folder()
+func interceptConfig(state string) (c intercept.Config, checks intercept.Checks, err error) {
+	state, err = stateFolder(state)
 	if err != nil {
 		return c, checks, err
 	}
@@ -43,11 +40,11 @@ func interceptConfig(at place) (c intercept.Config, checks intercept.Checks, err
 }
 
 func (p *program) interceptInstall() *cobra.Command {
-	var at place
+	var state string
 	var show bool
 	cmd := command("install", "Install the rules, or remove them again when the machine does not work with them", "",
 		"  ashore-agent intercept install\n  ashore-agent intercept install --print", func(ctx context.Context) error {
-			c, checks, err := interceptConfig(at)
+			c, checks, err := interceptConfig(state)
 			if err != nil {
 				return err
 			}
@@ -69,7 +66,7 @@ func (p *program) interceptInstall() *cobra.Command {
 			}
 			return p.say("traffic goes through Envoy: all checks succeeded")
 		})
-	at.add(cmd)
+	stateFlag(cmd, &state)
 	cmd.Flags().BoolVar(&show, "print", false, "print the rules instead")
 	return cmd
 }
@@ -117,25 +114,26 @@ func (p *program) interceptStatus() *cobra.Command {
 }
 
 func (p *program) interceptCheck() *cobra.Command {
-	var at place
+	var state string
 	cmd := command("check", "Check that this machine works with the rules",
 		"check does once what install does before it confirms the rules. Exit code 1: a check failed.",
 		"  ashore-agent intercept check", func(ctx context.Context) error {
-			c, checks, err := interceptConfig(at)
+			c, checks, err := interceptConfig(state)
 			if err != nil {
 				return err
 			}
-			out := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 			var failed error
 			for _, r := range (intercept.Machine{}).Check(ctx, c, checks) {
 				text := "ok"
 				if r.Err != nil {
 					text, failed = r.Err.Error(), errNotWell
 				}
-				fmt.Fprintf(out, "%s\t%s\n", r.Name, text)
+				if err := p.say("%-14s %s", r.Name, text); err != nil {
+					return err
+				}
 			}
-			return errors.Join(failed, out.Flush())
+			return failed
 		})
-	at.add(cmd)
+	stateFlag(cmd, &state)
 	return cmd
 }

@@ -14,18 +14,16 @@ import (
 	"github.com/ashore-mesh/ashore/agent"
 )
 
-// place are the flags that find a workload that has joined.
-type place struct{ state string }
-
-func (p *place) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.state, "state", "",
+// stateFlag adds the flag that names a workload that has joined.
+func stateFlag(cmd *cobra.Command, state *string) {
+	cmd.Flags().StringVar(state, "state", "",
 		"state `folder` of the agent (default: that of the one workload of this machine that has joined)")
 }
 
-// folder is the state folder.
-func (p *place) folder() (string, error) {
-	if p.state != "" {
-		return p.state, nil
+// stateFolder returns the state folder that a flag names, or finds it.
+func stateFolder(flag string) (string, error) {
+	if flag != "" {
+		return flag, nil
 	}
 	return agent.FindJoined()
 }
@@ -39,12 +37,12 @@ const leaveExample = `  ashore-agent leave
   ashore-agent leave --yes --state /var/lib/ashore-agent/web-1.shop`
 
 func (p *program) leaveCommand() *cobra.Command {
-	var at place
+	var named string
 	var yes bool
 	cmd := command("leave", "Leave the mesh: end the agent and remove the identity", leaveLong, leaveExample,
 		func(ctx context.Context) error {
-			state, err := at.folder()
-			if p.host != nil && at == (place{}) && errors.Is(err, agent.ErrNoIdentity) {
+			state, err := stateFolder(named)
+			if p.host != nil && named == "" && errors.Is(err, agent.ErrNoIdentity) {
 				if err := p.host.Clean(ctx); err != nil {
 					return err
 				}
@@ -55,7 +53,7 @@ func (p *program) leaveCommand() *cobra.Command {
 			}
 			return p.leave(ctx, state, yes)
 		})
-	at.add(cmd)
+	stateFlag(cmd, &named)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }

@@ -25,32 +25,31 @@ const statusExample = `  ashore-agent status
   ashore-agent status --state ~/.cache/ashore-agent/web-1.shop`
 
 func (p *program) statusCommand() *cobra.Command {
-	var at place
-	var output string
+	var state, output string
 	cmd := command("status", "Show what is well and what is not, and what to do", statusLong, statusExample,
 		func(ctx context.Context) error {
 			if output != "text" && output != "json" {
 				return usage(fmt.Errorf("--output %q is not known; want text or json", output))
 			}
-			states, err := at.folders()
+			states, err := stateFolders(state)
 			if err != nil {
 				return err
 			}
 			return p.status(ctx, states, output)
 		})
-	at.add(cmd)
+	stateFlag(cmd, &state)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "`text` or json")
 	return cmd
 }
 
-// folders are the named state folder, or those of all workloads that have joined.
-func (p *place) folders() ([]string, error) {
-	if p.state == "" {
+// stateFolders returns the state folder that a flag names, or those of all workloads that have joined.
+func stateFolders(flag string) ([]string, error) {
+	if flag == "" {
 		if all, err := agent.AllJoined(); err != nil || len(all) > 1 {
 			return all, err
 		}
 	}
-	state, err := p.folder()
+	state, err := stateFolder(flag)
 	return []string{state}, err
 }
 

@@ -166,7 +166,6 @@ func (p *Proxy) RunAs(prefix []string, flags ...string) {
 type Report struct {
 	Well  bool `json:"well"`
 	Lines []struct{ Name, State, Text string }
-	Todo  []string `json:"todo"`
 	// Serial is that of the certificate.
 	Serial string `json:"serial"`
 }
