@@ -1,7 +1,6 @@
 package access
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"slices"
 	"strings"
@@ -79,23 +78,12 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) { return g.in
 
 // inputs are what the filters of a scope depend on.
 func (g *Generator) inputs(sc *push.Scope) extensionsIn {
-	in := extensionsIn{policies: sc.AuthorizationPolicy, domains: g.texts.Of(policyDomains(sc.Mesh))}
+	in := extensionsIn{policies: sc.AuthorizationPolicy, domains: g.texts.Of(sc.Mesh.TrustDomains())}
 	if t := sc.Trust; t != nil {
 		in.identities, in.certificates = g.texts.Of(t.Identities), g.texts.Of(t.Certificates)
 	}
 	in.ask, in.tokens = askProviderOf(sc), tokenChecks(sc)
 	return in
-}
-
-// policyDomains are the mesh's own trust domain and its aliases, each once, its own first.
-func policyDomains(m *push.Mesh) []string {
-	out := []string{cmp.Or(m.Config.GetTrustDomain(), defaultTrustDomain)}
-	for _, d := range m.Config.GetTrustDomainAliases() {
-		if !slices.Contains(out, d) {
-			out = append(out, d)
-		}
-	}
-	return out
 }
 
 // Layer makes all filters.

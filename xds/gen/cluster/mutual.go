@@ -41,7 +41,7 @@ func (s clusterSpec) names() []string {
 	}
 	var names []string
 	for _, id := range s.identities.Items() {
-		for _, d := range envoy.MeshDomains(s.mesh) {
+		for _, d := range s.mesh.TrustDomains() {
 			if name, err := spiffe.New(d, id.Namespace, id.ServiceAccount); err == nil { // else no certificate bears it
 				names = append(names, name.String())
 			}

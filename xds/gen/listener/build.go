@@ -78,7 +78,7 @@ func (s listenerSpec) build(report func(what string, err error)) (*listenerv3.Li
 		l.AdditionalAddresses = []*listenerv3.AdditionalAddress{{Address: envoy.Address{IP: s.also, Port: s.at.Port}.Message()}}
 	}
 	if s.detectsHTTP() || s.side == sideInbound && s.readsTLS() {
-		l.ListenerFiltersTimeout = durationpb.New(s.base.detection)
+		l.ListenerFiltersTimeout = durationpb.New(s.base.mesh.Config.GetProtocolDetectionTimeout().AsDuration())
 	}
 	if !s.fallback {
 		l.AccessLog = s.base.unmatchedLog
