@@ -2,6 +2,7 @@ package push
 
 import (
 	"cmp"
+	"slices"
 
 	mesh "istio.io/api/mesh/v1alpha1"
 )
@@ -17,7 +18,13 @@ type Mesh struct {
 // TrustDomain returns the trust domain of the mesh. The default is cluster.local, as in Istio.
 func (m *Mesh) TrustDomain() string { return cmp.Or(m.Config.GetTrustDomain(), "cluster.local") }
 
-// TrustDomains returns the trust domain of the mesh, then its aliases.
+// TrustDomains returns the trust domain of the mesh, then its aliases, each once.
 func (m *Mesh) TrustDomains() []string {
-	return append([]string{m.TrustDomain()}, m.Config.GetTrustDomainAliases()...)
+	out := []string{m.TrustDomain()}
+	for _, d := range m.Config.GetTrustDomainAliases() {
+		if !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	return out
 }

@@ -25,7 +25,7 @@ func claimPrincipal(path []string, wide bool) func(string) *rbacv3.Principal {
 		for _, value := range values {
 			out = append(out, value, envoy.ListValue(value))
 		}
-		return claim(anyValue(out), path...)
+		return claim(envoy.AnyValue(out...), path...)
 	}
 }
 
@@ -44,9 +44,4 @@ func otherValues(v string) []*matcherv3.ValueMatcher {
 	return []*matcherv3.ValueMatcher{{MatchPattern: &matcherv3.ValueMatcher_DoubleMatch{
 		DoubleMatch: &matcherv3.DoubleMatcher{MatchPattern: &matcherv3.DoubleMatcher_Exact{Exact: n}},
 	}}}
-}
-
-// anyValue is one of several.
-func anyValue(list []*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
-	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: &matcherv3.OrMatcher{ValueMatchers: list}}}
 }

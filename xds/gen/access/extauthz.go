@@ -236,6 +236,3 @@ func headerNames(names []string) *matcherv3.ListStringMatcher {
 	}
 	return &matcherv3.ListStringMatcher{Patterns: out}
 }
-
-// defaultTrustDomain is that of a mesh that names none.
-const defaultTrustDomain = "cluster.local"

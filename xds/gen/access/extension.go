@@ -1,7 +1,6 @@
 package access
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"slices"
 	"strings"
@@ -79,23 +78,12 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) { return g.in
 
 // inputs are what the filters of a scope depend on.
 func (g *Generator) inputs(sc *push.Scope) extensionsIn {
-	in := extensionsIn{policies: sc.AuthorizationPolicy, domains: g.texts.Of(policyDomains(sc.Mesh))}
+	in := extensionsIn{policies: sc.AuthorizationPolicy, domains: g.texts.Of(sc.Mesh.TrustDomains())}
 	if t := sc.Trust; t != nil {
 		in.identities, in.certificates = g.texts.Of(t.Identities), g.texts.Of(t.Certificates)
 	}
 	in.ask, in.tokens = askProviderOf(sc), tokenChecks(sc)
 	return in
-}
-
-// policyDomains are the mesh's own trust domain and its aliases, each once, its own first.
-func policyDomains(m *push.Mesh) []string {
-	out := []string{cmp.Or(m.Config.GetTrustDomain(), defaultTrustDomain)}
-	for _, d := range m.Config.GetTrustDomainAliases() {
-		if !slices.Contains(out, d) {
-			out = append(out, d)
-		}
-	}
-	return out
 }
 
 // Layer makes all filters.
@@ -234,35 +222,27 @@ func (s rbacScope) filter(rules, shadow *rbacv3.RBAC, shadowPrefix string) proto
 	return &httprbacv3.RBAC{Rules: rules, ShadowRules: shadow, ShadowRulesStatPrefix: shadowPrefix}
 }
 
-// requestFilterTypes are the extensions that a filter of requests may turn into.
-func requestFilterTypes(name string) []string {
-	out := []string{typeURLOf(&httprbacv3.RBAC{})}
-	switch name {
-	case filterTokens:
-		out = append(out, typeURLOf(&jwtv3.JwtAuthentication{}))
-	case FilterAsk:
-		out = append(out, typeURLOf(&httpauthzv3.ExtAuthz{}))
+// discovered says that a filter is fetched on its own, and which extensions it may turn into. Until it
+// arrives, nothing passes.
+func discovered(name string, connections bool) *corev3.ExtensionConfigSource {
+	var types []proto.Message
+	switch {
+	case connections && name == FilterAsk:
+		types = []proto.Message{&networkrbacv3.RBAC{}, &networkauthzv3.ExtAuthz{}}
+	case connections:
+		types = []proto.Message{&networkrbacv3.RBAC{}}
+	case name == filterTokens:
+		types = []proto.Message{&httprbacv3.RBAC{}, &jwtv3.JwtAuthentication{}}
+	case name == FilterAsk:
+		types = []proto.Message{&httprbacv3.RBAC{}, &httpauthzv3.ExtAuthz{}}
+	default:
+		types = []proto.Message{&httprbacv3.RBAC{}}
+	}
+	out := &corev3.ExtensionConfigSource{ConfigSource: envoy.FromADS()}
+	for _, m := range types {
+		out.TypeUrls = append(out.TypeUrls, envoy.TypeURL(m))
 	}
 	return out
-}
-
-// connectionFilterTypes are those of a filter of connections.
-func connectionFilterTypes(name string) []string {
-	out := []string{typeURLOf(&networkrbacv3.RBAC{})}
-	if name == FilterAsk {
-		out = append(out, typeURLOf(&networkauthzv3.ExtAuthz{}))
-	}
-	return out
-}
-
-// typeURLOf is the type of a message in an Any.
-func typeURLOf(m proto.Message) string {
-	return "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName())
-}
-
-// discovered says that a filter is fetched on its own. Until it arrives, nothing passes.
-func discovered(types []string) *corev3.ExtensionConfigSource {
-	return &corev3.ExtensionConfigSource{ConfigSource: envoy.FromADS(), TypeUrls: types}
 }
 
 // JudgeRequests are the filters of requests of these names, as listeners name them.
@@ -270,7 +250,7 @@ func JudgeRequests(names ...string) []*hcmv3.HttpFilter {
 	out := make([]*hcmv3.HttpFilter, 0, len(names))
 	for _, name := range names {
 		out = append(out, &hcmv3.HttpFilter{Name: name,
-			ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: discovered(requestFilterTypes(name))}})
+			ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: discovered(name, false)}})
 	}
 	return out
 }
@@ -281,7 +261,7 @@ func JudgeConnections(names ...string) []*listenerv3.Filter {
 	for _, name := range names {
 		out = append(out, &listenerv3.Filter{
 			Name:       name + OfConnections,
-			ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: discovered(connectionFilterTypes(name))},
+			ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: discovered(name, true)},
 		})
 	}
 	return out

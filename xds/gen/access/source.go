@@ -90,6 +90,9 @@ func identityMatch(v string) *matcherv3.StringMatcher {
 	return m
 }
 
+// defaultTrustDomain is that of a mesh that names none.
+const defaultTrustDomain = "cluster.local"
+
 // aliases are a name in each trust domain of the mesh, when it is in one of them. cluster.local
 // stands for the mesh's own in policies that do not know it. Source: Istio, trust domain migration.
 func (b *rbacBuilder) aliases(v string) []string {
@@ -208,7 +211,6 @@ func requestIdentity(wide bool) func(string) *rbacv3.Principal {
 // claim is a caller by a claim of its token.
 func claim(value *matcherv3.ValueMatcher, path ...string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_SourcedMetadata{
-		SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: envoy.MetadataMatch(envoy.JwtFilter,
-			append([]string{envoy.JwtPayload}, path...), value)},
+		SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: envoy.ClaimMatch(path, value)},
 	}}
 }

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
@@ -48,7 +47,7 @@ type encodedShape struct {
 
 // buildCluster makes the cluster of a spec. Envoy's limit for the first answer of its endpoints
 // stays (15s): without one a cluster could stand still for ever.
-func (g *Generator) buildCluster(s clusterSpec) *madeCluster {
+func (g *Generator) buildCluster(s clusterSpec) *envoy.Part {
 	name := envoy.OutboundCluster(s.port, s.subset.GetName(), s.service.Host)
 	shape := s.shape()
 	var refs []resource.Ref
@@ -69,18 +68,18 @@ func (g *Generator) buildCluster(s clusterSpec) *madeCluster {
 		shape.discovery, refs, hosts = destination.Nowhere, nil, nil
 	}
 	encoded := g.shapes.Get(shape)
+	made := &envoy.Part{Held: encoded}
 	if encoded.err != nil {
-		return &madeCluster{shape: encoded, problem: envoy.Refused(s.rule,
-			"the cluster "+name+" is left out, so that requests to it fail", encoded.err)}
+		made.Report(envoy.Refused(s.rule, "the cluster "+name+" is left out, so that requests to it fail", encoded.err))
+		return made
 	}
-	made := &madeCluster{shape: encoded}
 	switch s.mutual {
 	case destination.MutualAuto, destination.MutualAlways:
-		made.problem = s.anyNameProblem(name)
+		made.Report(s.anyNameProblem(name))
 	case destination.MutualClosed:
-		made.problem = s.withoutIdentity(name)
+		made.Report(s.withoutIdentity(name))
 	}
-	made.resource = resource.New(resource.ClusterType, name, refs, func() []byte { return s.encode(name, encoded, hosts) })
+	made.Resource = resource.New(resource.ClusterType, name, refs, func() []byte { return s.encode(name, encoded, hosts) })
 	return made
 }
 
@@ -151,16 +150,23 @@ func checkCluster(c *clusterv3.Cluster) error {
 	}))
 }
 
-// orClosed is c, or where Envoy would refuse it one of its name that has no endpoint: listeners go on
-// to name it, and connections to it are closed. o is the object that decides about c; nil: none.
-func orClosed(c *clusterv3.Cluster, o *config.Object) (*clusterv3.Cluster, *feed.Problem) {
-	err := checkCluster(c)
-	if err == nil {
-		return c, nil
+// fixedPart is a cluster that is encoded as a whole; where Envoy would refuse it, one of its name that
+// has no endpoint: listeners go on to name it, and connections to it are closed. o is the object that
+// decides about c; nil: none.
+func fixedPart(c *clusterv3.Cluster, o *config.Object, metadata *clusterMetadata) *envoy.Part {
+	made := &envoy.Part{}
+	if err := checkCluster(c); err != nil {
+		made.Report(envoy.Refused(o, "the cluster "+c.Name+" closes its connections", err))
+		c = &clusterv3.Cluster{Name: c.Name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}}
 	}
-	closed := &clusterv3.Cluster{Name: c.Name,
-		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}}
-	return closed, envoy.Refused(o, "the cluster "+c.Name+" closes its connections", err)
+	made.Resource = resource.New(resource.ClusterType, c.Name, nil, func() []byte {
+		b := resource.Encode(c)
+		if metadata != nil {
+			b = metadata.append(b)
+		}
+		return b
+	})
+	return made
 }
 
 // cluster is the message without what differs.

@@ -4,7 +4,6 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
@@ -12,7 +11,6 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/workload"
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Generator makes the clusters: for every destination one for each port, and for each port and
@@ -21,7 +19,7 @@ type Generator struct {
 	indexes *destination.Indexes
 	pools   intern.Lists[inboundPool]
 
-	clusters *memo.Func[clusterSpec, madeCluster]
+	clusters *memo.Func[clusterSpec, envoy.Part]
 	shapes   *memo.Func[clusterShape, encodedShape]
 }
 
@@ -99,41 +97,9 @@ type clusterSpec struct {
 	inbound    *push.InboundListeners
 }
 
-// madeCluster is an outbound cluster.
-type madeCluster struct {
-	// resource is nil when the cluster is left out.
-	resource *resource.Resource
-	// shape lives as long as the cluster, so that the next one of the shape is made of it.
-	shape *encodedShape
-	// problem, when not nil, says why Envoy would refuse the cluster, or warns about it.
-	problem *feed.Problem
-}
-
-// clusterLayer collects the clusters of a layer.
-type clusterLayer struct {
-	items []*resource.Resource
-	envoy.Layer
-}
-
-// add adds a cluster, which is nil when it is left out, and what is wrong with it.
-func (l *clusterLayer) add(r *resource.Resource, problem *feed.Problem) {
-	if r != nil {
-		l.items = append(l.items, r)
-	}
-	if problem != nil {
-		l.Problems = append(l.Problems, *problem)
-	}
-}
-
-// done is the layer.
-func (l *clusterLayer) done() *envoy.Layer {
-	l.Fill(l.items)
-	return &l.Layer
-}
-
 // Layer makes the layer that equal proxies share.
 func (in clusterIn) Layer() *envoy.Layer {
-	layer := &clusterLayer{}
+	parts := in.fixed()
 	next := 0
 	for _, d := range in.destinations.Items() {
 		spec := clusterSpec{service: d.Service, mesh: in.mesh, router: in.router, rule: destination.Deciding(d.Rule)}
@@ -155,11 +121,8 @@ func (in clusterIn) Layer() *envoy.Layer {
 					spec.inbound = in.inbound
 				}
 			}
-			made := in.generator.clusters.Get(spec)
-			layer.Held = append(layer.Held, made)
-			layer.add(made.resource, made.problem)
+			parts = append(parts, in.generator.clusters.Get(spec))
 		})
 	}
-	in.addFixed(layer)
-	return layer.done()
+	return envoy.LayerOf(parts)
 }

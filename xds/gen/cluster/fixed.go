@@ -9,34 +9,31 @@ import (
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // passthroughIdle is when an HTTP connection that carries nothing is closed. Source: Istio.
 const passthroughIdle = 5 * time.Minute
 
-// addFixed adds the clusters that every proxy has. BlackHole has no endpoint, so that everything sent
+// fixed are the clusters that every proxy has. BlackHole has no endpoint, so that everything sent
 // to it is refused. Routers have no connections whose destination is known, so only what refuses;
 // without redirection nothing arrives that is for no listener.
-func (in clusterIn) addFixed(layer *clusterLayer) {
-	add := func(c *clusterv3.Cluster) {
-		c, problem := orClosed(c, nil)
-		layer.add(resource.New(resource.ClusterType, c.Name, nil, func() []byte { return resource.Encode(c) }), problem)
-	}
-	add(&clusterv3.Cluster{
+func (in clusterIn) fixed() []*envoy.Part {
+	blackHole := &clusterv3.Cluster{
 		Name:                 envoy.BlackHole,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       in.mesh.Config.GetConnectTimeout(),
-	})
-	if in.router {
-		return
 	}
-	add(in.passthrough(envoy.Passthrough))
+	out := []*envoy.Part{fixedPart(blackHole, nil, nil)}
+	if in.router {
+		return out
+	}
+	out = append(out, fixedPart(in.passthrough(envoy.Passthrough), nil, nil))
 	if in.interception != push.None {
 		c := in.passthrough(envoy.InboundPassthrough)
 		c.UpstreamBindConfig = inboundSource(in.interception, in.families)
-		add(c)
+		out = append(out, fixedPart(c, nil, nil))
 	}
+	return out
 }
 
 // passthrough goes where the client had connected to, in the protocol that it spoke.

@@ -10,14 +10,12 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/workload"
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // workloadIn is everything that the clusters depend on by which a sidecar reaches its workload.
@@ -77,7 +75,7 @@ func (g *Generator) poolsOf(sc *push.Scope) *intern.List[inboundPool] {
 
 // Layer makes one cluster for each port that the inbound listeners have.
 func (in workloadIn) Layer() *envoy.Layer {
-	layer := &clusterLayer{}
+	var parts []*envoy.Part
 	for _, p := range in.Ports() {
 		spec := workloadSpec{
 			port: p.Port, protocol: p.Protocol, to: in.Target(p), mesh: in.mesh, families: in.Families,
@@ -94,9 +92,9 @@ func (in workloadIn) Layer() *envoy.Layer {
 		if spec.decides == nil && in.Ingress(p.Port) != nil {
 			spec.decides = in.Sidecar.Object
 		}
-		layer.add(spec.build())
+		parts = append(parts, spec.build())
 	}
-	return layer.done()
+	return envoy.LayerOf(parts)
 }
 
 // served lists the services behind a port of the workload, the older first, and the index of the
@@ -141,16 +139,12 @@ func (in workloadIn) pool(port uint32, first int) inboundPool {
 const forever = 100 * 365 * 24 * time.Hour
 
 // build makes the cluster.
-func (s workloadSpec) build() (*resource.Resource, *feed.Problem) {
-	name := envoy.InboundCluster(s.port)
-	c, problem := orClosed(s.cluster(name), s.decides)
-	return resource.New(resource.ClusterType, name, nil, func() []byte {
-		b := resource.Encode(c)
-		if len(s.services) > 0 {
-			b = clusterMetadata{port: s.servicePort, services: s.services}.append(b)
-		}
-		return b
-	}), problem
+func (s workloadSpec) build() *envoy.Part {
+	var metadata *clusterMetadata
+	if len(s.services) > 0 {
+		metadata = &clusterMetadata{port: s.servicePort, services: s.services}
+	}
+	return fixedPart(s.cluster(envoy.InboundCluster(s.port)), s.decides, metadata)
 }
 
 // cluster is the message without metadata.

@@ -41,7 +41,7 @@ func (s clusterSpec) names() []string {
 	}
 	var names []string
 	for _, id := range s.identities.Items() {
-		for _, d := range envoy.MeshDomains(s.mesh) {
+		for _, d := range s.mesh.TrustDomains() {
 			if name, err := spiffe.New(d, id.Namespace, id.ServiceAccount); err == nil { // else no certificate bears it
 				names = append(names, name.String())
 			}
@@ -106,22 +106,13 @@ func (s clusterSpec) anyNameProblem(name string) *feed.Problem {
 	if len(s.names()) > 0 {
 		return nil
 	}
-	return s.problem("the cluster " + name + " checks no name in the certificates of its endpoints, so that any workload of the mesh can pass for one: " +
+	return envoy.ProblemOf(s.rule, feed.Warning, "the cluster "+name+" checks no name in the certificates of its endpoints, so that any workload of the mesh can pass for one: "+
 		"write serviceAccount of the endpoints, subjectAltNames of the ServiceEntry, or tls.subjectAltNames of the DestinationRule")
 }
 
 // withoutIdentity is the problem of a cluster that is to speak mutual TLS on a proxy that has no
 // certificate.
 func (s clusterSpec) withoutIdentity(name string) *feed.Problem {
-	return s.problem("the cluster " + name + " closes its connections on proxies that have no certificate of the mesh, " +
+	return envoy.ProblemOf(s.rule, feed.Warning, "the cluster "+name+" closes its connections on proxies that have no certificate of the mesh, "+
 		"because ISTIO_MUTUAL needs one: let their machines join, or set another tls.mode")
-}
-
-// problem is a warning about the rule that decides.
-func (s clusterSpec) problem(text string) *feed.Problem {
-	p := &feed.Problem{Severity: feed.Warning, Text: text}
-	if s.rule != nil {
-		p.Object, p.File, p.Line = s.rule.Key.String(), s.rule.Origin.File, s.rule.Origin.Line
-	}
-	return p
 }

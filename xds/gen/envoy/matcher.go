@@ -9,14 +9,9 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// MetadataKey is one step of a path in metadata.
-func MetadataKey(key string) *matcherv3.MetadataMatcher_PathSegment {
-	return &matcherv3.MetadataMatcher_PathSegment{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: key}}
-}
-
-// JwtFilter is the HTTP filter that checks tokens, and the name under which it leaves what they
+// jwtFilter is the HTTP filter that checks tokens, and the name under which it leaves what they
 // say.
-const JwtFilter = "envoy.filters.http.jwt_authn"
+const jwtFilter = "envoy.filters.http.jwt_authn"
 
 // JwtPayload is where in its metadata the filter leaves the payload of a good token. Source: Istio,
 // whose policies and EnvoyFilters read it there.
@@ -43,6 +38,13 @@ func ListValue(item *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	}}
 }
 
+// AnyValue is one of several.
+func AnyValue(list ...*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{
+		OrMatch: &matcherv3.OrMatcher{ValueMatchers: list},
+	}}
+}
+
 // Exact matches one text.
 func Exact(s string) *matcherv3.StringMatcher {
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: s}}
@@ -62,9 +64,15 @@ func RegexMatch(regex string) *matcherv3.StringMatcher {
 func MetadataMatch(filter string, path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
 	m := &matcherv3.MetadataMatcher{Filter: filter, Value: value}
 	for _, key := range path {
-		m.Path = append(m.Path, MetadataKey(key))
+		m.Path = append(m.Path, &matcherv3.MetadataMatcher_PathSegment{
+			Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: key}})
 	}
 	return m
+}
+
+// ClaimMatch is a claim of a request's token.
+func ClaimMatch(path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
+	return MetadataMatch(jwtFilter, append([]string{JwtPayload}, path...), value)
 }
 
 // Present says that any value matches: the condition is empty.

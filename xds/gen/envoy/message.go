@@ -15,10 +15,12 @@ import (
 
 // Packed wraps a message for a field that takes any, encoded the same way every time.
 func Packed(m proto.Message) *anypb.Any {
-	return &anypb.Any{
-		TypeUrl: "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()),
-		Value:   resource.Encode(m),
-	}
+	return &anypb.Any{TypeUrl: TypeURL(m), Value: resource.Encode(m)}
+}
+
+// TypeURL is the type of a message that is wrapped.
+func TypeURL(m proto.Message) string {
+	return "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName())
 }
 
 // Extension names an extension and configures it.

@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -86,22 +85,11 @@ func meshParameters(t *mesh.MeshConfig_TLSConfig) *tlsv3.TlsParameters {
 	return p
 }
 
-// MeshDomains are those whose workloads are the mesh's, its own first, each once.
-func MeshDomains(m *push.Mesh) []string {
-	out := []string{m.Config.GetTrustDomain()}
-	for _, d := range m.Config.GetTrustDomainAliases() {
-		if !slices.Contains(out, d) {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
 // AnyWorkload matches the certificates of every workload of the mesh, and of nothing else: the
 // control plane's has no namespace. Source: Istio, trust domain validation.
 func AnyWorkload(m *push.Mesh) []*tlsv3.SubjectAltNameMatcher {
 	var out []*tlsv3.SubjectAltNameMatcher
-	for _, d := range MeshDomains(m) {
+	for _, d := range m.TrustDomains() {
 		out = append(out, &tlsv3.SubjectAltNameMatcher{
 			SanType: tlsv3.SubjectAltNameMatcher_URI,
 			Matcher: Prefix("spiffe://" + d + "/ns/"),

@@ -46,7 +46,12 @@ func CheckWrapped(wrapped map[string]*anypb.Any) error {
 // Refused is a part that Envoy would refuse, as a problem. o is the object that it is made of; nil:
 // none.
 func Refused(o *config.Object, what string, err error) *feed.Problem {
-	p := &feed.Problem{Severity: feed.Error, Text: what + ": Envoy would refuse it: " + strings.TrimSpace(err.Error())}
+	return ProblemOf(o, feed.Error, what+": Envoy would refuse it: "+strings.TrimSpace(err.Error()))
+}
+
+// ProblemOf is a problem of an object; nil: of none.
+func ProblemOf(o *config.Object, severity feed.Severity, text string) *feed.Problem {
+	p := &feed.Problem{Severity: severity, Text: text}
 	if o != nil {
 		p.Object, p.File, p.Line = o.Key.String(), o.Origin.File, o.Origin.Line
 	}

@@ -51,63 +51,39 @@ const (
 	}`
 )
 
-// accessLog says what is logged where. Comparable.
-type accessLog struct {
-	// file is the path; empty: nothing is logged.
-	file string
-	// format is the operator's; empty: Istio's default.
-	format string
-	json   bool
-}
-
-// accessLogOf reads MeshConfig's accessLogFile, accessLogFormat and accessLogEncoding.
-func accessLogOf(m *mesh.MeshConfig) accessLog {
+// accessLogs is the logger of MeshConfig's accessLogFile, with a filter or nil; none without a file.
+func accessLogs(m *mesh.MeshConfig, filter *accesslogv3.AccessLogFilter) []*accesslogv3.AccessLog {
 	if m.GetAccessLogFile() == "" {
-		return accessLog{}
-	}
-	return accessLog{
-		file:   m.AccessLogFile,
-		format: m.AccessLogFormat,
-		json:   m.AccessLogEncoding == mesh.MeshConfig_JSON,
-	}
-}
-
-// build makes the logger, with a filter or nil; none when nothing is logged.
-func (l accessLog) build(filter *accesslogv3.AccessLogFilter) []*accesslogv3.AccessLog {
-	if l.file == "" {
 		return nil
+	}
+	format := &corev3.SubstitutionFormatString{Formatters: formatters(m.AccessLogFormat)}
+	if m.AccessLogEncoding == mesh.MeshConfig_JSON {
+		format.Format = &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: jsonFormat(m.AccessLogFormat)}
+	} else {
+		text := envoy.InlineString(textFormat(m.AccessLogFormat))
+		format.Format = &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: text}
 	}
 	return []*accesslogv3.AccessLog{{
 		Name:   "envoy.access_loggers.file",
 		Filter: filter,
 		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: envoy.Packed(&filelogv3.FileAccessLog{
-			Path:            l.file,
-			AccessLogFormat: &filelogv3.FileAccessLog_LogFormat{LogFormat: l.substitution()},
+			Path:            m.AccessLogFile,
+			AccessLogFormat: &filelogv3.FileAccessLog_LogFormat{LogFormat: format},
 		})},
 	}}
 }
 
-// substitution is the format as Envoy takes it.
-func (l accessLog) substitution() *corev3.SubstitutionFormatString {
-	s := &corev3.SubstitutionFormatString{Formatters: formatters(l.format)}
-	if l.json {
-		s.Format = &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: l.jsonFormat()}
-		return s
-	}
-	s.Format = &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: envoy.InlineString(l.textFormat())}
-	return s
-}
-
-// textFormat ends with a newline, without which a file would be one line.
-func (l accessLog) textFormat() string {
-	return strings.TrimSuffix(cmp.Or(l.format, defaultText), "\n") + "\n"
+// textFormat is the operator's format, or the default. It ends with a newline, without which a file
+// would be one line.
+func textFormat(format string) string {
+	return strings.TrimSuffix(cmp.Or(format, defaultText), "\n") + "\n"
 }
 
 // jsonFormat is the operator's object, or the default when there is none or it is not an object
 // (which validation of MeshConfig reports). Source: Istio does the same.
-func (l accessLog) jsonFormat() *structpb.Struct {
+func jsonFormat(format string) *structpb.Struct {
 	s := &structpb.Struct{}
-	if l.format == "" || s.UnmarshalJSON([]byte(l.format)) != nil {
+	if format == "" || s.UnmarshalJSON([]byte(format)) != nil {
 		s.Reset()
 		if err := s.UnmarshalJSON([]byte(defaultJSON)); err != nil {
 			panic(err) // a constant

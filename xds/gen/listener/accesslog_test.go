@@ -16,18 +16,17 @@ func TestAccessLogFormat(t *testing.T) {
 		`%DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%` + "\n"
 	for format, want := range map[string]string{"": byDefault, "%DURATION%": "%DURATION%\n",
 		"%DURATION%\n": "%DURATION%\n"} {
-		if got := (accessLog{file: "x", format: format}).textFormat(); got != want {
+		if got := textFormat(format); got != want {
 			t.Errorf("format %q: got %q, want %q", format, got, want)
 		}
 	}
 	for format, want := range map[string]string{"": "method", `{"a": "%DURATION%"}`: "a",
 		`["not an object"]`: "method"} {
-		if got := (accessLog{file: "x", format: format, json: true}).jsonFormat().Fields; got[want] == nil {
+		if got := jsonFormat(format).Fields; got[want] == nil {
 			t.Errorf("JSON format %q: no field %s in %v", format, want, got)
 		}
 	}
-	if got := accessLogOf(&mesh.MeshConfig{AccessLogFormat: "x",
-		AccessLogEncoding: mesh.MeshConfig_JSON}); got != (accessLog{}) {
-		t.Errorf("without a file: got %+v, want nothing to be logged or depended on", got)
+	if got := accessLogs(&mesh.MeshConfig{AccessLogFormat: "x"}, nil); got != nil {
+		t.Errorf("without a file: got %v, want nothing to be logged", got)
 	}
 }

@@ -20,14 +20,14 @@ import (
 
 // buildListener makes one listener. It is encoded at once: what Envoy would refuse of it shows only
 // then.
-func buildListener(s listenerSpec) *madeListener {
-	out := &madeListener{}
+func buildListener(s listenerSpec) *envoy.Part {
+	out := &envoy.Part{}
 	report := func(what string, err error) {
 		if errors.Is(err, errNoIdentity) {
-			out.refused = append(out.refused, strictWithoutIdentity(what))
+			out.Report(strictWithoutIdentity(what))
 			return
 		}
-		out.refused = append(out.refused, *envoy.Refused(nil, what, err))
+		out.Report(envoy.Refused(nil, what, err))
 	}
 	l, refs := s.build(report)
 	err := l.Validate()
@@ -43,7 +43,7 @@ func buildListener(s listenerSpec) *madeListener {
 		report("the listener "+s.name+" closes its connections", err)
 	}
 	body := resource.Encode(l)
-	out.resource = resource.New(resource.ListenerType, s.name, refs.list, func() []byte { return body })
+	out.Resource = resource.New(resource.ListenerType, s.name, refs.list, func() []byte { return body })
 	return out
 }
 
@@ -78,7 +78,7 @@ func (s listenerSpec) build(report func(what string, err error)) (*listenerv3.Li
 		l.AdditionalAddresses = []*listenerv3.AdditionalAddress{{Address: envoy.Address{IP: s.also, Port: s.at.Port}.Message()}}
 	}
 	if s.detectsHTTP() || s.side == sideInbound && s.readsTLS() {
-		l.ListenerFiltersTimeout = durationpb.New(s.base.detection)
+		l.ListenerFiltersTimeout = durationpb.New(s.base.mesh.Config.GetProtocolDetectionTimeout().AsDuration())
 	}
 	if !s.fallback {
 		l.AccessLog = s.base.unmatchedLog

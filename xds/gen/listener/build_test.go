@@ -25,18 +25,18 @@ func TestRefusedListener(t *testing.T) {
 	spec := listenerSpec{base: base, name: "l", at: envoy.Address{IP: envoy.OnlyV4.Loopback(), Port: 80}, chains: set.list()}
 	made := buildListener(spec)
 	var l listenerv3.Listener
-	if err := proto.Unmarshal(made.resource.Body(), &l); err != nil {
+	if err := proto.Unmarshal(made.Resource.Body(), &l); err != nil {
 		t.Fatal(err)
 	}
 	if err := gentest.ValidateAll(&l); err != nil || len(l.FilterChains) != 1 || l.FilterChains[0].Name != envoy.BlackHole {
 		t.Errorf("got %v, %v, want one chain that closes", l.FilterChains, err)
 	}
-	if len(made.refused) != 2 {
-		t.Errorf("problems: got %v, want the chain and the listener", made.refused)
+	if len(made.Problems) != 2 {
+		t.Errorf("problems: got %v, want the chain and the listener", made.Problems)
 	}
 	spec.at.Port = 70000
-	if made := buildListener(spec); made.resource != nil || len(made.refused) != 2 {
-		t.Errorf("got %v, %v, want no listener", made.resource, made.refused)
+	if made := buildListener(spec); made.Resource != nil || len(made.Problems) != 2 {
+		t.Errorf("got %v, %v, want no listener", made.Resource, made.Problems)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestRefusedRefs(t *testing.T) {
 			set.specs = tt.chains
 			made := buildListener(listenerSpec{base: base, name: "l", at: envoy.Address{IP: envoy.OnlyV4.Loopback(), Port: 80},
 				chains: set.list()})
-			if d := cmp.Diff(tt.want, made.resource.Refs); d != "" {
+			if d := cmp.Diff(tt.want, made.Resource.Refs); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})

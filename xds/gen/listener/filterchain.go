@@ -18,7 +18,7 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 	out := &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(readsTLS)}
 	var wrapped []envoy.Validated
 	if c.tls != nil {
-		tls, err := serverTLS(c.tls, c.isHTTP(), b.mesh)
+		tls, err := serverTLS(c.tls, c.isHTTP(), b.listenerSettings)
 		if err != nil {
 			return nil, err
 		}

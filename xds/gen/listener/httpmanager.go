@@ -75,7 +75,7 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 		grpcWeb := envoy.HTTPFilter("envoy.filters.http.grpc_web", envoy.Packed(&grpcwebv3.GrpcWeb{}))
 		m.HttpFilters = slices.Concat([]*hcmv3.HttpFilter{grpcWeb}, m.HttpFilters)
 	}
-	normalizePath(m, b.normalization)
+	normalizePath(m, b.mesh.Config.GetPathNormalization().GetNormalization())
 	return m
 }
 

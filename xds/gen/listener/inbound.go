@@ -59,7 +59,7 @@ func (in inboundListenersIn) Layer() *envoy.Layer {
 	return in.generator.build(append(out, listenerSpec{
 		base:    in.base,
 		name:    "virtualInbound",
-		at:      envoy.Address{IP: in.base.families.Wildcard(), Port: in.base.inboundPort},
+		at:      envoy.Address{IP: in.base.families.Wildcard(), Port: envoy.InboundListenPort(in.base.mesh)},
 		also:    in.base.families.Second(),
 		side:    sideInbound,
 		bound:   true,
@@ -70,7 +70,7 @@ func (in inboundListenersIn) Layer() *envoy.Layer {
 
 // tellsTLS says that virtualInbound has to tell TLS from plaintext, for some port.
 func (in inboundListenersIn) tellsTLS(ports []workload.Port) bool {
-	mutual := in.base.identity() && (in.modes.Default != push.PeerDisable || in.modes.Ports.Len() > 0)
+	mutual := in.base.identity && (in.modes.Default != push.PeerDisable || in.modes.Ports.Len() > 0)
 	return mutual || slices.ContainsFunc(ports, func(p workload.Port) bool { return !p.Bound && p.Tls != nil })
 }
 
@@ -93,7 +93,7 @@ func (in inboundListenersIn) chains(p workload.Port, apart bool) []chainSpec {
 		protocol: p.Protocol,
 		mode:     in.modes.At(p.Port),
 		own:      p.Tls,
-		identity: in.base.identity(),
+		identity: in.base.identity,
 		apart:    apart,
 	}.list()
 }
@@ -102,7 +102,7 @@ func (in inboundListenersIn) chains(p workload.Port, apart bool) []chainSpec {
 // port, which would go round for ever. Ports that have a mode of their own have chains of their
 // own. Source: Istio, which does so for port-level modes of PeerAuthentication.
 func (in inboundListenersIn) passthroughChains(apart bool, ports []workload.Port) []chainSpec {
-	own := in.base.inboundPort
+	own := envoy.InboundListenPort(in.base.mesh)
 	out := []chainSpec{{name: "virtualInbound-blackhole", match: chainMatch{port: own},
 		tcp: tcpSpec{cluster: envoy.BlackHole, statPrefix: envoy.BlackHole}}}
 	out = append(out, in.passthrough(0, in.modes.Default, apart)...)
@@ -129,7 +129,7 @@ func (in inboundListenersIn) passthrough(port uint32, mode push.PeerMode, apart 
 		tcp: chainSpec{name: "virtualInbound", match: match,
 			tcp: tcpSpec{cluster: envoy.InboundPassthrough, statPrefix: envoy.InboundPassthrough}},
 		mode:     mode,
-		identity: in.base.identity(),
+		identity: in.base.identity,
 		apart:    apart,
 	}.list()
 }

@@ -148,7 +148,7 @@ func ending(c chainSpec, alpn string) chainSpec {
 var errNoIdentity = errors.New("the proxy has no certificate of the mesh")
 
 // strictWithoutIdentity is the problem of such a chain.
-func strictWithoutIdentity(what string) feed.Problem {
-	return feed.Problem{Severity: feed.Warning,
-		Text: what + ": only mutual TLS is allowed there (a PeerAuthentication says STRICT, or a Gateway's server ISTIO_MUTUAL), and the proxy has no certificate of the mesh: let its machine join"}
+func strictWithoutIdentity(what string) *feed.Problem {
+	return envoy.ProblemOf(nil, feed.Warning, what+": only mutual TLS is allowed there (a PeerAuthentication says STRICT, "+
+		"or a Gateway's server ISTIO_MUTUAL), and the proxy has no certificate of the mesh: let its machine join")
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
 	"github.com/ashore-mesh/ashore/xds/gen/workload"
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Generator makes the listeners of proxies.
@@ -22,19 +21,12 @@ type Generator struct {
 	modes   intern.Lists[push.PortMode]
 
 	bases     *memo.Func[listenerSettings, listenerBase]
-	listeners *memo.Func[listenerSpec, madeListener]
+	listeners *memo.Func[listenerSpec, envoy.Part]
 }
 
 // New makes a Generator.
 func New(layouts *layout.Layouts) *Generator {
 	return &Generator{layouts: layouts, bases: memo.New(newListenerBase), listeners: memo.New(buildListener)}
-}
-
-// madeListener is a listener, and what Envoy would refuse of it.
-type madeListener struct {
-	// resource is nil when the listener is left out.
-	resource *resource.Resource
-	refused  []feed.Problem
 }
 
 // Plans implements envoy.Kind: what equal proxies share, and the inbound side.
@@ -53,21 +45,13 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 		sources: g.connectionSources(sc), destinations: sc.Destinations}, own
 }
 
-// build turns specs into a layer with problems, and with what Envoy would refuse.
+// build turns specs into a layer, which has problems beside those of its listeners.
 func (g *Generator) build(specs []listenerSpec, problems []feed.Problem) *envoy.Layer {
-	layer := &envoy.Layer{}
-	layer.Problems = problems
-	var items []*resource.Resource
-	for _, s := range specs {
-		made := g.listeners.Get(s)
-		layer.Held = append(layer.Held, made)
-		layer.Problems = append(layer.Problems, made.refused...)
-		if made.resource != nil {
-			items = append(items, made.resource)
-		}
+	parts := make([]*envoy.Part, len(specs))
+	for i, s := range specs {
+		parts[i] = g.listeners.Get(s)
 	}
-	layer.Fill(items)
-	return layer
+	return envoy.LayerOf(parts, problems...)
 }
 
 // egressRoutes lists, for each egress group, the VirtualServices that route connections.

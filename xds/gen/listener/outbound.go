@@ -70,7 +70,7 @@ func (p *outboundPlanner) virtual() listenerSpec {
 	b := p.in.base
 	set := newChainSet(p.lists)
 	set.specs = []chainSpec{
-		{name: "virtualOutbound-blackhole", match: chainMatch{port: b.outboundPort},
+		{name: "virtualOutbound-blackhole", match: chainMatch{port: envoy.OutboundListenPort(b.mesh)},
 			tcp: tcpSpec{cluster: envoy.BlackHole, statPrefix: envoy.BlackHole}},
 		{name: "virtualOutbound-catchall-tcp", tcp: tcpSpec{cluster: b.catchAll, statPrefix: b.catchAll}},
 	}
@@ -84,7 +84,7 @@ func (p *outboundPlanner) virtual() listenerSpec {
 	return listenerSpec{
 		base:    b,
 		name:    "virtualOutbound",
-		at:      envoy.Address{IP: at, Port: b.outboundPort},
+		at:      envoy.Address{IP: at, Port: envoy.OutboundListenPort(b.mesh)},
 		also:    also,
 		side:    sideOutbound,
 		bound:   true,

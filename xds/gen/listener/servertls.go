@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/secret"
 )
@@ -16,19 +15,18 @@ import (
 // errNoAuthorities is why a server closes connections that would have to be checked by nothing.
 var errNoAuthorities = errors.New("the authorities of clients are missing: caCertificates")
 
-// serverTLS ends TLS as a server says, of a Gateway or of a Sidecar. m are the mesh's settings;
-// nil: the proxy has no certificate of the mesh.
+// serverTLS ends TLS as a server says, of a Gateway or of a Sidecar.
 //
 // Source: Istio: HTTP servers offer HTTP/2 and HTTP/1.1. Servers that forward connections offer
 // nothing (Istio offers the same there, and a client may then speak HTTP/2 to a server that
 // cannot).
-func serverTLS(t *networking.ServerTLSSettings, http bool, m *push.Mesh) (*tlsv3.DownstreamTlsContext, error) {
+func serverTLS(t *networking.ServerTLSSettings, http bool, s listenerSettings) (*tlsv3.DownstreamTlsContext, error) {
 	var alpn []string
 	if http {
 		alpn = []string{"h2", "http/1.1"}
 	}
 	if t.Mode == networking.ServerTLSSettings_ISTIO_MUTUAL {
-		return meshServerTLS(t, alpn, m)
+		return meshServerTLS(t, alpn, s)
 	}
 	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t), AlpnProtocols: alpn}
 	for _, c := range secret.CertificatesOf(t) {
@@ -53,15 +51,15 @@ func serverTLS(t *networking.ServerTLSSettings, http bool, m *push.Mesh) (*tlsv3
 
 // meshServerTLS ends the mesh's mutual TLS at a server: of workloads of the mesh that bear one of
 // the server's names, any where it has none.
-func meshServerTLS(t *networking.ServerTLSSettings, alpn []string, m *push.Mesh) (*tlsv3.DownstreamTlsContext, error) {
-	if m == nil {
+func meshServerTLS(t *networking.ServerTLSSettings, alpn []string, s listenerSettings) (*tlsv3.DownstreamTlsContext, error) {
+	if !s.identity {
 		return nil, errNoIdentity
 	}
 	names := envoy.ExactNames(t.SubjectAltNames)
 	if len(names) == 0 {
-		names = envoy.AnyWorkload(m)
+		names = envoy.AnyWorkload(s.mesh)
 	}
-	out := envoy.MeshServer(m, names)
+	out := envoy.MeshServer(s.mesh, names)
 	out.CommonTlsContext.AlpnProtocols = alpn
 	if p := tlsParameters(t); p != nil {
 		out.CommonTlsContext.TlsParams = p

@@ -31,20 +31,13 @@ func claimMatches(m *networking.HTTPMatchRequest) []*matcherv3.MetadataMatcher {
 // claimMatch is a condition on one claim: on its text, or on one of its items when it is a list. A
 // request without a good token has none.
 func claimMatch(path []string, want *networking.StringMatch, invert bool) *matcherv3.MetadataMatcher {
-	out := &matcherv3.MetadataMatcher{Filter: envoy.JwtFilter,
-		Path: []*matcherv3.MetadataMatcher_PathSegment{envoy.MetadataKey(envoy.JwtPayload)}, Invert: invert}
-	for _, p := range path {
-		out.Path = append(out.Path, envoy.MetadataKey(p))
+	value := &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
+	if !envoy.Present(want) {
+		text := envoy.TextValue(envoy.StringMatcher(want))
+		value = envoy.AnyValue(text, envoy.ListValue(text))
 	}
-	if envoy.Present(want) {
-		out.Value = &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
-		return out
-	}
-	text := &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: envoy.StringMatcher(want)}}
-	item := &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{ListMatch: &matcherv3.ListMatcher{
-		MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: text},
-	}}}
-	out.Value = &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: &matcherv3.OrMatcher{ValueMatchers: []*matcherv3.ValueMatcher{text, item}}}}
+	out := envoy.ClaimMatch(path, value)
+	out.Invert = invert
 	return out
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // gatewayRoutesIn is everything that the route configurations of a router depend on.
@@ -22,8 +21,7 @@ type gatewayRoutesIn struct {
 
 // Layer makes the route configurations of a router.
 func (in gatewayRoutesIn) Layer() *envoy.Layer {
-	layer := &envoy.Layer{}
-	items := make([]*resource.Resource, 0, len(in.layout.Routes))
+	parts := make([]*envoy.Part, 0, len(in.layout.Routes))
 	for _, r := range in.layout.Routes {
 		p := gatewayHostPlanner{gatewayRoutesIn: in, hosts: map[string]*gatewayHost{}}
 		p.port = in.servers.Items()[r.Servers[0]].Server.GetPort().GetNumber()
@@ -31,10 +29,9 @@ func (in gatewayRoutesIn) Layer() *envoy.Layer {
 			p.server(in.servers.Items()[i])
 		}
 		hosts := in.generator.lists.Of(p.virtualHosts())
-		items = append(items, in.generator.config(layer, routeConfigSpec{name: r.Name, hosts: hosts}))
+		parts = append(parts, in.generator.config(routeConfigSpec{name: r.Name, hosts: hosts}))
 	}
-	layer.Fill(items)
-	return layer
+	return envoy.LayerOf(parts)
 }
 
 // gatewayHostPlanner collects the virtual hosts of one route configuration.

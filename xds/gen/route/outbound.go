@@ -8,7 +8,6 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // outboundRoutesIn is everything that the route configurations of a sidecar depend on.
@@ -24,24 +23,25 @@ type outboundRoutesIn struct {
 
 // Layer makes the route configurations of a sidecar.
 func (in outboundRoutesIn) Layer() *envoy.Layer {
-	p := outboundRoutePlanner{outboundRoutesIn: in, routes: map[int]*routeIndex{}, layer: &envoy.Layer{}}
-	items := make([]*resource.Resource, 0, len(in.layout.Routes))
-	for _, r := range in.layout.Routes {
-		items = append(items, p.config(r))
+	p := outboundRoutePlanner{outboundRoutesIn: in, routes: map[int]*routeIndex{}}
+	parts := make([]*envoy.Part, len(in.layout.Routes))
+	for i, r := range in.layout.Routes {
+		parts[i] = p.config(r)
 	}
-	p.layer.Fill(items)
-	return p.layer
+	layer := envoy.LayerOf(parts)
+	layer.Held = append(layer.Held, p.held...)
+	return layer
 }
 
 // outboundRoutePlanner plans one layer.
 type outboundRoutePlanner struct {
 	outboundRoutesIn
 	routes map[int]*routeIndex // by egress group
-	layer  *envoy.Layer
+	held   []any               // the serviceHosts that it used
 }
 
 // config makes one route configuration.
-func (p *outboundRoutePlanner) config(r layout.OutboundRoute) *resource.Resource {
+func (p *outboundRoutePlanner) config(r layout.OutboundRoute) *envoy.Part {
 	spec := routeConfigSpec{name: r.Name, withPorts: r.Port == 0}
 	var hosts []*virtualHost
 	if r.Group >= 0 {
@@ -52,7 +52,7 @@ func (p *outboundRoutePlanner) config(r layout.OutboundRoute) *resource.Resource
 		spec.unknown = p.unknown
 	}
 	spec.hosts = p.generator.lists.Of(hosts)
-	return p.generator.config(p.layer, spec)
+	return p.generator.config(spec)
 }
 
 // groupHosts plans the virtual hosts of one egress group.
@@ -75,7 +75,7 @@ func (p *outboundRoutePlanner) groupHosts(r layout.OutboundRoute) []*virtualHost
 // portHosts plans the virtual hosts of one port. taken are domains of other ports; nil: there are none.
 func (p *outboundRoutePlanner) portHosts(in serviceHostsIn, routes *routeIndex, taken map[string]bool) []*virtualHost {
 	hosts := p.generator.services.Get(in)
-	p.layer.Held = append(p.layer.Held, hosts)
+	p.held = append(p.held, hosts)
 	port := portPlanner{outboundRoutePlanner: p, in: in, routes: routes, hosts: hosts, taken: taken}
 	return port.plan()
 }

@@ -60,12 +60,12 @@ type routeConfigSpec struct {
 }
 
 // config makes a route configuration of a layer.
-func (g *Generator) config(l *envoy.Layer, s routeConfigSpec) *resource.Resource {
-	l.Held = append(l.Held, s.hosts)
+func (g *Generator) config(s routeConfigSpec) *envoy.Part {
+	out := &envoy.Part{Resource: g.configs.Get(s), Held: s.hosts}
 	for _, h := range s.hosts.Items() {
-		l.Problems = append(l.Problems, h.problems...)
+		out.Problems = append(out.Problems, h.problems...)
 	}
-	return g.configs.Get(s)
+	return out
 }
 
 // maxDirectResponse is the largest body of a direct response, in bytes.
